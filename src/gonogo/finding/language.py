@@ -28,8 +28,8 @@ def chosen_language(option: str | None, environment: Mapping[str, str]) -> str:
         return language_of_locale(environment)
     if option not in LANGUAGES:
         raise UserError(
-            Text(
-                en="--lang {option}: gonogo speaks {known}", zh="--lang {option}：gonogo 只有 {known} 两种语言"
-            ).format(option=option, known=" / ".join(LANGUAGES))
+            Text("--lang {option}: gonogo speaks {known}", "--lang {option}：gonogo 只有 {known} 两种语言").format(
+                option=option, known=" / ".join(LANGUAGES)
+            )
         )
     return option

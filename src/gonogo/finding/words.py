@@ -58,6 +58,6 @@ def sizes(by_category: dict[str, int]) -> Text:
     """``parameters 18.2 GiB, optimizer 101.5 GiB``, what is nothing left out; ``?`` for no category at all."""
     held = [(CATEGORIES.get(name, Text(name, name)), size(count)) for name, count in by_category.items() if count]
     return Text(
-        en=", ".join(f"{name.en} {count}" for name, count in held) or "?",
-        zh="、".join(f"{name.zh} {count}" for name, count in held) or "?",
+        ", ".join(f"{name.en} {count}" for name, count in held) or "?",
+        "、".join(f"{name.zh} {count}" for name, count in held) or "?",
     )

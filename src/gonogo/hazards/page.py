@@ -41,7 +41,7 @@ def page_in(language: str, hazard: type) -> str:
 
     Raises OSError where the Chinese page can't be read.
     """
-    english = inspect.cleandoc(hazard.__doc__ or "")
+    english = re.sub(r"\n+## ", "\n\n## ", inspect.cleandoc(hazard.__doc__ or ""))
     if language != "zh":
         return english
     module = sys.modules[hazard.__module__]

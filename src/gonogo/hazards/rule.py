@@ -1,4 +1,4 @@
-"""All that the file of a hazard needs in one import: the base class, what it looks at, and what it says."""
+"""What the file of a hazard imports: the base class, what it looks at (but for logs), and what it says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.launch.launch import Launch
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.run import Run
@@ -24,16 +23,13 @@ __all__ = [
     "DeepSpeedConfig",
     "Edit",
     "Environment",
-    "FailureLog",
     "Field",
     "Finding",
     "Findings",
     "Fix",
-    "Found",
     "GuardedRun",
     "Hazard",
     "Launch",
-    "LoggedError",
     "Pattern",
     "RehearsalRecord",
     "Run",

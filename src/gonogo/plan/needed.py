@@ -20,8 +20,8 @@ def check_packages(tune: Tune) -> None:
         if importlib.util.find_spec(name) is None:
             raise UserError(
                 Text(
-                    en="--tune {tune} needs {name}, which is not installed for {python}: pip install {name}",
-                    zh="--tune {tune} 需要 {name}，而 {python} 没有安装：pip install {name}",
+                    "--tune {tune} needs {name}, which is not installed for {python}: pip install {name}",
+                    "--tune {tune} 需要 {name}，而 {python} 没有安装：pip install {name}",
                 ).format(tune=tune, name=name, python=sys.executable)
             )
 
@@ -34,18 +34,18 @@ def check_model(path: Path, name: str) -> None:
     except OSError as error:
         raise UserError(
             Text(
-                en="{name}: {file} can't be read ({why}): name a folder with the model's config.json",
-                zh="{name}：无法读取 {file}（{why}）：请指定含有 config.json 的模型目录",
+                "{name}: {file} can't be read ({why}): name a folder with the model's config.json",
+                "{name}：无法读取 {file}（{why}）：请指定含有 config.json 的模型目录",
             ).format(name=name, file=file, why=error.strerror)
         ) from error
     except ValueError as error:
         raise UserError(
-            Text(en="{file} is no JSON: {why}", zh="{file} 不是合法的 JSON：{why}").format(file=file, why=error)
+            Text("{file} is no JSON: {why}", "{file} 不是合法的 JSON：{why}").format(file=file, why=error)
         ) from error
     if not isinstance(config, dict) or not config.get("model_type"):
         raise UserError(
             Text(
-                en="{file} names no model_type: it is no transformers configuration",
-                zh="{file} 没有 model_type：不是 transformers 的模型配置",
+                "{file} names no model_type: it is no transformers configuration",
+                "{file} 没有 model_type：不是 transformers 的模型配置",
             ).format(file=file)
         )

@@ -80,9 +80,9 @@ def _went_through(rank: RankRecord) -> bool:
 
 
 def _stopped_by(other: int, how: str) -> Text:
-    return Text(
-        en="it waited for rank {other}, which {how} before it", zh="它在此之前等待 rank {other}，而后者{how}"
-    ).format(other=other, how=_HOW.get(how, Text("had ended", "已经结束")))
+    return Text("it waited for rank {other}, which {how} before it", "它在此之前等待 rank {other}，而后者{how}").format(
+        other=other, how=_HOW.get(how, Text("had ended", "已经结束"))
+    )
 
 
 def _place(rank: RankRecord, folder: str) -> list[str]:
@@ -107,8 +107,8 @@ def _covered(record: RehearsalRecord) -> Iterator[Text]:
     if len(record.ranks) > 1 and _is_compared(record):
         calls = max(sum(total.count for total in rank.collectives) for rank in record.ranks)
         yield Text(
-            en="{ranks} compared with each other at each of {calls:,} collective calls",
-            zh="{ranks} 在 {calls:,} 次集合通信中逐次相互比较",
+            "{ranks} compared with each other at each of {calls:,} collective calls",
+            "{ranks} 在 {calls:,} 次集合通信中逐次相互比较",
         ).format(ranks=ranks_text(rank.rank for rank in record.ranks), calls=calls)
 
 
@@ -121,8 +121,8 @@ def _went(rank: RankRecord) -> Text:
     if not _went_through(rank):
         phases = Text("{phases} (not to its end)", "{phases}（未完成）").format(phases=phases)
     return Text(
-        en="{phases}; {steps} optimizer steps, {operators:,} operators",
-        zh="{phases}；{steps} 次参数更新，{operators:,} 个算子",
+        "{phases}; {steps} optimizer steps, {operators:,} operators",
+        "{phases}；{steps} 次参数更新，{operators:,} 个算子",
     ).format(phases=phases, steps=rank.steps, operators=rank.operators)
 
 

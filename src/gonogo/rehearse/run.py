@@ -253,7 +253,7 @@ def _default_accelerator(request: RehearsalRequest, machine: Machine) -> list[Te
     if not only_a_count or machine.accelerator.name != DEFAULT_ACCELERATOR:
         return []
     return [
-        Text(en="--gpus names no accelerator: {name} was taken", zh="--gpus 没有指明加速卡型号：按 {name} 排练").format(
+        Text("--gpus names no accelerator: {name} was taken", "--gpus 没有指明加速卡型号：按 {name} 排练").format(
             name=machine.accelerator.name
         )
     ]

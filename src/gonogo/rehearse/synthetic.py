@@ -35,8 +35,8 @@ class Synthetic:
         if given:
             raise UserError(
                 Text(
-                    en="--synthetic-batch brings its own program: leave out the command ({command}), or the option",
-                    zh="--synthetic-batch 自带训练程序：请去掉命令（{command}）或去掉该选项",
+                    "--synthetic-batch brings its own program: leave out the command ({command}), or the option",
+                    "--synthetic-batch 自带训练程序：请去掉命令（{command}）或去掉该选项",
                 ).format(command=" ".join(given))
             )
         _check_model(self.model)
@@ -63,8 +63,8 @@ class Synthetic:
             if is_given:
                 raise UserError(
                     Text(
-                        en="{name} goes with --synthetic-batch MODEL; a command has it among its own arguments",
-                        zh="{name} 只能与 --synthetic-batch MODEL 一起使用；命令的同类参数请写在命令中",
+                        "{name} goes with --synthetic-batch MODEL; a command has it among its own arguments",
+                        "{name} 只能与 --synthetic-batch MODEL 一起使用；命令的同类参数请写在命令中",
                     ).format(name=name)
                 )
 
@@ -73,22 +73,18 @@ def _check_model(model: Path) -> None:
     """Raise UserError for what is no folder with a ``config.json``, and no such file."""
     file = model / "config.json" if model.is_dir() else model
     if not file.is_file():
-        what = (
-            Text(en="has no config.json", zh="中没有 config.json")
-            if model.is_dir()
-            else Text(en="does not exist", zh="不存在")
-        )
+        what = Text("has no config.json", "中没有 config.json") if model.is_dir() else Text("does not exist", "不存在")
         raise UserError(
             Text(
-                en="--synthetic-batch {model}: it {what}; name a model's folder, or its config.json",
-                zh="--synthetic-batch {model}：{what}；请给出模型目录或其 config.json",
+                "--synthetic-batch {model}: it {what}; name a model's folder, or its config.json",
+                "--synthetic-batch {model}：{what}；请给出模型目录或其 config.json",
             ).format(model=os.fspath(model), what=what)
         )
     if not isinstance(_read_object(file).get("model_type"), str):
         raise UserError(
             Text(
-                en="{file}: it has no model_type, so transformers can't tell which model it is of",
-                zh="{file}：缺少 model_type，transformers 无法判断它属于哪个模型",
+                "{file}: it has no model_type, so transformers can't tell which model it is of",
+                "{file}：缺少 model_type，transformers 无法判断它属于哪个模型",
             ).format(file=os.fspath(file))
         )
 
@@ -99,13 +95,13 @@ def _read_object(file: Path) -> dict[str, Any]:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
-            Text(en="{file}: it can't be read as JSON: {error}", zh="{file}：无法按 JSON 读取：{error}").format(
+            Text("{file}: it can't be read as JSON: {error}", "{file}：无法按 JSON 读取：{error}").format(
                 file=os.fspath(file), error=getattr(error, "strerror", None) or error
             )
         ) from error
     if not isinstance(found, dict):
         raise UserError(
-            Text(en="{file}: it is no JSON object: write {{...}}", zh="{file}：不是 JSON 对象：请写成 {{...}}").format(
+            Text("{file}: it is no JSON object: write {{...}}", "{file}：不是 JSON 对象：请写成 {{...}}").format(
                 file=os.fspath(file)
             )
         )

@@ -65,7 +65,7 @@ def to_stdout(write: Callable[[TextIO], object]) -> None:
     except OSError as error:
         _let_the_rest_go_nowhere()
         raise UserError(
-            Text(en="the report can't be written to stdout: {why}", zh="无法把报告写到标准输出：{why}").format(
+            Text("the report can't be written to stdout: {why}", "无法把报告写到标准输出：{why}").format(
                 why=error.strerror or error
             )
         ) from error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from gonogo.finding import Report
-from gonogo.report.bisection import bisection_table
+from gonogo.finding import Report, Text
+from gonogo.finding.bisection import Bisection
 from gonogo.report.environment import environment_tables
 from gonogo.report.guarded import guarded_summary, guarded_tables
 from gonogo.report.plan import plan_summary, plan_tables
 from gonogo.report.rehearsal import rehearsal_summary, rehearsal_tables
 from gonogo.report.table import Table
+from gonogo.report.untrusted import clean_line
 
 
 def summary_of(report: Report, language: str) -> str:
@@ -30,4 +31,39 @@ def tables_of(report: Report, language: str) -> list[Table]:
         return plan_tables(report.plan, language)
     if report.environment is not None:
         return environment_tables(report.environment, language)
-    return [bisection_table(report.bisection, language)] if report.bisection is not None else []
+    return [_bisection_table(report.bisection, language)] if report.bisection is not None else []
+
+
+_TRIED = Text("Releases of {package} that were tried", "试过的 {package} 版本")
+_COLUMNS = (
+    Text("version", "版本"),
+    Text("verdict", "结论"),
+    Text("counted as", "视为"),
+    Text("hazards", "隐患"),
+    Text("seconds", "秒"),
+)
+_JUDGED = {"good": Text("good", "好"), "bad": Text("bad", "坏"), "skipped": Text("skipped", "跳过")}
+
+
+def _bisection_table(bisection: Bisection, language: str) -> Table:
+    """The releases that were tried, oldest first."""
+    from packaging.version import Version
+
+    rows = []
+    for trial in sorted(bisection.tried, key=lambda trial: Version(trial.version)):
+        judged = _JUDGED.get(trial.judged)
+        rows.append(
+            (
+                clean_line(trial.version),
+                trial.verdict or "-",
+                judged.in_language(language) if judged is not None else "-",
+                clean_line(", ".join(dict.fromkeys(trial.hazards))),
+                f"{trial.seconds:.1f}" if trial.seconds is not None else "-",
+            )
+        )
+    return Table(
+        _TRIED.format(package=clean_line(bisection.package)).in_language(language),
+        tuple(column.in_language(language) for column in _COLUMNS),
+        tuple(rows),
+        frozenset({4}),
+    )

@@ -104,16 +104,16 @@ def find_accelerator(name: str) -> Accelerator:
     if versions:
         raise UserError(
             Text(
-                en="the accelerator {name!r} is ambiguous: say which of {nearest}",
-                zh="加速器 {name!r} 有多种规格：请写明是 {nearest} 中的哪一种",
+                "the accelerator {name!r} is ambiguous: say which of {nearest}",
+                "加速器 {name!r} 有多种规格：请写明是 {nearest} 中的哪一种",
             ).format(name=name, nearest=", ".join(versions))
         )
     near = get_close_matches(wanted, _by_plain_name(), n=6, cutoff=0.4)
     nearest = list(dict.fromkeys(_by_plain_name()[key].name for key in near))[:3] or names
     raise UserError(
         Text(
-            en="unknown accelerator {name!r}: the nearest known are {nearest}",
-            zh="未知的加速器 {name!r}：最接近的有 {nearest}",
+            "unknown accelerator {name!r}: the nearest known are {nearest}",
+            "未知的加速器 {name!r}：最接近的有 {nearest}",
         ).format(name=name, nearest=", ".join(nearest))
     )
 
@@ -128,9 +128,7 @@ def machine_from(gpus: str | None, nodes: int | None, host_memory: str | None, d
     count, name = _count_and_name(gpus)
     if nodes is not None and nodes < 1:
         raise UserError(
-            Text(en="--nodes must be at least 1, not {nodes}", zh="--nodes 至少为 1，而不是 {nodes}").format(
-                nodes=nodes
-            )
+            Text("--nodes must be at least 1, not {nodes}", "--nodes 至少为 1，而不是 {nodes}").format(nodes=nodes)
         )
     return Machine(
         accelerator=find_accelerator(name or DEFAULT_ACCELERATOR),
@@ -153,8 +151,8 @@ def _count_and_name(gpus: str | None) -> tuple[int | None, str]:
     if count < 1:
         raise UserError(
             Text(
-                en="--gpus {gpus}: a node needs at least one accelerator, as in 8xH100-80G",
-                zh="--gpus {gpus}：每个节点至少要有一个加速器，例如 8xH100-80G",
+                "--gpus {gpus}: a node needs at least one accelerator, as in 8xH100-80G",
+                "--gpus {gpus}：每个节点至少要有一个加速器，例如 8xH100-80G",
             ).format(gpus=gpus)
         )
     return count, match[2] or ""
@@ -166,8 +164,8 @@ def memory_size(text: str, option: str) -> int:
     if match is None or float(match[1]) == 0:
         raise UserError(
             Text(
-                en="{option} {text!r} is no size: write a number and a unit, as in 512G or 1.5T",
-                zh="{option} {text!r} 不是有效的大小：请写数字加单位，例如 512G 或 1.5T",
+                "{option} {text!r} is no size: write a number and a unit, as in 512G or 1.5T",
+                "{option} {text!r} 不是有效的大小：请写数字加单位，例如 512G 或 1.5T",
             ).format(option=option, text=text)
         )
     return int(float(match[1]) * _UNITS[match[2].upper()])

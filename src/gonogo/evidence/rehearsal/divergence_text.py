@@ -37,25 +37,24 @@ def describe_divergence(divergence: RankDivergence, telling: Side, because: Text
         _outcome(divergence),
     ]
     given = [part for part in parts if part is not None]
-    return Text(en=" ".join(part.en for part in given), zh="".join(part.zh for part in given))
+    return Text(" ".join(part.en for part in given), "".join(part.zh for part in given))
 
 
 def _outcome(divergence: RankDivergence) -> Text:
     """What comes of it."""
     if divergence.divergence.kind == "other-size":
         return Text(
-            en="NCCL does not compare them: the run hangs, or goes on with wrong numbers.",
-            zh="NCCL 不检查这一点：训练会卡住，或带着错误的数值继续。",
+            "NCCL does not compare them: the run hangs, or goes on with wrong numbers.",
+            "NCCL 不检查这一点：训练会卡住，或带着错误的数值继续。",
         )
     if divergence.divergence.earlier:
         return Text(
-            en="These are taken for one another, from then on every call meets another one, until ranks wait for "
-            "ever: {where}",
-            zh="它们被错误地配对，此后每次调用都与另一处配对，直到有 rank 永远等待：{where}",
+            "These are taken for one another, from then on every call meets another one, until ranks wait for ever: "
+            "{where}",
+            "它们被错误地配对，此后每次调用都与另一处配对，直到有 rank 永远等待：{where}",
         ).format(where=_joined(_describe_side(side) for side in divergence.divergence.sides))
     return Text(
-        en="They wait for each other until the time-out (NCCL: 10 minutes).",
-        zh="它们互相等待，直到超时（NCCL 为 10 分钟）。",
+        "They wait for each other until the time-out (NCCL: 10 minutes).", "它们互相等待，直到超时（NCCL 为 10 分钟）。"
     )
 
 
@@ -64,8 +63,8 @@ def _condition(divergence: RankDivergence, telling: Side) -> Text | None:
     if divergence.rank_test is None and divergence.left_loop is not None:
         side, other, loop = divergence.left_loop
         return Text(
-            en="{ranks} stand{s} in the loop at {place} (`{test}`), which {others} {have} left.",
-            zh="{ranks} 还在 {place} 的循环中（`{test}`），而 {others} 已经离开。",
+            "{ranks} stand{s} in the loop at {place} (`{test}`), which {others} {have} left.",
+            "{ranks} 还在 {place} 的循环中（`{test}`），而 {others} 已经离开。",
         ).format(
             ranks=capital(ranks_text(side.ranks)),
             s="s" if len(side.ranks) == 1 else "",
@@ -77,8 +76,8 @@ def _condition(divergence: RankDivergence, telling: Side) -> Text | None:
     for side in (telling, *divergence.sides):
         for guard in divergence.own_guards(side)[:1]:
             return Text(
-                en="{ranks} came there because `{test}` at {place} is {what} there; the others did not.",
-                zh="{ranks} 走到那里，是因为 {place} 处的 `{test}` 在其上{what}；其他 rank 没有。",
+                "{ranks} came there because `{test}` at {place} is {what} there; the others did not.",
+                "{ranks} 走到那里，是因为 {place} 处的 `{test}` 在其上{what}；其他 rank 没有。",
             ).format(
                 ranks=capital(ranks_text(side.ranks)),
                 test=guard.text,
@@ -99,8 +98,8 @@ def _batches(divergence: RankDivergence) -> Text | None:
         for side in divergence.sides
     ]
     return Text(
-        en=f"Their last batches differ: {'; '.join(one.en for one in read)}.",
-        zh=f"它们最后的 batch 内容不同：{'；'.join(one.zh for one in read)}。",
+        f"Their last batches differ: {'; '.join(one.en for one in read)}.",
+        f"它们最后的 batch 内容不同：{'；'.join(one.zh for one in read)}。",
     )
 
 
@@ -148,8 +147,8 @@ def _describe_side(side: Side) -> Text:
         what = str(list(call.sizes))
     size = f" ({few([f'{count:,}' for count in call.sizes], 3)} x {call.dtype})" if call.sizes and call.dtype else ""
     return Text(
-        en="{ranks} call{s} {operator}{what}{size}{module}{place} in {phase}, {step}.",
-        zh="{ranks} 在{phase}（{step}）调用 {operator}{what}{size}{module}{place}。",
+        "{ranks} call{s} {operator}{what}{size}{module}{place} in {phase}, {step}.",
+        "{ranks} 在{phase}（{step}）调用 {operator}{what}{size}{module}{place}。",
     ).format(
         ranks=capital(ranks_text(side.ranks)),
         s="s" if len(side.ranks) == 1 else "",

@@ -14,14 +14,11 @@ _TRAINS = (
 
 class AllParametersFrozen(Hazard):
     """A script freezes all of a model and trains it.
-
     ## What happens
     "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn" at the first backward, or
     "optimizer got an empty parameter list".
-
     ## Why
     The loop that freezes was meant for a part of the model, or adapters were to be added afterwards and are not.
-
     ## Example
     ```python
     for p in model.parameters():               # wrong: nothing is left to train
@@ -30,14 +27,11 @@ class AllParametersFrozen(Hazard):
     for p in model.base_model.parameters():    # right: the head is trained
         p.requires_grad = False
     ```
-
     ## Cure
     Freeze the part: `for p in model.base_model.parameters()`; or add what is to be trained after the loop
     (`get_peft_model`, a new head), or unfreeze it.
-
     ## When it is safe
     Where something trainable is added later.
-
     ## Sources
     - https://docs.pytorch.org/docs/stable/notes/autograd.html: what a frozen parameter does to the graph
     - https://github.com/LlamaChinese/Llama-Chinese/issues/242: the error, of a model whose inputs and weights need
@@ -45,7 +39,7 @@ class AllParametersFrozen(Hazard):
     """
 
     name = "all-parameters-frozen"
-    title = Text(en="Every parameter is frozen: there is nothing to train", zh="所有参数都被冻结：没有可训练的内容")
+    title = Text("Every parameter is frozen: there is nothing to train", "所有参数都被冻结：没有可训练的内容")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``requires_grad = False`` over all parameters of what is trained, and no word that makes any trainable."""
@@ -62,15 +56,13 @@ class AllParametersFrozen(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="All of {name} is frozen, and nothing is made trainable before {call} trains it.",
-                    zh="{name} 的全部参数都被冻结，而在 {call} 训练它之前没有任何内容可训练。",
+                    "All of {name} is frozen, and nothing is made trainable before {call} trains it.",
+                    "{name} 的全部参数都被冻结，而在 {call} 训练它之前没有任何内容可训练。",
                 ).format(name=node.id, call=call.method),
                 certainty=Certainty.LIKELY,
-                cure=(
-                    Text(
-                        "Freeze a part only, or add what is to be trained after it (adapters, a head)",
-                        "只冻结一部分，或在其后加入要训练的内容（适配器、输出头）",
-                    ),
+                cure=Text(
+                    "Freeze a part only, or add what is to be trained after it (adapters, a head)",
+                    "只冻结一部分，或在其后加入要训练的内容（适配器、输出头）",
                 ),
                 spans=(
                     script.headline(frozen).span(),

@@ -1,7 +1,8 @@
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.training_script import gradient_checkpointing, reentrant, surely_ddp
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, LoggedError, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
 
 _WORDS = ("Expected to mark a variable ready only once", "has been marked as ready twice")
 _NAMED = Pattern(r"Parameter at index \d+ with name (\S{1,200}) has been marked as ready twice")
@@ -10,44 +11,38 @@ _WORDS_TRUE = ("True", "true", "1")
 
 _CURES = (
     Text(
-        en='Set gradient_checkpointing_kwargs={"use_reentrant": False} and ddp_find_unused_parameters=False',
-        zh='设置 gradient_checkpointing_kwargs={"use_reentrant": False} 和 ddp_find_unused_parameters=False',
+        'Set gradient_checkpointing_kwargs={"use_reentrant": False} and ddp_find_unused_parameters=False',
+        '设置 gradient_checkpointing_kwargs={"use_reentrant": False} 和 ddp_find_unused_parameters=False',
     ),
     Text(
-        en="Or static_graph=True where every step has the same graph; or turn gradient checkpointing off",
-        zh="或在每步计算图相同时设 static_graph=True；或关闭梯度检查点",
+        "Or static_graph=True where every step has the same graph; or turn gradient checkpointing off",
+        "或在每步计算图相同时设 static_graph=True；或关闭梯度检查点",
     ),
 )
 
 
 class DdpReentrantCheckpointReadyTwice(Hazard):
     """Reentrant gradient checkpointing under DDP marks a parameter's gradient as ready twice.
-
     ## What happens
     The first backward ends with "RuntimeError: Expected to mark a variable ready only once … Parameter at index 55 has
     been marked as ready twice."
-
     ## Why
     DDP counts each parameter's gradient once a step. Reentrant checkpointing runs a backward of its own inside the
     backward; with `find_unused_parameters=True` DDP has by then marked the parameters as unused, and they arrive a
     second
     time. Weights that are used in two checkpointed parts, or a model that is called twice before one backward (DPO,
     contrastive losses), do the same.
-
     ## Example
     ```sh
     --gradient_checkpointing True --ddp_find_unused_parameters True     # wrong
     --gradient_checkpointing True --ddp_find_unused_parameters False    # right, with
     --gradient_checkpointing_kwargs '{"use_reentrant": false}'
     ```
-
     ## Cure
     `gradient_checkpointing_kwargs={"use_reentrant": False}` and `ddp_find_unused_parameters=False`. Where the graph is
     the same every step: `static_graph=True` (`model._set_static_graph()`). Or train without checkpointing.
-
     ## When it is safe
     Without DDP (one GPU, ZeRO), or with non-reentrant checkpointing.
-
     ## Sources
     - https://github.com/huggingface/peft/issues/313: LoRA with checkpointing under accelerate
     - https://github.com/huggingface/accelerate/issues/3536: the last LoRA layer is named
@@ -55,9 +50,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
     """
 
     name = "ddp-reentrant-checkpoint-ready-twice"
-    title = Text(
-        en="Reentrant checkpointing marks a parameter ready twice under DDP", zh="DDP 下可重入检查点使参数两次就绪"
-    )
+    title = Text("Reentrant checkpointing marks a parameter ready twice under DDP", "DDP 下可重入检查点使参数两次就绪")
     log_words = ("ready only once", "ready twice")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
@@ -81,10 +74,10 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
         )
         yield self.finding(
             Text(
-                en="gradient_checkpointing is reentrant (the default of transformers 4) and DDP looks for unused "
+                "gradient_checkpointing is reentrant (the default of transformers 4) and DDP looks for unused "
                 "parameters ({why}): it marks the checkpointed ones as ready, and their backward does so again.",
-                zh="gradient_checkpointing 为可重入形式（transformers 4 的默认），而 DDP 会查找未使用的参数（{why}）："
-                "它先把检查点内的参数标记为就绪，随后它们的反向再次标记。",
+                "gradient_checkpointing 为可重入形式（transformers 4 的默认），而 DDP 会查找未使用的参数（{why}）：它先"
+                "把检查点内的参数标记为就绪，随后它们的反向再次标记。",
             ).format(
                 why=Text(
                     "the Trainer's default for a PEFT model that is not told otherwise",
@@ -100,13 +93,11 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
                 checkpointing.span(Text("checkpointing is turned on here", "在此处开启梯度检查点")),
                 launch.place.span(Text("starts several processes under DDP", "以 DDP 启动多个进程")),
             ),
-            fixes=(
-                self.fix(
-                    Text("Set ddp_find_unused_parameters to False", "把 ddp_find_unused_parameters 设为 False"), edit
-                ),
+            fixes=self.fix(
+                Text("Set ddp_find_unused_parameters to False", "把 ddp_find_unused_parameters 设为 False"), edit
             )
             if edit is not None
-            else (),
+            else None,
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -124,21 +115,19 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="DDP received the gradient of {parameter} twice in one step: gradient checkpointing in its "
-                "reentrant form runs a second backward inside the first, as a rule with find_unused_parameters=True.",
-                zh="DDP 在一步中两次收到{parameter}的梯度：可重入形式的梯度检查点在反向之中再执行一次反向，通常同时设"
-                "置了 find_unused_parameters=True。",
+                "DDP received the gradient of {parameter} twice in one step: gradient checkpointing in its reentrant "
+                "form runs a second backward inside the first, as a rule with find_unused_parameters=True.",
+                "DDP 在一步中两次收到{parameter}的梯度：可重入形式的梯度检查点在反向之中再执行一次反向，通常同时设置了 "
+                "find_unused_parameters=True。",
             ).format(
                 parameter=Text(named.group(1), f" {named.group(1)} ") if named else Text("a parameter", "某个参数")
             ),
             cure=_CURES,
             certainty=Certainty.CERTAIN if checkpointed else Certainty.LIKELY,
             parameter=named.group(1) if named else None,
-            confirm=(
-                Text(
-                    en="The run passes with gradient checkpointing off; else a weight is shared between two calls of "
-                    "the model",
-                    zh="关闭梯度检查点后可以运行；否则是同一权重用于模型的两次调用",
-                ),
+            confirm=Text(
+                "The run passes with gradient checkpointing off; else a weight is shared between two calls of the "
+                "model",
+                "关闭梯度检查点后可以运行；否则是同一权重用于模型的两次调用",
             ),
         )

@@ -1,8 +1,9 @@
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text, one_line
 from gonogo.hazards.autograd._never_used import never_used
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
 
 _WORDS = (
     "Expected to have finished reduction in the prior iteration",
@@ -21,33 +22,27 @@ _TOLERATED = (
 
 class DdpUnusedParameters(Hazard):
     """Under DDP, trainable parameters took no part in the loss.
-
     ## What happens
     The second forward ends with "RuntimeError: Expected to have finished reduction in the prior iteration before
     starting a new one. This error indicates that your module has parameters that were not used in producing loss."
-
     ## Why
     DDP waits for a gradient of every trainable parameter before it lets the next step begin. Some did not get one: a
     head or a tower that this batch does not use, an output that the loss leaves out, an adapter on a skipped layer,
     or a
     frozen part that was unfrozen by mistake.
-
     ## Example
     ```python
     self.aux_head = nn.Linear(64, 10)                           # wrong: no forward calls it
     self.aux_head = nn.Linear(64, 10).requires_grad_(False)     # right, or leave it out
     ```
-
     ## Cure
     Freeze what is not to be trained (`requires_grad_(False)`) before the model is wrapped, or let the loss use it.
     Where
     different batches use different parts: `ddp_find_unused_parameters=True` (torch: `find_unused_parameters=True`,
     accelerate: `DistributedDataParallelKwargs`). `TORCH_DISTRIBUTED_DEBUG=DETAIL` prints the names.
-
     ## When it is safe
     On one GPU, and with `find_unused_parameters=True`; but reentrant checkpointing does not go with that: see
     `ddp-reentrant-checkpoint-ready-twice`.
-
     ## Sources
     - https://github.com/pytorch/pytorch/issues/43259: when the error comes
     - https://github.com/LiuY1Chen/OOTDiffusion-train/issues/8: trainable modules that the loss does not see
@@ -55,9 +50,7 @@ class DdpUnusedParameters(Hazard):
     """
 
     name = "ddp-unused-parameters"
-    title = Text(
-        en="DDP waits for gradients of parameters that the loss does not use", zh="DDP 在等待损失未用到的参数的梯度"
-    )
+    title = Text("DDP waits for gradients of parameters that the loss does not use", "DDP 在等待损失未用到的参数的梯度")
     log_words = (
         "Expected to have finished reduction",
         "not used in producing",
@@ -76,9 +69,9 @@ class DdpUnusedParameters(Hazard):
             for owner, layer, statement in never_used(script, run, {one.name for one in made}):
                 yield self.finding(
                     Text(
-                        en="{owner} builds self.{layer} and nothing uses it: its parameters get no gradient, and DDP "
+                        "{owner} builds self.{layer} and nothing uses it: its parameters get no gradient, and DDP "
                         "(without find_unused_parameters) refuses the second step.",
-                        zh="{owner} 创建了 self.{layer} 却没有任何地方使用：它的参数得不到梯度，DDP（未设 "
+                        "{owner} 创建了 self.{layer} 却没有任何地方使用：它的参数得不到梯度，DDP（未设 "
                         "find_unused_parameters）会在第二步报错。",
                     ).format(owner=owner.name, layer=layer),
                     certainty=Certainty.LIKELY,
@@ -117,8 +110,8 @@ class DdpUnusedParameters(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="Trainable parameters got no gradient in the step before{which}, and DDP waits for all of them.",
-                zh="上一步中有可训练参数没有得到梯度{which}，而 DDP 要等待全部梯度。",
+                "Trainable parameters got no gradient in the step before{which}, and DDP waits for all of them.",
+                "上一步中有可训练参数没有得到梯度{which}，而 DDP 要等待全部梯度。",
             ).format(
                 which=Text(f" (of index {which})", f"（序号为 {which}）")
                 if numbered
@@ -129,14 +122,14 @@ class DdpUnusedParameters(Hazard):
             certainty=certainty,
             cure=(
                 Text(
-                    en="Freeze what is not to be trained (requires_grad_(False)) before DDP wraps the model, or use it "
-                    "in the loss",
-                    zh="在 DDP 包装模型之前冻结不训练的部分（requires_grad_(False)），或让损失用到它",
+                    "Freeze what is not to be trained (requires_grad_(False)) before DDP wraps the model, or use it in "
+                    "the loss",
+                    "在 DDP 包装模型之前冻结不训练的部分（requires_grad_(False)），或让损失用到它",
                 ),
                 Text(
-                    en="Or set ddp_find_unused_parameters=True (find_unused_parameters=True); "
+                    "Or set ddp_find_unused_parameters=True (find_unused_parameters=True); "
                     "TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameters",
-                    zh="或设置 ddp_find_unused_parameters=True（find_unused_parameters=True）；"
+                    "或设置 ddp_find_unused_parameters=True（find_unused_parameters=True）；"
                     "TORCH_DISTRIBUTED_DEBUG=DETAIL 会打印参数名",
                 ),
             ),

@@ -2,11 +2,12 @@ import ast
 import re
 
 from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.hazards.facts.training_script import first_argument, gradient_checkpointing, mentions, reentrant
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
 
 _WORDS = (
     "of tensors does not require grad and does not have a grad_fn",
@@ -40,28 +41,25 @@ _PLAIN = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 
 _CURES = (
     Text(
-        en="Call model.enable_input_require_grads() before training (with get_peft_model: before or after it)",
-        zh="训练前调用 model.enable_input_require_grads()（在 get_peft_model 之前或之后均可）",
+        "Call model.enable_input_require_grads() before training (with get_peft_model: before or after it)",
+        "训练前调用 model.enable_input_require_grads()（在 get_peft_model 之前或之后均可）",
     ),
     Text(
-        en='Or set gradient_checkpointing_kwargs={"use_reentrant": False}, or gradient_checkpointing=False',
-        zh='或设置 gradient_checkpointing_kwargs={"use_reentrant": False}，或 gradient_checkpointing=False',
+        'Or set gradient_checkpointing_kwargs={"use_reentrant": False}, or gradient_checkpointing=False',
+        '或设置 gradient_checkpointing_kwargs={"use_reentrant": False}，或 gradient_checkpointing=False',
     ),
 )
 
 
 class NoGradCheckpointingInputs(Hazard):
     """Gradient checkpointing of a frozen model with adapters: no input needs a gradient, so none is computed.
-
     ## What happens
     The first backward ends with "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn";
     before it torch warns "None of the inputs have requires_grad=True. Gradients will be None".
-
     ## Why
     Reentrant checkpointing builds a graph only where an input of the checkpointed part needs a gradient. With LoRA the
     embedding is frozen, so the hidden states that enter the first layer need none; the adapters inside are not seen,
     and the loss has no graph.
-
     ## Example
     ```python
     model = get_peft_model(model, LoraConfig())    # wrong: with gradient_checkpointing
@@ -69,15 +67,12 @@ class NoGradCheckpointingInputs(Hazard):
     model.enable_input_require_grads()             # right
     model = get_peft_model(model, LoraConfig())
     ```
-
     ## Cure
     `model.enable_input_require_grads()` before training (peft's `prepare_model_for_kbit_training` does it), or
     `gradient_checkpointing_kwargs={"use_reentrant": False}`, or no checkpointing.
-
     ## When it is safe
     Where the embedding is trained, or checkpointing is not reentrant. The same error comes where everything is frozen,
     or the loss was detached: then look at `model.print_trainable_parameters()` and at the loss.
-
     ## Sources
     - https://github.com/LlamaChinese/Llama-Chinese/issues/242: LoRA with checkpointing, and torch's warning
     - https://github.com/datawhalechina/self-llm/issues/229: settled by enable_input_require_grads
@@ -85,9 +80,7 @@ class NoGradCheckpointingInputs(Hazard):
     """
 
     name = "no-grad-checkpointing-inputs"
-    title = Text(
-        en="Gradient checkpointing found no input that needs a gradient", zh="梯度检查点没有找到需要梯度的输入"
-    )
+    title = Text("Gradient checkpointing found no input that needs a gradient", "梯度检查点没有找到需要梯度的输入")
     log_words = (
         "does not require grad",
         _WARNED,
@@ -121,17 +114,17 @@ class NoGradCheckpointingInputs(Hazard):
         )
         yield self.finding(
             Text(
-                en="gradient_checkpointing is on and reentrant (the default of transformers 4), the model is frozen "
-                "but for its LoRA, and nothing makes the inputs of its layers need a gradient: the loss has no graph.",
-                zh="gradient_checkpointing 已开启且为可重入形式（transformers 4 的默认），模型除 LoRA 外全部冻结，又没"
-                "有任何代码让各层的输入需要梯度：损失没有计算图。",
+                "gradient_checkpointing is on and reentrant (the default of transformers 4), the model is frozen but "
+                "for its LoRA, and nothing makes the inputs of its layers need a gradient: the loss has no graph.",
+                "gradient_checkpointing 已开启且为可重入形式（transformers 4 的默认），模型除 LoRA 外全部冻结，又没有任"
+                "何代码让各层的输入需要梯度：损失没有计算图。",
             ),
             certainty=Certainty.LIKELY if script.guarded_by(wrap.node) else Certainty.CERTAIN,
             cure=_CURES,
             spans=(wrap.place.span(), given.span(Text("checkpointing is turned on here", "在此处开启梯度检查点"))),
-            fixes=(self.fix(Text("Let the inputs need a gradient", "让输入需要梯度"), edit),)
+            fixes=self.fix(Text("Let the inputs need a gradient", "让输入需要梯度"), edit)
             if edit is not None
-            else (),
+            else None,
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -158,19 +151,15 @@ class NoGradCheckpointingInputs(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="The loss has no graph: checkpointing runs a frozen model whose inputs need no gradient, so the "
+                "The loss has no graph: checkpointing runs a frozen model whose inputs need no gradient, so the "
                 "adapters inside get none.",
-                zh="损失没有计算图：梯度检查点执行的是冻结模型，其输入不需要梯度，内部的适配器因此得不到梯度。",
+                "损失没有计算图：梯度检查点执行的是冻结模型，其输入不需要梯度，内部的适配器因此得不到梯度。",
             ),
             cure=_CURES,
             certainty=certainty,
-            confirm=(
-                Text(
-                    en='torch warns "None of the inputs have requires_grad=True", and '
-                    "print_trainable_parameters() is not 0",
-                    zh="torch 警告 “None of the inputs have requires_grad=True”，且 print_trainable_parameters() 不为 "
-                    "0",
-                ),
+            confirm=Text(
+                'torch warns "None of the inputs have requires_grad=True", and print_trainable_parameters() is not 0',
+                "torch 警告 “None of the inputs have requires_grad=True”，且 print_trainable_parameters() 不为 0",
             ),
         )
 

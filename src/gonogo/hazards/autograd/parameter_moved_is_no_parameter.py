@@ -6,27 +6,21 @@ from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Text
 
 class ParameterMovedIsNoParameter(Hazard):
     """A module keeps nn.Parameter(...).cuda(), which is a plain tensor.
-
     ## What happens
     Nothing fails. `model.parameters()` lacks it, the optimizer never changes it, checkpoints don't hold it; DDP does
     not average it.
-
     ## Why
     `.cuda()`, `.to("cuda")` and `.half()` give back a new tensor, computed from the parameter. The module registers
     parameters only.
-
     ## Example
     ```python
     self.scale = nn.Parameter(torch.ones(n)).cuda()    # wrong: a plain tensor
     self.scale = nn.Parameter(torch.ones(n).cuda())    # right
     ```
-
     ## Cure
     Move what is inside: `nn.Parameter(torch.zeros(n, device="cuda"))`; or nothing, and let `model.to(device)` move it.
-
     ## When it is safe
     Where the call changes nothing (`.to(device)` of what is there already gives back the parameter itself).
-
     ## Sources
     - https://github.com/pytorch/pytorch/issues/20089: parameters() lacks it
     - https://github.com/pytorch/pytorch/issues/17484: the same with .to
@@ -34,7 +28,7 @@ class ParameterMovedIsNoParameter(Hazard):
 
     name = "parameter-moved-is-no-parameter"
     title = Text(
-        en="A moved nn.Parameter is no parameter: it is not trained", zh="被移动的 nn.Parameter 不再是参数：不会被训练"
+        "A moved nn.Parameter is no parameter: it is not trained", "被移动的 nn.Parameter 不再是参数：不会被训练"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -58,20 +52,18 @@ class ParameterMovedIsNoParameter(Hazard):
             edit = script.replacing(move, moved) if moved is not None else None
             yield self.finding(
                 Text(
-                    en="self.{name} of {owner} is what {call} makes of the parameter: a tensor that no optimizer gets.",
-                    zh="{owner} 的 self.{name} 是参数经 {call} 得到的张量，不会交给任何优化器。",
+                    "self.{name} of {owner} is what {call} makes of the parameter: a tensor that no optimizer gets.",
+                    "{owner} 的 self.{name} 是参数经 {call} 得到的张量，不会交给任何优化器。",
                 ).format(name=target.attr, owner=owner.name, call=call),
-                cure=(
-                    Text(
-                        "Move the tensor inside: {moved}, or leave it to model.to(device)",
-                        "移动里面的张量：{moved}，或交给 model.to(device)",
-                    ).format(moved=moved or f"nn.Parameter(tensor{call})"),
-                ),
-                spans=(script.place(move).span(),),
+                cure=Text(
+                    "Move the tensor inside: {moved}, or leave it to model.to(device)",
+                    "移动里面的张量：{moved}，或交给 model.to(device)",
+                ).format(moved=moved or f"nn.Parameter(tensor{call})"),
+                spans=script.place(move).span(),
                 parameter=target.attr,
-                fixes=(self.fix(Text("Move the tensor inside", "移动里面的张量"), edit, safe=False),)
+                fixes=self.fix(Text("Move the tensor inside", "移动里面的张量"), edit, safe=False)
                 if edit is not None
-                else (),
+                else None,
             )
 
 

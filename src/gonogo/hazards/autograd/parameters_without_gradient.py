@@ -5,30 +5,24 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Se
 
 class ParametersWithoutGradient(Hazard):
     """Trainable parameters run in the forward and never get a gradient.
-
     ## What happens
     Training goes on and these parameters never change. Where it is all of them, the loss does not fall, or the backward
     says "element 0 of tensors does not require grad". Under DDP: "Expected to have finished reduction".
-
     ## Why
     The graph between them and the loss is cut: by `detach()`, `torch.no_grad()` or `.item()`; by a loss that leaves out
     their output; or by reentrant gradient checkpointing of a model whose inputs need no gradient, as with LoRA on a
     frozen embedding (torch warns: "None of the inputs have requires_grad=True. Gradients will be None").
-
     ## Example
     ```python
     loss = head(tower(x).detach()).mean()    # wrong: the tower gets no gradient
     loss = head(tower(x)).mean()             # right
     ```
-
     ## Cure
     With checkpointing and adapters: `model.enable_input_require_grads()`, or
     `gradient_checkpointing_kwargs={"use_reentrant": False}`. Else mend the cut, or freeze what is not to be trained.
-
     ## When it is safe
     Where the parameters are not meant to be trained: freeze them and the warning ends. Experts of a mixture depend on
     the router, which no rehearsal can know: they are left out here.
-
     ## Sources
     - https://github.com/huggingface/trl/issues/2486: LoRA and checkpointing, with torch's warning
     - https://github.com/lm-sys/FastChat/issues/581: no gradients with LoRA and checkpointing
@@ -36,7 +30,7 @@ class ParametersWithoutGradient(Hazard):
     """
 
     name = "parameters-without-gradient"
-    title = Text(en="Trainable parameters get no gradient", zh="有可训练参数得不到梯度")
+    title = Text("Trainable parameters get no gradient", "有可训练参数得不到梯度")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """What no rank has a gradient for, of those that completed a step: before that, no gradient is due."""
@@ -49,21 +43,21 @@ class ParametersWithoutGradient(Hazard):
             return
         adapters = [name for name in names if "lora_" in name or "adapter" in name]
         reconnect = Text(
-            en="Look for detach(), torch.no_grad() or a loss that leaves out the output of {module}; freeze the part "
-            "if it is not to be trained",
-            zh="检查 {module} 的输出是否经过 detach()、torch.no_grad()，或没有进入损失；若不训练该部分，请冻结它",
+            "Look for detach(), torch.no_grad() or a loss that leaves out the output of {module}; freeze the part if "
+            "it is not to be trained",
+            "检查 {module} 的输出是否经过 detach()、torch.no_grad()，或没有进入损失；若不训练该部分，请冻结它",
         ).format(module=names[0].rpartition(".")[0] or "?")
         inputs = Text(
-            en="With gradient checkpointing: model.enable_input_require_grads(), or "
+            "With gradient checkpointing: model.enable_input_require_grads(), or "
             'gradient_checkpointing_kwargs={"use_reentrant": False}',
-            zh="使用梯度检查点时：model.enable_input_require_grads()，或 "
+            "使用梯度检查点时：model.enable_input_require_grads()，或 "
             'gradient_checkpointing_kwargs={"use_reentrant": False}',
         )
         yield self.finding(
             Text(
-                en="{count} trainable parameters took part in a forward and got no gradient in any step: {names}. They "
+                "{count} trainable parameters took part in a forward and got no gradient in any step: {names}. They "
                 "will not be trained.",
-                zh="有 {count} 个可训练参数参与了前向，但任何一步都没有得到梯度：{names}。它们不会被训练。",
+                "有 {count} 个可训练参数参与了前向，但任何一步都没有得到梯度：{names}。它们不会被训练。",
             ).format(count=len(names), names=few(group_by_module(names))),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,

@@ -17,27 +17,21 @@ _TURNED = (
 
 class CheckpointResumeTrueAsText(Hazard):
     """The option resume_from_checkpoint is given True, which the script hands on as text.
-
     ## What happens
     "ValueError: Can't find a valid checkpoint at True" when training begins.
-
     ## Why
     In TrainingArguments the option is a path: "True" stays text. Only `trainer.train(resume_from_checkpoint=True)`,
     with Python's own True, looks for the newest checkpoint in the output folder.
-
     ## Example
     ```sh
     torchrun --nproc_per_node 4 train.py --output_dir out --resume_from_checkpoint True                # wrong
     torchrun --nproc_per_node 4 train.py --output_dir out --resume_from_checkpoint out/checkpoint-500  # right
     ```
-
     ## Cure
     Name the folder, `--resume_from_checkpoint out/checkpoint-500`; or let the script look:
     `get_last_checkpoint(args.output_dir)`.
-
     ## When it is safe
     Where the script turns the text into a truth value itself, or the arguments come from YAML or Python.
-
     ## Sources
     - https://github.com/huggingface/transformers/pull/10777: a checkpoint that is not found is an error
     - https://huggingface.co/docs/transformers/main_classes/trainer: resume_from_checkpoint of the arguments is a path
@@ -45,8 +39,8 @@ class CheckpointResumeTrueAsText(Hazard):
 
     name = "checkpoint-resume-true-as-text"
     title = Text(
-        en="--resume_from_checkpoint True names a folder called True",
-        zh="--resume_from_checkpoint True 指的是名为 True 的目录",
+        "--resume_from_checkpoint True names a folder called True",
+        "--resume_from_checkpoint True 指的是名为 True 的目录",
     )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
@@ -59,8 +53,8 @@ class CheckpointResumeTrueAsText(Hazard):
             return
         yield self.finding(
             Text(
-                en='The Trainer looks for a checkpoint in a folder called "{given}".',
-                zh="Trainer 会在名为 “{given}” 的目录中寻找检查点。",
+                'The Trainer looks for a checkpoint in a folder called "{given}".',
+                "Trainer 会在名为 “{given}” 的目录中寻找检查点。",
             ).format(given=given.value),
             cure=(
                 Text(

@@ -2,9 +2,10 @@ import ast
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text, one_line
 from gonogo.hazards.facts.training_script import first_argument, makers, mentions
-from gonogo.hazards.rule import Call, Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text
 
 _REFUSED = Pattern(
     r"(?:GLOBAL|[Uu]nsupported (?:global|class):?) `?(?:GLOBAL )?([A-Za-z_][\w.]*\.[\w.]+)"
@@ -20,33 +21,27 @@ _ALLOWED = (b"add_safe_globals", b"safe_globals(", _OLD_DEFAULT.encode(), b"func
 
 class CheckpointWeightsOnlyUnpickling(Hazard):
     """PyTorch 2.6 and later read a checkpoint as weights only, and it holds more than weights.
-
     ## What happens
     Resuming ends with "_pickle.UnpicklingError: Weights only load failed", then "Unsupported global: GLOBAL … was not
     an allowed global by default". It is the random state (`numpy…_reconstruct`), the optimizer's or DeepSpeed's state
     (`LossScaler`, `ZeroStageEnum`), or pickled arguments (`argparse.Namespace`).
-
     ## Why
     Since PyTorch 2.6 `torch.load` has `weights_only=True` as its default, and unpickles only tensors and plain types.
     Code written before loads its own training state without saying otherwise.
-
     ## Example
     ```python
     torch.save({"model": model.state_dict(), "args": args}, "last.pt")        # wrong: args is an argparse.Namespace
     torch.save({"model": model.state_dict(), "args": vars(args)}, "last.pt")  # right
     ```
-
     ## Cure
     Upgrade the library whose frame calls `torch.load` (transformers, accelerate, DeepSpeed, the training framework):
     their present versions say what they need. Otherwise allow the type that the message names, before the load:
     `torch.serialization.add_safe_globals([…])`. For a checkpoint that you wrote yourself,
     `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` brings the old default back where the call doesn't set `weights_only`: it may
     run any code that the file holds.
-
     ## When it is safe
     Weights alone (`.safetensors`, a plain state dict) load under either default. Before PyTorch 2.6 only an explicit
     `weights_only=True` refuses.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/34631: resuming under PyTorch 2.6 needs safe globals
     - https://github.com/modelscope/ms-swift/issues/5808: DeepSpeed's LossScaler refused on resuming
@@ -82,8 +77,8 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
             edit = script.setting_keyword(load, "weights_only", "False")
             yield self.finding(
                 Text(
-                    en="torch.load takes weights only since PyTorch 2.6, and the file that was saved holds {what}.",
-                    zh="自 PyTorch 2.6 起 torch.load 只读取权重，而所保存的文件含有{what}。",
+                    "torch.load takes weights only since PyTorch 2.6, and the file that was saved holds {what}.",
+                    "自 PyTorch 2.6 起 torch.load 只读取权重，而所保存的文件含有{what}。",
                 ).format(what=what),
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=(

@@ -1,21 +1,11 @@
 from pathlib import Path
 
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.patterns import Match
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Hazard,
-    Launch,
-    LoggedError,
-    Pattern,
-    Run,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Text
 
 _SIZES = Pattern(r"world size of (\d+) but the\W{1,8}current world size is (\d+)")
 
@@ -40,17 +30,14 @@ _CURES = (
 
 class CheckpointWorldSizeMismatch(Hazard):
     """A ZeRO checkpoint is resumed with another number of GPUs than wrote it.
-
     ## What happens
     `load_checkpoint` (or `resume_from_checkpoint`) ends with "ZeRORuntimeException: The checkpoint being loaded used a
     DP world size of 8 but the current world size is 16. Automatic adjustment of ZeRO's optimizer state partitioning …
     is not currently supported."
-
     ## Why
     Each rank writes its own partition of the optimizer states (`zero_pp_rank_N…_optim_states.pt`). Another number of
     data-parallel ranks would need other partitions. The number is of data-parallel ranks: tensor, pipeline or sequence
     parallelism changes it at the same number of GPUs.
-
     ## Example
     ```sh
     # wrong: 8 ranks wrote out/checkpoint-500
@@ -58,16 +45,13 @@ class CheckpointWorldSizeMismatch(Hazard):
     # right
     deepspeed --num_gpus 8 train.py --deepspeed zero3.json --resume_from_checkpoint out/checkpoint-500
     ```
-
     ## Cure
     Resume with as many data-parallel ranks as wrote it. To change the number: convert the checkpoint with DeepSpeed's
     `ds_to_universal.py` and set `checkpoint.load_universal: true`. Or take the weights alone: `zero_to_fp32.py`, then
     start anew from them with a fresh optimizer.
-
     ## When it is safe
     Weights that were saved whole (`save_pretrained`, `save_16bit_model`) load on any number of GPUs, and so does a
     universal checkpoint.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/3810: weights only, or the same topology, by a maintainer
     - https://github.com/deepspeedai/DeepSpeed/issues/6441: 8 ranks to 16

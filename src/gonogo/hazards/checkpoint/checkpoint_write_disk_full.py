@@ -1,20 +1,9 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.trained_size import billions_trained
-from gonogo.hazards.rule import (
-    Certainty,
-    Environment,
-    FailureLog,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, Text
 
 _WRITER = Pattern(
     r"PytorchStreamWriter failed writing|inline_container\.cc:\d+\] ?\. ?unexpected pos|unexpected pos \d+ vs \d+"
@@ -38,17 +27,14 @@ _OTHER_PLACE = Pattern(r"/dev/shm|NCCL WARN|shared memory|torch_extensions|\.tri
 
 class CheckpointWriteDiskFull(Hazard):
     """A checkpoint cannot be written to its end: the volume is full, or the quota is used up.
-
     ## What happens
     While saving: "PytorchStreamWriter failed writing file data/228: file write failed", "unexpected pos 1024 vs
     918", "SafetensorError: ... No space left on device", "OSError: [Errno 122] Disk quota exceeded". The last
     checkpoint is incomplete.
-
     ## Why
     A full checkpoint of mixed-precision Adam takes 14 bytes a parameter (98 GB for 7B) and `save_total_limit`
     deletes the old one only after the new one is written. A quota, or the container's own layer, may be full while
     `df` of another volume shows room.
-
     ## Example
     ```sh
     # wrong: a checkpoint of 7 billion parameters takes 98 GB, two of them are there for a while, and /home has 150 GB
@@ -56,14 +42,11 @@ class CheckpointWriteDiskFull(Hazard):
     # right: 800 GB are free
     torchrun --nproc_per_node 8 train.py --output_dir /data/out --save_total_limit 1
     ```
-
     ## Cure
     Free the output volume or write to another (`--output_dir`); `save_total_limit`; `save_only_model: true` leaves
     the optimizer out; delete the incomplete checkpoint before resuming.
-
     ## When it is safe
     With room for one checkpoint more than save_total_limit.
-
     ## Sources
     - https://github.com/h2oai/h2o-llmstudio/issues/214: PytorchStreamWriter, the output volume was full
     - https://github.com/OpenMOSS/MOSS/issues/270: the same in DeepSpeed's save_checkpoint
@@ -72,8 +55,8 @@ class CheckpointWriteDiskFull(Hazard):
 
     name = "checkpoint-write-disk-full"
     title = Text(
-        en="The volume is full, or the quota used up, while a checkpoint is written",
-        zh="写 checkpoint 时存储卷已满或配额用尽",
+        "The volume is full, or the quota used up, while a checkpoint is written",
+        "写 checkpoint 时存储卷已满或配额用尽",
     )
     log_words = ("PytorchStreamWriter", "unexpected pos", "serializing", "quota", "iostream", "磁盘")
 
@@ -93,10 +76,10 @@ class CheckpointWriteDiskFull(Hazard):
             return
         yield self.finding(
             Text(
-                en="The disk has {free:.0f} GB left. One checkpoint of {billions:g} billion parameters ({each} bytes "
+                "The disk has {free:.0f} GB left. One checkpoint of {billions:g} billion parameters ({each} bytes "
                 "each) takes {needed:.0f} GB on each of {nodes} node(s).",
-                zh="磁盘剩余 {free:.0f} GB。{billions:g}B 参数的一个 checkpoint（每参数 {each} 字节）在 {nodes} 个节点"
-                "上各占 {needed:.0f} GB。",
+                "磁盘剩余 {free:.0f} GB。{billions:g}B 参数的一个 checkpoint（每参数 {each} 字节）在 {nodes} 个节点上各"
+                "占 {needed:.0f} GB。",
             ).format(free=free / 1e9, billions=billions, each=bytes_each, needed=needed / 1e9, nodes=nodes),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
@@ -122,32 +105,32 @@ class CheckpointWriteDiskFull(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="The checkpoint could not be written to its end: {what}. What stands in the folder is incomplete.",
-                zh="checkpoint 没有写完：{what}。目录中的内容不完整。",
+                "The checkpoint could not be written to its end: {what}. What stands in the folder is incomplete.",
+                "checkpoint 没有写完：{what}。目录中的内容不完整。",
             ).format(
                 what=Text("the quota on the output volume is used up", "输出卷的配额已用尽")
                 if quota
                 else Text(
-                    en="the output volume is full (or its quota, or the network storage failed)",
-                    zh="输出卷已满（或配额用尽、网络存储出错）",
+                    "the output volume is full (or its quota, or the network storage failed)",
+                    "输出卷已满（或配额用尽、网络存储出错）",
                 )
             ),
             cure=(
                 Text(
-                    en="Free the volume of output_dir, or write to another (df -h OUTPUT_DIR; quota -s)",
-                    zh="清理 output_dir 所在的卷或换一个卷（df -h 输出目录；quota -s）",
+                    "Free the volume of output_dir, or write to another (df -h OUTPUT_DIR; quota -s)",
+                    "清理 output_dir 所在的卷或换一个卷（df -h 输出目录；quota -s）",
                 ),
                 Text(
-                    en="Keep fewer and smaller checkpoints: save_total_limit: 1, save_only_model: true (no optimizer "
+                    "Keep fewer and smaller checkpoints: save_total_limit: 1, save_only_model: true (no optimizer "
                     "states)",
-                    zh="少存、存小：save_total_limit: 1，save_only_model: true（不含优化器状态）",
+                    "少存、存小：save_total_limit: 1，save_only_model: true（不含优化器状态）",
                 ),
-                Text(en="Delete the incomplete checkpoint before resuming", zh="恢复训练前删除不完整的 checkpoint"),
+                Text("Delete the incomplete checkpoint before resuming", "恢复训练前删除不完整的 checkpoint"),
             ),
             certainty=certainty,
             confirm=Text(
-                en="df -h (and df -i) of the output folder shows 100 %, or quota -s its limit",
-                zh="输出目录的 df -h（及 df -i）显示 100 %，或 quota -s 达到上限",
+                "df -h (and df -i) of the output folder shows 100 %, or quota -s its limit",
+                "输出目录的 df -h（及 df -i）显示 100 %，或 quota -s 达到上限",
             ),
         )
 

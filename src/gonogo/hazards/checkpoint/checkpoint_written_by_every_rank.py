@@ -17,15 +17,12 @@ _OTHERWISE = (
 
 class CheckpointWrittenByEveryRank(Hazard):
     """torch.save to one path, in every process of a DDP run.
-
     ## What happens
     Now and then a checkpoint is unreadable: "PytorchStreamReader failed reading zip archive: invalid header or archive
     is corrupted", "storage has wrong size".
-
     ## Why
     All ranks open the same file and write at the same time, on one disk or a shared one. Mostly the last one wins, and
     sometimes the parts mix.
-
     ## Example
     ```python
     # wrong
@@ -34,20 +31,17 @@ class CheckpointWrittenByEveryRank(Hazard):
     if dist.get_rank() == 0:
         torch.save(model.module.state_dict(), "last.pt")
     ```
-
     ## Cure
     Write on one rank, `if dist.get_rank() == 0: torch.save(...)`, with a barrier after it where others read the file.
-
     ## When it is safe
     Where the path names the rank, or the ranks have disks of their own.
-
     ## Sources
     - https://github.com/DLLXW/baby-llama2-chinese/pull/56: several ranks wrote one file, which could not be read
     - https://github.com/bytedance/ibot/issues/15: each process saved the checkpoint
     """
 
     name = "checkpoint-written-by-every-rank"
-    title = Text(en="Every rank writes the same checkpoint file", zh="所有 rank 都写同一个检查点文件")
+    title = Text("Every rank writes the same checkpoint file", "所有 rank 都写同一个检查点文件")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """torch.save without a test for the rank, in a script that makes a process group and wraps a model in DDP."""
@@ -62,8 +56,8 @@ class CheckpointWrittenByEveryRank(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="Every rank comes to this torch.save and writes the same path.",
-                    zh="每个 rank 都会执行这个 torch.save，写入同一路径。",
+                    "Every rank comes to this torch.save and writes the same path.",
+                    "每个 rank 都会执行这个 torch.save，写入同一路径。",
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,

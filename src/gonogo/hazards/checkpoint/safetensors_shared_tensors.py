@@ -3,12 +3,13 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.hazards.facts.training_script import first_argument, is_trainer, makers, trained
-from gonogo.hazards.rule import Call, Certainty, FailureLog, Findings, Found, Hazard, LoggedError, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text
 
 _WORDS = ("Some tensors share memory", "trying to be saved contained shared tensors")
 _REFUSES = (("safetensors/torch.py", "raise RuntimeError("), ("modeling_utils.py", "save_pretrained"))
@@ -28,18 +29,15 @@ _SAVE_MODEL = (
 
 class SafetensorsSharedTensors(Hazard):
     """Tensors that share memory cannot be saved as safetensors.
-
     ## What happens
     The first checkpoint, or the final save, ends with "Some tensors share memory, this will lead to duplicate memory on
     disk and potential differences when loading them again", or "The weights trying to be saved contained shared
     tensors … that are mismatching the transformers base configuration".
-
     ## Why
     safetensors writes each tensor once, and refuses two names for one memory: an output layer tied to the embedding
     (`lm_head.weight`, `embed_tokens.weight`), a model wrapped in another (trl's value head, a reward model) whose class
     doesn't declare the tie, or a module that is registered twice. Under ZeRO-3 a state dict of empty placeholders looks
     the same: then nearly all names are listed.
-
     ## Example
     ```python
     # wrong, where lm_head is tied to the embedding
@@ -47,15 +45,12 @@ class SafetensorsSharedTensors(Hazard):
     # right
     safetensors.torch.save_model(model, "tuned.safetensors")
     ```
-
     ## Cure
     Save in the old format: `save_safetensors=False` (Trainer), `safe_serialization=False` (`save_pretrained`). Or
     `safetensors.torch.save_model`, which knows ties. Or untie: `clone()` one of the two. In a model's own class: name
     the tie in `_tied_weights_keys`. Under ZeRO-3 save through the engine (`save_16bit_model`) or Trainer.
-
     ## When it is safe
     Where the model's class declares its ties, transformers leaves one of the names out by itself.
-
     ## Sources
     - https://huggingface.co/docs/safetensors/torch_shared_tensors: why shared tensors are refused, and save_model
     - https://github.com/CarperAI/trlx/issues/591: a model with a value head, saved by Accelerate
@@ -64,7 +59,7 @@ class SafetensorsSharedTensors(Hazard):
     """
 
     name = "safetensors-shared-tensors"
-    title = Text(en="safetensors refuses tensors that share memory", zh="safetensors 拒绝保存共享内存的张量")
+    title = Text("safetensors refuses tensors that share memory", "safetensors 拒绝保存共享内存的张量")
     log_words = ("share memory", "shared tensors", "sharing memory", "共享")
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -95,9 +90,9 @@ class SafetensorsSharedTensors(Hazard):
             edits.append(script.replacing(imported, "save_model") if imported is not None else None)
             yield self.finding(
                 Text(
-                    en="{name} ties two weights ({why}), so that its state dict has two names for one memory: "
-                    "save_file refuses it.",
-                    zh="{name} 绑定了两个权重（{why}），其 state dict 中同一块内存有两个名字：save_file 会拒绝。",
+                    "{name} ties two weights ({why}), so that its state dict has two names for one memory: save_file "
+                    "refuses it.",
+                    "{name} 绑定了两个权重（{why}），其 state dict 中同一块内存有两个名字：save_file 会拒绝。",
                 ).format(
                     name=name,
                     why=Text("tie_word_embeddings in its config.json", "config.json 中的 tie_word_embeddings")
@@ -140,10 +135,10 @@ class SafetensorsSharedTensors(Hazard):
                     continue
                 yield self.finding(
                     Text(
-                        en="{owner} ties two weights and is no PreTrainedModel: the Trainer writes its state dict as "
+                        "{owner} ties two weights and is no PreTrainedModel: the Trainer writes its state dict as "
                         "safetensors, which refuse two names for one memory, at the first checkpoint.",
-                        zh="{owner} 绑定了两个权重且不是 PreTrainedModel：Trainer 会把其 state dict 写成 safetensors，"
-                        "而后者不接受同一块内存有两个名字，第一次保存检查点就会失败。",
+                        "{owner} 绑定了两个权重且不是 PreTrainedModel：Trainer 会把其 state dict 写成 safetensors，而后"
+                        "者不接受同一块内存有两个名字，第一次保存检查点就会失败。",
                     ).format(owner=owner.name),
                     certainty=Certainty.LIKELY,
                     cure=(

@@ -1,7 +1,8 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import innermost, places
 from gonogo.evidence.rehearsal.record import LoadedWeights
 from gonogo.hazards.facts.drawn_weights import lists_of_drawn, lost_in_conversion, named_instead, some_of
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, RehearsalRecord, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Severity, Text
 
 _MOST = 0.5
 """A share of a model's parameters that no new head, projector or cross-attention comes near."""
@@ -31,17 +32,14 @@ _CURE = (
 
 class WeightsNotLoaded(Hazard):
     """`from_pretrained` found no values for the model's weights, drew them at random, and went on.
-
     ## What happens
     Nothing is raised. The log says "Some weights of PhiForCausalLM were not initialized from the model checkpoint at
     … and are newly initialized: ['embed_tokens.weight', 'layers.0.self_attn.q_proj.weight', …" (transformers 5: a
     LOAD REPORT with rows "MISSING"). The loss begins near ln(vocabulary size), or is 0 with a gradient norm of nan, and
     the model that was to be fine-tuned is trained from nothing.
-
     ## Why
     Weights are matched by name. A checkpoint saved through a wrapper, for another class, or in another layout has none
     of the names that the model asks for, and transformers takes what is missing for a new head.
-
     ## Example
     ```python
     # wrong: the names of what is saved begin with _orig_mod.
@@ -49,15 +47,12 @@ class WeightsNotLoaded(Hazard):
     # right
     model.save_pretrained("tuned")
     ```
-
     ## Cure
     Load the class that `config.json` names under `architectures`; take the wrapper's prefix off the names in the
     checkpoint; or save it again with `model.save_pretrained` of the model that was unwrapped.
-
     ## When it is safe
     Where only a new part is missing: the head of a classifier, a projector, the cross-attention of a decoder. And
     where the program takes the values itself afterwards, with `load_state_dict`: a rehearsal sees that, a log does not.
-
     ## Sources
     - https://github.com/BudEcosystem/code-millenials/issues/1: PhiForCausalLM, every layer newly initialized
     - https://github.com/unslothai/unsloth/issues/733: Gemma 2's layers, the loss is 0 and the gradient nan
@@ -97,10 +92,10 @@ class WeightsNotLoaded(Hazard):
             yield self.log_finding(
                 found,
                 Text(
-                    en="from_pretrained found no values for weights of the layers themselves ({names}{instead}), and "
-                    "drew them at random: what is trained is not the model that was meant.",
-                    zh="from_pretrained 没有找到各层自身权重的值（{names}{instead}），并随机生成：所训练的不是预期的模"
-                    "型。",
+                    "from_pretrained found no values for weights of the layers themselves ({names}{instead}), and drew "
+                    "them at random: what is trained is not the model that was meant.",
+                    "from_pretrained 没有找到各层自身权重的值（{names}{instead}），并随机生成：所训练的不是预期的模型"
+                    "。",
                 ).format(names=some_of(body), instead=_longer_name_clause(named_instead(log, names))),
                 cure=_CURE,
                 certainty=Certainty.LIKELY if whole else Certainty.POSSIBLE,
@@ -116,18 +111,18 @@ class WeightsNotLoaded(Hazard):
 def _cause(drawn: LoadedWeights) -> Text:
     if drawn.held:
         return Text(
-            en="{model} got no values for {count} weights that {source} holds under the very same names ({names}): "
+            "{model} got no values for {count} weights that {source} holds under the very same names ({names}): "
             "{percent} of its parameters are drawn at random, and nothing is raised.",
-            zh="{source} 中以完全相同的名称存有 {count} 个权重，{model} 却没有得到它们的值（{names}）：{percent} 的参数"
-            "是随机生成的，且没有报错。",
+            "{source} 中以完全相同的名称存有 {count} 个权重，{model} 却没有得到它们的值（{names}）：{percent} 的参数是"
+            "随机生成的，且没有报错。",
         ).format(
             model=drawn.model, count=len(drawn.held), source=drawn.source, names=some_of(drawn.held),
             percent=f"{drawn.share:.0%}",
         )  # fmt: skip
     return Text(
-        en="{percent} of the parameters of {model} are drawn at random: {source} has no weights of their names "
+        "{percent} of the parameters of {model} are drawn at random: {source} has no weights of their names "
         "({names}{instead}), and nothing is raised.",
-        zh="{model} 的参数中有 {percent} 是随机生成的：{source} 中没有这些名称的权重（{names}{instead}），且没有报错。",
+        "{model} 的参数中有 {percent} 是随机生成的：{source} 中没有这些名称的权重（{names}{instead}），且没有报错。",
     ).format(
         percent=f"{drawn.share:.0%}",
         model=drawn.model,

@@ -30,16 +30,13 @@ _OF_A_VALUE = {
 
 class CollectiveBranchOnOwnLoss(Hazard):
     """A rank leaves the training loop, or skips its backward, because of its own loss.
-
     ## What happens
     The run trains for hours and then stands still: one rank met a NaN (or a loss low enough to stop) and left the step;
     the others wait in the backward's all-reduce, until the time-out (NCCL: 10 minutes).
-
     ## Why
     Each rank computes the loss of its own samples. `if torch.isnan(loss): continue` or `if loss < best: break` goes one
     way on one rank and the other way on the rest, while backward and step are collectives, which all ranks have to
     make.
-
     ## Example
     ```python
     if torch.isnan(loss):                                  # wrong: true on one rank, false on the rest
@@ -50,15 +47,12 @@ class CollectiveBranchOnOwnLoss(Hazard):
     if bad:
         continue
     ```
-
     ## Cure
     Let the ranks agree first: `flag = torch.isnan(loss).float(); dist.all_reduce(flag, op=dist.ReduceOp.MAX)`, and
     branch on the flag. With Accelerate: `accelerator.set_trigger()` where it holds, `if accelerator.check_trigger():`
     for all.
-
     ## When it is safe
     Where the loss is the same on all ranks (it was reduced before), and on one GPU.
-
     ## Sources
     - https://github.com/pytorch/audio/issues/3749: training hangs when one rank's loss is NaN and it returns early
     - https://github.com/Lightning-AI/pytorch-lightning/issues/379: early stopping on some ranks, the others wait
@@ -67,8 +61,8 @@ class CollectiveBranchOnOwnLoss(Hazard):
 
     name = "collective-branch-on-own-loss"
     title = Text(
-        en="One rank may leave the step because of its own loss, and the others wait for it",
-        zh="某个 rank 可能因自己的 loss 离开这一步，其他 rank 会一直等待",
+        "One rank may leave the step because of its own loss, and the others wait for it",
+        "某个 rank 可能因自己的 loss 离开这一步，其他 rank 会一直等待",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -90,19 +84,17 @@ class CollectiveBranchOnOwnLoss(Hazard):
     def _finding(self, script: Script, call: Call, test: ast.expr, leaving: Leaving) -> Finding:
         return self.finding(
             Text(
-                en="{test} is asked of each rank's own loss: a rank for which it holds leaves by {leaving}, and the "
+                "{test} is asked of each rank's own loss: a rank for which it holds leaves by {leaving}, and the "
                 "others wait for it in the backward.",
-                zh="{test} 针对每个 rank 自己的 loss：满足条件的 rank 执行 {leaving}，其他 rank 在反向传播中等待它。",
+                "{test} 针对每个 rank 自己的 loss：满足条件的 rank 执行 {leaving}，其他 rank 在反向传播中等待它。",
             ).format(test=script.place(test).text, leaving=type(leaving).__name__.lower()),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
-            cure=(
-                Text(
-                    "Let all ranks agree before the branch: all_reduce the condition (ReduceOp.MAX), or Accelerate's "
-                    "set_trigger() and check_trigger()",
-                    "分支前让所有 rank 达成一致：对该条件做 all_reduce（ReduceOp.MAX），或用 Accelerate 的 "
-                    "set_trigger() 与 check_trigger()",
-                ),
+            cure=Text(
+                "Let all ranks agree before the branch: all_reduce the condition (ReduceOp.MAX), or Accelerate's "
+                "set_trigger() and check_trigger()",
+                "分支前让所有 rank 达成一致：对该条件做 all_reduce（ReduceOp.MAX），或用 Accelerate 的 set_trigger() 与"
+                " check_trigger()",
             ),
             spans=(
                 script.place(test).span(),

@@ -18,22 +18,18 @@ _COLLECTIVES = (
 
 
 _REHEARSED = Text(
-    en="A collective returns when all ranks of its group have called it.",
-    zh="集合通信要等组内所有 rank 都调用后才返回。",
+    "A collective returns when all ranks of its group have called it.", "集合通信要等组内所有 rank 都调用后才返回。"
 )
 
 
 class CollectiveInBranchOfOneRank(Hazard):
     """A barrier or another collective stands in a branch that one rank takes.
-
     ## What happens
     The run stands still: that rank waits for the others, which go on to the next collective (and are then matched with
     the wrong one) or to the end, until the time-out (NCCL: 10 minutes).
-
     ## Why
     `dist.barrier()`, `all_reduce`, `broadcast`, `gather` return when all ranks of the group have called them. Inside
     `if rank == 0:` only one does.
-
     ## Example
     ```python
     if dist.get_rank() == 0:
@@ -44,14 +40,11 @@ class CollectiveInBranchOfOneRank(Hazard):
         tokenizer.save_pretrained(path)
     dist.barrier()                      # right: every rank comes to it
     ```
-
     ## Cure
     Move the call behind the branch, so that every rank comes to it; the branch keeps what one rank does alone.
-
     ## When it is safe
     Where the other ranks call it in a branch of their own, as in `if rank != 0: barrier()` ... `if rank == 0:
     barrier()`; or for a group that has this rank alone.
-
     ## Sources
     - https://docs.pytorch.org/docs/stable/distributed.html: collectives are for all ranks of a group
     - https://github.com/huggingface/transformers/issues/998: one rank waits in a barrier at evaluation
@@ -60,8 +53,7 @@ class CollectiveInBranchOfOneRank(Hazard):
 
     name = "collective-in-branch-of-one-rank"
     title = Text(
-        en="One rank enters a collective that the others never reach",
-        zh="只有一个 rank 进入集合通信，其他 rank 不会到达",
+        "One rank enters a collective that the others never reach", "只有一个 rank 进入集合通信，其他 rank 不会到达"
     )
     yields_to = (
         "collective-sizes-differ",
@@ -82,11 +74,9 @@ class CollectiveInBranchOfOneRank(Hazard):
             yield self.divergence_finding(
                 divergence,
                 side,
-                cure=(
-                    Text(
-                        "Move the call behind the branch, where every rank comes to it",
-                        "把该调用移到分支之后，让每个 rank 都执行",
-                    ),
+                cure=Text(
+                    "Move the call behind the branch, where every rank comes to it",
+                    "把该调用移到分支之后，让每个 rank 都执行",
                 ),
                 because=_REHEARSED,
             )
@@ -108,16 +98,14 @@ class CollectiveInBranchOfOneRank(Hazard):
         for call, guard in found:
             yield self.finding(
                 Text(
-                    en="Only the rank for which {test} holds comes to {call}(); it waits for all the others, which "
-                    "never do.",
-                    zh="只有满足 {test} 的 rank 会执行 {call}()；它要等待其他所有 rank，而它们不会到达。",
+                    "Only the rank for which {test} holds comes to {call}(); it waits for all the others, which never "
+                    "do.",
+                    "只有满足 {test} 的 rank 会执行 {call}()；它要等待其他所有 rank，而它们不会到达。",
                 ).format(test=script.place(guard).text, call=call.method),
                 certainty=Certainty.CERTAIN if run.distributed and call.method in _WAITS else Certainty.LIKELY,
-                cure=(
-                    Text(
-                        "Move {call}() behind the branch, where every rank comes to it",
-                        "把 {call}() 移到分支之后，让每个 rank 都执行",
-                    ).format(call=call.method),
-                ),
+                cure=Text(
+                    "Move {call}() behind the branch, where every rank comes to it",
+                    "把 {call}() 移到分支之后，让每个 rank 都执行",
+                ).format(call=call.method),
                 spans=(call.place.span(), script.place(guard).span(Text("lets one rank through", "只放行一个 rank"))),
             )

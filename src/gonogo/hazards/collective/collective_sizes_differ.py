@@ -3,42 +3,36 @@ from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, Text
 
 _CURE = (
     Text(
-        en="Give it the same shape and dtype on every rank: pad to the longest (all_reduce the length with MAX first), "
-        "or reduce sums and counts instead of lists",
-        zh="让每个 rank 的形状和 dtype 相同：先用 MAX 对长度做 all_reduce，再填充到最长；或只归约总和与个数",
+        "Give it the same shape and dtype on every rank: pad to the longest (all_reduce the length with MAX first), or "
+        "reduce sums and counts instead of lists",
+        "让每个 rank 的形状和 dtype 相同：先用 MAX 对长度做 all_reduce，再填充到最长；或只归约总和与个数",
     ),
     Text(
-        en="Objects of any size: dist.all_gather_object; Accelerate: pad_across_processes, gather_for_metrics",
-        zh="任意大小的对象：dist.all_gather_object；Accelerate：pad_across_processes、gather_for_metrics",
+        "Objects of any size: dist.all_gather_object; Accelerate: pad_across_processes, gather_for_metrics",
+        "任意大小的对象：dist.all_gather_object；Accelerate：pad_across_processes、gather_for_metrics",
     ),
 )
 
 
 class CollectiveSizesDiffer(Hazard):
     """The ranks make the same collective call with tensors of different sizes or types.
-
     ## What happens
     Some sizes hang, others go through and give wrong numbers on some ranks; gloo raises, or ends the process.
     TORCH_DISTRIBUTED_DEBUG=DETAIL says "Detected mismatch between collectives on ranks".
-
     ## Why
     Each rank sends and expects as many bytes as its own tensor has; neither NCCL nor torch.distributed compares the
     ranks. The last batch of a loader, texts of different length, a list of the losses of a batch, an integer on one
     rank and a float on another, gradients that exist on some ranks only.
-
     ## Example
     ```python
     dist.all_reduce(losses)                                # wrong: the ranks' batches have 4 and 3 samples
     dist.all_reduce(torch.stack([losses.sum(), count]))    # right: two numbers on every rank
     ```
-
     ## Cure
     The same shape and type on all ranks: pad, or reduce sums and counts.
-
     ## When it is safe
     `all_to_all` with split sizes that agree, `all_gather_object` and its like, `all_gather` into a list whose entries
     have each rank's size.
-
     ## Sources
     - https://github.com/NVIDIA/nccl/issues/1417: some sizes hang, others give wrong results
     - https://github.com/NVIDIA/nccl/issues/1394: 100 and 200 rows go through, 1 and 2 hang
@@ -47,8 +41,8 @@ class CollectiveSizesDiffer(Hazard):
 
     name = "collective-sizes-differ"
     title = Text(
-        en="The ranks make one collective call with tensors of different sizes or types",
-        zh="各 rank 在同一次集合通信中使用的张量大小或类型不同",
+        "The ranks make one collective call with tensors of different sizes or types",
+        "各 rank 在同一次集合通信中使用的张量大小或类型不同",
     )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:

@@ -21,15 +21,12 @@ _MAKES = (
 
 class DdpWithoutProcessGroup(Hazard):
     """DistributedDataParallel in a project that never makes a process group.
-
     ## What happens
     "ValueError: Default process group has not been initialized, please make sure to call init_process_group." when the
     model is wrapped.
-
     ## Why
     torchrun only starts the processes and sets their variables; the group is made by `init_process_group` in each of
     them.
-
     ## Example
     ```python
     model = DistributedDataParallel(model)                 # wrong: no process group has been made
@@ -37,14 +34,11 @@ class DdpWithoutProcessGroup(Hazard):
     torch.distributed.init_process_group("nccl")           # right: made before the model is wrapped
     model = DistributedDataParallel(model)
     ```
-
     ## Cure
     `torch.distributed.init_process_group("nccl")` and `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` before
     the model is wrapped.
-
     ## When it is safe
     Where a library that the script uses makes the group (accelerate, Lightning, DeepSpeed, mmengine).
-
     ## Sources
     - https://github.com/openvla/openvla/pull/78: the missing call before DDP
     - https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html: DDP needs the
@@ -53,8 +47,8 @@ class DdpWithoutProcessGroup(Hazard):
 
     name = "ddp-without-process-group"
     title = Text(
-        en="DistributedDataParallel is used and nothing makes a process group",
-        zh="使用了 DistributedDataParallel，却没有创建进程组",
+        "DistributedDataParallel is used and nothing makes a process group",
+        "使用了 DistributedDataParallel，却没有创建进程组",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -68,15 +62,13 @@ class DdpWithoutProcessGroup(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="The model is wrapped in DDP, and none of the run's files calls init_process_group.",
-                    zh="模型用 DDP 包装，而本次运行的所有文件都没有调用 init_process_group。",
+                    "The model is wrapped in DDP, and none of the run's files calls init_process_group.",
+                    "模型用 DDP 包装，而本次运行的所有文件都没有调用 init_process_group。",
                 ),
                 certainty=Certainty.LIKELY,
-                cure=(
-                    Text(
-                        'Before it: torch.distributed.init_process_group("nccl")',
-                        '在此之前调用 torch.distributed.init_process_group("nccl")',
-                    ),
+                cure=Text(
+                    'Before it: torch.distributed.init_process_group("nccl")',
+                    '在此之前调用 torch.distributed.init_process_group("nccl")',
                 ),
-                spans=(call.place.span(),),
+                spans=call.place.span(),
             )

@@ -1,7 +1,8 @@
+from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, is_time_out, stall_of
 from gonogo.hazards.facts.exit_summary import exits, first_failure
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, Pattern, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text
 
 _CONSEQUENCE = Pattern(
     r"ChildFailedError|Connection closed by (?:remote )?peer|Connection reset by peer|[Bb]roken pipe"
@@ -23,31 +24,25 @@ _MEANINGS = {
 
 class FailureElsewhere(Hazard):
     """The log shows what a failure leaves behind in the other processes; the failure itself is in another rank's log.
-
     ## What happens
     ChildFailedError, "exits with return code = 1", "Connection closed by peer", "Broken pipe", SIGTERM, or a
     collective's time-out, and no error before them.
-
     ## Why
     When a rank dies, the launcher ends the others with SIGTERM, their connections close, and collectives that the
     dead rank has not joined time out. None of these is a cause.
-
     ## Example
     ```sh
     gonogo diagnose rank3.log    # wrong: the log of a rank that merely waited, or was ended
     gonogo diagnose logs/        # right: all ranks' logs, of which one has the error
     ```
-
     ## Cure
     Find the rank that died first: torchrun's block "Root Cause (first observed failure)" names rank, host and exit
     code, the earliest time in all logs does too. Give all logs at once: `gonogo diagnose FOLDER`. Get each rank's
     own log with `torchrun --log-dir logs --redirects 3`, `deepspeed --enable_each_rank_log logs`; a Python error
     with `@record` from torch.distributed.elastic. For a time-out, TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and
     TORCH_NCCL_DUMP_ON_TIMEOUT=1, or `py-spy dump` on all ranks while they wait.
-
     ## When it is safe
     Never: a run that prints these has lost a rank.
-
     ## Sources
     - https://pytorch.org/docs/stable/elastic/errors.html: how torchrun reports the first failure, and @record
     - https://github.com/pytorch/pytorch/issues/118369: a time-out whose log does not tell the cause
@@ -55,8 +50,7 @@ class FailureElsewhere(Hazard):
 
     name = "failure-elsewhere"
     title = Text(
-        en="These are consequences only: the cause is in another rank's log",
-        zh="这里只有后果：原因在另一个 rank 的日志里",
+        "These are consequences only: the cause is in another rank's log", "这里只有后果：原因在另一个 rank 的日志里"
     )
     fallback = True
     consequence = True
@@ -78,33 +72,29 @@ class FailureElsewhere(Hazard):
             code = first.exit_code
         yield self.log_finding(
             evidence,
-            Text(en="{who}{code}{waits}", zh="{who}{code}{waits}").format(
+            Text("{who}{code}{waits}", "{who}{code}{waits}").format(
                 who=_who(log, first.rank if first else None, first.host if first else None),
                 code=_meaning(code),
                 waits=_waits(waited),
             ),
             cure=(
                 Text(
-                    en="Give the logs of all ranks at once (gonogo diagnose FOLDER), or look at the earliest error in "
-                    "them; torchrun --log-dir logs --redirects 3 and deepspeed --enable_each_rank_log logs write "
-                    "one a rank",
-                    zh="一次给出所有 rank 的日志（gonogo diagnose 目录），或查看其中最早的报错；torchrun --log-dir "
-                    "logs --redirects 3 与 deepspeed --enable_each_rank_log logs 可为每个 rank 写一份",
+                    "Give the logs of all ranks at once (gonogo diagnose FOLDER), or look at the earliest error in "
+                    "them; torchrun --log-dir logs --redirects 3 and deepspeed --enable_each_rank_log logs write one a "
+                    "rank",
+                    "一次给出所有 rank 的日志（gonogo diagnose 目录），或查看其中最早的报错；torchrun --log-dir logs "
+                    "--redirects 3 与 deepspeed --enable_each_rank_log logs 可为每个 rank 写一份",
                 ),
                 Text(
-                    en="For a time-out without any error: py-spy dump --pid PID on every rank while they wait; a rank "
+                    "For a time-out without any error: py-spy dump --pid PID on every rank while they wait; a rank "
                     "that is elsewhere than the others is the one",
-                    zh="超时且没有任何报错时：等待期间对每个 rank 执行 py-spy dump --pid PID；与其他 rank 停在不同位置"
-                    "的就是问题所在",
+                    "超时且没有任何报错时：等待期间对每个 rank 执行 py-spy dump --pid PID；与其他 rank 停在不同位置的就"
+                    "是问题所在",
                 ),
             ),
             certainty=Certainty.POSSIBLE,
             ranks=(first.rank,) if first and first.rank is not None else _waiting(stall),
-            confirm=(
-                Text(
-                    en="The log of the rank that ended first has the error", zh="最先退出的 rank 的日志中有真正的报错"
-                ),
-            ),
+            confirm=Text("The log of the rank that ended first has the error", "最先退出的 rank 的日志中有真正的报错"),
         )
 
 
@@ -117,31 +107,31 @@ def _waiting(stall: Stall | None) -> tuple[int, ...]:
 def _who(log: FailureLog, rank: int | None, host: str | None) -> Text:
     if rank is not None:
         return Text(
-            en="torchrun saw rank {rank}{host} fail first: its log has the cause.",
-            zh="torchrun 最先看到 rank {rank}{host}失败：原因在它的日志里。",
+            "torchrun saw rank {rank}{host} fail first: its log has the cause.",
+            "torchrun 最先看到 rank {rank}{host}失败：原因在它的日志里。",
         ).format(rank=rank, host=Text(f" on {host}", f"（{host}）") if host else Text("", " "))
     if any(error.type == "KeyboardInterrupt" for error in log.errors):
         return Text(
-            en="The run was interrupted (Ctrl-C, SIGINT); where it stood then tells at most what it was waiting for.",
-            zh="任务被中断（Ctrl-C，SIGINT）；当时停留的位置最多说明它在等待什么。",
+            "The run was interrupted (Ctrl-C, SIGINT); where it stood then tells at most what it was waiting for.",
+            "任务被中断（Ctrl-C，SIGINT）；当时停留的位置最多说明它在等待什么。",
         )
     if log.find(_TERMINATED):
         return Text(
-            en="The launcher itself was sent SIGTERM: by a scheduler (time limit, preemption), a user, or another "
-            "node's launcher.",
-            zh="启动器自身收到了 SIGTERM：来自调度器（时间上限、被抢占）、用户，或另一个节点的启动器。",
+            "The launcher itself was sent SIGTERM: by a scheduler (time limit, preemption), a user, or another node's "
+            "launcher.",
+            "启动器自身收到了 SIGTERM：来自调度器（时间上限、被抢占）、用户，或另一个节点的启动器。",
         )
     return Text(
-        en="What stands here is what a rank leaves behind in the others when it dies or falls back; the log does not "
-        "name it.",
-        zh="这里只是某个 rank 退出或落后时在其他 rank 中留下的痕迹；日志没有指出是哪一个。",
+        "What stands here is what a rank leaves behind in the others when it dies or falls back; the log does not name "
+        "it.",
+        "这里只是某个 rank 退出或落后时在其他 rank 中留下的痕迹；日志没有指出是哪一个。",
     )
 
 
 def _meaning(code: int | None) -> Text:
     if code is None or code not in _MEANINGS:
         return Text("", "")
-    return Text(en=" Exit code {code}: {meaning}.", zh="退出码 {code}：{meaning}。").format(
+    return Text(" Exit code {code}: {meaning}.", "退出码 {code}：{meaning}。").format(
         code=code, meaning=_MEANINGS[code]
     )
 
@@ -150,6 +140,5 @@ def _waits(waited: Found | None) -> Text:
     if waited is None:
         return Text("", "")
     return Text(
-        en=" The others waited for it in a collective until the time-out.",
-        zh="其他 rank 在集合通信中等待它，直到超时。",
+        " The others waited for it in a collective until the time-out.", "其他 rank 在集合通信中等待它，直到超时。"
     )

@@ -2,18 +2,19 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.duplicate_gpu import PINS_A_DEVICE, DuplicateGpu, duplicate_gpu
 from gonogo.hazards.facts.training_script import DDP, first_argument, mentions, several_a_node
-from gonogo.hazards.rule import Certainty, Edit, FailureLog, Findings, Fix, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Edit, Findings, Fix, Hazard, Run, Script, Text
 
 _CURES = (
     Text(
-        en="torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) as the first CUDA call; replace 'cuda:0', .cuda(0) "
-        "and device='cuda' by that device",
-        zh="第一个 CUDA 调用改为 torch.cuda.set_device(int(os.environ['LOCAL_RANK']))；把 'cuda:0'、.cuda(0)、"
+        "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) as the first CUDA call; replace 'cuda:0', .cuda(0) and "
+        "device='cuda' by that device",
+        "第一个 CUDA 调用改为 torch.cuda.set_device(int(os.environ['LOCAL_RANK']))；把 'cuda:0'、.cuda(0)、"
         "device='cuda' 换成该设备",
     ),
-    Text(en="Do not set CUDA_VISIBLE_DEVICES inside the script", zh="不要在脚本内设置 CUDA_VISIBLE_DEVICES"),
+    Text("Do not set CUDA_VISIBLE_DEVICES inside the script", "不要在脚本内设置 CUDA_VISIBLE_DEVICES"),
 )
 
 _LOCAL_RANK = 'int(os.environ["LOCAL_RANK"])'
@@ -21,27 +22,21 @@ _LOCAL_RANK = 'int(os.environ["LOCAL_RANK"])'
 
 class NcclDuplicateGpuHardcodedDevice(Hazard):
     """All ranks use one GPU though there are enough, because the code names it instead of LOCAL_RANK.
-
     ## What happens
     "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 2000" at the first collective, as
     "ncclInvalidUsage". nvidia-smi shows several processes on one GPU.
-
     ## Why
     `torch.device("cuda:0")`, `.cuda(0)`, `device="cuda"` before `set_device`, `os.environ["CUDA_VISIBLE_DEVICES"] =
     "0"` inside the script, or no `set_device` at all: every rank lands on the same GPU.
-
     ## Example
     ```python
     torch.cuda.set_device(0)                               # wrong: the same GPU on every rank
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # right
     ```
-
     ## Cure
     `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` before anything touches CUDA, and no fixed index elsewhere.
-
     ## When it is safe
     With one process; or where each process sees one GPU only (Slurm's --gpus-per-task), whose index is then 0.
-
     ## Sources
     - https://github.com/Peterande/D-FINE/issues/289: a default GPU had been written into train.py
     - https://github.com/NVIDIA/Megatron-LM/issues/661: eight ranks on device f000
@@ -49,8 +44,8 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
 
     name = "nccl-duplicate-gpu-hardcoded-device"
     title = Text(
-        en="Several ranks use the same GPU: the code does not take LOCAL_RANK's",
-        zh="多个 rank 使用同一张 GPU：代码没有按 LOCAL_RANK 选择设备",
+        "Several ranks use the same GPU: the code does not take LOCAL_RANK's",
+        "多个 rank 使用同一张 GPU：代码没有按 LOCAL_RANK 选择设备",
     )
     log_words = ("Duplicate GPU", "Local process index", "Device: ")
 
@@ -71,8 +66,8 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
             return
         yield self.finding(
             Text(
-                en="All {size} processes of a node put the model on {device}: NCCL refuses ranks that share a GPU.",
-                zh="每个节点的 {size} 个进程都把模型放到 {device}：NCCL 拒绝多个 rank 共用一张 GPU。",
+                "All {size} processes of a node put the model on {device}: NCCL refuses ranks that share a GPU.",
+                "每个节点的 {size} 个进程都把模型放到 {device}：NCCL 拒绝多个 rank 共用一张 GPU。",
             ).format(
                 size=size,
                 device=f"GPU {pinned[0][1]}"
@@ -91,7 +86,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
                 else Text(
                     "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before anything goes to a GPU",
                     "在任何内容移到 GPU 之前调用 torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
-                ),
+                )
             ),
             spans=(
                 *spans,
@@ -110,18 +105,16 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
         yield self.log_finding(
             duplicate.evidence,
             Text(
-                en="Ranks {ranks} are on one GPU ({device}). With as many GPUs as processes that means that the code "
+                "Ranks {ranks} are on one GPU ({device}). With as many GPUs as processes that means that the code "
                 "names a device, or sets none, instead of using LOCAL_RANK's.",
-                zh="rank {ranks} 在同一张 GPU（{device}）上。若 GPU 数不少于进程数，说明代码写死了设备或没有设置，而没"
-                "有使用 LOCAL_RANK 对应的设备。",
+                "rank {ranks} 在同一张 GPU（{device}）上。若 GPU 数不少于进程数，说明代码写死了设备或没有设置，而没有使"
+                "用 LOCAL_RANK 对应的设备。",
             ).format(ranks=duplicate.names, device=duplicate.device or "?"),
             cure=_CURES,
             certainty=_certainty(log, duplicate),
-            confirm=(
-                Text(
-                    en="nvidia-smi -L lists at least as many GPUs as the launch starts processes on this machine",
-                    zh="nvidia-smi -L 列出的 GPU 数不少于本机启动的进程数",
-                ),
+            confirm=Text(
+                "nvidia-smi -L lists at least as many GPUs as the launch starts processes on this machine",
+                "nvidia-smi -L 列出的 GPU 数不少于本机启动的进程数",
             ),
         )
 

@@ -1,19 +1,8 @@
 from gonogo.evidence.field import whole_number
+from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.progress import step_line
 from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, in_log_or_setup, stall_of
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Findings,
-    Fix,
-    Found,
-    Hazard,
-    Launch,
-    Pattern,
-    Run,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
 
 _REFUSED = Pattern(r"RTX 4000 series doesn't support faster communication broadband via P2P or IB")
 _CONSUMER = Pattern(r"(?i)(?:rtx[ _-]?)?40[6-9]0(?:[ _-]?ti|[ _-]?super|[ _-]?d)?\b")
@@ -25,40 +14,34 @@ _PEER_TO_PEER = r"NCCL_P2P_DISABLE|NCCL_P2P_LEVEL|via P2P/(?:IPC|CUMEM|direct)|\
 _INIT_COMPLETE = Pattern(r"NCCL INFO .*(?:Init COMPLETE|Connected all (?:rings|trees))")
 _CURE = (
     Text(
-        en="export NCCL_P2P_DISABLE=1 (and NCCL_IB_DISABLE=1 on a single machine) before the launch; accelerate launch "
+        "export NCCL_P2P_DISABLE=1 (and NCCL_IB_DISABLE=1 on a single machine) before the launch; accelerate launch "
         "sets both on RTX 4000 cards",
-        zh="启动前 export NCCL_P2P_DISABLE=1（单机可同时设 NCCL_IB_DISABLE=1）；accelerate launch 在 RTX 4000 系列上会"
-        "自动设置",
+        "启动前 export NCCL_P2P_DISABLE=1（单机可同时设 NCCL_IB_DISABLE=1）；accelerate launch 在 RTX 4000 系列上会自动"
+        "设置",
     ),
     Text(
-        en="Then look for the cause: a newer driver; IOMMU and PCIe ACS off in the BIOS or by the kernel's iommu=pt",
-        zh="再排查根源：升级驱动；在 BIOS 中关闭 IOMMU 与 PCIe ACS，或使用内核参数 iommu=pt",
+        "Then look for the cause: a newer driver; IOMMU and PCIe ACS off in the BIOS or by the kernel's iommu=pt",
+        "再排查根源：升级驱动；在 BIOS 中关闭 IOMMU 与 PCIe ACS，或使用内核参数 iommu=pt",
     ),
 )
 
 
 class NcclP2pHang(Hazard):
     """NCCL uses peer-to-peer copies between GPUs that do not support them: the first collective never ends.
-
     ## What happens
     Several consumer GPUs (RTX 4090, 3090, 5090, workstation cards) on one machine; one GPU alone works. The run
     stands still at the first collective, GPUs at 100 %, with no message; after 10 or 30 minutes the watchdog speaks.
-
     ## Why
     The driver reports P2P that the board, the IOMMU or PCIe ACS does not carry through: the copy is never seen.
-
     ## Example
     ```sh
     torchrun --nproc_per_node 2 train.py                       # wrong on two RTX 4090
     NCCL_P2P_DISABLE=1 torchrun --nproc_per_node 2 train.py    # right
     ```
-
     ## Cure
     `NCCL_P2P_DISABLE=1`; NCCL then goes through host memory, slower. A newer driver, or IOMMU/ACS off, cures the cause.
-
     ## When it is safe
     With NVLink, or where `all_reduce_perf` of nccl-tests runs through with P2P.
-
     ## Sources
     - https://github.com/Wangt-CN/DisCo/issues/49: stands still in deepspeed.initialize on several 4090
     - https://github.com/deepspeedai/DeepSpeed/issues/4433: the same report, cured by NCCL_P2P_DISABLE=1
@@ -67,7 +50,7 @@ class NcclP2pHang(Hazard):
 
     name = "nccl-p2p-hang"
     title = Text(
-        en="NCCL's peer-to-peer copies between these GPUs never arrive", zh="这些 GPU 之间的 NCCL P2P 拷贝永远不会完成"
+        "NCCL's peer-to-peer copies between these GPUs never arrive", "这些 GPU 之间的 NCCL P2P 拷贝永远不会完成"
     )
     log_words = STALL_WORDS
     consequence = True
@@ -97,20 +80,20 @@ class NcclP2pHang(Hazard):
             fixes = (self.fix(title, launch.setting_variable("NCCL_P2P_DISABLE", "1"), safe=False),)
         yield self.finding(
             Text(
-                en="{count} ranks on {gpu}, whose driver announces peer-to-peer copies that some releases never "
-                "deliver: the first collective may hang.",
-                zh="{count} 个 rank 使用 {gpu}，某些驱动版本声称支持 P2P 拷贝却从不完成：首次集合通信可能卡死。",
+                "{count} ranks on {gpu}, whose driver announces peer-to-peer copies that some releases never deliver: "
+                "the first collective may hang.",
+                "{count} 个 rank 使用 {gpu}，某些驱动版本声称支持 P2P 拷贝却从不完成：首次集合通信可能卡死。",
             ).format(count=whole_number(launch.processes_per_node), gpu=named or told),
             title=Text(
-                en="NCCL's peer-to-peer copies between these GPUs may never arrive",
-                zh="这些 GPU 之间的 NCCL P2P 拷贝可能永远不会完成",
+                "NCCL's peer-to-peer copies between these GPUs may never arrive",
+                "这些 GPU 之间的 NCCL P2P 拷贝可能永远不会完成",
             ),
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
             cure=_CURE,
             spans=(launch.place.span(), asked.span() if asked is not None and named is None else None),
             fixes=fixes,
-            confirm=(Text("The run stands still with all GPUs at 100 %", "训练停住且所有 GPU 占用 100 %"),),
+            confirm=Text("The run stands still with all GPUs at 100 %", "训练停住且所有 GPU 占用 100 %"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -119,9 +102,9 @@ class NcclP2pHang(Hazard):
             yield self.log_finding(
                 error,
                 Text(
-                    en="Accelerate refuses to start on RTX 4000 cards with this driver while NCCL may use "
-                    "peer-to-peer: it would hang.",
-                    zh="在这个驱动下，只要 NCCL 可能使用 P2P，Accelerate 就拒绝在 RTX 4000 系列上启动：否则会卡死。",
+                    "Accelerate refuses to start on RTX 4000 cards with this driver while NCCL may use peer-to-peer: "
+                    "it would hang.",
+                    "在这个驱动下，只要 NCCL 可能使用 P2P，Accelerate 就拒绝在 RTX 4000 系列上启动：否则会卡死。",
                 ),
                 cure=_CURE,
             )
@@ -136,17 +119,15 @@ class NcclP2pHang(Hazard):
         yield self.log_finding(
             stall.evidence,
             Text(
-                en="The run stands still at its first collectives, on GPUs whose peer-to-peer copies are known to be "
-                "lost without NVLink. Nothing is printed then until the watchdog's time-out.",
-                zh="程序停在最初的集合通信，而这类 GPU 没有 NVLink 时 P2P 拷贝常会丢失。在 watchdog 超时之前不会有任何"
-                "输出。",
+                "The run stands still at its first collectives, on GPUs whose peer-to-peer copies are known to be lost "
+                "without NVLink. Nothing is printed then until the watchdog's time-out.",
+                "程序停在最初的集合通信，而这类 GPU 没有 NVLink 时 P2P 拷贝常会丢失。在 watchdog 超时之前不会有任何输出"
+                "。",
             ),
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY) if sure else Certainty.POSSIBLE,
             also=tuple(one for one in (gpus or talks, complete) if isinstance(one, Found)),
-            confirm=(
-                Text(en="The same command runs with NCCL_P2P_DISABLE=1", zh="同一命令加上 NCCL_P2P_DISABLE=1 后能运行"),
-            ),
+            confirm=Text("The same command runs with NCCL_P2P_DISABLE=1", "同一命令加上 NCCL_P2P_DISABLE=1 后能运行"),
         )
 
 

@@ -1,7 +1,8 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.docker import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, sharing_the_hosts, small_shared_memory
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _NO_SPACE = Pattern(
     r"posix_fallocate failed ?: ?No space left|failed to extend /dev/shm/nccl-"
@@ -17,28 +18,22 @@ _OTHER_REASON = Pattern(r"invalid argument|Permission denied|No such file|Operat
 
 class NcclShmNoSpace(Hazard):
     """NCCL makes its buffers in /dev/shm, which is full.
-
     ## What happens
     "NCCL WARN Call to posix_fallocate failed : No space left on device", or "Error: failed to extend
     /dev/shm/nccl-... to 9637892 bytes", then "unhandled system error" on all ranks. The disk has room.
-
     ## Why
     A container gets 64 MiB of /dev/shm unless told otherwise; each pair of ranks takes some 10 MiB. Segments that
     killed runs have left (`/dev/shm/nccl-*`) count too.
-
     ## Example
     ```sh
     docker run --gpus all image torchrun --nproc_per_node 8 train.py                   # wrong: 64 MiB of /dev/shm
     docker run --gpus all --shm-size=16g image torchrun --nproc_per_node 8 train.py    # right
     ```
-
     ## Cure
     `docker run --shm-size=16g` or `--ipc=host`; Kubernetes: an `emptyDir` with `medium: Memory` at /dev/shm. Remove
     stale `/dev/shm/nccl-*` where no run is under way. `NCCL_SHM_DISABLE=1` works too, slower.
-
     ## When it is safe
     With some gigabytes free in /dev/shm (`df -h /dev/shm`).
-
     ## Sources
     - https://github.com/NVIDIA/nccl/issues/290: posix_fallocate failed in a container
     - https://github.com/NVIDIA/nccl/issues/525: the same in Kubernetes, with the emptyDir volume
@@ -46,7 +41,7 @@ class NcclShmNoSpace(Hazard):
     """
 
     name = "nccl-shm-no-space"
-    title = Text(en="NCCL finds no room in /dev/shm", zh="NCCL 在 /dev/shm 中没有空间")
+    title = Text("NCCL finds no room in /dev/shm", "NCCL 在 /dev/shm 中没有空间")
     log_words = ("posix_fallocate", "/dev/shm/nccl", "shared memory segment")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
@@ -62,15 +57,14 @@ class NcclShmNoSpace(Hazard):
             return
         yield self.finding(
             Text(
-                en="docker run gives the container 64 MB of /dev/shm, and NCCL's buffers between {count} ranks take "
-                "more.",
-                zh="docker run 默认只给容器 64 MB 的 /dev/shm，而 {count} 个 rank 之间的 NCCL 缓冲区需要更多。",
+                "docker run gives the container 64 MB of /dev/shm, and NCCL's buffers between {count} ranks take more.",
+                "docker run 默认只给容器 64 MB 的 /dev/shm，而 {count} 个 rank 之间的 NCCL 缓冲区需要更多。",
             ).format(count=count),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=SHARED_MEMORY_CURE,
-            spans=(run_word.span(),),
-            fixes=(self.fix(SHARED_MEMORY_FIX, sharing_the_hosts(run_word), safe=False),),
+            spans=run_word.span(),
+            fixes=self.fix(SHARED_MEMORY_FIX, sharing_the_hosts(run_word), safe=False),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -91,24 +85,22 @@ class NcclShmNoSpace(Hazard):
         yield self.log_finding(
             found,
             Text(
-                en="NCCL could not make a buffer in /dev/shm: that file system is full, or was made too small for this "
+                "NCCL could not make a buffer in /dev/shm: that file system is full, or was made too small for this "
                 "container. It is not the disk.",
-                zh="NCCL 无法在 /dev/shm 中创建缓冲区：该文件系统已满，或容器分配得太小。与磁盘无关。",
+                "NCCL 无法在 /dev/shm 中创建缓冲区：该文件系统已满，或容器分配得太小。与磁盘无关。",
             ),
             cure=(
                 Text(
-                    en="Give the container more: docker run --shm-size=16g (or --ipc=host); Kubernetes: emptyDir with "
+                    "Give the container more: docker run --shm-size=16g (or --ipc=host); Kubernetes: emptyDir with "
                     "medium: Memory mounted at /dev/shm",
-                    zh="为容器分配更多：docker run --shm-size=16g（或 --ipc=host）；Kubernetes：在 /dev/shm 挂载 "
-                    "medium: Memory 的 emptyDir",
+                    "为容器分配更多：docker run --shm-size=16g（或 --ipc=host）；Kubernetes：在 /dev/shm 挂载 medium: "
+                    "Memory 的 emptyDir",
                 ),
                 Text(
-                    en="Remove what dead runs have left: rm /dev/shm/nccl-* (only while no run is under way)",
-                    zh="删除已退出任务的残留：rm /dev/shm/nccl-*（仅在没有任务运行时）",
+                    "Remove what dead runs have left: rm /dev/shm/nccl-* (only while no run is under way)",
+                    "删除已退出任务的残留：rm /dev/shm/nccl-*（仅在没有任务运行时）",
                 ),
             ),
             certainty=certainty,
-            confirm=(
-                Text(en="df -h /dev/shm shows a small or a full file system", zh="df -h /dev/shm 显示很小或已满"),
-            ),
+            confirm=Text("df -h /dev/shm shows a small or a full file system", "df -h /dev/shm 显示很小或已满"),
         )

@@ -2,22 +2,11 @@ import ast
 
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.progress import last_activity, prepares_data
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, stall_of
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Findings,
-    Found,
-    Hazard,
-    Launch,
-    Pattern,
-    Run,
-    Script,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Script, Severity, Text
 
 _PREPARED = Pattern(r"100%\|")
 _AT_A_TIME_OUT = Pattern(r"\b\d{1,2}%\|[^|]*\|.*\[(?:[13]0|60|1:00|2:00|3:00):\d\d<")
@@ -26,8 +15,8 @@ _PREPARES_IN_CODE = (
     "get_dataset", "tokenize_dataset", "prepare_dataset", "_prepare_dataset",
 )  # fmt: skip
 _MAY_TIME_OUT = Text(
-    en="The time-out of collectives is short: one rank that prepares data or saves may outlast it",
-    zh="集合通信的超时时间过短：某个 rank 准备数据或保存时可能超过它",
+    "The time-out of collectives is short: one rank that prepares data or saves may outlast it",
+    "集合通信的超时时间过短：某个 rank 准备数据或保存时可能超过它",
 )
 _SLOW = ("*.map", "datasets.load_dataset", "*.snapshot_download", "*.filter")
 _UNITS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "milliseconds": 0.001}
@@ -35,30 +24,24 @@ _UNITS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "millisecon
 
 class NcclTimeoutPreprocessing(Hazard):
     """One rank prepares the dataset while the others wait for it in a collective, longer than the time-out.
-
     ## What happens
     A progress bar of `map` or the tokenizer is under way when "Watchdog caught collective operation timeout" comes,
     with a low SeqNum and NumelIn=1 (a barrier), or "Socket Timeout" while fetching the ncclUniqueId. It comes after
     the same time in every run: 10 or 30 minutes.
-
     ## Why
     `main_process_first` lets rank 0 tokenize, and the others wait in a barrier. NCCL counts that wait as a collective.
-
     ## Example
     ```sh
     torchrun --nproc_per_node 8 train.py --ddp_timeout 300     # wrong: tokenizing takes longer than five minutes
     torchrun --nproc_per_node 8 train.py --ddp_timeout 7200    # right
     ```
-
     ## Cure
     Tokenize once before training and load the result (LLaMA-Factory: `tokenized_path`); or raise the time-out:
     `ddp_timeout` in TrainingArguments, `InitProcessGroupKwargs(timeout=...)` for Accelerate, `timeout=` of
     `init_process_group`; or use more workers (`num_proc`). The first to make the process group decides: a time-out
     given later is ignored.
-
     ## When it is safe
     When preparing takes less than the time-out, or the result is in the cache of every node.
-
     ## Sources
     - https://github.com/hiyouga/LlamaFactory/issues/956: tokenizing stops at 30 minutes, with a second node without
       the cache
@@ -68,8 +51,8 @@ class NcclTimeoutPreprocessing(Hazard):
 
     name = "nccl-timeout-preprocessing"
     title = Text(
-        en="The ranks waited for one that was preparing the dataset, until the collective timed out",
-        zh="其他 rank 等待正在处理数据集的 rank，直到集合通信超时",
+        "The ranks waited for one that was preparing the dataset, until the collective timed out",
+        "其他 rank 等待正在处理数据集的 rank，直到集合通信超时",
     )
     log_words = STALL_WORDS
     consequence = True
@@ -82,21 +65,19 @@ class NcclTimeoutPreprocessing(Hazard):
             return
         yield self.finding(
             Text(
-                en="ddp_timeout is {seconds} s (the default is 1800): ranks that wait longer than that for one that "
+                "ddp_timeout is {seconds} s (the default is 1800): ranks that wait longer than that for one that "
                 "tokenizes, loads or saves end the run.",
-                zh="ddp_timeout 为 {seconds} 秒（默认 1800）：若某个 rank 分词、加载或保存超过该时间，其余 rank 会终止"
-                "训练。",
+                "ddp_timeout 为 {seconds} 秒（默认 1800）：若某个 rank 分词、加载或保存超过该时间，其余 rank 会终止训练"
+                "。",
             ).format(seconds=seconds),
             title=_MAY_TIME_OUT,
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=(
-                Text(
-                    "Raise ddp_timeout beyond the longest preparation: --ddp_timeout 7200",
-                    "把 ddp_timeout 调到大于最长的准备时间：--ddp_timeout 7200",
-                ),
+            cure=Text(
+                "Raise ddp_timeout beyond the longest preparation: --ddp_timeout 7200",
+                "把 ddp_timeout 调到大于最长的准备时间：--ddp_timeout 7200",
             ),
-            spans=(field.span() or launch.place.span(),),
+            spans=field.span() or launch.place.span(),
         )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -113,9 +94,9 @@ class NcclTimeoutPreprocessing(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="The process group's time-out is {seconds} s (NCCL's default is 600), and {work} runs on one "
-                    "rank while the others wait in a barrier: if it takes longer, they end the run.",
-                    zh="进程组的超时为 {seconds} 秒（NCCL 默认 600），而 {work} 只在一个 rank 上运行，其他 rank 在 "
+                    "The process group's time-out is {seconds} s (NCCL's default is 600), and {work} runs on one rank "
+                    "while the others wait in a barrier: if it takes longer, they end the run.",
+                    "进程组的超时为 {seconds} 秒（NCCL 默认 600），而 {work} 只在一个 rank 上运行，其他 rank 在 "
                     "barrier 中等待：若耗时更长，它们会终止训练。",
                 ).format(seconds=seconds, work=f"{alone.method}()"),
                 title=_MAY_TIME_OUT,
@@ -146,32 +127,30 @@ class NcclTimeoutPreprocessing(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="The time-out comes before the first training step, in a collective in which ranks merely wait: a "
-                "rank that is still preparing the dataset (tokenizing, map, filter) has not joined it.",
-                zh="超时发生在第一个训练步之前，而且是仅用于等待的集合通信：仍在处理数据集（分词、map、filter）的 rank "
-                "没有参与。",
+                "The time-out comes before the first training step, in a collective in which ranks merely wait: a rank "
+                "that is still preparing the dataset (tokenizing, map, filter) has not joined it.",
+                "超时发生在第一个训练步之前，而且是仅用于等待的集合通信：仍在处理数据集（分词、map、filter）的 rank 没"
+                "有参与。",
             ),
             cure=(
                 Text(
-                    en="Prepare the dataset once before training and load it from disk (LLaMA-Factory: tokenized_path; "
+                    "Prepare the dataset once before training and load it from disk (LLaMA-Factory: tokenized_path; "
                     "datasets: save_to_disk, on storage that all nodes share)",
-                    zh="训练前先把数据处理好并从磁盘加载（LLaMA-Factory：tokenized_path；datasets：save_to_disk，放在所"
-                    "有节点共享的存储上）",
+                    "训练前先把数据处理好并从磁盘加载（LLaMA-Factory：tokenized_path；datasets：save_to_disk，放在所有"
+                    "节点共享的存储上）",
                 ),
                 Text(
-                    en="Or raise the time-out where the process group is first made: ddp_timeout=7200 "
+                    "Or raise the time-out where the process group is first made: ddp_timeout=7200 "
                     "(TrainingArguments), InitProcessGroupKwargs(timeout=timedelta(hours=2)) (Accelerate)",
-                    zh="或在最先创建进程组的地方增大超时：ddp_timeout=7200（TrainingArguments）、"
+                    "或在最先创建进程组的地方增大超时：ddp_timeout=7200（TrainingArguments）、"
                     "InitProcessGroupKwargs(timeout=timedelta(hours=2))（Accelerate）",
                 ),
             ),
             certainty=certainty,
             also=(bar,) if bar is not None else (),
-            confirm=(
-                Text(
-                    en="py-spy dump on rank 0 while the others wait shows map or the tokenizer",
-                    zh="其他 rank 等待时对 rank 0 执行 py-spy dump，会看到 map 或分词",
-                ),
+            confirm=Text(
+                "py-spy dump on rank 0 while the others wait shows map or the tokenizer",
+                "其他 rank 等待时对 rank 0 执行 py-spy dump，会看到 map 或分词",
             ),
         )
 

@@ -1,16 +1,17 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.hazards.facts.launch_facts import slurm_number
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
 
 _NO_INTERFACE = Pattern(
     r"no socket interface found|Bootstrap ?: no (?:socket )?interface|NCCL WARN .*No (?:IP|network) interface"
 )
 _NONE_FOUND = Text(
-    en="NCCL found no network interface that it may use: NCCL_SOCKET_IFNAME names none that this machine or container "
+    "NCCL found no network interface that it may use: NCCL_SOCKET_IFNAME names none that this machine or container "
     "has, or there is none but loopback.",
-    zh="NCCL 没有找到可用的网络接口：NCCL_SOCKET_IFNAME 指定的接口在本机或容器中不存在，或只有回环接口。",
+    "NCCL 没有找到可用的网络接口：NCCL_SOCKET_IFNAME 指定的接口在本机或容器中不存在，或只有回环接口。",
 )
 _VIRTUAL = Pattern(
     r"(?:NET/Socket|Bootstrap) ?: Using (?:.*[\] ,])?(?:docker\d*|veth\w*|virbr\d*|br-\w+|lo|cni\d*|flannel[\w.]*"
@@ -32,31 +33,25 @@ _FAILS = Pattern(r"unhandled system error|ncclSystemError|ncclInternalError|Dist
 
 class NcclWrongNetworkInterface(Hazard):
     """NCCL talks over a network interface that the other nodes cannot reach.
-
     ## What happens
     Several nodes (or containers) meet, then NCCL fails: "Connect to 172.17.0.1<40211> failed : Connection refused"
     (No route to host, timed out), "unhandled system error", or a silent hang. With NCCL_DEBUG=INFO, "NET/Socket :
     Using" lists docker0, veth..., br-..., or lo.
-
     ## Why
     NCCL takes the first interface that is neither lo nor docker. Bridges of containers and virtual machines, VPNs
     and second networks come first on some hosts; a firewall between nodes looks the same.
-
     ## Example
     ```sh
     export NCCL_SOCKET_IFNAME=docker0    # wrong: leads to no other node
     export NCCL_SOCKET_IFNAME=eth0       # right: has the address by which the nodes reach each other
     ```
-
     ## Cure
     `export NCCL_SOCKET_IFNAME=eth0` (the interface with the address by which the nodes reach each other, see `ip
     addr`; a list where it differs by node; `^docker,veth,br` to leave some out) on all nodes, and
     `GLOO_SOCKET_IFNAME` too. DeepSpeed passes it on to other nodes only through `.deepspeed_env` or its NCCL_
     exports.
-
     ## When it is safe
     On one machine, or where each node has a single interface.
-
     ## Sources
     - https://github.com/pytorch/pytorch/issues/38702: Connection refused by an address that no node has
     - https://github.com/deepspeedai/DeepSpeedExamples/issues/845: "remote process exited or there was a network
@@ -66,8 +61,7 @@ class NcclWrongNetworkInterface(Hazard):
 
     name = "nccl-wrong-network-interface"
     title = Text(
-        en="NCCL cannot reach the other ranks over the network interface it chose",
-        zh="NCCL 选用的网络接口无法访问其他 rank",
+        "NCCL cannot reach the other ranks over the network interface it chose", "NCCL 选用的网络接口无法访问其他 rank"
     )
     log_words = (
         *STALL_WORDS,
@@ -98,17 +92,15 @@ class NcclWrongNetworkInterface(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="{name}={value} with {nodes} nodes: that interface leads to no other machine.",
-                    zh="{nodes} 个节点而 {name}={value}：该网卡不通向其他机器。",
+                    "{name}={value} with {nodes} nodes: that interface leads to no other machine.",
+                    "{nodes} 个节点而 {name}={value}：该网卡不通向其他机器。",
                 ).format(name=name, value=value, nodes=nodes),
                 certainty=Certainty.CERTAIN if field.reason is None else Certainty.LIKELY,
-                cure=(
-                    Text(
-                        en="Name the interface that the nodes reach each other by (ip -br addr), or exclude the "
-                        "others: {name}=^lo,docker0",
-                        zh="写明节点之间互通的网卡（ip -br addr），或排除其他网卡：{name}=^lo,docker0",
-                    ).format(name=name),
-                ),
+                cure=Text(
+                    "Name the interface that the nodes reach each other by (ip -br addr), or exclude the others: "
+                    "{name}=^lo,docker0",
+                    "写明节点之间互通的网卡（ip -br addr），或排除其他网卡：{name}=^lo,docker0",
+                ).format(name=name),
                 spans=(field.span(), launch.place.span(Text(f"{nodes} nodes", f"{nodes} 个节点"))),
             )
 
@@ -123,38 +115,38 @@ class NcclWrongNetworkInterface(Hazard):
             _NONE_FOUND
             if _NO_INTERFACE.search(evidence.text)
             else Text(
-                en="NCCL's sockets do not reach the other ranks{interface}. The interface is chosen by name, not by "
-                "who can reach it; a firewall or a peer that is dead already gives the same words.",
-                zh="NCCL 的套接字连不到其他 rank{interface}。接口按名称选取，并不看谁能访问；防火墙或对端已退出时报错相"
-                "同。",
+                "NCCL's sockets do not reach the other ranks{interface}. The interface is chosen by name, not by who "
+                "can reach it; a firewall or a peer that is dead already gives the same words.",
+                "NCCL 的套接字连不到其他 rank{interface}。接口按名称选取，并不看谁能访问；防火墙或对端已退出时报错相同"
+                "。",
             ).format(
                 interface=Text(
                     ": it uses an interface of containers or of this host alone", "：它使用了容器或仅本机可用的接口"
                 )
                 if virtual
-                else Text("", "")
+                else ""
             ),
             cure=(
                 Text(
-                    en="On all nodes: export NCCL_SOCKET_IFNAME=<interface that has the node's reachable address, see "
-                    "ip addr>, and GLOO_SOCKET_IFNAME the same",
-                    zh="在所有节点：export NCCL_SOCKET_IFNAME=<节点互通地址所在的接口，见 ip addr>，GLOO_SOCKET_IFNAME "
-                    "同样设置",
+                    "On all nodes: export NCCL_SOCKET_IFNAME=<interface that has the node's reachable address, see ip "
+                    "addr>, and GLOO_SOCKET_IFNAME the same",
+                    "在所有节点：export NCCL_SOCKET_IFNAME=<节点互通地址所在的接口，见 ip addr>，GLOO_SOCKET_IFNAME 同"
+                    "样设置",
                 ),
                 Text(
-                    en="With the deepspeed launcher put it into ~/.deepspeed_env; in containers use --network=host; "
-                    "open the ports between the nodes",
-                    zh="使用 deepspeed 启动器时写入 ~/.deepspeed_env；容器使用 --network=host；放行节点间端口",
+                    "With the deepspeed launcher put it into ~/.deepspeed_env; in containers use --network=host; open "
+                    "the ports between the nodes",
+                    "使用 deepspeed 启动器时写入 ~/.deepspeed_env；容器使用 --network=host；放行节点间端口",
                 ),
             ),
             certainty=certainty,
             also=also,
             confirm=(
                 Text(
-                    en="NCCL_DEBUG=INFO: the address after 'NET/Socket : Using' cannot be pinged from the other nodes",
-                    zh="NCCL_DEBUG=INFO 中 “NET/Socket : Using” 后的地址从其他节点 ping 不通",
+                    "NCCL_DEBUG=INFO: the address after 'NET/Socket : Using' cannot be pinged from the other nodes",
+                    "NCCL_DEBUG=INFO 中 “NET/Socket : Using” 后的地址从其他节点 ping 不通",
                 ),
-                Text(en="No other rank's log has an earlier error", zh="其他 rank 的日志中没有更早的报错"),
+                Text("No other rank's log has an earlier error", "其他 rank 的日志中没有更早的报错"),
             ),
         )
 

@@ -27,16 +27,13 @@ _ALIVE = Text(
 
 class RankLateAtCollective(Hazard):
     """All ranks but one wait in a collective; that one is busy elsewhere, or does not answer.
-
     ## What happens
     Training stands still. GPUs of the waiting ranks show full load, that of the late one none. After ten minutes or
     more NCCL's watchdog ends the ranks that waited, and their logs name a collective, never the reason.
-
     ## Why
     A collective returns when every rank of its group has called it. One rank is held up before it: it waits for data
     (a slow or a dead DataLoader worker), writes a checkpoint, compiles, downloads, is in a debugger, or its process or
     machine hangs.
-
     ## Example
     ```python
     if rank == 0:
@@ -44,14 +41,11 @@ class RankLateAtCollective(Hazard):
     if rank == 0:
         threading.Thread(target=upload, args=[checkpoint]).start()    # right: off the training's path
     ```
-
     ## Cure
     Look at the rank that the others wait for, not at those that time out: the finding says where its Python was. Take
     the work off the training's path, share it among the ranks, or give the others a larger time-out.
-
     ## When it is safe
     Where the rank comes in the end, and before the time-out: the step was long, and nothing is lost but time.
-
     ## Sources
     - https://github.com/pytorch/pytorch/issues/87995: one rank in its DataLoader, 31 wait in all_reduce
     - https://github.com/pytorch/pytorch/issues/118369: a time-out whose log does not tell which rank was late
@@ -108,8 +102,8 @@ class RankLateAtCollective(Hazard):
 def _waits(still: Standstill) -> Text:
     assert still.call is not None
     return Text(
-        en="{waiting} wait{s} in {operator} ({call}step {step}); {late} {has} not come to it.",
-        zh="{waiting} 在 {operator} 中等待（{call}第 {step} 步）；{late} 没有到达。",
+        "{waiting} wait{s} in {operator} ({call}step {step}); {late} {has} not come to it.",
+        "{waiting} 在 {operator} 中等待（{call}第 {step} 步）；{late} 没有到达。",
     ).format(
         waiting=capital(ranks_text(still.waiting)),
         s="s" if len(still.waiting) == 1 else "",

@@ -7,27 +7,21 @@ from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severit
 
 class RankNeverJoined(Hazard):
     """Ranks of the world are not there when training begins.
-
     ## What happens
     The others wait in their first collective, or in `init_process_group`, until the time-out.
-
     ## Why
     The process was never started (a node's launcher is missing, another node rank was given twice, a queue has not
     let it in), it cannot reach the master's address, or it is still loading while the others are through.
-
     ## Example
     ```sh
     torchrun --nnodes 2 --node_rank 0 --master_addr node0 train.py    # wrong: the same on both nodes
     torchrun --nnodes 2 --node_rank 1 --master_addr node0 train.py    # right: on the second node
     ```
-
     ## Cure
     Start the launcher on every node, each with its own node rank, the same number of nodes, the same address and port;
     test the way there (`nc -zv ADDRESS PORT`). Where a rank is merely slow at loading, a larger time-out.
-
     ## When it is safe
     Where the missing ranks come in time, as after loading a large model from a slow disk.
-
     ## Sources
     - https://github.com/pytorch/pytorch/issues/79388: a node that cannot reach the master
     - https://github.com/meta-pytorch/torchtune/issues/2676: ranks that wait for one that does not come
@@ -50,7 +44,7 @@ class RankNeverJoined(Hazard):
         known = [rank for rank in ranks if run.rank(rank) is not None]
         at = own_frame(still.seen[known[0]].frames) if still is not None and known and known[0] in still.seen else None
         yield self.finding(
-            Text(en="{ranks} of {world}: {state}. {place}", zh="{world} 个 rank 中的 {ranks}：{state}。{place}").format(
+            Text("{ranks} of {world}: {state}. {place}", "{world} 个 rank 中的 {ranks}：{state}。{place}").format(
                 ranks=capital(ranks_text(ranks)),
                 world=run.world_size,
                 state=Text("no process of that rank has written anything", "没有任何属于该 rank 的进程写下记录")
@@ -83,11 +77,9 @@ class RankNeverJoined(Hazard):
                 ),
             ),
             ranks=ranks,
-            confirm=(
-                Text(
-                    "On the node where it should run, ps shows no such process, or one that waits",
-                    "在它应当运行的节点上，ps 看不到该进程，或进程处于等待状态",
-                ),
+            confirm=Text(
+                "On the node where it should run, ps shows no such process, or one that waits",
+                "在它应当运行的节点上，ps 看不到该进程，或进程处于等待状态",
             ),
         )
 

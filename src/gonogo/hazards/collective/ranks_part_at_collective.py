@@ -2,35 +2,31 @@ from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, Text
 
 _ZERO_3 = Text(
-    en="Under ZeRO-3 every rank has to run the same modules in the same order: run the module on all ranks, with its "
+    "Under ZeRO-3 every rank has to run the same modules in the same order: run the module on all ranks, with its "
     "result times zero where it isn't wanted; or ZeRO-2",
-    zh="ZeRO-3 下每个 rank 必须以相同顺序运行相同的模块：在所有 rank 上都运行该模块，不需要时把结果乘以零；或使用 "
-    "ZeRO-2",
+    "ZeRO-3 下每个 rank 必须以相同顺序运行相同的模块：在所有 rank 上都运行该模块，不需要时把结果乘以零；或使用 ZeRO-2",
 )
 _SAME_WAY = Text(
-    en="Have all ranks go the same way: decide on a value that they share (all_reduce or broadcast it before the "
-    "branch), and move the call out of what only some of them run",
-    zh="让所有 rank 走同一分支：根据共享的值来判断（分支之前先对它做 all_reduce 或 broadcast），并把调用移到只有部分 "
-    "rank 会执行的代码之外",
+    "Have all ranks go the same way: decide on a value that they share (all_reduce or broadcast it before the branch), "
+    "and move the call out of what only some of them run",
+    "让所有 rank 走同一分支：根据共享的值来判断（分支之前先对它做 all_reduce 或 broadcast），并把调用移到只有部分 rank "
+    "会执行的代码之外",
 )
 _ORDER = Text(
-    en="Make the calls in the same order on every rank, e.g. over sorted names",
-    zh="在每个 rank 上以相同顺序调用，例如按名称排序",
+    "Make the calls in the same order on every rank, e.g. over sorted names",
+    "在每个 rank 上以相同顺序调用，例如按名称排序",
 )
 
 
 class RanksPartAtCollective(Hazard):
     """The ranks do not make the same collective calls.
-
     ## What happens
     The run hangs: each rank waits in a call that others never make, until the time-out (NCCL: 10 minutes). Or a call
     is taken for another of the same size, and the numbers are wrong from there on.
-
     ## Why
     The n-th call of a rank in a process group is matched with the n-th call of the others; nothing compares what they
     are. A condition on the rank or on its data, another order, a rank that leaves a loop: from there on they differ.
     Under ZeRO-3 each module's forward and backward are such calls, since they gather its weights.
-
     ## Example
     ```python
     for name in set(metrics):            # wrong: each rank has its own order
@@ -38,14 +34,11 @@ class RanksPartAtCollective(Hazard):
     for name in sorted(metrics):         # right: the same order on every rank
         dist.all_reduce(metrics[name])
     ```
-
     ## Cure
     All ranks go the same way: decide on values that they share, keep collectives out of branches that only some of
     them take, and under ZeRO-3 run the same modules on all of them.
-
     ## When it is safe
     Never. Ranks may make the same call at different lines.
-
     ## Sources
     - https://github.com/NVIDIA/nccl/issues/296: different orders and sizes are what "mismatched collective" means
     - https://github.com/deepspeedai/DeepSpeed/issues/7998: a module run by some ranks only hangs under ZeRO-3
@@ -53,8 +46,8 @@ class RanksPartAtCollective(Hazard):
 
     name = "ranks-part-at-collective"
     title = Text(
-        en="The ranks diverge: they wait for each other in different collective calls",
-        zh="各 rank 出现分歧：在不同的集合通信中互相等待",
+        "The ranks diverge: they wait for each other in different collective calls",
+        "各 rank 出现分歧：在不同的集合通信中互相等待",
     )
 
     fallback = True

@@ -24,28 +24,22 @@ _TRANSPORT = (
 
 class StepStandsStill(Hazard):
     """A step takes far longer than the ones before, and no rank is late: all are at the same collective, or in none.
-
     ## What happens
     Training stands still, on all ranks alike.
-
     ## Why
     Where all ranks have come to the same collective and it does not end, its transport hangs: peer-to-peer access,
     InfiniBand, a firewall, a GPU that fell off the bus. Where none is in a collective, all do the same slow thing: a
     DataLoader whose workers are dead, a file system that does not answer, compilation.
-
     ## Example
     ```sh
     torchrun --nproc_per_node 8 train.py                       # wrong where the GPUs' peer-to-peer copies hang
     NCCL_P2P_DISABLE=1 torchrun --nproc_per_node 8 train.py    # right, if that is the link that hangs
     ```
-
     ## Cure
     For a collective: test the links (NCCL_P2P_DISABLE=1, NCCL_IB_DISABLE=1, NCCL_SOCKET_IFNAME, nccl-tests). Else
     look at the line where the ranks stand.
-
     ## When it is safe
     Where the step ends by itself: an evaluation, a checkpoint, a compilation take their time.
-
     ## Sources
     - https://github.com/pytorch/pytorch/issues/1355: DataLoader workers that wait for ever
     - https://github.com/vllm-project/vllm/issues/5484: GPUs that cannot talk to each other
@@ -69,15 +63,15 @@ class StepStandsStill(Hazard):
         )
         if still.call is not None and run.world_size > 1:
             cause = Text(
-                en="All ranks have come to the same {operator} (call {index} of its group, from {where}), and it has "
-                "not ended for {seconds:.0f} s: what is between the ranks hangs, not one of them.",
-                zh="所有 rank 都已到达同一次 {operator}（该组的第 {index} 次调用，来自 {where}），而它 {seconds:.0f} 秒"
-                "没有结束：卡住的是 rank 之间的传输，而不是某个 rank。",
+                "All ranks have come to the same {operator} (call {index} of its group, from {where}), and it has not "
+                "ended for {seconds:.0f} s: what is between the ranks hangs, not one of them.",
+                "所有 rank 都已到达同一次 {operator}（该组的第 {index} 次调用，来自 {where}），而它 {seconds:.0f} 秒没"
+                "有结束：卡住的是 rank 之间的传输，而不是某个 rank。",
             ).format(operator=still.call.operator, index=still.call.index + 1, where=where, seconds=still.seconds)
         else:
             cause = Text(
-                en="{ranks} {have} stood at {where} for {seconds:.0f} s, not in a collective{doing}.",
-                zh="{ranks} 停在 {where}，已 {seconds:.0f} 秒，不在集合通信中{doing}。",
+                "{ranks} {have} stood at {where} for {seconds:.0f} s, not in a collective{doing}.",
+                "{ranks} 停在 {where}，已 {seconds:.0f} 秒，不在集合通信中{doing}。",
             ).format(
                 ranks=capital(ranks_text(ranks)),
                 have="has" if len(ranks) == 1 else "have",
@@ -93,10 +87,8 @@ class StepStandsStill(Hazard):
             cure=_TRANSPORT if still.call is not None else (known.cure if known and known.cure else look,),
             spans=places((at, Text("the ranks stand here", "各 rank 停在这里"))),
             ranks=ranks,
-            confirm=(
-                Text(
-                    "py-spy dump of every rank shows the same lines minutes later",
-                    "几分钟后对每个 rank 执行 py-spy dump，仍显示相同的代码行",
-                ),
+            confirm=Text(
+                "py-spy dump of every rank shows the same lines minutes later",
+                "几分钟后对每个 rank 执行 py-spy dump，仍显示相同的代码行",
             ),
         )

@@ -10,19 +10,16 @@ _CURE = (
     ),
 )
 _EVALUATES = frozenset({"evaluate", "predict", "evaluation_loop", "prediction_loop"})
-_REHEARSED = Text(en="The Trainer gathers the results of all ranks.", zh="Trainer 要汇总所有 rank 的结果。")
+_REHEARSED = Text("The Trainer gathers the results of all ranks.", "Trainer 要汇总所有 rank 的结果。")
 
 
 class TrainerEvaluatesOnOneRank(Hazard):
     """trainer.evaluate() or trainer.predict() stands in a branch that one rank takes.
-
     ## What happens
     Training ends, and the run stands still in the evaluation until the collective's time-out.
-
     ## Why
     Under a distributed launch the Trainer splits the evaluation set among the ranks and gathers their results: all
     ranks must call it. Only printing and writing belong to one rank.
-
     ## Example
     ```python
     if trainer.is_world_process_zero():
@@ -31,21 +28,18 @@ class TrainerEvaluatesOnOneRank(Hazard):
     metrics = trainer.evaluate()                     # right: on all ranks
     trainer.save_metrics("eval", metrics)            # writes on one rank by itself
     ```
-
     ## Cure
     Call `trainer.evaluate()` on all ranks; keep the branch for what is done with the metrics. `trainer.log_metrics`
     and `trainer.save_metrics` look to the rank themselves.
-
     ## When it is safe
     In a run of one process.
-
     ## Sources
     - https://github.com/l294265421/alpaca-rlhf/issues/5: an evaluation on rank 0 stands still
     - https://huggingface.co/docs/transformers/main_classes/trainer: which methods are for all processes
     """
 
     name = "trainer-evaluates-on-one-rank"
-    title = Text(en="The Trainer evaluates or predicts on one rank only", zh="Trainer 只在一个 rank 上评估或预测")
+    title = Text("The Trainer evaluates or predicts on one rank only", "Trainer 只在一个 rank 上评估或预测")
     yields_to = (
         "collective-sizes-differ",
         "zero3-generate-without-synced-gpus",
@@ -76,8 +70,8 @@ class TrainerEvaluatesOnOneRank(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="{call} gathers the results of all ranks, and only the rank for which {test} holds comes to it.",
-                    zh="{call} 要汇总所有 rank 的结果，而只有满足 {test} 的 rank 会执行它。",
+                    "{call} gathers the results of all ranks, and only the rank for which {test} holds comes to it.",
+                    "{call} 要汇总所有 rank 的结果，而只有满足 {test} 的 rank 会执行它。",
                 ).format(call=script.place(call.node.func).text, test=script.place(guard).text),
                 certainty=Certainty.CERTAIN if run.distributed else Certainty.LIKELY,
                 cure=_CURE,

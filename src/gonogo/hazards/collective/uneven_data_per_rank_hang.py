@@ -1,34 +1,23 @@
+from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.progress import nearly_done
 from gonogo.evidence.log.stall import STALL_WORDS, in_log_or_setup, stall_of
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, rank_divergence
 from gonogo.hazards.facts.training_script import DDP, mentions
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Findings,
-    Found,
-    Hazard,
-    Pattern,
-    RehearsalRecord,
-    Run,
-    Script,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, Severity, Text
 
 _ITERABLE = r"(?i)IterableDataset|streaming[\"']?\s*[:=]\s*true|StreamingDataset|dispatch_batches|webdataset"
 _EXHAUSTED = Pattern(r"Detected at least one rank that exhausted inputs")
 _CURE = (
     Text(
-        en="Give every rank the same number of batches: drop_last=True, split_dataset_by_node with equal shards, or "
+        "Give every rank the same number of batches: drop_last=True, split_dataset_by_node with equal shards, or "
         "repeat the shorter ranks' data; stop all at the smallest count (all_reduce of the length with MIN)",
-        zh="让每个 rank 的 batch 数相同：drop_last=True、用 split_dataset_by_node 均分分片，或重复较短 rank 的数据；或"
-        "以最小数量为准一起停止（用 MIN 对长度做 all_reduce）",
+        "让每个 rank 的 batch 数相同：drop_last=True、用 split_dataset_by_node 均分分片，或重复较短 rank 的数据；或以最"
+        "小数量为准一起停止（用 MIN 对长度做 all_reduce）",
     ),
     Text(
-        en="Plain DDP: wrap the loop in `with Join([model]):`; Accelerate: join_uneven_inputs, or "
+        "Plain DDP: wrap the loop in `with Join([model]):`; Accelerate: join_uneven_inputs, or "
         "DataLoaderConfiguration(dispatch_batches=True) for an IterableDataset",
-        zh="普通 DDP：把循环放进 `with Join([model]):`；Accelerate：join_uneven_inputs，或对 IterableDataset 使用 "
+        "普通 DDP：把循环放进 `with Join([model]):`；Accelerate：join_uneven_inputs，或对 IterableDataset 使用 "
         "DataLoaderConfiguration(dispatch_batches=True)",
     ),
 )
@@ -47,27 +36,24 @@ _EVENED = (
 
 
 _MAY_DIFFER = Text(
-    en="The ranks may have different numbers of batches, and wait for one that has run out",
-    zh="各 rank 的 batch 数可能不同，其余 rank 会等待已经用完数据的那个",
+    "The ranks may have different numbers of batches, and wait for one that has run out",
+    "各 rank 的 batch 数可能不同，其余 rank 会等待已经用完数据的那个",
 )
 _REHEARSED = Text(
-    en="They have not read or stepped equally often: a rank without a batch takes no part in what the others wait for.",
-    zh="它们读取的 batch 数或更新次数不同：没有 batch 的 rank 不参与其他 rank 正在等待的通信。",
+    "They have not read or stepped equally often: a rank without a batch takes no part in what the others wait for.",
+    "它们读取的 batch 数或更新次数不同：没有 batch 的 rank 不参与其他 rank 正在等待的通信。",
 )
 
 
 class UnevenDataPerRankHang(Hazard):
     """The ranks have different numbers of batches: one leaves the loop while the others wait for its gradients.
-
     ## What happens
     Training freezes on the last batches of an epoch (or at the first of the evaluation after it) and ends with a
     collective time-out. The ranks may be in different collectives: one in the gradient's all-reduce, another in a
     metric's.
-
     ## Why
     An `IterableDataset` (streaming, webdataset, packing) has no length, so no sampler makes the ranks even.
     Filtering on each rank, or skipping bad batches, does the same.
-
     ## Example
     ```python
     for batch in DataLoader(iterable):                       # wrong: one rank has 310 batches, another 311
@@ -77,15 +63,12 @@ class UnevenDataPerRankHang(Hazard):
         for batch in DataLoader(iterable):
             train(model, batch)
     ```
-
     ## Cure
     The same number of batches on every rank: `drop_last`, equal shards, a common stop; or
     `torch.distributed.algorithms.Join`.
-
     ## When it is safe
     With a map-style dataset and a DistributedSampler, which pads or drops. Not where batches are skipped by their
     content.
-
     ## Sources
     - https://github.com/pytorch/pytorch/issues/141069: IterableDataset with unequal lengths, the freeze and the
       time-out
@@ -94,8 +77,8 @@ class UnevenDataPerRankHang(Hazard):
 
     name = "uneven-data-per-rank-hang"
     title = Text(
-        en="The ranks have different numbers of batches, and wait for one that has run out",
-        zh="各 rank 的 batch 数不同，其余 rank 在等待已经用完数据的那个",
+        "The ranks have different numbers of batches, and wait for one that has run out",
+        "各 rank 的 batch 数不同，其余 rank 在等待已经用完数据的那个",
     )
     log_words = STALL_WORDS
     consequence = True
@@ -125,21 +108,18 @@ class UnevenDataPerRankHang(Hazard):
         fewest, most = min(left, key=lambda rank: left[rank] or 0), max(left, key=lambda rank: left[rank] or 0)
         yield self.finding(
             Text(
-                en="Where the rehearsal ended the data, rank {fewest} had {few} batches left and rank {most} {many}: "
+                "Where the rehearsal ended the data, rank {fewest} had {few} batches left and rank {most} {many}: "
                 "nothing was seen that makes them stop together.",
-                zh="排练结束数据时，rank {fewest} 还剩 {few} 个 batch，rank {most} 还剩 {many} 个：没有看到让它们一起停"
-                "止的机制。",
+                "排练结束数据时，rank {fewest} 还剩 {few} 个 batch，rank {most} 还剩 {many} 个：没有看到让它们一起停止"
+                "的机制。",
             ).format(fewest=fewest, few=left[fewest], most=most, many=left[most]),
             title=_MAY_DIFFER,
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
             cure=_CURE,
             ranks=tuple(sorted(left)),
-            confirm=(
-                Text(
-                    "The loop runs until the data ends, not for a number of steps",
-                    "循环一直运行到数据用完，而不是固定步数",
-                ),
+            confirm=Text(
+                "The loop runs until the data ends, not for a number of steps", "循环一直运行到数据用完，而不是固定步数"
             ),
         )
 
@@ -159,10 +139,10 @@ class UnevenDataPerRankHang(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="{owner} gives each rank its part of the data, which need not be equally long, and DDP's loop "
-                    "runs until a rank's part ends: the others then wait for its gradients.",
-                    zh="{owner} 让每个 rank 读取自己的那部分数据，各部分长度未必相同，而 DDP 的循环一直运行到某个 rank "
-                    "的数据用完：其他 rank 会一直等它的梯度。",
+                    "{owner} gives each rank its part of the data, which need not be equally long, and DDP's loop runs "
+                    "until a rank's part ends: the others then wait for its gradients.",
+                    "{owner} 让每个 rank 读取自己的那部分数据，各部分长度未必相同，而 DDP 的循环一直运行到某个 rank 的"
+                    "数据用完：其他 rank 会一直等它的梯度。",
                 ).format(owner=owner.name),
                 title=_MAY_DIFFER,
                 certainty=Certainty.POSSIBLE,
@@ -172,11 +152,9 @@ class UnevenDataPerRankHang(Hazard):
                     script.headline(method).span(),
                     wrap.place.span(Text("DDP waits for all ranks", "DDP 等待所有 rank")),
                 ),
-                confirm=(
-                    Text(
-                        "Print each rank's number of batches in an epoch: they differ",
-                        "打印各 rank 一个 epoch 的 batch 数：它们不同",
-                    ),
+                confirm=Text(
+                    "Print each rank's number of batches in an epoch: they differ",
+                    "打印各 rank 一个 epoch 的 batch 数：它们不同",
                 ),
             )
 
@@ -186,8 +164,8 @@ class UnevenDataPerRankHang(Hazard):
             yield self.log_finding(
                 exhausted,
                 Text(
-                    en="A rank has used up its batches while others have more; Join was told to raise.",
-                    zh="有 rank 的 batch 已用完而其他 rank 还有；Join 被设置为此时抛出异常。",
+                    "A rank has used up its batches while others have more; Join was told to raise.",
+                    "有 rank 的 batch 已用完而其他 rank 还有；Join 被设置为此时抛出异常。",
                 ),
                 cure=_CURE,
             )
@@ -202,10 +180,10 @@ class UnevenDataPerRankHang(Hazard):
         yield self.log_finding(
             stall.evidence,
             Text(
-                en="The ranks stand still where data runs out unevenly: {where}. A rank without a batch takes no part "
-                "in the gradients' all-reduce, and the others wait for it.",
-                zh="各 rank 停在数据用完时间不一致的地方：{where}。没有 batch 的 rank 不参与梯度的 all-reduce，其他 "
-                "rank 一直等它。",
+                "The ranks stand still where data runs out unevenly: {where}. A rank without a batch takes no part in "
+                "the gradients' all-reduce, and the others wait for it.",
+                "各 rank 停在数据用完时间不一致的地方：{where}。没有 batch 的 rank 不参与梯度的 all-reduce，其他 rank "
+                "一直等它。",
             ).format(
                 where=Text("an iterable dataset, whose length nobody makes even", "可迭代数据集，长度没有对齐")
                 if iterable
@@ -217,11 +195,9 @@ class UnevenDataPerRankHang(Hazard):
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY) if iterable else Certainty.POSSIBLE,
             also=tuple(one for one in (iterable, near_end) if isinstance(one, Found)),
-            confirm=(
-                Text(
-                    en="Print each rank's number of batches in an epoch: they differ",
-                    zh="打印各 rank 一个 epoch 的 batch 数：它们不同",
-                ),
+            confirm=Text(
+                "Print each rank's number of batches in an epoch: they differ",
+                "打印各 rank 一个 epoch 的 batch 数：它们不同",
             ),
         )
 

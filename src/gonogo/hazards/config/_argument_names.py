@@ -1,7 +1,5 @@
 """Which release of transformers knows which argument: data/training_arguments.json, and what became of old names."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

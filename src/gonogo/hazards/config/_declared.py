@@ -18,8 +18,6 @@ value decides, :meth:`ConfigHazard.around` says so, with further words; :meth:`C
 certainty depends on it. What needs more than that is written as a plain Hazard.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 

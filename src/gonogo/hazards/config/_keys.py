@@ -3,8 +3,6 @@
 The table of keys was read from a sample of releases; between two of them nothing is claimed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache, lru_cache
 

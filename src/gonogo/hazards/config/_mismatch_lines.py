@@ -1,7 +1,5 @@
 """The lines in which transformers lists where the DeepSpeed JSON and TrainingArguments disagree."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError

@@ -1,7 +1,5 @@
 """The name that a misspelt one was most likely meant to be."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 

@@ -1,7 +1,5 @@
 """Optimizers and schedulers that the scripts bring, beside those of the DeepSpeed config."""
 
-from __future__ import annotations
-
 import ast
 
 from gonogo.evidence.script.script import Script

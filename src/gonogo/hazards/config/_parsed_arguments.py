@@ -1,7 +1,5 @@
 """The dataclasses that a program's HfArgumentParser parses, where all of them are visible."""
 
-from __future__ import annotations
-
 import ast
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Fixes that give a keyword of a call, or an option of a launch, another name."""
 
-from __future__ import annotations
-
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.script.script import Call

@@ -1,7 +1,5 @@
 """How values of a DeepSpeed config are pointed at and worded, and what the run's DeepSpeed does with them."""
 
-from __future__ import annotations
-
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.run import Run

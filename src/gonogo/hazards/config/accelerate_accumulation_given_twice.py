@@ -4,28 +4,22 @@ from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Run, Script,
 
 class AccelerateAccumulationGivenTwice(Hazard):
     """Accelerator(gradient_accumulation_steps=...) differs from the DeepSpeed config's number.
-
     ## What happens
     accelerate warns once, "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 8, DeepSpeed
     config has 1. Using DeepSpeed's value.", and trains with a batch eight times smaller than the script says.
-
     ## Why
     Under DeepSpeed the engine accumulates, by its config: the JSON, or `gradient_accumulation_steps` of accelerate's
     YAML, which `accelerate config` writes as 1. The Accelerator's own number loses.
-
     ## Example
     ```python
     accelerator = Accelerator(gradient_accumulation_steps=8)
     # wrong: "gradient_accumulation_steps": 1 in the DeepSpeed JSON, which is used
     # right: "gradient_accumulation_steps": "auto"
     ```
-
     ## Cure
     Write "auto" in the JSON (in the YAML the same number): the Accelerator's number is then used.
-
     ## When it is safe
     Where both are the same.
-
     ## Sources
     - https://github.com/huggingface/accelerate/issues/2210: which of the two counts
     - https://github.com/huggingface/accelerate/issues/1767: accumulation under DeepSpeed, with a YAML of 16
@@ -33,8 +27,8 @@ class AccelerateAccumulationGivenTwice(Hazard):
 
     name = "accelerate-accumulation-given-twice"
     title = Text(
-        en="The Accelerator and the DeepSpeed config accumulate different numbers of steps",
-        zh="Accelerator 与 DeepSpeed 配置的梯度累积步数不同",
+        "The Accelerator and the DeepSpeed config accumulate different numbers of steps",
+        "Accelerator 与 DeepSpeed 配置的梯度累积步数不同",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -50,10 +44,9 @@ class AccelerateAccumulationGivenTwice(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="The Accelerator is made with gradient_accumulation_steps={asked}, and DeepSpeed is configured "
+                    "The Accelerator is made with gradient_accumulation_steps={asked}, and DeepSpeed is configured "
                     "with {used}: {used} is used.",
-                    zh="Accelerator 的 gradient_accumulation_steps={asked}，而 DeepSpeed 配置为 {used}：实际使用 {used}"
-                    "。",
+                    "Accelerator 的 gradient_accumulation_steps={asked}，而 DeepSpeed 配置为 {used}：实际使用 {used}。",
                 ).format(asked=asked.value, used=used.value),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,

@@ -19,17 +19,14 @@ Keys = tuple[str, ...]
 
 class AccelerateConfigKeysBesideDeepspeedConfig(Hazard):
     """accelerate's YAML sets ZeRO's options although a DeepSpeed JSON is given.
-
     ## What happens
     "ValueError: When using `deepspeed_config_file`, the following accelerate config variables will be ignored:
     ['gradient_accumulation_steps', 'gradient_clipping', 'zero_stage', ...]. Please specify them appropriately in the
     DeepSpeed config file." in every process, before the model is loaded.
-
     ## Why
     "Will be ignored" is said, but accelerate refuses: as soon as a DeepSpeed JSON is named (in the YAML, by
     `--deepspeed_config_file`, or by the Trainer's `--deepspeed`), none of those keys may stand in the YAML, not even
     with the JSON's own values. `mixed_precision` belongs to them, also as `'no'`.
-
     ## Example
     ```yaml
     deepspeed_config:
@@ -37,14 +34,11 @@ class AccelerateConfigKeysBesideDeepspeedConfig(Hazard):
       zero_stage: 2   # wrong: only the JSON may say it
     # right: deepspeed_config_file alone, with "stage": 2 in ds_config.json
     ```
-
     ## Cure
     Remove the listed keys from the YAML and say them in the JSON; or drop the JSON and let the YAML decide.
     `zero3_init_flag` may stay.
-
     ## When it is safe
     With a JSON and a YAML without those keys, or with a YAML alone.
-
     ## Sources
     - https://github.com/huggingface/accelerate/pull/941: the check, and why it is an error
     - https://github.com/yuvalkirstain/PickScore/issues/2: met through a leftover default config
@@ -53,8 +47,8 @@ class AccelerateConfigKeysBesideDeepspeedConfig(Hazard):
 
     name = "accelerate-config-keys-beside-deepspeed-config"
     title = Text(
-        en="accelerate's YAML sets what only the DeepSpeed JSON may set",
-        zh="accelerate 的 YAML 设置了只能写在 DeepSpeed JSON 中的选项",
+        "accelerate's YAML sets what only the DeepSpeed JSON may set",
+        "accelerate 的 YAML 设置了只能写在 DeepSpeed JSON 中的选项",
     )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
@@ -80,10 +74,10 @@ class AccelerateConfigKeysBesideDeepspeedConfig(Hazard):
         in_json = _said_by_json(wrong, run.config)
         yield self.finding(
             Text(
-                en="{file} is given as DeepSpeed config, and accelerate's YAML sets {names} as well: accelerate stops "
+                "{file} is given as DeepSpeed config, and accelerate's YAML sets {names} as well: accelerate stops "
                 "with a ValueError, whatever the values.",
-                zh="已指定 DeepSpeed 配置 {file}，而 accelerate 的 YAML 又设置了 {names}：无论取值如何，accelerate 都会"
-                "以 ValueError 停止。",
+                "已指定 DeepSpeed 配置 {file}，而 accelerate 的 YAML 又设置了 {names}：无论取值如何，accelerate 都会以 "
+                "ValueError 停止。",
             ).format(file=json_file.value, names=names),
             certainty=Certainty.LIKELY if only_precision and run.launch is None else Certainty.CERTAIN,
             cure=(

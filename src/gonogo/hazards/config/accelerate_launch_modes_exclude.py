@@ -10,30 +10,24 @@ _ZERO = (
 
 class AccelerateLaunchModesExclude(Hazard):
     """accelerate launch is given two modes, or ZeRO's options without DeepSpeed.
-
     ## What happens
     "ValueError: You can only use one of `--cpu`, `--multi_gpu`, `--tpu`, `--use_deepspeed`, `--use_fsdp` at a
     time." Or, with `--zero_stage 3` and no `--use_deepspeed`: plain data parallelism runs, each GPU holds the
     whole model, and memory runs out.
-
     ## Why
     The options name ways to run, of which a launch has one. ZeRO's options count only where DeepSpeed is on, by
     `--use_deepspeed` or `distributed_type: DEEPSPEED` in the YAML; elsewhere they are dropped without a word, and
     `--multi_gpu` overrides the YAML's DeepSpeed.
-
     ## Example
     ```sh
     accelerate launch --multi_gpu --use_deepspeed train.py   # wrong
     accelerate launch --zero_stage 3 train.py                # wrong: nothing turns DeepSpeed on
     accelerate launch --use_deepspeed --zero_stage 3 train.py   # right
     ```
-
     ## Cure
     Keep the one that is meant: `--use_deepspeed` for ZeRO.
-
     ## When it is safe
     With one mode.
-
     ## Sources
     - https://huggingface.co/docs/accelerate/package_reference/cli: the modes, and which options each of them takes
     - https://github.com/huggingface/accelerate/blob/main/src/accelerate/commands/launch.py: the refusal
@@ -41,8 +35,8 @@ class AccelerateLaunchModesExclude(Hazard):
 
     name = "accelerate-launch-modes-exclude"
     title = Text(
-        en="accelerate launch is told two ways to run, or ZeRO's options without DeepSpeed",
-        zh="accelerate launch 给了两种运行方式，或给了 ZeRO 选项却没有启用 DeepSpeed",
+        "accelerate launch is told two ways to run, or ZeRO's options without DeepSpeed",
+        "accelerate launch 给了两种运行方式，或给了 ZeRO 选项却没有启用 DeepSpeed",
     )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
@@ -55,14 +49,11 @@ class AccelerateLaunchModesExclude(Hazard):
             places = [options.place_of(name) for name in modes]
             yield self.finding(
                 Text(
-                    en="accelerate launch gets {modes}, and takes only one of them.",
-                    zh="accelerate launch 同时得到 {modes}，而它只接受其中一个。",
+                    "accelerate launch gets {modes}, and takes only one of them.",
+                    "accelerate launch 同时得到 {modes}，而它只接受其中一个。",
                 ).format(modes=", ".join(f"--{name}" for name in modes)),
-                cure=(
-                    Text(
-                        "Keep the one that is meant (--use_deepspeed for ZeRO)",
-                        "只保留需要的（ZeRO 用 --use_deepspeed）",
-                    ),
+                cure=Text(
+                    "Keep the one that is meant (--use_deepspeed for ZeRO)", "只保留需要的（ZeRO 用 --use_deepspeed）"
                 ),
                 spans=tuple(place.span() for place in places if place is not None),
                 fixes=fix_of(
@@ -83,13 +74,12 @@ class AccelerateLaunchModesExclude(Hazard):
         places = [options.place_of(name) for name in given]
         yield self.finding(
             Text(
-                en="{given} has no effect: nothing turns DeepSpeed on (--use_deepspeed, or distributed_type: "
-                "DEEPSPEED).",
-                zh="{given} 不起作用：没有启用 DeepSpeed（--use_deepspeed，或 distributed_type: DEEPSPEED）。",
+                "{given} has no effect: nothing turns DeepSpeed on (--use_deepspeed, or distributed_type: DEEPSPEED).",
+                "{given} 不起作用：没有启用 DeepSpeed（--use_deepspeed，或 distributed_type: DEEPSPEED）。",
             ).format(given=", ".join(f"--{name}" for name in given)),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
-            cure=(Text("Add --use_deepspeed", "加上 --use_deepspeed"),),
+            cure=Text("Add --use_deepspeed", "加上 --use_deepspeed"),
             spans=tuple(place.span() for place in places if place is not None),
         )
 

@@ -6,29 +6,23 @@ _OTHER = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
 
 class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
     """accelerate is told one 16-bit type, and the DeepSpeed config enables the other.
-
     ## What happens
     "ValueError: `--mixed_precision` arg cannot be set to `bf16` when `fp16` is set in the DeepSpeed config file",
     when the Accelerator is made.
-
     ## Why
     `--mixed_precision` of `accelerate launch`, or `Accelerator(mixed_precision=...)`, says how to train. accelerate
     writes that into DeepSpeed's config where it says nothing or "auto", and refuses a config that has the other type
     on.
-
     ## Example
     ```python
     accelerator = Accelerator(mixed_precision="fp16")
     # wrong: "bf16": {"enabled": true} in the DeepSpeed JSON
     # right: "bf16": {"enabled": "auto"}, or mixed_precision="bf16"
     ```
-
     ## Cure
     Enable the same type in the config, or write "auto" there.
-
     ## When it is safe
     Where both say the same, or the config says "auto" or nothing.
-
     ## Sources
     - https://github.com/shibing624/MedicalGPT/issues/288: bf16 asked for, fp16 in the config
     - https://github.com/huggingface/transformers/issues/39849: the same through a trainer whose default is bf16
@@ -36,8 +30,7 @@ class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
 
     name = "accelerate-mixed-precision-against-ds-config"
     title = Text(
-        en="accelerate's mixed precision and the DeepSpeed config disagree",
-        zh="accelerate 的混合精度与 DeepSpeed 配置不一致",
+        "accelerate's mixed precision and the DeepSpeed config disagree", "accelerate 的混合精度与 DeepSpeed 配置不一致"
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -52,15 +45,13 @@ class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
             return
         yield self.finding(
             Text(
-                en="accelerate is told {wanted}, and the DeepSpeed config has {other} enabled.",
-                zh="告诉 accelerate 的是 {wanted}，而 DeepSpeed 配置启用了 {other}。",
+                "accelerate is told {wanted}, and the DeepSpeed config has {other} enabled.",
+                "告诉 accelerate 的是 {wanted}，而 DeepSpeed 配置启用了 {other}。",
             ).format(wanted=wanted, other=other),
-            cure=(
-                Text(
-                    'Set {other}.enabled to "auto" in the config, or tell accelerate {other}',
-                    '在配置中把 {other}.enabled 设为 "auto"，或让 accelerate 用 {other}',
-                ).format(other=other),
-            ),
+            cure=Text(
+                'Set {other}.enabled to "auto" in the config, or tell accelerate {other}',
+                '在配置中把 {other}.enabled 设为 "auto"，或让 accelerate 用 {other}',
+            ).format(other=other),
             spans=(enabled.span(), asked.span(Text("asked for here", "此处要求"))),
             fixes=fix_of(
                 Text('Set it to "auto"', '设为 "auto"'), lambda: config.replacing(str(other), "enabled", value="auto")

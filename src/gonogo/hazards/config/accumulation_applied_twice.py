@@ -8,16 +8,13 @@ _NAMES = ("accumulation", "accum_steps", "grad_acc", "accumulate_steps", "gas")
 
 class AccumulationAppliedTwice(Hazard):
     """A loop accumulates gradients by itself around an engine that accumulates too.
-
     ## What happens
     Nothing fails. The weights change once in N x N micro-batches instead of N, or the gradients are N times too
     small: the run learns slowly, as with a far too small learning rate.
-
     ## Why
     DeepSpeed's engine counts its `step()` calls and updates at each N-th, where N is `gradient_accumulation_steps` of
     its config; its `backward` divides the loss by N. A loop that calls `engine.step()` only at each N-th batch, or
     divides the loss itself, does both a second time. `accelerator.backward` hands the loss to the engine as well.
-
     ## Example
     ```python
     # with "gradient_accumulation_steps": 8 in the DeepSpeed config
@@ -26,14 +23,11 @@ class AccumulationAppliedTwice(Hazard):
     engine.backward(loss)                   # right
     engine.step()                           # right: for each batch, the engine counts
     ```
-
     ## Cure
     Call `engine.backward(loss)` and `engine.step()` for each micro-batch, without a condition and without
     dividing; or set `gradient_accumulation_steps` to 1 in the config and keep the loop.
-
     ## When it is safe
     With 1 in the config.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/7439: who divides, and who counts
     - https://github.com/deepspeedai/DeepSpeedExamples/issues/565: the engine counts the calls of step
@@ -42,7 +36,7 @@ class AccumulationAppliedTwice(Hazard):
 
     name = "accumulation-applied-twice"
     title = Text(
-        en="Gradients are accumulated by the loop and by DeepSpeed's engine", zh="循环与 DeepSpeed 引擎都在做梯度累积"
+        "Gradients are accumulated by the loop and by DeepSpeed's engine", "循环与 DeepSpeed 引擎都在做梯度累积"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -60,34 +54,30 @@ class AccumulationAppliedTwice(Hazard):
             if call.method == "step" and (test := _modulo(script, call)) is not None:
                 yield self.finding(
                     Text(
-                        en="engine.step() is called only where `{test}`, and the engine itself updates at each "
-                        "{count}th call.",
-                        zh="engine.step() 仅在 `{test}` 时调用，而引擎自己每 {count} 次调用才更新一次。",
+                        "engine.step() is called only where `{test}`, and the engine itself updates at each {count}th "
+                        "call.",
+                        "engine.step() 仅在 `{test}` 时调用，而引擎自己每 {count} 次调用才更新一次。",
                     ).format(test=ast.unparse(test)[:80], count=count),
                     severity=Severity.WARNING,
                     certainty=Certainty.LIKELY,
-                    cure=(
-                        Text(
-                            "Call engine.step() for each micro-batch, or set gradient_accumulation_steps to 1 in the "
-                            "config",
-                            "每个 micro-batch 都调用 engine.step()，或把配置中的 gradient_accumulation_steps 设为 1",
-                        ),
+                    cure=Text(
+                        "Call engine.step() for each micro-batch, or set gradient_accumulation_steps to 1 in the "
+                        "config",
+                        "每个 micro-batch 都调用 engine.step()，或把配置中的 gradient_accumulation_steps 设为 1",
                     ),
                     spans=(call.place.span(), steps.span(label)),
                 )
             elif call.method == "backward" and (divided := _divided(script, call)) is not None:
                 yield self.finding(
                     Text(
-                        en="The loss is divided here (`{code}`), and engine.backward divides it by {count} again.",
-                        zh="此处已除过 loss（`{code}`），engine.backward 还会再除以 {count}。",
+                        "The loss is divided here (`{code}`), and engine.backward divides it by {count} again.",
+                        "此处已除过 loss（`{code}`），engine.backward 还会再除以 {count}。",
                     ).format(code=ast.unparse(divided)[:80], count=count),
                     severity=Severity.WARNING,
                     certainty=Certainty.LIKELY,
-                    cure=(
-                        Text(
-                            "Don't divide: engine.backward does it (or pass scale_wrt_gas=False)",
-                            "不要自己除：engine.backward 会除（或传入 scale_wrt_gas=False）",
-                        ),
+                    cure=Text(
+                        "Don't divide: engine.backward does it (or pass scale_wrt_gas=False)",
+                        "不要自己除：engine.backward 会除（或传入 scale_wrt_gas=False）",
                     ),
                     spans=(script.place(divided).span(), steps.span(label)),
                 )

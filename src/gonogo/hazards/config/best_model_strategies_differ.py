@@ -5,16 +5,13 @@ from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard,
 
 class BestModelStrategiesDiffer(Hazard):
     """load_best_model_at_end, but evaluation and saving do not happen together.
-
     ## What happens
     "ValueError: --load_best_model_at_end requires the save and eval strategy to match, but found - Evaluation
     strategy: no - Save strategy: epoch", or "... requires the saving steps to be a round multiple of the
     evaluation steps", when TrainingArguments are made.
-
     ## Why
     The best model can be told only where each checkpoint has an evaluation. Saving is by "steps" (500) and evaluation
     is off, unless they are given.
-
     ## Example
     ```python
     # wrong
@@ -22,14 +19,11 @@ class BestModelStrategiesDiffer(Hazard):
     # right
     TrainingArguments(load_best_model_at_end=True, eval_strategy="epoch", save_strategy="epoch")
     ```
-
     ## Cure
     Give `eval_strategy` and `save_strategy` the same value, and with "steps" a `save_steps` that is a multiple of
     `eval_steps` (which is `logging_steps` where it is not given); or drop `load_best_model_at_end`.
-
     ## When it is safe
     Where the strategies match, or with `save_strategy: best` (transformers 4.48 and later).
-
     ## Sources
     - https://github.com/huggingface/transformers/pull/12786: why it is an error
     - https://github.com/hiyouga/LlamaFactory/issues/8133: save by steps, evaluation off
@@ -38,8 +32,8 @@ class BestModelStrategiesDiffer(Hazard):
 
     name = "best-model-strategies-differ"
     title = Text(
-        en="load_best_model_at_end needs evaluation and saving at the same steps",
-        zh="load_best_model_at_end 要求评估与保存同步进行",
+        "load_best_model_at_end needs evaluation and saving at the same steps",
+        "load_best_model_at_end 要求评估与保存同步进行",
     )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
@@ -66,9 +60,9 @@ class BestModelStrategiesDiffer(Hazard):
             )
             yield self.finding(
                 Text(
-                    en='load_best_model_at_end with evaluation by "{evaluates}" and saving by "{saves}": transformers '
+                    'load_best_model_at_end with evaluation by "{evaluates}" and saving by "{saves}": transformers '
                     "refuses it.",
-                    zh='load_best_model_at_end 而评估策略为 "{evaluates}"、保存策略为 "{saves}"：transformers 会拒绝。',
+                    'load_best_model_at_end 而评估策略为 "{evaluates}"、保存策略为 "{saves}"：transformers 会拒绝。',
                 ).format(evaluates=evaluates, saves=saves),
                 certainty=Certainty.CERTAIN if given or with_plain_arguments(run) else Certainty.LIKELY,
                 cure=(Text('Write {name}="{value}"', '写 {name}="{value}"').format(name=name, value=value), _DROP),
@@ -93,9 +87,9 @@ class BestModelStrategiesDiffer(Hazard):
             return
         yield self.finding(
             Text(
-                en="load_best_model_at_end saves every {saved} steps and evaluates every {every}: {saved} is no "
-                "multiple of {every}, which transformers refuses.",
-                zh="load_best_model_at_end 每 {saved} 步保存、每 {every} 步评估：{saved} 不是 {every} 的整数倍，"
+                "load_best_model_at_end saves every {saved} steps and evaluates every {every}: {saved} is no multiple "
+                "of {every}, which transformers refuses.",
+                "load_best_model_at_end 每 {saved} 步保存、每 {every} 步评估：{saved} 不是 {every} 的整数倍，"
                 "transformers 会拒绝。",
             ).format(saved=save_steps, every=steps),
             certainty=Certainty.CERTAIN

@@ -7,36 +7,30 @@ from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Run, Sc
 
 class CacheWithGradientCheckpointing(Hazard):
     """The key-value cache is switched on for a training with gradient checkpointing.
-
     ## What happens
     "`use_cache=True` is incompatible with gradient checkpointing. Setting `use_cache=False`" in the log. Models with
     code of their own that lacks this step keep a cache which is of no use in training: memory is wasted, or the
     backward pass fails with shapes that do not fit.
-
     ## Why
     A cache serves generation. Under checkpointing each layer runs again in the backward pass and would append its
     keys and values a second time.
-
     ## Example
     ```python
     model.gradient_checkpointing_enable()
     model.config.use_cache = True    # wrong
     model.config.use_cache = False   # right, for the training
     ```
-
     ## Cure
     `model.config.use_cache = False` before training, and True again after it, before saving.
-
     ## When it is safe
     After training; for models of transformers itself, which switch it off.
-
     ## Sources
     - https://github.com/huggingface/transformers/pull/30320: the backward pass fails with a shape error
     - https://github.com/huggingface/transformers/issues/23808: what the cache costs in training
     """
 
     name = "cache-with-gradient-checkpointing"
-    title = Text(en="use_cache is on while gradients are checkpointed", zh="使用梯度检查点时打开了 use_cache")
+    title = Text("use_cache is on while gradients are checkpointed", "使用梯度检查点时打开了 use_cache")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``use_cache = True`` before training, given to the model or to its config."""
@@ -51,12 +45,12 @@ class CacheWithGradientCheckpointing(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="use_cache is set to True for a model that trains with gradient checkpointing.",
-                    zh="模型使用梯度检查点训练，却把 use_cache 设为 True。",
+                    "use_cache is set to True for a model that trains with gradient checkpointing.",
+                    "模型使用梯度检查点训练，却把 use_cache 设为 True。",
                 ),
                 severity=Severity.NOTE,
                 certainty=Certainty.LIKELY,
-                cure=(Text("Set it to False for the training", "训练时设为 False"),),
+                cure=Text("Set it to False for the training", "训练时设为 False"),
                 spans=(field.span(), on.span(Text("gradients are checkpointed", "打开了梯度检查点"))),
                 fixes=_switching_off(script, node),
             )

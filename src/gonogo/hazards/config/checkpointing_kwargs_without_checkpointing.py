@@ -4,27 +4,21 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, S
 
 class CheckpointingKwargsWithoutCheckpointing(Hazard):
     """gradient_checkpointing_kwargs is given, and gradient checkpointing is off.
-
     ## What happens
     Activations take as much memory as without checkpointing: the kwargs alone turn nothing on, and no message says
     so. The run may go out of memory that was meant to fit.
-
     ## Why
     `gradient_checkpointing_kwargs={"use_reentrant": ...}` only says how to checkpoint. Whether is said by
     `gradient_checkpointing`, which is false by default in TrainingArguments.
-
     ## Example
     ```python
     TrainingArguments(gradient_checkpointing_kwargs={"use_reentrant": False})   # wrong: nothing is checkpointed
     TrainingArguments(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": False})   # right
     ```
-
     ## Cure
     Pass `--gradient_checkpointing` (`gradient_checkpointing=True`), or remove the kwargs.
-
     ## When it is safe
     Where the script calls `model.gradient_checkpointing_enable()` itself.
-
     ## Sources
     - https://huggingface.co/docs/transformers/main_classes/trainer: the two arguments
     - https://github.com/huggingface/transformers/issues/23808: what checkpointing needs besides
@@ -32,8 +26,8 @@ class CheckpointingKwargsWithoutCheckpointing(Hazard):
 
     name = "checkpointing-kwargs-without-checkpointing"
     title = Text(
-        en="gradient_checkpointing_kwargs has no effect: gradient checkpointing is off",
-        zh="gradient_checkpointing_kwargs 不起作用：没有打开梯度检查点",
+        "gradient_checkpointing_kwargs has no effect: gradient checkpointing is off",
+        "gradient_checkpointing_kwargs 不起作用：没有打开梯度检查点",
     )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
@@ -50,9 +44,9 @@ class CheckpointingKwargsWithoutCheckpointing(Hazard):
             return
         yield self.finding(
             Text(
-                en="gradient_checkpointing_kwargs is given, and gradient_checkpointing is {state}: nothing is "
+                "gradient_checkpointing_kwargs is given, and gradient_checkpointing is {state}: nothing is "
                 "checkpointed.",
-                zh="给了 gradient_checkpointing_kwargs，而 gradient_checkpointing {state}：梯度检查点并未启用。",
+                "给了 gradient_checkpointing_kwargs，而 gradient_checkpointing {state}：梯度检查点并未启用。",
             ).format(
                 state=Text("not given (false by default)", "没有给出（默认 false）")
                 if on.absent

@@ -7,14 +7,11 @@ _ASKS = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimi
 
 class DsActivationCheckpointingWithoutEffect(Hazard):
     """activation_checkpointing asks for something, and transformers' models do not use it.
-
     ## What happens
     Activations take as much memory as without the section.
-
     ## Why
     The section configures deepspeed.checkpointing.checkpoint(), which a model has to call itself. transformers'
     models call torch's, where gradient checkpointing is on.
-
     ## Example
     ```sh
     # wrong: "activation_checkpointing": {"partition_activations": true} in the DeepSpeed JSON
@@ -22,13 +19,10 @@ class DsActivationCheckpointingWithoutEffect(Hazard):
     # right: without that section
     deepspeed train.py --deepspeed ds_config.json --gradient_checkpointing true
     ```
-
     ## Cure
     Use `--gradient_checkpointing true`; remove the section.
-
     ## When it is safe
     Megatron-DeepSpeed and models that call deepspeed.checkpointing.
-
     ## Sources
     - https://github.com/huggingface/transformers/pull/22099: the two checkpointings under transformers
     - https://github.com/deepspeedai/DeepSpeed/issues/5704: the section alone changes nothing
@@ -36,8 +30,8 @@ class DsActivationCheckpointingWithoutEffect(Hazard):
 
     name = "ds-activation-checkpointing-without-effect"
     title = Text(
-        en="The config's activation_checkpointing section has no effect under transformers",
-        zh="activation_checkpointing 段在 transformers 下不起作用",
+        "The config's activation_checkpointing section has no effect under transformers",
+        "activation_checkpointing 段在 transformers 下不起作用",
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -48,9 +42,9 @@ class DsActivationCheckpointingWithoutEffect(Hazard):
         checkpointing = run.arguments.get("gradient_checkpointing").truth
         yield self.finding(
             Text(
-                en="activation_checkpointing asks for {asked}, which transformers' models do not use: the section has "
-                "no effect.",
-                zh="activation_checkpointing 要求 {asked}，而 transformers 的模型不使用它：该段不起作用。",
+                "activation_checkpointing asks for {asked}, which transformers' models do not use: the section has no "
+                "effect.",
+                "activation_checkpointing 要求 {asked}，而 transformers 的模型不使用它：该段不起作用。",
             ).format(asked=", ".join(asked)),
             severity=Severity.NOTE,
             cure=(
@@ -59,8 +53,8 @@ class DsActivationCheckpointingWithoutEffect(Hazard):
                 else Text(
                     "Use --gradient_checkpointing true, and remove the section",
                     "使用 --gradient_checkpointing true，并去掉该段",
-                ),
+                )
             ),
-            spans=(key_spot(config, "activation_checkpointing"),),
+            spans=key_spot(config, "activation_checkpointing"),
             fixes=fix_of(Text("remove the section", "去掉该段"), lambda: config.removing("activation_checkpointing")),
         )

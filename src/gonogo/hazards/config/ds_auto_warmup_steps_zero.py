@@ -7,27 +7,21 @@ _SCHEDULES = ("WarmupLR", "WarmupDecayLR")
 
 class DsAutoWarmupStepsZero(Hazard):
     """warmup_num_steps "auto" of DeepSpeed's scheduler becomes 0.
-
     ## What happens
     "ValueError: warmup_num_steps must be a positive integer, got 0", when the engine makes its scheduler.
-
     ## Why
     `WarmupLR` and `WarmupDecayLR` used to take 0 for 2; DeepSpeed 0.19.6 and later refuse it. For
     "auto" transformers fills in `warmup_steps`, whose default is 0.
-
     ## Example
     ```sh
     # "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}} in the JSON
     deepspeed train.py --deepspeed ds_config.json                      # wrong: "auto" becomes 0
     deepspeed train.py --deepspeed ds_config.json --warmup_steps 100   # right
     ```
-
     ## Cure
     Write 1 or more, give `--warmup_steps`, or remove the "scheduler" block.
-
     ## When it is safe
     With an older DeepSpeed, or a transformers that fills in at least 1.
-
     ## Sources
     - https://github.com/huggingface/transformers/pull/48640: transformers fills in at least 1 since then
     - https://github.com/deepspeedai/DeepSpeed/issues/771: why 0 and 1 have no meaning there
@@ -35,8 +29,7 @@ class DsAutoWarmupStepsZero(Hazard):
 
     name = "ds-auto-warmup-steps-zero"
     title = Text(
-        en="DeepSpeed's scheduler gets no warm-up steps, which it refuses",
-        zh="DeepSpeed 调度器的预热步数为 0，会被拒绝",
+        "DeepSpeed's scheduler gets no warm-up steps, which it refuses", "DeepSpeed 调度器的预热步数为 0，会被拒绝"
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -53,9 +46,9 @@ class DsAutoWarmupStepsZero(Hazard):
         transformers = run.environment.field("transformers")
         yield self.finding(
             Text(
-                en='warmup_num_steps is "auto", transformers {transformers} fills in 0 where no warm-up is asked for, '
+                'warmup_num_steps is "auto", transformers {transformers} fills in 0 where no warm-up is asked for, '
                 "and DeepSpeed {deepspeed} refuses that (any since 0.19.6).",
-                zh='warmup_num_steps 为 "auto"，没有要求预热时 transformers {transformers} 会填入 0，而 DeepSpeed '
+                'warmup_num_steps 为 "auto"，没有要求预热时 transformers {transformers} 会填入 0，而 DeepSpeed '
                 "{deepspeed}（0.19.6 及以上）拒绝 0。",
             ).format(transformers=transformers.get("<5.20"), deepspeed=deepspeed.get(">=0.19.6")),
             certainty=Certainty.LIKELY,
@@ -68,7 +61,7 @@ class DsAutoWarmupStepsZero(Hazard):
             ),
             spans=(steps.span(), deepspeed.span(Text("refuses 0", "拒绝 0")), transformers.span()),
             fixes=fix_of(Text("Write 1", "写成 1"), lambda: config.replacing(*_KEYS, value=1), safe=False),
-            confirm=(Text("The log has warmup_num_steps=0", "日志中 warmup_num_steps=0"),),
+            confirm=Text("The log has warmup_num_steps=0", "日志中 warmup_num_steps=0"),
         )
 
     def _fills_in_zero(self, run: Run) -> bool:

@@ -4,39 +4,33 @@ from gonogo.hazards.rule import Certainty, Text
 
 class DsAutotuningLeftOn(ConfigHazard):
     """autotuning is enabled in a config for training.
-
     ## What happens
     The run ends by itself, without an error, after step 5 (or the profile's last step): exit status 0, and no model
     saved.
-
     ## Why
     With `autotuning.enabled` every run is a trial: the engine writes its metrics and calls exit().
-
     ## Example
     ```json
     "autotuning": {"enabled": true}    // wrong: the run ends after a few steps
     "autotuning": {"enabled": false}   // right
     ```
-
     ## Cure
     Remove the section, or set `"enabled": false`.
-
     ## When it is safe
     Under `deepspeed --autotuning tune` or `run`, which starts trials.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py: `_autotuning_exit`
     - https://www.deepspeed.ai/tutorials/autotuning/: how autotuning is started
     """
 
     name = "ds-autotuning-left-on"
-    title = Text(en="Autotuning is on: the run ends after a few steps", zh="开启了 autotuning：运行几步后就会结束")
+    title = Text("Autotuning is on: the run ends after a few steps", "开启了 autotuning：运行几步后就会结束")
 
     keys = ("autotuning.enabled",)
     wrong = true
     cause = Text(
-        en="autotuning is enabled: DeepSpeed ends the run after step {last}, without an error and without a model.",
-        zh="autotuning 已开启：DeepSpeed 会在第 {last} 步之后结束运行，没有报错，也没有模型。",
+        "autotuning is enabled: DeepSpeed ends the run after step {last}, without an error and without a model.",
+        "autotuning 已开启：DeepSpeed 会在第 {last} 步之后结束运行，没有报错，也没有模型。",
     )
     cure = (
         Text('Set "enabled": false, or remove the section', "设置 “enabled”: false，或去掉该段"),

@@ -3,6 +3,7 @@ import re
 import msgspec
 
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
@@ -10,7 +11,6 @@ from gonogo.hazards.facts.how_it_trains import fix_of, mentions, number_in, with
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
-    FailureLog,
     Field,
     Finding,
     Findings,
@@ -45,16 +45,13 @@ class _Broken(msgspec.Struct, frozen=True):
 
 class DsBatchSizeWorldSizeMismatch(Hazard):
     """train_batch_size does not equal micro-batch x gradient accumulation x world size.
-
     ## What happens
     "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu *
     gradient_acc_step * world_size 64 != 4 * 8 * 1", in `deepspeed.initialize` or while the model is loaded.
-
     ## Why
     DeepSpeed holds the three numbers of its JSON against the number of processes. Either the numbers were written for
     another number of GPUs, or DeepSpeed sees a world size of 1: the script was started without a distributed
     launcher, or the config was read (by `from_pretrained` under ZeRO-3) before `torch.distributed` was initialised.
-
     ## Example
     ```json
     "train_micro_batch_size_per_gpu": 4,
@@ -62,14 +59,11 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
     "train_batch_size": 256   // wrong on 4 GPUs: 256 != 4 * 8 * 4
                               // right: leave train_batch_size out
     ```
-
     ## Cure
     Leave `train_batch_size` out, or set it to "auto" under the Trainer, and DeepSpeed computes it. Where the world
     size is wrong: start with `deepspeed` or `torchrun`, and build `TrainingArguments` before `from_pretrained`.
-
     ## When it is safe
     With two of the three numbers given, or all three for just this number of GPUs.
-
     ## Sources
     - https://github.com/bigcode-project/starcoder/issues/77: 64 != 4 * 8 * 1 on two GPUs
     - https://github.com/deepspeedai/DeepSpeed/issues/6914: world size 1 seen, 4 there
@@ -78,8 +72,8 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
 
     name = "ds-batch-size-world-size-mismatch"
     title = Text(
-        en="DeepSpeed's batch sizes do not multiply out for this number of GPUs",
-        zh="DeepSpeed 的几个 batch size 与 GPU 数量不相符",
+        "DeepSpeed's batch sizes do not multiply out for this number of GPUs",
+        "DeepSpeed 的几个 batch size 与 GPU 数量不相符",
     )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -92,24 +86,24 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             seen = int(numbers.group(4)) if numbers else record.world_size
             cure = [
                 Text(
-                    en='Set train_batch_size to {value}, or to "auto" under the Trainer, or leave it out',
-                    zh='把 train_batch_size 设为 {value}，在 Trainer 下设为 "auto"，或不写它',
+                    'Set train_batch_size to {value}, or to "auto" under the Trainer, or leave it out',
+                    '把 train_batch_size 设为 {value}，在 Trainer 下设为 "auto"，或不写它',
                 ).format(value=_right_value(numbers, record.world_size))
             ]
             if seen != record.world_size:
                 cure.insert(
                     0,
                     Text(
-                        en="DeepSpeed sees {seen} process(es) of {world}: initialise torch.distributed first (build "
+                        "DeepSpeed sees {seen} process(es) of {world}: initialise torch.distributed first (build "
                         "TrainingArguments before from_pretrained) and start with deepspeed or torchrun",
-                        zh="DeepSpeed 只看到 {world} 个进程中的 {seen} 个：先初始化 torch.distributed（在 "
-                        "from_pretrained 之前建立 TrainingArguments），并用 deepspeed 或 torchrun 启动",
+                        "DeepSpeed 只看到 {world} 个进程中的 {seen} 个：先初始化 torch.distributed（在 from_pretrained "
+                        "之前建立 TrainingArguments），并用 deepspeed 或 torchrun 启动",
                     ).format(seen=seen, world=record.world_size),
                 )
             yield self.finding(
                 Text(
-                    en="The launch starts {world} process(es). DeepSpeed: {message}",
-                    zh="此次启动共有 {world} 个进程。DeepSpeed 的原话：{message}",
+                    "The launch starts {world} process(es). DeepSpeed: {message}",
+                    "此次启动共有 {world} 个进程。DeepSpeed 的原话：{message}",
                 ).format(world=record.world_size, message=shorten(message)),
                 cure=tuple(cure),
                 spans=failure_places(failed.failure),
@@ -135,21 +129,21 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         numbers = _NUMBERS.search(message)
         if numbers is None and "has to be greater" in message:
             cause = Text(
-                en="train_batch_size is smaller than the number of processes times the other number: DeepSpeed divides "
-                "it and is left with 0. It says: {message}",
-                zh="train_batch_size 小于进程数与另一个数之积：DeepSpeed 做除法后得到 0。原话：{message}",
+                "train_batch_size is smaller than the number of processes times the other number: DeepSpeed divides it "
+                "and is left with 0. It says: {message}",
+                "train_batch_size 小于进程数与另一个数之积：DeepSpeed 做除法后得到 0。原话：{message}",
             ).format(message=shorten(message))
         else:
             cause = Text(
-                en="DeepSpeed's three batch sizes do not multiply out{numbers}. The last number is the world size that "
+                "DeepSpeed's three batch sizes do not multiply out{numbers}. The last number is the world size that "
                 "DeepSpeed sees.",
-                zh="DeepSpeed 的三个 batch size 不满足等式{numbers}。最后一个数是 DeepSpeed 看到的 world size。",
+                "DeepSpeed 的三个 batch size 不满足等式{numbers}。最后一个数是 DeepSpeed 看到的 world size。",
             ).format(numbers=f" ({numbers.group(0)})" if numbers else "")
         cure = [
             Text(
-                en='Set train_batch_size to "auto" under the Trainer, or leave it out: DeepSpeed then computes '
+                'Set train_batch_size to "auto" under the Trainer, or leave it out: DeepSpeed then computes '
                 "micro-batch * accumulation * world size",
-                zh='在 Trainer 下把 train_batch_size 设为 "auto"，或不写它：DeepSpeed 会按 micro-batch * 梯度累积 * '
+                '在 Trainer 下把 train_batch_size 设为 "auto"，或不写它：DeepSpeed 会按 micro-batch * 梯度累积 * '
                 "world size 计算",
             )
         ]
@@ -157,10 +151,10 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             cure.insert(
                 0,
                 Text(
-                    en="If more than one GPU is meant: DeepSpeed sees one process. Start with deepspeed, torchrun or "
+                    "If more than one GPU is meant: DeepSpeed sees one process. Start with deepspeed, torchrun or "
                     "accelerate launch, and build TrainingArguments before from_pretrained",
-                    zh="若本应使用多张 GPU：DeepSpeed 只看到一个进程。请用 deepspeed、torchrun 或 accelerate launch 启"
-                    "动，并在 from_pretrained 之前建立 TrainingArguments",
+                    "若本应使用多张 GPU：DeepSpeed 只看到一个进程。请用 deepspeed、torchrun 或 accelerate launch 启动，"
+                    "并在 from_pretrained 之前建立 TrainingArguments",
                 ),
             )
         yield self.log_finding(evidence, cause, cure=tuple(cure))
@@ -171,17 +165,17 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         world = run.launch.world_size if run.launch is not None else Field.missing()
         if broken.world is None:
             cause = Text(
-                en="train_batch_size = {train} is no multiple of micro-batch * accumulation ({inequality}), so no "
-                "number of GPUs fits.",
-                zh="train_batch_size = {train} 不是 micro-batch * 梯度累积的整数倍（{inequality}），任何 GPU 数量都不"
-                "成立。",
+                "train_batch_size = {train} is no multiple of micro-batch * accumulation ({inequality}), so no number "
+                "of GPUs fits.",
+                "train_batch_size = {train} 不是 micro-batch * 梯度累积的整数倍（{inequality}），任何 GPU 数量都不成立"
+                "。",
             )
         else:
             cause = Text(
-                en="The launch starts {world} process(es), and train_batch_size = micro-batch * accumulation * "
-                "processes does not hold: {inequality}.",
-                zh="此次启动共有 {world} 个进程，而等式 train_batch_size = micro-batch * 梯度累积 * 进程数不"
-                "成立：{inequality}。",
+                "The launch starts {world} process(es), and train_batch_size = micro-batch * accumulation * processes "
+                "does not hold: {inequality}.",
+                "此次启动共有 {world} 个进程，而等式 train_batch_size = micro-batch * 梯度累积 * 进程数不成立："
+                "{inequality}。",
             )
         spans = [broken.train.span()]
         if broken.micro is not None:
@@ -194,7 +188,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         return self.finding(
             cause.format(train=broken.train.value, world=broken.world, inequality=broken.inequality),
             certainty=Certainty.LIKELY if changed else Certainty.CERTAIN,
-            cure=(_cure(broken, config),),
+            cure=_cure(broken, config),
             spans=tuple(spans),
             fixes=_fixes(config, run),
             confirm=(
@@ -280,9 +274,9 @@ def _cure(broken: _Broken, config: DeepSpeedConfig) -> Text:
     micro, accumulation = number_in(config, _MICRO), number_in(config, _ACCUMULATION)
     if broken.world and micro is not None and accumulation is not None:
         return Text(
-            en='Leave train_batch_size out ("auto" under the Trainer), or set it to {right} = {micro} * {accumulation} '
+            'Leave train_batch_size out ("auto" under the Trainer), or set it to {right} = {micro} * {accumulation} '
             "* {world}",
-            zh='不写 train_batch_size（Trainer 下设为 "auto"），或设为 {right} = {micro} * {accumulation} * {world}',
+            '不写 train_batch_size（Trainer 下设为 "auto"），或设为 {right} = {micro} * {accumulation} * {world}',
         ).format(
             right=micro.value * accumulation.value * broken.world,
             micro=micro.value,
@@ -292,13 +286,13 @@ def _cure(broken: _Broken, config: DeepSpeedConfig) -> Text:
     if broken.world and micro is None:  # left out as well, DeepSpeed would have nothing to compute it from
         step = broken.world * (accumulation.value if accumulation is not None else 1)
         return Text(
-            en="Write a multiple of {step}, such as {next}, or train_micro_batch_size_per_gpu in its place",
-            zh="写 {step} 的倍数，例如 {next}，或改写 train_micro_batch_size_per_gpu",
+            "Write a multiple of {step}, such as {next}, or train_micro_batch_size_per_gpu in its place",
+            "写 {step} 的倍数，例如 {next}，或改写 train_micro_batch_size_per_gpu",
         ).format(step=step, next=-(-broken.train.value // step) * step)
     return Text(
-        en='Leave train_batch_size out ("auto" under the Trainer): DeepSpeed computes it from the micro-batch, the '
+        'Leave train_batch_size out ("auto" under the Trainer): DeepSpeed computes it from the micro-batch, the '
         "accumulation and the number of processes",
-        zh='不写 train_batch_size（Trainer 下设为 "auto"）：DeepSpeed 会由 micro-batch、梯度累积和进程数算出它',
+        '不写 train_batch_size（Trainer 下设为 "auto"）：DeepSpeed 会由 micro-batch、梯度累积和进程数算出它',
     )
 
 

@@ -12,27 +12,21 @@ _LOSS_SCALE = (
 
 class DsBf16WithLossScaleKeys(Hazard):
     """Settings of loss scaling stand in the bf16 section.
-
     ## What happens
     From DeepSpeed 0.17.2 on: "ValidationError: 5 validation errors for DeepSpeedBF16Config, loss_scale, Extra
     inputs are not permitted". Older releases ignore them.
-
     ## Why
     bf16 has fp32's range and needs no loss scale. The section was copied from fp16; since 0.17.2 DeepSpeed checks
     it.
-
     ## Example
     ```json
     "bf16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 16}   // wrong: these are fp16's
     "bf16": {"enabled": true}                                               // right
     ```
-
     ## Cure
     Leave only `"enabled"` in it.
-
     ## When it is safe
     In the fp16 section.
-
     ## Sources
     - https://github.com/FlagOpen/FlagEmbedding/issues/1487: five validation errors with a newer DeepSpeed
     - https://github.com/ielab/llm-rankers/issues/2: the same under a Trainer
@@ -40,7 +34,7 @@ class DsBf16WithLossScaleKeys(Hazard):
     """
 
     name = "ds-bf16-with-loss-scale-keys"
-    title = Text(en="The bf16 section has fp16's loss-scale keys", zh="bf16 段里有 fp16 的 loss scale 键")
+    title = Text("The bf16 section has fp16's loss-scale keys", "bf16 段里有 fp16 的 loss scale 键")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Any of fp16's keys in bf16, whether or not it is enabled: the section is checked all the same."""
@@ -54,19 +48,18 @@ class DsBf16WithLossScaleKeys(Hazard):
         left = {key: value for key, value in section.value.items() if key not in _LOSS_SCALE}
         yield self.finding(
             Text(
-                en="The bf16 section holds {keys}, which belong to fp16: DeepSpeed from 0.17.2 on refuses "
-                "them{version}.",
-                zh="bf16 段中有属于 fp16 的 {keys}：DeepSpeed 自 0.17.2 起会拒绝{version}。",
+                "The bf16 section holds {keys}, which belong to fp16: DeepSpeed from 0.17.2 on refuses them{version}.",
+                "bf16 段中有属于 fp16 的 {keys}：DeepSpeed 自 0.17.2 起会拒绝{version}。",
             ).format(
                 keys=", ".join(extra),
                 version=Text(", and the run has {version}", "，而这次运行使用 {version}").format(
                     version=version_words(run)
                 )
                 if refused
-                else Text("", ""),
+                else "",
             ),
             certainty=Certainty.CERTAIN if refused else Certainty.POSSIBLE,
-            cure=(Text('Leave only "enabled" in bf16', "bf16 段只保留 “enabled”"),),
+            cure=Text('Leave only "enabled" in bf16', "bf16 段只保留 “enabled”"),
             spans=tuple(span_in(config, "bf16", key) for key in extra),
             confirm=() if refused else (Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本"),),
             fixes=fix_of(

@@ -2,21 +2,11 @@ import ast
 from functools import partial
 
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.hazards.config._optimizers import kind_of
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import (
-    Call,
-    Certainty,
-    DeepSpeedConfig,
-    FailureLog,
-    Findings,
-    Hazard,
-    Run,
-    Script,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Call, Certainty, DeepSpeedConfig, Findings, Hazard, Run, Script, Severity, Text
 
 _BOTH = (
     "cannot specify an optimizer in the config file and in the code",
@@ -32,16 +22,13 @@ _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrai
 
 class DsConfigAndCodeOptimizerConflict(Hazard):
     """The optimizer (or scheduler) is defined in the DeepSpeed JSON and in the code.
-
     ## What happens
     `accelerator.prepare` or the Trainer stops before the first step: "ValueError: You cannot specify an optimizer in
     the config file and in the code at the same time". The same exists for the scheduler.
-
     ## Why
     DeepSpeed builds the optimizer that its JSON names. A second one arrives from the code: a torch optimizer given to
     `accelerator.prepare`, an optimizer that the framework builds itself (GaLore, BAdam, LoRA+, a trainer of trl), or
     `optimizers=` of the Trainer.
-
     ## Example
     ```python
     # with "optimizer": {"type": "AdamW", ...} in the DeepSpeed JSON
@@ -49,15 +36,12 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
     optimizer = accelerate.utils.DummyOptim(model.parameters())      # right
     model, optimizer = accelerator.prepare(model, optimizer)
     ```
-
     ## Cure
     Define it once. Remove the `optimizer` (and `scheduler`) block from the JSON, or keep it and give
     `accelerate.utils.DummyOptim` (`DummyScheduler`) in the code. GaLore updates full gradients and does not work with
     ZeRO's partitioned ones: use it without DeepSpeed.
-
     ## When it is safe
     Where only one place defines each of the two.
-
     ## Sources
     - https://github.com/modelscope/ms-swift/issues/1763: GaLore with a JSON that names an optimizer
     - https://github.com/hiyouga/LlamaFactory/issues/2777: the same with the Trainer's own refusal
@@ -65,8 +49,8 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
 
     name = "ds-config-and-code-optimizer-conflict"
     title = Text(
-        en="The optimizer is defined both in the DeepSpeed JSON and in the code",
-        zh="优化器同时在 DeepSpeed JSON 和代码中定义",
+        "The optimizer is defined both in the DeepSpeed JSON and in the code",
+        "优化器同时在 DeepSpeed JSON 和代码中定义",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -90,12 +74,9 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
                 _CAUSE_PASSED,
                 cure=_CURE[1:],
                 certainty=Certainty.LIKELY if deepspeed else Certainty.POSSIBLE,
-                confirm=(
-                    Text(
-                        en="The launch uses --deepspeed, and the code or an option such as use_galore builds an "
-                        "optimizer",
-                        zh="启动命令使用 --deepspeed，且代码或 use_galore 之类的选项自建优化器",
-                    ),
+                confirm=Text(
+                    "The launch uses --deepspeed, and the code or an option such as use_galore builds an optimizer",
+                    "启动命令使用 --deepspeed，且代码或 use_galore 之类的选项自建优化器",
                 ),
             )
         elif (cut := cut_in(log, ("accelerate/accelerator", "_prepare_deepspeed"), within=1)) and cut.frame(
@@ -106,11 +87,9 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
                 _CAUSE,
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=(
-                    Text(
-                        en="The line after it names an optimizer or a scheduler, not a batch size",
-                        zh="其后一行提到的是 optimizer 或 scheduler，而不是 batch size",
-                    ),
+                confirm=Text(
+                    "The line after it names an optimizer or a scheduler, not a batch size",
+                    "其后一行提到的是 optimizer 或 scheduler，而不是 batch size",
                 ),
             )
 
@@ -125,17 +104,15 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
                     continue
                 yield self.finding(
                     Text(
-                        en="accelerator.prepare gets {kind} `{argument}` of the code, and the DeepSpeed config has a "
+                        "accelerator.prepare gets {kind} `{argument}` of the code, and the DeepSpeed config has a "
                         'block "{name}" too: accelerate takes only one of them.',
-                        zh='accelerator.prepare 得到代码中的 {kind} `{argument}`，而 DeepSpeed 配置中也有 "{name}" 段：'
+                        'accelerator.prepare 得到代码中的 {kind} `{argument}`，而 DeepSpeed 配置中也有 "{name}" 段：'
                         "accelerate 只接受其中一个。",
                     ).format(kind=script.kind_of(argument) or name, argument=ast.unparse(argument)[:60], name=name),
-                    cure=(
-                        Text(
-                            'Remove "{name}" from the DeepSpeed config, or use accelerate.utils.{dummy} in the code',
-                            '从 DeepSpeed 配置中去掉 "{name}" 段，或在代码中使用 accelerate.utils.{dummy}',
-                        ).format(name=name, dummy="DummyOptim" if name == "optimizer" else "DummyScheduler"),
-                    ),
+                    cure=Text(
+                        'Remove "{name}" from the DeepSpeed config, or use accelerate.utils.{dummy} in the code',
+                        '从 DeepSpeed 配置中去掉 "{name}" 段，或在代码中使用 accelerate.utils.{dummy}',
+                    ).format(name=name, dummy="DummyOptim" if name == "optimizer" else "DummyScheduler"),
                     spans=(given[name].span(), script.place(argument).span(Text("the code's own", "代码自己的"))),
                     fixes=fix_of(
                         Text('Remove "{name}" from the config', '从配置中删除 "{name}"').format(name=name),
@@ -160,58 +137,54 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
         if refused:
             yield self.finding(
                 Text(
-                    en="The Trainer is given optimizers= and runs under DeepSpeed: transformers {version} (any before "
+                    "The Trainer is given optimizers= and runs under DeepSpeed: transformers {version} (any before "
                     "4.46) refuses that.",
-                    zh="Trainer 在 DeepSpeed 下收到 optimizers=：transformers {version}（4.46 之前的版本）会拒绝。",
+                    "Trainer 在 DeepSpeed 下收到 optimizers=：transformers {version}（4.46 之前的版本）会拒绝。",
                 ).format(version=version.get("<4.46")),
-                cure=(
-                    Text(
-                        "Name the optimizer in the DeepSpeed JSON, or override create_optimizer, or upgrade to "
-                        "transformers>=4.46",
-                        "在 DeepSpeed JSON 中指定优化器，或覆写 create_optimizer，或升级到 transformers>=4.46",
-                    ),
+                cure=Text(
+                    "Name the optimizer in the DeepSpeed JSON, or override create_optimizer, or upgrade to "
+                    "transformers>=4.46",
+                    "在 DeepSpeed JSON 中指定优化器，或覆写 create_optimizer，或升级到 transformers>=4.46",
                 ),
                 spans=(*spans, version.span()),
             )
         elif run.config is not None and (block := run.config.key_place("optimizer")) is not None:
             yield self.finding(
                 Text(
-                    en='The Trainer is given optimizers=, and the DeepSpeed config has a block "optimizer": the '
+                    'The Trainer is given optimizers=, and the DeepSpeed config has a block "optimizer": the '
                     "config's is used, and the one that is passed is dropped without a word.",
-                    zh='Trainer 收到 optimizers=，而 DeepSpeed 配置中有 "optimizer" 段：实际使用配置中的，'
+                    'Trainer 收到 optimizers=，而 DeepSpeed 配置中有 "optimizer" 段：实际使用配置中的，'
                     "传入的被悄悄丢弃。",
                 ),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
-                cure=(
-                    Text(
-                        'Remove the block "optimizer" from the DeepSpeed JSON, or the argument optimizers=',
-                        '从 DeepSpeed JSON 中去掉 "optimizer" 段，或去掉参数 optimizers=',
-                    ),
+                cure=Text(
+                    'Remove the block "optimizer" from the DeepSpeed JSON, or the argument optimizers=',
+                    '从 DeepSpeed JSON 中去掉 "optimizer" 段，或去掉参数 optimizers=',
                 ),
                 spans=(block.span(), *spans),
             )
 
 
 _CAUSE = Text(
-    en="The DeepSpeed JSON has an optimizer or scheduler block, and the code hands over its own: accelerate takes only "
+    "The DeepSpeed JSON has an optimizer or scheduler block, and the code hands over its own: accelerate takes only "
     "one of them.",
-    zh="DeepSpeed JSON 中有 optimizer 或 scheduler 段，代码又传入了自己的：accelerate 只接受其中一个。",
+    "DeepSpeed JSON 中有 optimizer 或 scheduler 段，代码又传入了自己的：accelerate 只接受其中一个。",
 )
 _CAUSE_PASSED = Text(
-    en="The code hands the Trainer an optimizer object of its own, which it does not take where DeepSpeed (or FSDP) "
+    "The code hands the Trainer an optimizer object of its own, which it does not take where DeepSpeed (or FSDP) "
     "shards the optimizer.",
-    zh="代码把自建的优化器对象传给 Trainer；由 DeepSpeed（或 FSDP）切分优化器时，Trainer 不接受它。",
+    "代码把自建的优化器对象传给 Trainer；由 DeepSpeed（或 FSDP）切分优化器时，Trainer 不接受它。",
 )
 _CURE = (
     Text(
-        en="Remove the optimizer (and scheduler) block from the DeepSpeed JSON, or use accelerate.utils.DummyOptim / "
+        "Remove the optimizer (and scheduler) block from the DeepSpeed JSON, or use accelerate.utils.DummyOptim / "
         "DummyScheduler in the code",
-        zh="从 DeepSpeed JSON 中去掉 optimizer（和 scheduler）段，或在代码中使用 accelerate.utils.DummyOptim / "
+        "从 DeepSpeed JSON 中去掉 optimizer（和 scheduler）段，或在代码中使用 accelerate.utils.DummyOptim / "
         "DummyScheduler",
     ),
     Text(
-        en="With GaLore or another optimizer that the framework builds: turn it off, or train without DeepSpeed",
-        zh="若使用 GaLore 等由框架自建的优化器：关闭它，或不使用 DeepSpeed",
+        "With GaLore or another optimizer that the framework builds: turn it off, or train without DeepSpeed",
+        "若使用 GaLore 等由框架自建的优化器：关闭它，或不使用 DeepSpeed",
     ),
 )

@@ -25,28 +25,22 @@ def _in_place(config: DeepSpeedConfig, old: str, new: str, value: Any) -> Edit:
 
 class DsConfigDeprecatedKey(Hazard):
     """The config uses an old name.
-
     ## What happens
     "Config parameter cpu_offload is deprecated use offload_optimizer instead". With its successor in the same
     config: "AssertionError: Cannot provide deprecated parameter 'cpu_offload' and replacing parameter
     'offload_optimizer' together". transformers and accelerate do not know the old names at all.
-
     ## Why
     DeepSpeed still translates the old names; transformers looks only at the new ones when it asks whether the run
     offloads, or whether ZeRO-3 gathers weights to save them.
-
     ## Example
     ```json
     "zero_optimization": {"stage": 2, "cpu_offload": true}                      // wrong: the old name
     "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}   // right
     ```
-
     ## Cure
     Write the new key.
-
     ## When it is safe
     With `deepspeed.initialize` alone the old names still work.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py: the deprecated keys
       with their successors
@@ -57,7 +51,7 @@ class DsConfigDeprecatedKey(Hazard):
     """
 
     name = "ds-config-deprecated-key"
-    title = Text(en="A key of the DeepSpeed config has been replaced", zh="DeepSpeed 配置中的键已被新键取代")
+    title = Text("A key of the DeepSpeed config has been replaced", "DeepSpeed 配置中的键已被新键取代")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Old keys: an error beside their successors, else a remark with the new form."""
@@ -73,18 +67,18 @@ class DsConfigDeprecatedKey(Hazard):
                 makers = [partial(_in_place, config, old, new, whole)]
             if both:
                 cause = Text(
-                    en='"{old}" is the old name of "{new}", and both are given: DeepSpeed refuses that.',
-                    zh="“{old}” 是 “{new}” 的旧名称，两者同时给出：DeepSpeed 会拒绝。",
+                    '"{old}" is the old name of "{new}", and both are given: DeepSpeed refuses that.',
+                    "“{old}” 是 “{new}” 的旧名称，两者同时给出：DeepSpeed 会拒绝。",
                 )
             elif lost:
                 cause = Text(
-                    en='"{old}" is the old name of "{new}": DeepSpeed still translates it, but transformers and '
+                    '"{old}" is the old name of "{new}": DeepSpeed still translates it, but transformers and '
                     "accelerate, which read this config first, do not see it.",
-                    zh="“{old}” 是 “{new}” 的旧名称：DeepSpeed 仍会翻译，但先读取此配置的 transformers 与 accelerate 看"
-                    "不到它。",
+                    "“{old}” 是 “{new}” 的旧名称：DeepSpeed 仍会翻译，但先读取此配置的 transformers 与 accelerate 看不"
+                    "到它。",
                 )
             else:
-                cause = Text(en='"{old}" is the old name of "{new}".', zh="“{old}” 是 “{new}” 的旧名称。")
+                cause = Text('"{old}" is the old name of "{new}".', "“{old}” 是 “{new}” 的旧名称。")
             yield self.finding(
                 cause.format(old=old, new=new),
                 severity=Severity.ERROR if both else Severity.WARNING if lost else Severity.NOTE,
@@ -93,7 +87,7 @@ class DsConfigDeprecatedKey(Hazard):
                     if both
                     else Text('Write "{new}": {value}', "改写为 “{new}”: {value}").format(
                         new=new, value=as_json(value_of(field.value)) if field.truth else as_json(field.value)
-                    ),
+                    )
                 ),
                 spans=(span_in(config, ZERO, old), key_spot(config, ZERO, new) if both else None),
                 fixes=fix_of(

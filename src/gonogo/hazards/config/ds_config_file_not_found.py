@@ -1,22 +1,10 @@
 import os
 from pathlib import Path
 
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.hazards.rule import (
-    Certainty,
-    Edit,
-    FailureLog,
-    Field,
-    Finding,
-    Findings,
-    Hazard,
-    Launch,
-    LoggedError,
-    Pattern,
-    Run,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Edit, Field, Finding, Findings, Hazard, Launch, Pattern, Run, Text
 
 _REFUSED = (
     "Expected a string path to an existing deepspeed config",
@@ -38,29 +26,23 @@ _MOST = 400
 
 class DsConfigFileNotFound(Hazard):
     """The path of the DeepSpeed JSON does not exist where the program runs.
-
     ## What happens
     "ValueError: Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string.
     Received: ./scripts/zero2.json", often after "binascii.Error: Incorrect padding" or "Invalid base64-encoded
     string", or "UnicodeDecodeError: 'utf-8' codec can't decode byte".
-
     ## Why
     The argument may be a path, a dictionary or base64. A path that is no file is taken for base64, and its decoding
     fails: the errors about padding say nothing else. Usual causes: a relative path and another working directory, a
     typo, a quoted `~`, a file that one node lacks, or an option given without a value.
-
     ## Example
     ```sh
     cd scripts && deepspeed ../train.py --deepspeed configs/zero2.json           # wrong: looked for in scripts/
     cd scripts && deepspeed ../train.py --deepspeed /work/configs/zero2.json     # right
     ```
-
     ## Cure
     Give the absolute path of an existing file, on every node; `ls` it in the directory from which the program starts.
-
     ## When it is safe
     Where the file is there and is JSON.
-
     ## Sources
     - https://github.com/haotian-liu/LLaVA/issues/979: a relative path from another directory
     - https://github.com/lm-sys/FastChat/issues/2208: a typo in the path
@@ -68,7 +50,7 @@ class DsConfigFileNotFound(Hazard):
     """
 
     name = "ds-config-file-not-found"
-    title = Text(en="The DeepSpeed JSON is not where its path says", zh="DeepSpeed JSON 不在所给的路径")
+    title = Text("The DeepSpeed JSON is not where its path says", "DeepSpeed JSON 不在所给的路径")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A path that is no file in the folder where the launch runs."""
@@ -94,10 +76,10 @@ class DsConfigFileNotFound(Hazard):
         sure = typed or launch.cwd_known
         yield self.finding(
             Text(
-                en="{written} is no file (looked for as {path}). transformers and DeepSpeed then take the name for "
-                "base64 text and fail while decoding it.",
-                zh="{written} 不是文件（按 {path} 查找）。transformers 与 DeepSpeed 会把这个名字当作 base64 文本解码，"
-                "从而失败。",
+                "{written} is no file (looked for as {path}). transformers and DeepSpeed then take the name for base64 "
+                "text and fail while decoding it.",
+                "{written} 不是文件（按 {path} 查找）。transformers 与 DeepSpeed 会把这个名字当作 base64 文本解码，从而"
+                "失败。",
             ).format(written=written, path=path),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY if alike else Certainty.POSSIBLE,
             cure=(
@@ -106,10 +88,10 @@ class DsConfigFileNotFound(Hazard):
                 else Text(
                     "Give the path of an existing file, absolute or from the folder that the command runs in",
                     "给出确实存在的文件：绝对路径，或相对于命令运行目录的路径",
-                ),
+                )
             ),
-            spans=(field.span(),),
-            fixes=(self.fix(Text("Name {new}", "改为 {new}").format(new=new), edit, safe=False),) if edit else (),
+            spans=field.span(),
+            fixes=self.fix(Text("Name {new}", "改为 {new}").format(new=new), edit, safe=False) if edit else None,
             confirm=() if sure else (Text("ls PATH fails in the launch's directory", "在启动目录中 ls 该路径会失败"),),
         )
 
@@ -145,18 +127,16 @@ class DsConfigFileNotFound(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="{path} is no file where the program runs, so it was taken for base64 text or not found at all.",
-                zh="在程序运行处找不到文件：{path}。它因此被当作 base64 文本，或直接报告找不到。",
+                "{path} is no file where the program runs, so it was taken for base64 text or not found at all.",
+                "在程序运行处找不到文件：{path}。它因此被当作 base64 文本，或直接报告找不到。",
             ).format(path=path or Text("The DeepSpeed config that was given", "所给的 DeepSpeed 配置")),
-            cure=(
-                Text(
-                    en="Give the absolute path of an existing file (on every node); check with ls in the working "
-                    "directory of the launch",
-                    zh="给出确实存在的绝对路径（每个节点都要有）；在启动时的工作目录中用 ls 核对",
-                ),
+            cure=Text(
+                "Give the absolute path of an existing file (on every node); check with ls in the working directory of "
+                "the launch",
+                "给出确实存在的绝对路径（每个节点都要有）；在启动时的工作目录中用 ls 核对",
             ),
             certainty=certainty,
-            confirm=(Text("ls PATH fails in the launch's directory", "在启动目录中 ls 该路径会失败"),),
+            confirm=Text("ls PATH fails in the launch's directory", "在启动目录中 ls 该路径会失败"),
         )
 
 

@@ -2,17 +2,16 @@ import ast
 import math
 from functools import partial
 
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
-    FailureLog,
     Finding,
     Findings,
     Hazard,
-    LoggedError,
     Pattern,
     Run,
     Script,
@@ -32,29 +31,23 @@ _SINCE = Text("DeepSpeed 0.15 and later take no fraction here", "DeepSpeed 0.15 
 
 class DsConfigFloatPrefetchBucket(Hazard):
     """stage3_prefetch_bucket_size reaches DeepSpeed as a number with a fraction.
-
     ## What happens
     "pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedZeroConfig,
     stage3_prefetch_bucket_size, Input should be a valid integer, got a number with a fractional part
     [type=int_from_float, input_value=15099494.4, input_type=float]".
-
     ## Why
     For "auto", older transformers write 0.9 x hidden_size² into the config: 15099494.4 for a hidden size of 4096.
     DeepSpeed from 0.15 on checks its config with pydantic 2, which takes no fraction for a whole number.
-
     ## Example
     ```json
     "stage3_prefetch_bucket_size": 15099494.4   // wrong, and what older transformers make of "auto"
     "stage3_prefetch_bucket_size": 15099494     // right
     ```
-
     ## Cure
     Write a whole number (`"stage3_prefetch_bucket_size": 15099494`) in the JSON that the run really uses, upgrade
     transformers, or install `deepspeed<0.15`.
-
     ## When it is safe
     With a whole number, or where the framework rounds the computed value.
-
     ## Sources
     - https://github.com/hiyouga/LlamaFactory/issues/5252: "auto" with deepspeed 0.15.0
     - https://github.com/hustvl/Senna/issues/14: settled by deepspeed 0.14.0
@@ -62,7 +55,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
     """
 
     name = "ds-config-float-prefetch-bucket"
-    title = Text(en="stage3_prefetch_bucket_size is no whole number", zh="stage3_prefetch_bucket_size 不是整数")
+    title = Text("stage3_prefetch_bucket_size is no whole number", "stage3_prefetch_bucket_size 不是整数")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A size with a fraction in the config, or one that an older transformers computes for "auto"."""
@@ -76,8 +69,8 @@ class DsConfigFloatPrefetchBucket(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="{name} is {value}: DeepSpeed since 0.15 takes only a whole number.",
-                    zh="{name} 为 {value}：DeepSpeed 自 0.15 起只接受整数。",
+                    "{name} is {value}: DeepSpeed since 0.15 takes only a whole number.",
+                    "{name} 为 {value}：DeepSpeed 自 0.15 起只接受整数。",
                 ).format(name=name, value=value),
                 certainty=Certainty.CERTAIN if checked else Certainty.LIKELY,
                 cure=(
@@ -108,24 +101,22 @@ class DsConfigFloatPrefetchBucket(Hazard):
                     continue
                 yield self.finding(
                     Text(
-                        en="{name} is computed as `{code}`, a float with a fraction for most hidden sizes: DeepSpeed "
+                        "{name} is computed as `{code}`, a float with a fraction for most hidden sizes: DeepSpeed "
                         "since 0.15 takes only a whole number.",
-                        zh="{name} 由 `{code}` 算出，对多数 hidden size 都是带小数的浮点数：DeepSpeed 自 0.15 起只接受"
-                        "整数。",
+                        "{name} 由 `{code}` 算出，对多数 hidden size 都是带小数的浮点数：DeepSpeed 自 0.15 起只接受整数"
+                        "。",
                     ).format(name=name, code=ast.unparse(value)[:80]),
                     certainty=Certainty.LIKELY,
                     severity=Severity.ERROR if checked else Severity.WARNING,
-                    cure=(Text("Wrap it into int(...)", "用 int(...) 取整"),),
+                    cure=Text("Wrap it into int(...)", "用 int(...) 取整"),
                     spans=(script.place(value).span(), run.environment.field("deepspeed").span(_SINCE)),
                     fixes=fix_of(
                         Text("Wrap it into int(...)", "用 int(...) 取整"),
                         partial(script.replacing, value, f"int({script.place(value).text})"),
                     ),
-                    confirm=(
-                        Text(
-                            "DeepSpeed is 0.15 or later, and the hidden size is no multiple of 10",
-                            "DeepSpeed 为 0.15 或以上，且 hidden size 不是 10 的倍数",
-                        ),
+                    confirm=Text(
+                        "DeepSpeed is 0.15 or later, and the hidden size is no multiple of 10",
+                        "DeepSpeed 为 0.15 或以上，且 hidden size 不是 10 的倍数",
                     ),
                 )
 
@@ -152,19 +143,19 @@ class DsConfigFloatPrefetchBucket(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="DeepSpeed takes only a whole number for stage3_prefetch_bucket_size{value}; transformers "
+                "DeepSpeed takes only a whole number for stage3_prefetch_bucket_size{value}; transformers "
                 'computed 0.9 * hidden_size² for "auto".',
-                zh='DeepSpeed 的 stage3_prefetch_bucket_size 只接受整数{value}；transformers 为 "auto" 算出的是 '
+                'DeepSpeed 的 stage3_prefetch_bucket_size 只接受整数{value}；transformers 为 "auto" 算出的是 '
                 "0.9 * hidden_size²。",
             ).format(value=Text(f", and was given {value}", f"，却得到 {value}") if value else ""),
             cure=(
                 Text(
-                    en='Write "stage3_prefetch_bucket_size": {value} in the DeepSpeed JSON that the run really uses',
-                    zh='在实际使用的 DeepSpeed JSON 中写 "stage3_prefetch_bucket_size": {value}',
+                    'Write "stage3_prefetch_bucket_size": {value} in the DeepSpeed JSON that the run really uses',
+                    '在实际使用的 DeepSpeed JSON 中写 "stage3_prefetch_bucket_size": {value}',
                 ).format(value=int(float(value)) if value else 15000000),
                 Text(
-                    en='Or upgrade transformers, or pip install "deepspeed<0.15"',
-                    zh='或升级 transformers，或 pip install "deepspeed<0.15"',
+                    'Or upgrade transformers, or pip install "deepspeed<0.15"',
+                    '或升级 transformers，或 pip install "deepspeed<0.15"',
                 ),
             ),
             certainty=certainty,
@@ -188,9 +179,9 @@ class DsConfigFloatPrefetchBucket(Hazard):
         versions = [run.environment.field(name) for name in ("transformers", "deepspeed")]
         yield self.finding(
             Text(
-                en='transformers {version} fills in "auto" with 0.9 * hidden_size²{value}, and DeepSpeed since 0.15 '
+                'transformers {version} fills in "auto" with 0.9 * hidden_size²{value}, and DeepSpeed since 0.15 '
                 "takes only a whole number.",
-                zh='transformers {version} 会把 "auto" 填成 0.9 * hidden_size²{value}，而 DeepSpeed 自 0.15 起只接受整'
+                'transformers {version} 会把 "auto" 填成 0.9 * hidden_size²{value}，而 DeepSpeed 自 0.15 起只接受整'
                 "数。",
             ).format(version=versions[0].get("<4.44"), value=f" = {value}" if value is not None else ""),
             certainty=Certainty.CERTAIN if value is not None else Certainty.LIKELY,

@@ -5,6 +5,7 @@ from gonogo.evidence.config.accelerate import AccelerateConfig
 from gonogo.evidence.config.deepspeed_auto import TRANSFORMERS_DEFAULTS, Correspondence, hf_correspondences
 from gonogo.evidence.config.training_arguments import Arguments
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import matched_text
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
@@ -12,7 +13,6 @@ from gonogo.hazards.facts.how_it_trains import as_json, fix_of, from_accelerate_
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
-    FailureLog,
     Field,
     Findings,
     Fix,
@@ -40,30 +40,24 @@ _YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
 
 class DsConfigHfArgsMismatch(Hazard):
     """The DeepSpeed JSON and TrainingArguments give different values for the same setting.
-
     ## What happens
     The Trainer stops before training: "ValueError: Please correct the following DeepSpeed config values that mismatch
     TrainingArguments values: - ds train_batch_size=32 vs hf train_batch_size (calculated)=4 …".
-
     ## Why
     Batch sizes, accumulation, precision, clipping, optimizer and scheduler can be set in both places. transformers
     fills in what the JSON gives as "auto", and refuses a number that differs from its own arguments.
     `train_batch_size (calculated)` is per_device_train_batch_size x gradient_accumulation_steps x world size: with
     fewer processes than meant, as without a launcher, it comes out smaller.
-
     ## Example
     ```sh
     deepspeed train.py --deepspeed ds_config.json --per_device_train_batch_size 8
     # wrong: "train_micro_batch_size_per_gpu": 1 in ds_config.json
     # right: "train_micro_batch_size_per_gpu": "auto"
     ```
-
     ## Cure
     Set the listed keys to "auto" in the DeepSpeed JSON and keep the values in TrainingArguments.
-
     ## When it is safe
     Where both places give the same value.
-
     ## Sources
     - https://github.com/huggingface/transformers/pull/12021: the check, and why it refuses
     - https://github.com/hendrycks/apps/issues/9: batch size, learning rate and warm-up differ
@@ -71,9 +65,7 @@ class DsConfigHfArgsMismatch(Hazard):
     """
 
     name = "ds-config-hf-args-mismatch"
-    title = Text(
-        en="The DeepSpeed JSON and TrainingArguments disagree", zh="DeepSpeed JSON 与 TrainingArguments 不一致"
-    )
+    title = Text("The DeepSpeed JSON and TrainingArguments disagree", "DeepSpeed JSON 与 TrainingArguments 不一致")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """transformers' list; lines whose two values read the same are another hazard."""
@@ -151,13 +143,13 @@ def _other_side(message: str) -> Text:
 def _cause(differing: list[Mismatch], other: Text = _ARGUMENTS) -> Text:
     if not differing:
         return Text(
-            en="Settings differ between the DeepSpeed config and {other}; the log does not show which.",
-            zh="DeepSpeed 配置与 {other} 有设置不一致；日志没有显示是哪些。",
+            "Settings differ between the DeepSpeed config and {other}; the log does not show which.",
+            "DeepSpeed 配置与 {other} 有设置不一致；日志没有显示是哪些。",
         ).format(other=other)
     listed = "; ".join(f"{line.ds_key}={line.ds_value} / {line.hf_key}={line.hf_value}" for line in differing)
     return Text(
-        en="{count} setting(s) differ (DeepSpeed config / {other}): {listed}.",
-        zh="有 {count} 项设置不同（DeepSpeed 配置 / {other}）：{listed}。",
+        "{count} setting(s) differ (DeepSpeed config / {other}): {listed}.",
+        "有 {count} 项设置不同（DeepSpeed 配置 / {other}）：{listed}。",
     ).format(count=len(differing), other=other, listed=listed)
 
 
@@ -165,23 +157,22 @@ def _cure(differing: list[Mismatch], other: Text = _ARGUMENTS) -> tuple[Text, ..
     if not differing:
         return (
             Text(
-                en='Set the keys that differ to "auto" in the DeepSpeed config: {other} then decides',
-                zh='在 DeepSpeed 配置中把不一致的键设为 "auto"，由 {other} 决定',
+                'Set the keys that differ to "auto" in the DeepSpeed config: {other} then decides',
+                '在 DeepSpeed 配置中把不一致的键设为 "auto"，由 {other} 决定',
             ).format(other=other),
         )
     first = Text(
-        en='Set {keys} to "auto" in the DeepSpeed config: {other} then decides',
-        zh='在 DeepSpeed 配置中把 {keys} 设为 "auto"，由 {other} 决定',
+        'Set {keys} to "auto" in the DeepSpeed config: {other} then decides',
+        '在 DeepSpeed 配置中把 {keys} 设为 "auto"，由 {other} 决定',
     ).format(keys=", ".join(line.ds_key for line in differing), other=other)
     if "train_batch_size" not in [line.ds_key for line in differing]:
         return (first,)
     return (
         first,
         Text(
-            en="If the calculated train_batch_size is too small, fewer processes run than meant: start with deepspeed, "
+            "If the calculated train_batch_size is too small, fewer processes run than meant: start with deepspeed, "
             "torchrun or accelerate launch",
-            zh="若计算出的 train_batch_size 偏小，说明进程数少于预期：请用 deepspeed、torchrun 或 accelerate launch "
-            "启动",
+            "若计算出的 train_batch_size 偏小，说明进程数少于预期：请用 deepspeed、torchrun 或 accelerate launch 启动",
         ),
     )
 

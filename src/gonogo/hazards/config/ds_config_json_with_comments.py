@@ -17,27 +17,21 @@ def _without(problem: ConfigProblem) -> Edit:
 
 class DsConfigJsonWithComments(Hazard):
     """The config holds comments, trailing commas or other things that only Hjson knows.
-
     ## What happens
     With transformers or accelerate: "json.decoder.JSONDecodeError: Expecting property name enclosed in double
     quotes". A script that gives the file to `deepspeed.initialize` runs.
-
     ## Why
     DeepSpeed reads its file with Hjson, which allows comments, trailing commas and a line break instead of a comma.
     transformers and accelerate read it with Python's `json`, which does not.
-
     ## Example
     ```json
     {"zero_optimization": {"stage": 2,}}   // wrong: a comma too many, and a comment such as this one
     {"zero_optimization": {"stage": 2}}    // right, without the comment
     ```
-
     ## Cure
     Take the comments and the trailing commas out.
-
     ## When it is safe
     Where only `deepspeed.initialize(config="file.json")` or `--deepspeed_config` reads the file.
-
     ## Sources
     - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py: `json.load` reads the
       file
@@ -46,8 +40,8 @@ class DsConfigJsonWithComments(Hazard):
 
     name = "ds-config-json-with-comments"
     title = Text(
-        en="The DeepSpeed config is Hjson, not JSON: comments, trailing or missing commas",
-        zh="DeepSpeed 配置是 Hjson 而非 JSON：有注释、末尾逗号或缺少逗号",
+        "The DeepSpeed config is Hjson, not JSON: comments, trailing or missing commas",
+        "DeepSpeed 配置是 Hjson 而非 JSON：有注释、末尾逗号或缺少逗号",
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -62,9 +56,9 @@ class DsConfigJsonWithComments(Hazard):
         filled_in = any(field.value == "auto" for _, field in config.entries())
         yield self.finding(
             Text(
-                en="Line {line}: {what}. {reader} with Python's json, which stops there; DeepSpeed's own reader would "
+                "Line {line}: {what}. {reader} with Python's json, which stops there; DeepSpeed's own reader would "
                 "not.",
-                zh="第 {line} 行：{what}。{reader}，会在此处报错；DeepSpeed 自己的读取方式则不会。",
+                "第 {line} 行：{what}。{reader}，会在此处报错；DeepSpeed 自己的读取方式则不会。",
             ).format(
                 what=found[0].message,
                 line=found[0].place.line,
@@ -75,9 +69,7 @@ class DsConfigJsonWithComments(Hazard):
             ),
             # Only transformers and accelerate fill an "auto" in.
             certainty=Certainty.CERTAIN if by_json else Certainty.LIKELY if filled_in else Certainty.POSSIBLE,
-            cure=(
-                Text("Write plain JSON: {count} place(s)", "改写为标准 JSON：共 {count} 处").format(count=len(found)),
-            ),
+            cure=Text("Write plain JSON: {count} place(s)", "改写为标准 JSON：共 {count} 处").format(count=len(found)),
             spans=tuple(one.place.span(one.message) for one in found[:8]),
             confirm=()
             if by_json
@@ -86,11 +78,9 @@ class DsConfigJsonWithComments(Hazard):
                     "Whether transformers or accelerate read the file", "确认文件是否由 transformers 或 accelerate 读取"
                 ),
             ),
-            fixes=(
-                self.fix(
-                    Text("write plain JSON", "改写为标准 JSON"), *(repair for repair in repairs if repair is not None)
-                ),
+            fixes=self.fix(
+                Text("write plain JSON", "改写为标准 JSON"), *(repair for repair in repairs if repair is not None)
             )
             if all(repair is not None for repair in repairs)
-            else (),
+            else None,
         )

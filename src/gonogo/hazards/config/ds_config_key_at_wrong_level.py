@@ -16,33 +16,27 @@ _REFUSED = Text(
 
 class DsConfigKeyAtWrongLevel(Hazard):
     """A known key stands in the wrong object.
-
     ## What happens
     Inside zero_optimization: "ValidationError: 1 validation error for DeepSpeedZeroConfig, aio, extra fields not
     permitted". At the top level nothing is said: `offload_optimizer` there offloads nothing.
-
     ## Why
     Each section looks only for its own keys.
-
     ## Example
     ```json
     "offload_optimizer": {"device": "cpu"}, "zero_optimization": {"stage": 2}   // wrong: ignored at the top level
     "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}   // right
     ```
-
     ## Cure
     Move the key to where it belongs.
-
     ## When it is safe
     Where it stands as DeepSpeed's documentation shows it.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/2721: aio within zero_optimization
     - https://www.deepspeed.ai/docs/config-json/: each key in its section
     """
 
     name = "ds-config-key-at-wrong-level"
-    title = Text(en="A key of the DeepSpeed config stands at the wrong level", zh="DeepSpeed 配置的键放错了层级")
+    title = Text("A key of the DeepSpeed config stands at the wrong level", "DeepSpeed 配置的键放错了层级")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Keys that no release knows there, and all know elsewhere."""
@@ -76,12 +70,12 @@ class DsConfigKeyAtWrongLevel(Hazard):
         belongs = Text("in {section}", " {section} 中").format(section=dotted(right[:-1])) if right[:-1] else _TOP
         return self.finding(
             Text(
-                en='"{key}" stands {at} and belongs {belongs}: {consequence}.',
-                zh="“{key}” 写在{at}，应写在{belongs}：{consequence}。",
+                '"{key}" stands {at} and belongs {belongs}: {consequence}.',
+                "“{key}” 写在{at}，应写在{belongs}：{consequence}。",
             ).format(key=keys[-1], at=at, belongs=belongs, consequence=_IGNORED if closed is False else _REFUSED),
             certainty=Certainty.POSSIBLE if closed is None else Certainty.CERTAIN,
             severity=Severity.WARNING if closed is False else Severity.ERROR,
-            cure=(Text("Move it to {place}", "移到{place}").format(place=place),),
+            cure=Text("Move it to {place}", "移到{place}").format(place=place),
             spans=(key_spot(config, *keys), key_spot(config, *right[:-1]) if right[:-1] else None),
             fixes=fixes,
         )

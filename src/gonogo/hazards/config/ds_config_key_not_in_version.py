@@ -13,36 +13,28 @@ def _refused_by_name(info: KeyInfo, run: Run) -> bool:
 
 class DsConfigKeyNotInVersion(Hazard):
     """A key is newer or older than the DeepSpeed that will run.
-
     ## What happens
     "pydantic.error_wrappers.ValidationError: 3 validation errors for DeepSpeedZeroConfig, zero_hpz_partition_size,
     extra fields not permitted"; outside checked sections the setting has no effect.
-
     ## Why
     The config was written for another release.
-
     ## Example
     ```sh
     # "zero_hpz_partition_size": 8 in the DeepSpeed JSON
     pip install deepspeed==0.9.5        # wrong: it has no such key, and stops
     pip install "deepspeed>=0.10.3"     # right
     ```
-
     ## Cure
     Install a release that knows the key, or remove it.
-
     ## When it is safe
     Where the release that is installed knows it.
-
     ## Sources
     - https://github.com/OpenRLHF/OpenRLHF/issues/63: ZeRO++ keys with 0.9.5
     - https://github.com/deepspeedai/DeepSpeed/issues/3827: the same, with the cure
     """
 
     name = "ds-config-key-not-in-version"
-    title = Text(
-        en="The run's DeepSpeed does not have a key of the config", zh="这次运行的 DeepSpeed 没有配置中的某个键"
-    )
+    title = Text("The run's DeepSpeed does not have a key of the config", "这次运行的 DeepSpeed 没有配置中的某个键")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Keys that the release surely lacks; what it refuses by name is told elsewhere."""
@@ -78,8 +70,8 @@ class DsConfigKeyNotInVersion(Hazard):
         instead = info.replacement
         return self.finding(
             Text(
-                en='{version} has no key "{key}" ({seen}): {consequence}.',
-                zh="{version} 没有键 “{key}”（{seen}）：{consequence}。",
+                '{version} has no key "{key}" ({seen}): {consequence}.',
+                "{version} 没有键 “{key}”（{seen}）：{consequence}。",
             ).format(
                 version=version_words(run),
                 key=dotted(keys),

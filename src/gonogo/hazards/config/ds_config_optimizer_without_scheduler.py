@@ -1,7 +1,8 @@
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, FailureLog, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _REFUSED = (
     "configured in the DeepSpeed config, but no `scheduler`",
@@ -12,28 +13,22 @@ _REFUSED = (
 
 class DsConfigOptimizerWithoutScheduler(Hazard):
     """transformers 4.30 to 4.32 refuse a DeepSpeed JSON that names an optimizer and no scheduler.
-
     ## What happens
     The Trainer stops in `deepspeed_init`: "ValueError: Found `optimizer` configured in the DeepSpeed config, but no
     `scheduler`. Please configure a scheduler in the DeepSpeed config."
-
     ## Why
     When the Trainer moved to accelerate (4.30), the pair of a DeepSpeed optimizer and a Hugging Face scheduler was
     not supported and is refused. A JSON that worked before stops working with the new version.
-
     ## Example
     ```json
     "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}   // wrong alone, with transformers 4.30 to 4.32
     "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto"}}   // right beside it
     ```
-
     ## Cure
     Add a `scheduler` block with "auto" values to the JSON, or take the `optimizer` block out (the Trainer then builds
     AdamW itself), or install transformers 4.33 or later, which takes the pair again.
-
     ## When it is safe
     With both blocks, with neither, or with a transformers outside 4.30 to 4.32.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/24359: the report, and the later release that settles it
     - https://github.com/zjunlp/KnowLM/issues/30: met in pre-training
@@ -41,7 +36,7 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
 
     name = "ds-config-optimizer-without-scheduler"
     title = Text(
-        en="The DeepSpeed JSON names an optimizer and no scheduler", zh="DeepSpeed JSON 中有 optimizer 而没有 scheduler"
+        "The DeepSpeed JSON names an optimizer and no scheduler", "DeepSpeed JSON 中有 optimizer 而没有 scheduler"
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -54,8 +49,8 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
         version = run.environment.field("transformers")
         yield self.finding(
             Text(
-                en="The JSON has an optimizer block and no scheduler block, which transformers {version} refuses.",
-                zh="JSON 中有 optimizer 段而没有 scheduler 段，transformers {version} 拒绝这种组合。",
+                "The JSON has an optimizer block and no scheduler block, which transformers {version} refuses.",
+                "JSON 中有 optimizer 段而没有 scheduler 段，transformers {version} 拒绝这种组合。",
             ).format(version=version.get("4.30 - 4.32")),
             certainty=Certainty.CERTAIN if with_trainer(run) else Certainty.LIKELY,
             cure=_CURE,
@@ -82,9 +77,9 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="The JSON has an optimizer block and no scheduler block, which this transformers ({version}) "
+                    "The JSON has an optimizer block and no scheduler block, which this transformers ({version}) "
                     "refuses.",
-                    zh="JSON 中有 optimizer 段而没有 scheduler 段，当前的 transformers（{version}）拒绝这种组合。",
+                    "JSON 中有 optimizer 段而没有 scheduler 段，当前的 transformers（{version}）拒绝这种组合。",
                 ).format(version=log.setup.version_texts.get("transformers", "4.30 - 4.32")),
                 certainty=certainty,
                 cure=_CURE,
@@ -97,13 +92,13 @@ _SCHEDULER = {
 }
 _CURE = (
     Text(
-        en='Add a scheduler block to the DeepSpeed JSON: {"type": "WarmupDecayLR", "params": {"warmup_min_lr": '
+        'Add a scheduler block to the DeepSpeed JSON: {"type": "WarmupDecayLR", "params": {"warmup_min_lr": '
         '"auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}',
-        zh='在 DeepSpeed JSON 中加入 scheduler 段：{"type": "WarmupDecayLR", "params": {"warmup_min_lr": "auto", '
+        '在 DeepSpeed JSON 中加入 scheduler 段：{"type": "WarmupDecayLR", "params": {"warmup_min_lr": "auto", '
         '"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}',
     ),
     Text(
-        en='Or remove the optimizer block, or pip install "transformers>=4.33"',
-        zh='或去掉 optimizer 段，或 pip install "transformers>=4.33"',
+        'Or remove the optimizer block, or pip install "transformers>=4.33"',
+        '或去掉 optimizer 段，或 pip install "transformers>=4.33"',
     ),
 )

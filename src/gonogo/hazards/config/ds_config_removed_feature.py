@@ -14,7 +14,7 @@ _SINCE_0_19_7 = (
     *("nebula", "compression_training", "quantize_training", "sparse_attention"),
     *("mics_shard_size", "mics_hierarchical_params_gather"),
 )
-_NOTHING = Text("", "")
+_NOTHING = ""
 _INSTEAD = {
     "amp": Text(", and take bf16, fp16 or torch_autocast", "，改用 bf16、fp16 或 torch_autocast"),
     "elasticity": Text(", and give the batch sizes directly", "，并直接写出 batch size"),
@@ -28,27 +28,21 @@ _INSTEAD = {
 
 class DsConfigRemovedFeature(Hazard):
     """The config names a feature that newer releases refuse by name.
-
     ## What happens
     "DeepSpeedConfigError: NVIDIA Apex AMP integration has been removed", and the like for elasticity,
     sparse_attention, sparse_gradients, curriculum_learning, compression_training, progressive_layer_drop,
     mics_shard_size: also where the section says `"enabled": false`.
-
     ## Why
     DeepSpeed 0.19.7 and 0.19.8 took these features out, and stop rather than ignore their keys.
-
     ## Example
     ```json
     "amp": {"enabled": false}   // wrong with DeepSpeed 0.19.8: refused even where it is off
     "bf16": {"enabled": true}   // right
     ```
-
     ## Cure
     Remove the key; or install a release that has the feature (`deepspeed<0.19.7`).
-
     ## When it is safe
     With older releases.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/8489: the features that were removed
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py:
@@ -56,9 +50,7 @@ class DsConfigRemovedFeature(Hazard):
     """
 
     name = "ds-config-removed-feature"
-    title = Text(
-        en="The run's DeepSpeed refuses a feature that was removed", zh="这次运行的 DeepSpeed 拒绝已移除的功能"
-    )
+    title = Text("The run's DeepSpeed refuses a feature that was removed", "这次运行的 DeepSpeed 拒绝已移除的功能")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The keys that the release surely refuses, wherever they stand and whatever they say."""
@@ -72,8 +64,8 @@ class DsConfigRemovedFeature(Hazard):
             off = field.value is False or (isinstance(field.value, Mapping) and not field.value.get("enabled", True))
             yield self.finding(
                 Text(
-                    en='{version} stops at "{key}": the feature was removed, and its key is refused whatever it says.',
-                    zh="{version} 遇到 “{key}” 就会停止：该功能已移除，无论取值如何都会被拒绝。",
+                    '{version} stops at "{key}": the feature was removed, and its key is refused whatever it says.',
+                    "{version} 遇到 “{key}” 就会停止：该功能已移除，无论取值如何都会被拒绝。",
                 ).format(version=version_words(run), key=dotted(keys)),
                 cure=(
                     Text("Remove the key{instead}", "去掉该键{instead}").format(

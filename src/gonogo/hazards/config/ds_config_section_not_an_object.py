@@ -21,27 +21,21 @@ _MAY_BE_NULL = ("offload_optimizer", "offload_param")
 
 class DsConfigSectionNotAnObject(Hazard):
     """A section that DeepSpeed reads as an object is a plain value.
-
     ## What happens
     "TypeError: DeepSpeedBF16Config() argument after ** must be a mapping, not bool", "AttributeError: 'str' object
     has no attribute 'keys'", or pydantic's "Input should be a valid dictionary".
-
     ## Why
     `"bf16": true` and `"offload_optimizer": "cpu"` are short for nothing: DeepSpeed wants `{"enabled": true}` and
     `{"device": "cpu"}`.
-
     ## Example
     ```json
     "bf16": true                // wrong
     "bf16": {"enabled": true}   // right
     ```
-
     ## Cure
     Write the object.
-
     ## When it is safe
     `"zero_optimization": true` is DeepSpeed's oldest form of stage 1, and `"offload_param": null` is none.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py: each section is unpacked as
       an object
@@ -49,7 +43,7 @@ class DsConfigSectionNotAnObject(Hazard):
     """
 
     name = "ds-config-section-not-an-object"
-    title = Text(en="A section of the DeepSpeed config is no object", zh="DeepSpeed 配置的某一段不是对象")
+    title = Text("A section of the DeepSpeed config is no object", "DeepSpeed 配置的某一段不是对象")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Sections with a value that is neither an object nor one of the short forms that there are."""
@@ -65,15 +59,13 @@ class DsConfigSectionNotAnObject(Hazard):
             whole = _whole(short, field.value)
             yield self.finding(
                 Text(
-                    en='"{key}" is {value}, and DeepSpeed reads an object there: the run stops at the start.',
-                    zh="“{key}” 的值是 {value}，而 DeepSpeed 在此读取的是对象：运行一开始就会停止。",
+                    '"{key}" is {value}, and DeepSpeed reads an object there: the run stops at the start.',
+                    "“{key}” 的值是 {value}，而 DeepSpeed 在此读取的是对象：运行一开始就会停止。",
                 ).format(key=dotted(keys), value=as_json(field.value)),
-                cure=(
-                    Text('Write "{key}": {whole}', "写成 “{key}”: {whole}").format(
-                        key=keys[-1], whole=as_json(whole) if whole else _outline(field.value)
-                    ),
+                cure=Text('Write "{key}": {whole}', "写成 “{key}”: {whole}").format(
+                    key=keys[-1], whole=as_json(whole) if whole else _outline(field.value)
                 ),
-                spans=(span_in(config, *keys),),
+                spans=span_in(config, *keys),
                 fixes=fix_of(Text("write the object", "写成对象"), partial(config.replacing, *keys, value=whole))
                 if whole
                 else (),

@@ -11,26 +11,20 @@ _TORCHS = frozenset({*_SAME, *(f"torch.{name}" for name in _SAME), "int8", "torc
 
 class DsConfigUnknownDtype(Hazard):
     """A data type is spelt as DeepSpeed does not spell it.
-
     ## What happens
     "ValueError: Invalid communication_data_type. Supported data types: ['fp16', 'bf16', 'fp32']. Got: bfloat16";
     for data_types "ValueError: 'int3' is not a valid DtypeEnum".
-
     ## Why
     communication_data_type takes three short names only; data_types takes torch's names as well.
-
     ## Example
     ```json
     "communication_data_type": "bfloat16"   // wrong
     "communication_data_type": "bf16"       // right
     ```
-
     ## Cure
     Write fp16, bf16 or fp32.
-
     ## When it is safe
     Left out, both follow the model's type.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py:
       `get_communication_data_type` and `DtypeEnum`
@@ -39,8 +33,7 @@ class DsConfigUnknownDtype(Hazard):
 
     name = "ds-config-unknown-dtype"
     title = Text(
-        en="The DeepSpeed config names a data type that DeepSpeed does not know",
-        zh="DeepSpeed 配置写了它不认识的数据类型",
+        "The DeepSpeed config names a data type that DeepSpeed does not know", "DeepSpeed 配置写了它不认识的数据类型"
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -59,15 +52,15 @@ class DsConfigUnknownDtype(Hazard):
             short = _SAME.get(written.removeprefix("torch."))
             yield self.finding(
                 Text(
-                    en='"{key}" is {value}; DeepSpeed knows {known} there, and stops.',
-                    zh="“{key}” 的值是 {value}；DeepSpeed 在此只认识 {known}，运行会停止。",
+                    '"{key}" is {value}; DeepSpeed knows {known} there, and stops.',
+                    "“{key}” 的值是 {value}；DeepSpeed 在此只认识 {known}，运行会停止。",
                 ).format(key=dotted(keys), value=as_json(field.value), known=", ".join(_SHORT)),
                 cure=(
                     Text('Write "{short}"', "写 “{short}”").format(short=short)
                     if short
-                    else Text("Write one of {known}", "写 {known} 之一").format(known=", ".join(_SHORT)),
+                    else Text("Write one of {known}", "写 {known} 之一").format(known=", ".join(_SHORT))
                 ),
-                spans=(span_in(config, *keys),),
+                spans=span_in(config, *keys),
                 fixes=fix_of(
                     Text("write {short}", "写成 {short}").format(short=short),
                     partial(config.replacing, *keys, value=short),

@@ -7,28 +7,22 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, F
 
 class DsConfigUnknownKey(Hazard):
     """The config has a key that no release of DeepSpeed knows.
-
     ## What happens
     In zero_optimization and the other checked sections: "pydantic_core._pydantic_core.ValidationError: 1 validation
     error for DeepSpeedZeroConfig, overlap_comms, Extra inputs are not permitted". Elsewhere nothing is said, and
     the setting has no effect.
-
     ## Why
     DeepSpeed checks some sections with pydantic, which forbids extra keys; from the others, and from the top level,
     it only takes what it looks for.
-
     ## Example
     ```json
     "zero_optimization": {"stage": 2, "overlap_comms": true}   // wrong: refused
     "zero_optimization": {"stage": 2, "overlap_comm": true}    // right
     ```
-
     ## Cure
     Correct the spelling, or remove the key.
-
     ## When it is safe
     Keys beginning with `_` or `//` are remarks.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeedExamples/issues/287: a validation error of DeepSpeedZeroConfig
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py: `extra="forbid"`
@@ -36,7 +30,7 @@ class DsConfigUnknownKey(Hazard):
     """
 
     name = "ds-config-unknown-key"
-    title = Text(en="DeepSpeed knows no such key", zh="DeepSpeed 没有这个键")
+    title = Text("DeepSpeed knows no such key", "DeepSpeed 没有这个键")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Each unknown key, unless it has its place at another level."""
@@ -67,15 +61,15 @@ class DsConfigUnknownKey(Hazard):
             fixes = fix_of(Text("remove the key", "去掉该键"), lambda: config.removing(*keys))
         if closed is False:
             cause = Text(
-                en='DeepSpeed knows no key "{key}"{where}: the setting has no effect.',
-                zh="DeepSpeed 没有键 “{key}”{where}：该设置不起作用。",
+                'DeepSpeed knows no key "{key}"{where}: the setting has no effect.',
+                "DeepSpeed 没有键 “{key}”{where}：该设置不起作用。",
             )
         else:
             cause = Text(
-                en='DeepSpeed knows no key "{key}"{where}, and refuses extra keys there: the run stops at the start.',
-                zh="DeepSpeed 没有键 “{key}”{where}，而且此处不允许多余的键：运行一开始就会停止。",
+                'DeepSpeed knows no key "{key}"{where}, and refuses extra keys there: the run stops at the start.',
+                "DeepSpeed 没有键 “{key}”{where}，而且此处不允许多余的键：运行一开始就会停止。",
             )
-        where = Text(" in {section}", "（位于 {section}）").format(section=section) if section else Text("", "")
+        where = Text(" in {section}", "（位于 {section}）").format(section=section) if section else ""
         return self.finding(
             cause.format(key=keys[-1], where=where),
             certainty=Certainty.CERTAIN if closed else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
@@ -83,9 +77,9 @@ class DsConfigUnknownKey(Hazard):
             cure=(
                 Text('Did you mean "{near}"?', "是否想写 “{near}”？").format(near=near)
                 if near
-                else Text("Remove it", "去掉该键"),
+                else Text("Remove it", "去掉该键")
             ),
-            spans=(span_in(config, *keys),),
+            spans=span_in(config, *keys),
             confirm=(Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本"),) if closed is None else (),
             fixes=fixes,
         )

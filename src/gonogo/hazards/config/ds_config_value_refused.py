@@ -24,27 +24,21 @@ _KIND = {"bool": _TRUTH, "int": _WHOLE, "float": _NUMBER, "str": _TEXT}
 
 class DsConfigValueRefused(Hazard):
     """A value has a type or a size that DeepSpeed refuses.
-
     ## What happens
     "pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedZeroConfig, reduce_bucket_size,
     Input should be greater than 0"; at the top level "Gradient accumulation steps: 0 has to be greater than 0".
-
     ## Why
     DeepSpeed checks zero_optimization, its offload sections, fp16, bf16 and the monitors by type and by limits. It
     takes 5e8 and "500000000" for whole numbers, and not "5e8", 1.5 or null.
-
     ## Example
     ```json
     "allgather_bucket_size": "2e8"       // wrong: a string that is no whole number
     "allgather_bucket_size": 200000000   // right
     ```
-
     ## Cure
     Write a value of the type and within the limits that are named.
-
     ## When it is safe
     "auto" is dropped before the check.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py: types and limits
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py: those of fp16 and
@@ -53,7 +47,7 @@ class DsConfigValueRefused(Hazard):
     """
 
     name = "ds-config-value-refused"
-    title = Text(en="DeepSpeed refuses a value of the config", zh="DeepSpeed 拒绝配置中的某个值")
+    title = Text("DeepSpeed refuses a value of the config", "DeepSpeed 拒绝配置中的某个值")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Values in sections that are checked, and whole numbers above zero at the top level."""
@@ -80,12 +74,12 @@ class DsConfigValueRefused(Hazard):
             sure = closed and (not fraction or newer_than(run, ">=0.15"))
             yield self.finding(
                 Text(
-                    en='"{key}" is {value}, and DeepSpeed takes {wanted}: the run stops at the start.',
-                    zh="“{key}” 的值是 {value}，而 DeepSpeed 要求{wanted}：运行一开始就会停止。",
+                    '"{key}" is {value}, and DeepSpeed takes {wanted}: the run stops at the start.',
+                    "“{key}” 的值是 {value}，而 DeepSpeed 要求{wanted}：运行一开始就会停止。",
                 ).format(key=dotted(keys), value=as_json(field.value), wanted=wanted),
                 certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
-                cure=(Text("Write {wanted}", "改写为{wanted}").format(wanted=_whole(field, info) or wanted),),
-                spans=(span_in(config, *keys),),
+                cure=Text("Write {wanted}", "改写为{wanted}").format(wanted=_whole(field, info) or wanted),
+                spans=span_in(config, *keys),
                 confirm=() if sure else (Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本"),),
             )
 

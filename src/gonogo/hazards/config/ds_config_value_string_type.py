@@ -1,16 +1,15 @@
 from functools import partial
 
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of, with_accelerate, with_trainer
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
-    FailureLog,
     Field,
     Findings,
     Hazard,
-    LoggedError,
     Pattern,
     RehearsalRecord,
     Run,
@@ -41,32 +40,26 @@ _STAGE = ("zero_optimization", "stage")
 
 class DsConfigValueStringType(Hazard):
     """A number in the DeepSpeed JSON is written as a string.
-
     ## What happens
     The Trainer says that two values mismatch, and prints the same value twice: "- ds gradient_accumulation_steps=8 vs
     hf gradient_accumulation_steps=8".
-
     ## Why
     The JSON has `"gradient_accumulation_steps": "8"`. The string "8" is not the number 8, and both print alike.
-
     ## Example
     ```json
     "gradient_accumulation_steps": "8"   // wrong
     "gradient_accumulation_steps": 8     // right
     ```
-
     ## Cure
     Take the quotes off (`8`), or write "auto".
-
     ## When it is safe
     "auto" is the one string that stands for a number.
-
     ## Sources
     - https://github.com/hiyouga/LlamaFactory/issues/1116: the quoted 8, and its cure
     """
 
     name = "ds-config-value-string-type"
-    title = Text(en="A number in the DeepSpeed JSON is a string", zh="DeepSpeed JSON 中的数字写成了字符串")
+    title = Text("A number in the DeepSpeed JSON is a string", "DeepSpeed JSON 中的数字写成了字符串")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A line of transformers' list whose two values read the same."""
@@ -93,8 +86,8 @@ class DsConfigValueStringType(Hazard):
             listed = ", ".join(f"{'.'.join(keys)} = {as_json(field.value)}" for keys, field, _ in wrong)
             yield self.finding(
                 Text(
-                    en="{count} value(s) are strings where only a number or a boolean will do: {listed}.",
-                    zh="有 {count} 个值写成了字符串，而此处只能是数字或布尔值：{listed}。",
+                    "{count} value(s) are strings where only a number or a boolean will do: {listed}.",
+                    "有 {count} 个值写成了字符串，而此处只能是数字或布尔值：{listed}。",
                 ).format(count=len(wrong), listed=listed),
                 certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
                 cure=tuple(
@@ -113,15 +106,15 @@ class DsConfigValueStringType(Hazard):
         if stage.known and stage.value == "3" and with_accelerate(run) is not False:
             yield self.finding(
                 Text(
-                    en='The stage is the string "3": DeepSpeed takes it, but transformers and accelerate compare it '
+                    'The stage is the string "3": DeepSpeed takes it, but transformers and accelerate compare it '
                     "with the number 3, so from_pretrained does not partition, and each rank holds the whole model.",
-                    zh='stage 是字符串 "3"：DeepSpeed 能接受，但 transformers 与 accelerate 拿它和数字 3 比较，于是 '
+                    'stage 是字符串 "3"：DeepSpeed 能接受，但 transformers 与 accelerate 拿它和数字 3 比较，于是 '
                     "from_pretrained 不切分参数，每个 rank 都持有完整模型。",
                 ),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
-                cure=(Text('Write "stage": 3 without quotes', '写成不带引号的 "stage": 3'),),
-                spans=(stage.span(),),
+                cure=Text('Write "stage": 3 without quotes', '写成不带引号的 "stage": 3'),
+                spans=stage.span(),
                 fixes=fix_of(Text("Take the quotes off", "去掉引号"), lambda: config.replacing(*_STAGE, value=3)),
             )
 
@@ -139,18 +132,18 @@ class DsConfigValueStringType(Hazard):
                 yield self.log_finding(
                     error,
                     Text(
-                        en="DeepSpeed compares a setting with a number, and the setting is a string: a number in "
+                        "DeepSpeed compares a setting with a number, and the setting is a string: a number in "
                         'quotes, or "auto" where nothing fills it in.',
-                        zh='DeepSpeed 拿某项设置与数字比较，而该设置是字符串：数字带了引号，或写了 "auto" 却无人填写。',
+                        'DeepSpeed 拿某项设置与数字比较，而该设置是字符串：数字带了引号，或写了 "auto" 却无人填写。',
                     ),
                     cure=(
                         Text(
-                            en="Write the number without quotes in the DeepSpeed JSON; it is compared in: {code}",
-                            zh="在 DeepSpeed JSON 中写不带引号的数字；用它作比较的代码：{code}",
+                            "Write the number without quotes in the DeepSpeed JSON; it is compared in: {code}",
+                            "在 DeepSpeed JSON 中写不带引号的数字；用它作比较的代码：{code}",
                         ).format(code=error.innermost.code.strip() or error.innermost.function),
                         Text(
-                            en='"auto" works only where the Trainer or accelerate.prepare fills it in',
-                            zh='"auto" 仅在 Trainer 或 accelerate.prepare 会填写时可用',
+                            '"auto" works only where the Trainer or accelerate.prepare fills it in',
+                            '"auto" 仅在 Trainer 或 accelerate.prepare 会填写时可用',
                         ),
                     ),
                     certainty=Certainty.LIKELY,
@@ -166,16 +159,16 @@ def _place(error: LoggedError) -> str:
 
 def _cause(alike: list[Mismatch]) -> Text:
     return Text(
-        en="Both sides read the same and are not equal: in the DeepSpeed JSON the value is a string: {listed}.",
-        zh="两边的值看上去相同却不相等：DeepSpeed JSON 中的值是字符串：{listed}。",
+        "Both sides read the same and are not equal: in the DeepSpeed JSON the value is a string: {listed}.",
+        "两边的值看上去相同却不相等：DeepSpeed JSON 中的值是字符串：{listed}。",
     ).format(listed=", ".join(f'{line.ds_key} = "{line.ds_value}"' for line in alike))
 
 
 def _cure(alike: list[Mismatch]) -> tuple[Text, ...]:
     return tuple(
-        Text(
-            en='Write "{key}": {value} without quotes, or "auto"', zh='写成不带引号的 "{key}": {value}，或 "auto"'
-        ).format(key=line.ds_key.rpartition(".")[2], value=line.ds_value)
+        Text('Write "{key}": {value} without quotes, or "auto"', '写成不带引号的 "{key}": {value}，或 "auto"').format(
+            key=line.ds_key.rpartition(".")[2], value=line.ds_value
+        )
         for line in alike
     )
 

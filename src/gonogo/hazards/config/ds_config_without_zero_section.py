@@ -4,27 +4,21 @@ from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 class DsConfigWithoutZeroSection(Hazard):
     """A DeepSpeed config without "zero_optimization" is given to accelerate or the Trainer.
-
     ## What happens
     "ValueError: Please specify the ZeRO optimization config in the DeepSpeed config.", when TrainingArguments or the
     Accelerator are made.
-
     ## Why
     DeepSpeed itself takes such a config (ZeRO is off then). accelerate, through which the Trainer has run since
     transformers 4.30, insists on the block.
-
     ## Example
     ```json
     {"bf16": {"enabled": "auto"}}                                      // wrong under accelerate
     {"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 0}}   // right
     ```
-
     ## Cure
     Add `"zero_optimization": {"stage": 2}`, or stage 0 for DeepSpeed without ZeRO.
-
     ## When it is safe
     In a program that calls `deepspeed.initialize` itself.
-
     ## Sources
     - https://github.com/zjunlp/KnowLM/issues/87: the refusal, in a pre-training script
     - https://github.com/huggingface/accelerate/pull/405: where accelerate came to read the config
@@ -32,8 +26,8 @@ class DsConfigWithoutZeroSection(Hazard):
 
     name = "ds-config-without-zero-section"
     title = Text(
-        en='accelerate requires "zero_optimization" in the DeepSpeed config',
-        zh='accelerate 要求 DeepSpeed 配置中有 "zero_optimization"',
+        'accelerate requires "zero_optimization" in the DeepSpeed config',
+        'accelerate 要求 DeepSpeed 配置中有 "zero_optimization"',
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -47,14 +41,12 @@ class DsConfigWithoutZeroSection(Hazard):
         first = next((place for keys, _ in config.entries() if (place := config.key_place(*keys)) is not None), None)
         yield self.finding(
             Text(
-                en='{name} has no "zero_optimization", which accelerate requires of a DeepSpeed config.',
-                zh='{name} 中没有 "zero_optimization"，而 accelerate 要求 DeepSpeed 配置必须有它。',
+                '{name} has no "zero_optimization", which accelerate requires of a DeepSpeed config.',
+                '{name} 中没有 "zero_optimization"，而 accelerate 要求 DeepSpeed 配置必须有它。',
             ).format(name=config.name),
-            cure=(
-                Text(
-                    'Add "zero_optimization": {"stage": 2} (0 for DeepSpeed without ZeRO)',
-                    '加入 "zero_optimization": {"stage": 2}（不用 ZeRO 时写 0）',
-                ),
+            cure=Text(
+                'Add "zero_optimization": {"stage": 2} (0 for DeepSpeed without ZeRO)',
+                '加入 "zero_optimization": {"stage": 2}（不用 ZeRO 时写 0）',
             ),
             spans=(
                 (first or config.source.place(0, 0)).span(),

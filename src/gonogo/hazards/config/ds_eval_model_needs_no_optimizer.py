@@ -2,10 +2,11 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.facts.how_it_trains import trainer_calls
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import Call, Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text
 
 _STAGE = Pattern(r"zero stage ([0-3]|\{\}) requires an optimizer")
 _INFERENCE = "ZeRO inference only makes sense with ZeRO Stage 3"
@@ -18,30 +19,24 @@ _CONFIRM = Text(
 
 class DsEvalModelNeedsNoOptimizer(Hazard):
     """A model that is only evaluated is given to DeepSpeed under ZeRO-1 or ZeRO-2.
-
     ## What happens
     "AssertionError: zero stage 2 requires an optimizer", in `deepspeed.initialize` for a reference, reward or teacher
     model (DPO, PPO, GRPO, distillation), or in a script that only evaluates.
-
     ## Why
     ZeRO-1 and ZeRO-2 partition optimizer states and gradients: without an optimizer they have nothing to partition,
     and refuse. ZeRO-3 partitions the parameters too and takes a model without an optimizer.
-
     ## Example
     ```python
     # with "zero_optimization": {"stage": 2}
     deepspeed.initialize(model=teacher, config="ds_config.json")   # wrong
     teacher.to(device).eval()                                      # right: it is never trained
     ```
-
     ## Cure
     Prepare that model with `"zero_optimization": {"stage": 0}` (or 3), or do not hand it to DeepSpeed at all: move it
     to the rank's GPU and put it into eval mode. A model that is to be trained must be prepared together with its
     optimizer, in one call.
-
     ## When it is safe
     Stage 0 and stage 3.
-
     ## Sources
     - https://github.com/huggingface/trl/pull/825: trl prepares its reference model with stage 0
     - https://github.com/PKU-Alignment/safe-rlhf/pull/65: only stages 0 and 3 for evaluation
@@ -50,8 +45,8 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
 
     name = "ds-eval-model-needs-no-optimizer"
     title = Text(
-        en="A model without an optimizer is prepared under ZeRO-1 or ZeRO-2",
-        zh="没有优化器的模型在 ZeRO-1 或 ZeRO-2 下初始化",
+        "A model without an optimizer is prepared under ZeRO-1 or ZeRO-2",
+        "没有优化器的模型在 ZeRO-1 或 ZeRO-2 下初始化",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -64,9 +59,8 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                 named = any(word in model.lower() for word in _EVALUATED)
                 yield self.finding(
                     Text(
-                        en="`{model}` is given to DeepSpeed alone, without an optimizer, and ZeRO-{stage} requires "
-                        "one.",
-                        zh="`{model}` 单独交给 DeepSpeed，没有优化器，而 ZeRO-{stage} 需要优化器。",
+                        "`{model}` is given to DeepSpeed alone, without an optimizer, and ZeRO-{stage} requires one.",
+                        "`{model}` 单独交给 DeepSpeed，没有优化器，而 ZeRO-{stage} 需要优化器。",
                     ).format(model=model, stage=stage),
                     certainty=Certainty.CERTAIN if call.name == "deepspeed.initialize" else Certainty.LIKELY,
                     cure=_CURE if named else _CURE[::-1],
@@ -87,10 +81,10 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="DeepSpeed was given a model without an optimizer (a reference, reward or teacher model, or one "
-                    "to evaluate) under ZeRO-{stage}, which needs one.",
-                    zh="DeepSpeed 在 ZeRO-{stage} 下得到一个没有优化器的模型（参考、奖励、教师模型，或只做评估的模型）"
-                    "，而该阶段需要优化器。",
+                    "DeepSpeed was given a model without an optimizer (a reference, reward or teacher model, or one to "
+                    "evaluate) under ZeRO-{stage}, which needs one.",
+                    "DeepSpeed 在 ZeRO-{stage} 下得到一个没有优化器的模型（参考、奖励、教师模型，或只做评估的模型），而"
+                    "该阶段需要优化器。",
                 ).format(stage=stage.group(1).replace("{}", "1/2") if stage else "1/2"),
                 cure=_CURE,
             )
@@ -98,15 +92,13 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="The Trainer evaluates before it trains, so the model has no optimizer; under DeepSpeed that "
-                    "works only with ZeRO-3.",
-                    zh="Trainer 在训练之前评估，此时模型没有优化器；在 DeepSpeed 下只有 ZeRO-3 支持这种情况。",
+                    "The Trainer evaluates before it trains, so the model has no optimizer; under DeepSpeed that works "
+                    "only with ZeRO-3.",
+                    "Trainer 在训练之前评估，此时模型没有优化器；在 DeepSpeed 下只有 ZeRO-3 支持这种情况。",
                 ),
-                cure=(
-                    Text(
-                        en="Call trainer.train() first, evaluate in a process without --deepspeed, or use ZeRO-3",
-                        zh="先调用 trainer.train()，或在不带 --deepspeed 的进程中评估，或使用 ZeRO-3",
-                    ),
+                cure=Text(
+                    "Call trainer.train() first, evaluate in a process without --deepspeed, or use ZeRO-3",
+                    "先调用 trainer.train()，或在不带 --deepspeed 的进程中评估，或使用 ZeRO-3",
                 ),
                 certainty=Certainty.POSSIBLE,
             )
@@ -121,33 +113,31 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="The Trainer evaluates and never trains, so there is no optimizer: under DeepSpeed that works "
-                    "only with ZeRO-3, and this is ZeRO-{stage}.",
-                    zh="Trainer 只评估、从不训练，因此没有优化器：在 DeepSpeed 下只有 ZeRO-3 支持，而此处是 "
-                    "ZeRO-{stage}。",
+                    "The Trainer evaluates and never trains, so there is no optimizer: under DeepSpeed that works only "
+                    "with ZeRO-3, and this is ZeRO-{stage}.",
+                    "Trainer 只评估、从不训练，因此没有优化器：在 DeepSpeed 下只有 ZeRO-3 支持，而此处是 ZeRO-{stage}"
+                    "。",
                 ).format(stage=stage),
                 certainty=Certainty.LIKELY,
-                cure=(
-                    Text(
-                        "Evaluate without --deepspeed, or with a ZeRO-3 config",
-                        "评估时不带 --deepspeed，或使用 ZeRO-3 配置",
-                    ),
+                cure=Text(
+                    "Evaluate without --deepspeed, or with a ZeRO-3 config",
+                    "评估时不带 --deepspeed，或使用 ZeRO-3 配置",
                 ),
                 spans=(call.place.span(), stage_span(run)),
-                confirm=(Text("No other file calls trainer.train()", "没有其他文件调用 trainer.train()"),),
+                confirm=Text("No other file calls trainer.train()", "没有其他文件调用 trainer.train()"),
             )
             return
 
 
 _CURE = (
     Text(
-        en='Prepare the model that is only evaluated with "zero_optimization": {"stage": 0} (or 3), or keep it out '
+        'Prepare the model that is only evaluated with "zero_optimization": {"stage": 0} (or 3), or keep it out '
         "of DeepSpeed",
-        zh='用 "zero_optimization": {"stage": 0}（或 3）准备只做评估的模型，或不把它交给 DeepSpeed',
+        '用 "zero_optimization": {"stage": 0}（或 3）准备只做评估的模型，或不把它交给 DeepSpeed',
     ),
     Text(
-        en="If it is to be trained: give the model and its optimizer to the same prepare() or deepspeed.initialize()",
-        zh="若它需要训练：在同一次 prepare() 或 deepspeed.initialize() 中传入模型和优化器",
+        "If it is to be trained: give the model and its optimizer to the same prepare() or deepspeed.initialize()",
+        "若它需要训练：在同一次 prepare() 或 deepspeed.initialize() 中传入模型和优化器",
     ),
 )
 

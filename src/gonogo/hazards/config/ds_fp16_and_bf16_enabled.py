@@ -4,35 +4,29 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Finding
 
 class DsFp16AndBf16Enabled(Hazard):
     """fp16 and bf16 are both switched on.
-
     ## What happens
     "AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled" from DeepSpeed, or "ValueError: At most
     one of fp16 and bf16 can be True, but not both" from TrainingArguments.
-
     ## Why
     A run has one 16-bit type. Often a config for fp16 is taken over and a bf16 block is added to it, or a script says
     one and the command line the other.
-
     ## Example
     ```json
     "fp16": {"enabled": true}, "bf16": {"enabled": true}    // wrong
     "fp16": {"enabled": false}, "bf16": {"enabled": true}   // right on Ampere and newer
     ```
-
     ## Cure
     Keep bf16 on Ampere and newer cards, fp16 on older ones, and switch the other off. Under the Trainer both
     blocks may stay with "enabled": "auto".
-
     ## When it is safe
     Where one of the two is false or "auto".
-
     ## Sources
     - https://github.com/Snowflake-AI-Research/Arctic-Platform/pull/78: DeepSpeed's assertion, met and settled
     - https://www.deepspeed.ai/docs/config-json/: bf16 can't be combined with fp16
     """
 
     name = "ds-fp16-and-bf16-enabled"
-    title = Text(en="fp16 and bf16 are both enabled", zh="fp16 与 bf16 同时启用")
+    title = Text("fp16 and bf16 are both enabled", "fp16 与 bf16 同时启用")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Both blocks say ``enabled: true``."""
@@ -44,8 +38,8 @@ class DsFp16AndBf16Enabled(Hazard):
         other = next((name for name in wanted if not wanted[name] and wanted[_OTHER[name]]), None)
         yield self.finding(
             Text(
-                en="The DeepSpeed config enables fp16 and bf16; DeepSpeed asserts that only one of them is on.",
-                zh="DeepSpeed 配置同时启用了 fp16 与 bf16；DeepSpeed 断言只能启用其中一个。",
+                "The DeepSpeed config enables fp16 and bf16; DeepSpeed asserts that only one of them is on.",
+                "DeepSpeed 配置同时启用了 fp16 与 bf16；DeepSpeed 断言只能启用其中一个。",
             ),
             cure=(
                 Text(
@@ -77,11 +71,11 @@ class DsFp16AndBf16Enabled(Hazard):
             sources = {run.arguments.source_of(name) for name in (first, second)}
             yield self.finding(
                 Text(
-                    en="TrainingArguments get {first} and {second}, and take only one of them.",
-                    zh="TrainingArguments 同时得到 {first} 与 {second}，而它只接受其中一个。",
+                    "TrainingArguments get {first} and {second}, and take only one of them.",
+                    "TrainingArguments 同时得到 {first} 与 {second}，而它只接受其中一个。",
                 ).format(first=first, second=second),
                 certainty=Certainty.CERTAIN if len(sources) == 1 else Certainty.LIKELY,
-                cure=(_CURE,),
+                cure=_CURE,
                 spans=tuple(field.span() for field in fields),
             )
 

@@ -23,9 +23,9 @@ _UNUSABLE = (
     _Unusable(
         *("loss_scale", lambda scale: scale > 65504, 0, Severity.ERROR),
         Text(
-            en='The fixed "loss_scale" of {value:,.0f} is beyond what fp16 holds (65,504): every step overflows and is '
+            'The fixed "loss_scale" of {value:,.0f} is beyond what fp16 holds (65,504): every step overflows and is '
             "skipped.",
-            zh="固定的 “loss_scale” {value:,.0f} 超出 fp16 的最大值（65,504）：每一步都会溢出并被跳过。",
+            "固定的 “loss_scale” {value:,.0f} 超出 fp16 的最大值（65,504）：每一步都会溢出并被跳过。",
         ),
     ),
     _Unusable(
@@ -45,8 +45,8 @@ _UNUSABLE = (
     _Unusable(
         *("initial_scale_power", lambda power: power > 32, 16, Severity.WARNING),  # 32 was the default for years
         Text(
-            en="The loss scale starts at 2^{value}: about {skipped} steps are skipped until it fits.",
-            zh="loss scale 从 2^{value} 开始：大约有 {skipped} 步会被跳过，直到它降到可用的大小。",
+            "The loss scale starts at 2^{value}: about {skipped} steps are skipped until it fits.",
+            "loss scale 从 2^{value} 开始：大约有 {skipped} 步会被跳过，直到它降到可用的大小。",
         ),
     ),
 )
@@ -54,27 +54,21 @@ _UNUSABLE = (
 
 class DsFp16LossScaleUnusable(Hazard):
     """A loss-scale setting of fp16 makes every step fail or be skipped.
-
     ## What happens
     `loss_scale_window: 0`: "ZeroDivisionError: integer modulo by zero" (newer: a validation error). A fixed
     `loss_scale` above 65504: every step overflows and is skipped, and the model never learns.
-
     ## Why
     fp16 ends at 65504, and the scaled loss must fit. The dynamic scale is doubled each `loss_scale_window` steps
     without overflow.
-
     ## Example
     ```json
     "fp16": {"enabled": true, "loss_scale": 1048576}   // wrong: beyond what fp16 holds
     "fp16": {"enabled": true, "loss_scale": 0}         // right: the scale is found by itself
     ```
-
     ## Cure
     `"loss_scale": 0` (dynamic) with `initial_scale_power` 16 and `loss_scale_window` 1000.
-
     ## When it is safe
     The section counts only where fp16 is on.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py: what is refused
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/fp16/loss_scaler.py: the modulo and the
@@ -83,7 +77,7 @@ class DsFp16LossScaleUnusable(Hazard):
     """
 
     name = "ds-fp16-loss-scale-unusable"
-    title = Text(en="fp16's loss scale can't work", zh="fp16 的 loss scale 设置无法工作")
+    title = Text("fp16's loss scale can't work", "fp16 的 loss scale 设置无法工作")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Each setting that stops or wastes every step, where fp16 may be on."""
@@ -99,8 +93,8 @@ class DsFp16LossScaleUnusable(Hazard):
                 cause.format(value=value, skipped=int(value) - 16),
                 certainty=Certainty.CERTAIN if enabled else Certainty.LIKELY,
                 severity=severity,
-                cure=(Text('Write "{key}": {good}', "写 “{key}”: {good}").format(key=key, good=good),),
-                spans=(span_in(config, "fp16", key),),
+                cure=Text('Write "{key}": {good}', "写 “{key}”: {good}").format(key=key, good=good),
+                spans=span_in(config, "fp16", key),
                 fixes=fix_of(
                     Text("write {good}", "改为 {good}").format(good=good),
                     partial(config.replacing, "fp16", key, value=good),

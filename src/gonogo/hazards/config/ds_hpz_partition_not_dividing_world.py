@@ -4,25 +4,19 @@ from gonogo.hazards.rule import Span, Text
 
 class DsHpzPartitionNotDividingWorld(ConfigHazard):
     """The secondary partition of ZeRO++ is no divisor of the world size.
-
     ## What happens
     "AssertionError: 12 is not divisible by 8" when the model is divided.
-
     ## Why
     hpZ makes groups of that many ranks, usually one node's, and every rank must be in one.
-
     ## Example
     ```json
     "zero_hpz_partition_size": 4   // wrong on 6 ranks
     "zero_hpz_partition_size": 3   // right
     ```
-
     ## Cure
     Write the number of GPUs of a node, and use whole nodes.
-
     ## When it is safe
     Where it divides the ranks, or is larger than their number.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/utils/groups.py:
       `_create_zero_param_parallel_group`
@@ -31,15 +25,15 @@ class DsHpzPartitionNotDividingWorld(ConfigHazard):
 
     name = "ds-hpz-partition-not-dividing-world"
     title = Text(
-        en="zero_hpz_partition_size does not divide the number of ranks", zh="zero_hpz_partition_size 不能整除 rank 数"
+        "zero_hpz_partition_size does not divide the number of ranks", "zero_hpz_partition_size 不能整除 rank 数"
     )
 
     keys = ("zero_optimization.zero_hpz_partition_size",)
     stages = (3,)
     wrong = number(lambda size: size > 1 and size == int(size))
     cause = Text(
-        en="{key} is {size} and the run has {ranks} ranks: {ranks} is not divisible by {size}.",
-        zh="{key} 为 {size}，而运行有 {ranks} 个 rank：{ranks} 不能被 {size} 整除。",
+        "{key} is {size} and the run has {ranks} ranks: {ranks} is not divisible by {size}.",
+        "{key} 为 {size}，而运行有 {ranks} 个 rank：{ranks} 不能被 {size} 整除。",
     )
     cure = (Text("Write a divisor of {ranks}: {divisors}", "写 {ranks} 的约数：{divisors}"),)
 

@@ -4,41 +4,35 @@ from gonogo.hazards.rule import Certainty, Text
 
 class DsNvmeOffloadWithoutPath(ConfigHazard):
     """A section offloads to NVMe and names no folder for it.
-
     ## What happens
     For parameters: "AssertionError: "nvme_path" in DeepSpeed Config cannot be None if remote device is nvme". For
     the optimizer: "TypeError: expected str, bytes or os.PathLike object, not NoneType".
-
     ## Why
     The folder has no default. accelerate fills in "auto" from its own settings; nothing fills in a missing key.
-
     ## Example
     ```json
     "offload_param": {"device": "nvme"}                                // wrong
     "offload_param": {"device": "nvme", "nvme_path": "/local_nvme"}    // right
     ```
-
     ## Cure
     Write `"nvme_path": "/local_nvme"`, a folder on a fast local disk, in that section.
-
     ## When it is safe
     With `"device": "cpu"` no folder is needed.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/2624: the assertion
     - https://www.deepspeed.ai/docs/config-json/: nvme_path of both sections
     """
 
     name = "ds-nvme-offload-without-path"
-    title = Text(en="NVMe offload has no nvme_path", zh="NVMe 卸载没有 nvme_path")
+    title = Text("NVMe offload has no nvme_path", "NVMe 卸载没有 nvme_path")
 
     keys = ("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device")
     stages = (3, None)
     wrong = word("nvme")
     fills_in_auto = True
     cause = Text(
-        en='{section} offloads to "nvme" and has no "nvme_path": DeepSpeed has no default folder.',
-        zh="{section} 要卸载到 “nvme”，却没有 “nvme_path”：DeepSpeed 没有默认目录。",
+        '{section} offloads to "nvme" and has no "nvme_path": DeepSpeed has no default folder.',
+        "{section} 要卸载到 “nvme”，却没有 “nvme_path”：DeepSpeed 没有默认目录。",
     )
     cure = (
         Text(

@@ -5,28 +5,22 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Ru
 
 class DsOffloadOptimizerWithoutZero(Hazard):
     """offload_optimizer names the CPU or NVMe, and the stage is 0.
-
     ## What happens
     The first step stops with "CPUAdam param is on cuda:0 and must be 'cpu', make sure you enabled
     'offload_optimizer': 'cpu' in your ZeRO config."
-
     ## Why
     DeepSpeed builds DeepSpeedCPUAdam wherever `offload_optimizer` says so, but only ZeRO (stage 1, 2, 3) moves the
     states to the CPU for it. At stage 0 the parameters stay on the GPU.
-
     ## Example
     ```json
     // "offload_optimizer": {"device": "cpu"}
     "stage": 0    // wrong
     "stage": 2    // right
     ```
-
     ## Cure
     Take stage 1, 2 or 3, or remove `offload_optimizer`.
-
     ## When it is safe
     `"device": "none"`.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/1751: CPUAdam's assertion
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py: `zero_use_cpu_optimizer`
@@ -34,7 +28,7 @@ class DsOffloadOptimizerWithoutZero(Hazard):
     """
 
     name = "ds-offload-optimizer-without-zero"
-    title = Text(en="The optimizer is offloaded to the CPU, and ZeRO is off", zh="优化器要卸载到 CPU，而 ZeRO 未开启")
+    title = Text("The optimizer is offloaded to the CPU, and ZeRO is off", "优化器要卸载到 CPU，而 ZeRO 未开启")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """An offload device at a stage that is surely 0."""
@@ -46,10 +40,10 @@ class DsOffloadOptimizerWithoutZero(Hazard):
         key = "offload_optimizer" if config.raw(ZERO, "offload_optimizer").known else "cpu_offload"
         yield self.finding(
             Text(
-                en="{key} asks for {device} and ZeRO's stage is 0: DeepSpeed builds its CPU optimizer over parameters "
+                "{key} asks for {device} and ZeRO's stage is 0: DeepSpeed builds its CPU optimizer over parameters "
                 "that stay on the GPU, and the first step stops.",
-                zh="{key} 要求 {device}，而 ZeRO 的 stage 为 0：DeepSpeed 会用 CPU 优化器去更新留在 GPU 上的参数，第一"
-                "步就会报错。",
+                "{key} 要求 {device}，而 ZeRO 的 stage 为 0：DeepSpeed 会用 CPU 优化器去更新留在 GPU 上的参数，第一步就"
+                "会报错。",
             ).format(key=key, device=as_json(device.value)),
             certainty=Certainty.CERTAIN if has_stage_optimizer(config) else Certainty.LIKELY,
             cure=(

@@ -5,27 +5,21 @@ from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run,
 
 class DsOffloadOptionOfStage3(Hazard):
     """offload_optimizer holds ratio or super_offload, which only stage 3 has.
-
     ## What happens
     `ratio` below 1: "Assertion failed, Partial offloading only supported for ZeRO Stage 3." `super_offload` is
     silently ignored below stage 3.
-
     ## Why
     Partial offload (Twin-Flow) and SuperOffload work on ZeRO-3's sub-groups.
-
     ## Example
     ```json
     // "offload_optimizer": {"device": "cpu", "ratio": 0.3}
     "stage": 2    // wrong
     "stage": 3    // right
     ```
-
     ## Cure
     Take stage 3, or remove the option.
-
     ## When it is safe
     `ratio` of 1.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py: `offload_ratio_check`
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/offload_config.py: which options
@@ -33,9 +27,7 @@ class DsOffloadOptionOfStage3(Hazard):
     """
 
     name = "ds-offload-option-of-stage-3"
-    title = Text(
-        en="An option of ZeRO-3's offload is set at another stage", zh="在其他 stage 设置了 ZeRO-3 卸载才有的选项"
-    )
+    title = Text("An option of ZeRO-3's offload is set at another stage", "在其他 stage 设置了 ZeRO-3 卸载才有的选项")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Either option at a stage that is known and not 3."""
@@ -48,11 +40,11 @@ class DsOffloadOptionOfStage3(Hazard):
                 config,
                 "ratio",
                 Text(
-                    en='offload_optimizer\'s "ratio" is {value} at stage {stage}: DeepSpeed offloads a part only at '
+                    'offload_optimizer\'s "ratio" is {value} at stage {stage}: DeepSpeed offloads a part only at '
                     "stage 3, "
                     "and refuses the config.",
-                    zh="offload_optimizer 的 “ratio” 为 {value}，而 stage 为 {stage}：DeepSpeed 只在 stage 3 支持部分卸"
-                    "载，会拒绝此配置。",
+                    "offload_optimizer 的 “ratio” 为 {value}，而 stage 为 {stage}：DeepSpeed 只在 stage 3 支持部分卸载"
+                    "，会拒绝此配置。",
                 ).format(value=as_json(ratio.value), stage=stage),
                 Severity.ERROR,
             )
@@ -61,11 +53,10 @@ class DsOffloadOptionOfStage3(Hazard):
                 config,
                 "super_offload",
                 Text(
-                    en='"super_offload" is on at stage {stage}, and has an effect only at stage 3: the plain CPU '
+                    '"super_offload" is on at stage {stage}, and has an effect only at stage 3: the plain CPU '
                     "optimizer "
                     "runs.",
-                    zh="stage 为 {stage} 时开启了 “super_offload”，它只在 stage 3 起作用：实际运行的是普通 CPU 优化器"
-                    "。",
+                    "stage 为 {stage} 时开启了 “super_offload”，它只在 stage 3 起作用：实际运行的是普通 CPU 优化器。",
                 ).format(stage=stage),
                 Severity.WARNING,
             )

@@ -4,34 +4,28 @@ from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 class DsOnebitOptimizerWithZero(Hazard):
     """OneBitAdam, ZeroOneAdam or OneBitLamb stands beside ZeRO.
-
     ## What happens
     "AssertionError: 1bit-Adam is not compatible with ZeRO". From DeepSpeed 0.19.7 on the optimizers are gone:
     "OneBitAdam is not a supported DeepSpeed Optimizer".
-
     ## Why
     They compress the very communication that ZeRO replaces by its own.
-
     ## Example
     ```json
     // "zero_optimization": {"stage": 2}
     "optimizer": {"type": "OneBitAdam"}    // wrong
     "optimizer": {"type": "AdamW"}         // right
     ```
-
     ## Cure
     Take AdamW with ZeRO, or stage 0 with DeepSpeed before 0.19.7.
-
     ## When it is safe
     At stage 0 before 0.19.7.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/5046: the assertion under the Trainer
     - https://github.com/deepspeedai/DeepSpeed/issues/1197: no support for ZeRO with 1-bit
     """
 
     name = "ds-onebit-optimizer-with-zero"
-    title = Text(en="A 1-bit optimizer runs without ZeRO only", zh="1-bit 优化器只能在不用 ZeRO 时运行")
+    title = Text("A 1-bit optimizer runs without ZeRO only", "1-bit 优化器只能在不用 ZeRO 时运行")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """One of the three by name, with ZeRO on or with a DeepSpeed that has none of them."""
@@ -44,13 +38,13 @@ class DsOnebitOptimizerWithZero(Hazard):
             return
         cause = (
             Text(
-                en="{deepspeed} has no optimizer {name} any more: it was removed in 0.19.7.",
-                zh="{deepspeed} 已没有优化器 {name}：它在 0.19.7 中被移除。",
+                "{deepspeed} has no optimizer {name} any more: it was removed in 0.19.7.",
+                "{deepspeed} 已没有优化器 {name}：它在 0.19.7 中被移除。",
             ).format(deepspeed=version_words(run), name=name)
             if gone
             else Text(
-                en="{name} does not work with ZeRO, and ZeRO-{stage} is on: DeepSpeed refuses it.",
-                zh="{name} 不能与 ZeRO 一起使用，而这里开启了 ZeRO-{stage}：DeepSpeed 会拒绝。",
+                "{name} does not work with ZeRO, and ZeRO-{stage} is on: DeepSpeed refuses it.",
+                "{name} 不能与 ZeRO 一起使用，而这里开启了 ZeRO-{stage}：DeepSpeed 会拒绝。",
             ).format(name=name, stage=stage)
         )
         yield self.finding(

@@ -6,31 +6,25 @@ _DEFAULTS = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused",
 
 class DsOptimizerOverridesOptim(Hazard):
     """DeepSpeed decides the optimizer, so --optim does nothing.
-
     ## What happens
     `--optim paged_adamw_8bit`, `adafactor` or `galore_adamw` is given, and memory is that of AdamW in 32 bits: the
     log says "DeepSpeed Basic Optimizer = FusedAdam" (or DeepSpeedCPUAdam). With `--adafactor` transformers stops:
     "--adafactor was passed, but also found `optimizer` configured in the DeepSpeed config".
-
     ## Why
     Where the config has an "optimizer" block, the Trainer builds none of its own. Without the block, but with
     `offload_optimizer`, accelerate replaces whatever the Trainer built by DeepSpeedCPUAdam (Adagrad and Lion by their
     own CPU versions since accelerate 1.2).
-
     ## Example
     ```sh
     # ds_config.json has "optimizer": {"type": "AdamW"}
     deepspeed train.py --deepspeed ds_config.json --optim paged_adamw_8bit     # wrong: AdamW is used
     deepspeed train.py --deepspeed no_optimizer.json --optim paged_adamw_8bit  # right
     ```
-
     ## Cure
     Remove the "optimizer" block, and `offload_optimizer` where the optimizer is none of DeepSpeed's; or drop
     `--optim` and count on AdamW's memory. GaLore needs whole gradients and does not work under ZeRO-2 and ZeRO-3.
-
     ## When it is safe
     With `adamw_torch` and its like, which mean what DeepSpeed does.
-
     ## Sources
     - https://github.com/huggingface/transformers/pull/12257: adafactor was silently ignored, and is refused since
     - https://github.com/huggingface/accelerate/issues/2169: with offload it is always DeepSpeedCPUAdam
@@ -39,8 +33,8 @@ class DsOptimizerOverridesOptim(Hazard):
 
     name = "ds-optimizer-overrides-optim"
     title = Text(
-        en="The optimizer that the arguments ask for is not used under this DeepSpeed config",
-        zh="参数要求的优化器在此 DeepSpeed 配置下不会被使用",
+        "The optimizer that the arguments ask for is not used under this DeepSpeed config",
+        "参数要求的优化器在此 DeepSpeed 配置下不会被使用",
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -64,9 +58,9 @@ class DsOptimizerOverridesOptim(Hazard):
                 return
             yield self.finding(
                 Text(
-                    en='optim is "{wanted}", and the DeepSpeed config has an optimizer {kind}: that one is used, and '
+                    'optim is "{wanted}", and the DeepSpeed config has an optimizer {kind}: that one is used, and '
                     "{wanted} has no effect.",
-                    zh='optim 为 "{wanted}"，而 DeepSpeed 配置中有 optimizer {kind}：实际使用后者，{wanted} 不起作用。',
+                    'optim 为 "{wanted}"，而 DeepSpeed 配置中有 optimizer {kind}：实际使用后者，{wanted} 不起作用。',
                 ).format(wanted=wanted, kind=kind.get("?")),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
@@ -81,9 +75,9 @@ class DsOptimizerOverridesOptim(Hazard):
             return
         yield self.finding(
             Text(
-                en='optim is "{wanted}", and offload_optimizer is {device}: accelerate replaces the Trainer\'s '
+                'optim is "{wanted}", and offload_optimizer is {device}: accelerate replaces the Trainer\'s '
                 "optimizer by DeepSpeedCPUAdam.",
-                zh='optim 为 "{wanted}"，而 offload_optimizer 为 {device}：accelerate 会把 Trainer 的优化器换成 '
+                'optim 为 "{wanted}"，而 offload_optimizer 为 {device}：accelerate 会把 Trainer 的优化器换成 '
                 "DeepSpeedCPUAdam。",
             ).format(wanted=wanted, device=offload.value),
             severity=Severity.WARNING,
@@ -99,9 +93,8 @@ class DsOptimizerOverridesOptim(Hazard):
         block = config.key_place("optimizer")
         return self.finding(
             Text(
-                en="Adafactor is asked for, and the DeepSpeed config has an optimizer block: transformers refuses "
-                "both.",
-                zh="要求使用 Adafactor，而 DeepSpeed 配置中有 optimizer 段：transformers 拒绝两者并存。",
+                "Adafactor is asked for, and the DeepSpeed config has an optimizer block: transformers refuses both.",
+                "要求使用 Adafactor，而 DeepSpeed 配置中有 optimizer 段：transformers 拒绝两者并存。",
             ),
             certainty=Certainty.LIKELY,
             cure=_CURE.format(option=option),

@@ -24,40 +24,34 @@ def _meant(name: str) -> str | None:
 
 class DsOptimizerUnknown(ConfigHazard):
     """The optimizer's type is neither DeepSpeed's nor torch's.
-
     ## What happens
     "AssertionError: AdamW8bit is not a supported DeepSpeed Optimizer".
-
     ## Why
     `type` is a name of DeepSpeed's (any case) or a class of `torch.optim` (exact case). Names of transformers'
     `--optim` (`adamw_torch`, `paged_adamw_8bit`) are neither.
-
     ## Example
     ```json
     "optimizer": {"type": "adamw_torch"}    // wrong: a name for --optim
     "optimizer": {"type": "AdamW"}          // right
     ```
-
     ## Cure
     Write AdamW; for an optimizer of another library, remove the `optimizer` section and build it in the code or
     with `--optim`.
-
     ## When it is safe
     A custom optimizer that the script passes to `deepspeed.initialize`.
-
     ## Sources
     - https://www.deepspeed.ai/docs/config-json/: the optimizers by name
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py: `_is_supported_optimizer`
     """
 
     name = "ds-optimizer-unknown"
-    title = Text(en="DeepSpeed does not know the optimizer", zh="DeepSpeed 不认识该优化器")
+    title = Text("DeepSpeed does not know the optimizer", "DeepSpeed 不认识该优化器")
 
     keys = ("optimizer.type",)
     wrong = _unknown
     cause = Text(
-        en=f"{{value}} is no optimizer of DeepSpeed's ({', '.join(_SPELLED)}) and no class of torch.optim.",
-        zh=f"{{value}} 既不是 DeepSpeed 的优化器（{'、'.join(_SPELLED)}），也不是 torch.optim 的类。",
+        f"{{value}} is no optimizer of DeepSpeed's ({', '.join(_SPELLED)}) and no class of torch.optim.",
+        f"{{value}} 既不是 DeepSpeed 的优化器（{'、'.join(_SPELLED)}），也不是 torch.optim 的类。",
     )
     cure = (
         Text('Write "{instead}"', "写 “{instead}”"),

@@ -43,27 +43,21 @@ def _sureness(run: Run) -> Certainty:
 
 class DsOptimizerUnknownParameter(Hazard):
     """optimizer.params holds a key that the optimizer's constructor does not take.
-
     ## What happens
     "TypeError: FusedAdam.__init__() got an unexpected keyword argument 'learning_rate'"; for max_grad_norm
     "ValueError: 'max_grad_norm' is not supported as an optimizer parameter".
-
     ## Why
     `params` goes to the constructor as it is. torch's names are `lr`, `betas`, `eps`, `weight_decay`; those of
     TrainingArguments are others.
-
     ## Example
     ```json
     "optimizer": {"type": "AdamW", "params": {"learning_rate": 2e-5}}    // wrong
     "optimizer": {"type": "AdamW", "params": {"lr": 2e-5}}               // right
     ```
-
     ## Cure
     Rename the key; the gradient's norm is limited by the top-level `gradient_clipping`.
-
     ## When it is safe
     Parameters that this optimizer knows.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/pull/656: max_grad_norm is refused; gradient_clipping stands for it
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/fused_adam.py: what FusedAdam takes
@@ -72,7 +66,7 @@ class DsOptimizerUnknownParameter(Hazard):
     """
 
     name = "ds-optimizer-unknown-parameter"
-    title = Text(en="The optimizer does not take a parameter that the config gives it", zh="优化器不接受配置给它的参数")
+    title = Text("The optimizer does not take a parameter that the config gives it", "优化器不接受配置给它的参数")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Keys that neither DeepSpeed's nor torch's optimizer of that name takes."""
@@ -99,9 +93,9 @@ class DsOptimizerUnknownParameter(Hazard):
                 cure = Text(f'Write "{meant}"', f"写 “{meant}”")
             yield self.finding(
                 Text(
-                    en="{optimizer} takes no parameter {key}: DeepSpeed hands it to the constructor, which raises "
+                    "{optimizer} takes no parameter {key}: DeepSpeed hands it to the constructor, which raises "
                     "TypeError.",
-                    zh="{optimizer} 没有参数 {key}：DeepSpeed 会把它传给构造函数，引发 TypeError。",
+                    "{optimizer} 没有参数 {key}：DeepSpeed 会把它传给构造函数，引发 TypeError。",
                 ).format(optimizer=optimizer_type(config), key=key),
                 certainty=_sureness(run),
                 cure=cure,
@@ -119,9 +113,8 @@ class DsOptimizerUnknownParameter(Hazard):
             title, cure = Text("use gradient_clipping", "使用 gradient_clipping"), _CLIP
         return self.finding(
             Text(
-                en='DeepSpeed refuses "max_grad_norm" as an optimizer parameter: ValueError when the optimizer is '
-                "built.",
-                zh="DeepSpeed 拒绝把 “max_grad_norm” 作为优化器参数：构建优化器时抛出 ValueError。",
+                'DeepSpeed refuses "max_grad_norm" as an optimizer parameter: ValueError when the optimizer is built.',
+                "DeepSpeed 拒绝把 “max_grad_norm” 作为优化器参数：构建优化器时抛出 ValueError。",
             ),
             certainty=_sureness(run),
             cure=cure.format(value=as_json(clipping.get(value))),

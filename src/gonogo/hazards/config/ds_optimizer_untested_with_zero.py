@@ -19,47 +19,39 @@ def _untested(field: Field) -> bool:
 
 class DsOptimizerUntestedWithZero(ConfigHazard):
     """The config's optimizer is none of those that ZeRO was tested with.
-
     ## What happens
     "AssertionError: You are using an untested ZeRO Optimizer. Please add <"zero_allow_untested_optimizer": true> in
     the configuration file to use it."
-
     ## Why
     ZeRO flattens and partitions the parameters. It allows Adam, AdamW, Adagrad and Lion; an optimizer that looks at
     whole matrices (Lamb) or keeps other states goes wrong unnoticed.
-
     ## Example
     ```json
     // "zero_optimization": {"stage": 2}
     "optimizer": {"type": "SGD"}                                           // wrong
     "optimizer": {"type": "SGD"}, "zero_allow_untested_optimizer": true    // right
     ```
-
     ## Cure
     Take AdamW, or set `"zero_allow_untested_optimizer": true` for an optimizer that works element by element, such
     as SGD.
-
     ## When it is safe
     Without ZeRO (stage 0).
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/pull/173: why the key was made
     - https://github.com/EleutherAI/gpt-neox/pull/1166: the assertion with Lion
     """
 
     name = "ds-optimizer-untested-with-zero"
-    title = Text(
-        en="ZeRO refuses the optimizer, which it does not list as tested", zh="ZeRO 拒绝未列入已测试名单的优化器"
-    )
+    title = Text("ZeRO refuses the optimizer, which it does not list as tested", "ZeRO 拒绝未列入已测试名单的优化器")
 
     keys = ("optimizer.type",)
     stages = (1, 2, 3)
     wrong = _untested
     cause = Text(
-        en="ZeRO-{stage} is on and the optimizer is {name}, which is none of those that DeepSpeed takes with ZeRO: "
-        "Adam, AdamW, Adagrad, Lion.",
-        zh="开启了 ZeRO-{stage}，优化器是 {name}，不在 DeepSpeed 允许与 ZeRO 搭配的优化器之列：Adam、AdamW、Adagrad、"
-        "Lion。",
+        "ZeRO-{stage} is on and the optimizer is {name}, which is none of those that DeepSpeed takes with ZeRO: Adam, "
+        "AdamW, Adagrad, Lion.",
+        "开启了 ZeRO-{stage}，优化器是 {name}，不在 DeepSpeed 允许与 ZeRO 搭配的优化器之列：Adam、AdamW、Adagrad、Lion"
+        "。",
     )
     cure = (
         Text("Take AdamW", "改用 AdamW"),

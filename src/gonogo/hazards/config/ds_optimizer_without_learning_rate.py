@@ -9,27 +9,21 @@ _WARMED_UP_TO = ("scheduler", "params", "warmup_max_lr")
 
 class DsOptimizerWithoutLearningRate(Hazard):
     """The config has DeepSpeed build the optimizer and gives it no lr.
-
     ## What happens
     The run trains with a learning rate of 0.001, whatever `--learning_rate` says: twenty to a hundred times too
     much for most fine-tunes. The loss jumps and stays high.
-
     ## Why
     transformers writes the learning rate only where the config says "auto"; for a missing key Adam's own default
     holds.
-
     ## Example
     ```json
     "optimizer": {"type": "AdamW"}                              // wrong: 0.001
     "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}    // right
     ```
-
     ## Cure
     Write `"lr": "auto"` (with transformers) or the number.
-
     ## When it is safe
     A scheduler in the config with a `warmup_max_lr` sets the rate itself.
-
     ## Sources
     - https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/deepspeed.py: `fill_match`
       leaves a missing key missing
@@ -38,7 +32,7 @@ class DsOptimizerWithoutLearningRate(Hazard):
 
     name = "ds-optimizer-without-learning-rate"
     title = Text(
-        en="The config's optimizer has no learning rate, so it is 0.001", zh="配置中的优化器没有学习率，默认为 0.001"
+        "The config's optimizer has no learning rate, so it is 0.001", "配置中的优化器没有学习率，默认为 0.001"
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -55,15 +49,15 @@ class DsOptimizerWithoutLearningRate(Hazard):
             return
         yield self.finding(
             Text(
-                en='The optimizer {name} has no "lr": it trains with its default of 0.001{instead}.',
-                zh="优化器 {name} 没有 “lr”：将以默认值 0.001 训练{instead}。",
+                'The optimizer {name} has no "lr": it trains with its default of 0.001{instead}.',
+                "优化器 {name} 没有 “lr”：将以默认值 0.001 训练{instead}。",
             ).format(
                 name=name,
                 instead=Text(", not with --learning_rate {wanted}", "，而不是 --learning_rate {wanted}").format(
                     wanted=wanted
                 )
                 if wanted is not None
-                else Text("", ""),
+                else "",
             ),
             certainty=Certainty.CERTAIN if wanted is not None else Certainty.LIKELY,
             severity=Severity.ERROR if wanted is not None else Severity.WARNING,

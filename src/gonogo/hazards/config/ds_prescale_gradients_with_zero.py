@@ -5,27 +5,21 @@ from gonogo.hazards.rule import Span, Text
 
 class DsPrescaleGradientsWithZero(ConfigHazard):
     """prescale_gradients or gradient_predivide_factor stands beside ZeRO-2 or ZeRO-3.
-
     ## What happens
     "AssertionError: pre-scale gradients is not yet supported with ZeRO-2 with reduce scatter enabled", or
     "gradient_predivide_factor != 1.0 is not yet supported".
-
     ## Why
     Reduce-scatter, ZeRO's default, divides gradients itself. Before 0.13 ZeRO-1 was refused as well.
-
     ## Example
     ```json
     // "prescale_gradients": true
     "zero_optimization": {"stage": 2}                             // wrong: reduce_scatter is on by default
     "zero_optimization": {"stage": 2, "reduce_scatter": false}    // right; or drop prescale_gradients
     ```
-
     ## Cure
     Remove the key; or set `"reduce_scatter": false` (slower).
-
     ## When it is safe
     Without ZeRO, or with stage 1 in newer releases.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/pull/4964: the check, and why stage 1 is exempt
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage3.py: the assertion at stage
@@ -34,15 +28,15 @@ class DsPrescaleGradientsWithZero(ConfigHazard):
 
     name = "ds-prescale-gradients-with-zero"
     title = Text(
-        en="Gradients can't be pre-scaled with ZeRO's reduce-scatter", zh="使用 ZeRO 的 reduce-scatter 时不能预缩放梯度"
+        "Gradients can't be pre-scaled with ZeRO's reduce-scatter", "使用 ZeRO 的 reduce-scatter 时不能预缩放梯度"
     )
 
     keys = ("prescale_gradients", "gradient_predivide_factor")
     stages = (2, 3)
     wrong = given
     cause = Text(
-        en='"{key}" is {value}, which ZeRO-{stage} does not support with reduce_scatter (on by default).',
-        zh="“{key}” 的值是 {value}，而 ZeRO-{stage} 在使用 reduce_scatter（默认开启）时不支持。",
+        '"{key}" is {value}, which ZeRO-{stage} does not support with reduce_scatter (on by default).',
+        "“{key}” 的值是 {value}，而 ZeRO-{stage} 在使用 reduce_scatter（默认开启）时不支持。",
     )
     cure = (
         Text("Remove {key}", "去掉 {key}"),

@@ -7,33 +7,27 @@ from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity
 
 class DsProfilingLeftOn(Hazard):
     """The config switches on measurements that cost time at every step.
-
     ## What happens
     The run is slower than it could be, and its log is full of timings.
-
     ## Why
     wall_clock_breakdown waits for the GPU several times a step; flops_profiler switches it on as well, also after
     the step that it profiles; comms_logger records every collective; memory_breakdown and dump_state print.
-
     ## Example
     ```json
     "wall_clock_breakdown": true     // wrong for the real run
     "wall_clock_breakdown": false    // right
     ```
-
     ## Cure
     Switch it off for the real run.
-
     ## When it is safe
     While you measure.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/2903: the flops profiler times all steps
     - https://www.deepspeed.ai/docs/config-json/: the settings
     """
 
     name = "ds-profiling-left-on"
-    title = Text(en="A profiler of DeepSpeed is left on", zh="DeepSpeed 的性能分析仍然开着")
+    title = Text("A profiler of DeepSpeed is left on", "DeepSpeed 的性能分析仍然开着")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """What is on of them, as one remark."""
@@ -43,7 +37,7 @@ class DsProfilingLeftOn(Hazard):
         if not keys:
             return
         yield self.finding(
-            Text(en="Measured at every step, which costs time: {en}.", zh="每一步都做测量，会拖慢训练：{zh}。").format(
+            Text("Measured at every step, which costs time: {en}.", "每一步都做测量，会拖慢训练：{zh}。").format(
                 en=", ".join(one[0] for one in keys), zh="、".join(one[0] for one in keys)
             ),
             severity=Severity.NOTE,

@@ -11,29 +11,23 @@ _SAME = {
 
 class DsSchedulerOverridesLrSchedulerType(Hazard):
     """The DeepSpeed config has a scheduler, so --lr_scheduler_type does nothing.
-
     ## What happens
     The run asks for `--lr_scheduler_type cosine`, and the logged learning rate rises, then stays where it is. No
     message says why.
-
     ## Why
     Where the DeepSpeed config has a "scheduler" block, the Trainer leaves the schedule to DeepSpeed. `WarmupLR`,
     which many copied configs have, warms up and then keeps the rate; `WarmupDecayLR` falls linearly.
-
     ## Example
     ```sh
     # ds_config.json has "scheduler": {"type": "WarmupLR"}
     deepspeed train.py --deepspeed ds_config.json --lr_scheduler_type cosine       # wrong: the rate stays constant
     deepspeed train.py --deepspeed no_scheduler.json --lr_scheduler_type cosine    # right
     ```
-
     ## Cure
     Remove the "scheduler" block from the config (transformers 4.33 and later need none beside an optimizer block); or
     name the schedule that is meant there.
-
     ## When it is safe
     Where both mean the same schedule.
-
     ## Sources
     - https://github.com/hiyouga/LlamaFactory/issues/394: cosine asked for, WarmupLR in the config, a constant rate
     - https://github.com/QwenLM/Qwen/issues/672: the same, with the maintainers' explanation
@@ -41,8 +35,8 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
 
     name = "ds-scheduler-overrides-lr-scheduler-type"
     title = Text(
-        en="The DeepSpeed config's scheduler overrides lr_scheduler_type",
-        zh="DeepSpeed 配置的 scheduler 覆盖了 lr_scheduler_type",
+        "The DeepSpeed config's scheduler overrides lr_scheduler_type",
+        "DeepSpeed 配置的 scheduler 覆盖了 lr_scheduler_type",
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -59,9 +53,9 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
         needs_one = not config.raw("optimizer").absent and run.environment.within("transformers", ">=4.33") is not True
         yield self.finding(
             Text(
-                en='lr_scheduler_type is "{wanted}", and the DeepSpeed config has a scheduler {kind}: that one is used '
+                'lr_scheduler_type is "{wanted}", and the DeepSpeed config has a scheduler {kind}: that one is used '
                 "(as {same}), and {wanted} has no effect.",
-                zh='lr_scheduler_type 为 "{wanted}"，而 DeepSpeed 配置中有 scheduler {kind}：实际使用后者（相当于 '
+                'lr_scheduler_type 为 "{wanted}"，而 DeepSpeed 配置中有 scheduler {kind}：实际使用后者（相当于 '
                 "{same}），{wanted} 不起作用。",
             ).format(wanted=wanted, kind=kind.value, same=same[0]),
             severity=Severity.WARNING,

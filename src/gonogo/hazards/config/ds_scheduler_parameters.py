@@ -30,27 +30,21 @@ def _which(key: str) -> Text:
 
 class DsSchedulerParameters(Hazard):
     """A parameter that the scheduler needs is missing, or one is given that it does not take.
-
     ## What happens
     "TypeError: WarmupDecayLR.__init__() missing 1 required positional argument: 'total_num_steps'";
     "WarmupLR.__init__() got an unexpected keyword argument 'total_num_steps'"; from 0.19.3 on "ValueError:
     warmup_num_steps must be a positive integer, got 0".
-
     ## Why
     `params` goes to the constructor as it is; the schedulers share few names.
-
     ## Example
     ```json
     "scheduler": {"type": "WarmupDecayLR", "params": {}}                             // wrong
     "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto"}}    // right
     ```
-
     ## Cure
     Give the parameters that belong to the type; `"total_num_steps": "auto"` is filled in by transformers.
-
     ## When it is safe
     Parameters of that scheduler.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/771: warmup_num_steps of 0
     - https://github.com/huggingface/transformers/pull/48640: newer DeepSpeed refuses 0
@@ -59,7 +53,7 @@ class DsSchedulerParameters(Hazard):
     """
 
     name = "ds-scheduler-parameters"
-    title = Text(en="The scheduler's parameters do not fit it", zh="调度器的参数与它不符")
+    title = Text("The scheduler's parameters do not fit it", "调度器的参数与它不符")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Missing and superfluous parameters of DeepSpeed's own schedulers."""
@@ -90,8 +84,8 @@ class DsSchedulerParameters(Hazard):
             if key not in taken:
                 yield self.finding(
                     Text(
-                        en="{name} takes no parameter {key}: TypeError when it is built.",
-                        zh="{name} 没有参数 {key}：构建时会抛出 TypeError。",
+                        "{name} takes no parameter {key}: TypeError when it is built.",
+                        "{name} 没有参数 {key}：构建时会抛出 TypeError。",
                     ).format(name=name, key=key),
                     cure=Text(
                         "Remove it, or take a scheduler that has it{which}", "去掉它，或改用有该参数的调度器{which}"
@@ -107,8 +101,8 @@ class DsSchedulerParameters(Hazard):
         if counted and (steps <= 0 or isinstance(steps, float)) and newer_than(run, ">=0.19.3"):
             yield self.finding(
                 Text(
-                    en="warmup_num_steps is {value}; {version} takes whole numbers above 0 only.",
-                    zh="warmup_num_steps 为 {value}；{version} 只接受大于 0 的整数。",
+                    "warmup_num_steps is {value}; {version} takes whole numbers above 0 only.",
+                    "warmup_num_steps 为 {value}；{version} 只接受大于 0 的整数。",
                 ).format(value=steps, version=version_words(run)),
                 cure=Text("Write 1 for next to no warm-up", "几乎不预热时写 1")
                 if steps < 1

@@ -22,27 +22,21 @@ _MEANT = {
 
 class DsSchedulerUnknown(Hazard):
     """The scheduler's type is neither DeepSpeed's nor torch's.
-
     ## What happens
     "AssertionError: DeepSpeed does not recognize LR scheduler cosine".
-
     ## Why
     `type` names a class, with its exact case; transformers' `--lr_scheduler_type` names (`cosine`, `linear`) are
     others. WarmupCosineLR came with 0.12.4.
-
     ## Example
     ```json
     "scheduler": {"type": "cosine"}            // wrong: a name for --lr_scheduler_type
     "scheduler": {"type": "WarmupCosineLR"}    // right
     ```
-
     ## Cure
     Write WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle or LRRangeTest; or remove the section, and transformers
     builds its own scheduler.
-
     ## When it is safe
     A class of torch.optim.lr_scheduler.
-
     ## Sources
     - https://github.com/modelscope/ms-swift/issues/1906: WarmupCosineLR with an older release
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py: the schedulers that
@@ -50,7 +44,7 @@ class DsSchedulerUnknown(Hazard):
     """
 
     name = "ds-scheduler-unknown"
-    title = Text(en="DeepSpeed does not know the scheduler", zh="DeepSpeed 不认识该学习率调度器")
+    title = Text("DeepSpeed does not know the scheduler", "DeepSpeed 不认识该学习率调度器")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A type that is no scheduler, or one that the release does not have yet."""
@@ -63,13 +57,13 @@ class DsSchedulerUnknown(Hazard):
         near = None if late else _MEANT.get(name.lower()) or nearest(name, _DEEPSPEEDS)
         yield self.finding(
             Text(
-                en="{version} has no scheduler {name} yet: it came with 0.12.4.",
-                zh="{version} 还没有调度器 {name}：它自 0.12.4 起提供。",
+                "{version} has no scheduler {name} yet: it came with 0.12.4.",
+                "{version} 还没有调度器 {name}：它自 0.12.4 起提供。",
             ).format(version=version_words(run), name=name)
             if late
             else Text(
-                en='"{name}" is no scheduler of DeepSpeed\'s and no class of torch.optim.lr_scheduler.',
-                zh="“{name}” 既不是 DeepSpeed 的调度器，也不是 torch.optim.lr_scheduler 的类。",
+                '"{name}" is no scheduler of DeepSpeed\'s and no class of torch.optim.lr_scheduler.',
+                "“{name}” 既不是 DeepSpeed 的调度器，也不是 torch.optim.lr_scheduler 的类。",
             ).format(name=name),
             cure=(
                 Text('Install "deepspeed>=0.12.4"', "安装 “deepspeed>=0.12.4”")

@@ -5,26 +5,20 @@ from gonogo.hazards.rule import Certainty, Severity, Text
 
 class DsStage3PersistenceThresholdHuge(ConfigHazard):
     """The threshold is larger than the model's weight matrices.
-
     ## What happens
     ZeRO-3 saves hardly any memory: the weights lie whole on every GPU.
-
     ## Why
     Parameters of fewer elements than the threshold are never partitioned. A 4096 x 4096 matrix has 16.8 million.
-
     ## Example
     ```json
     "stage3_param_persistence_threshold": 1e9    // wrong: nothing is partitioned
     "stage3_param_persistence_threshold": 1e5    // right
     ```
-
     ## Cure
     1e5 (the default) to 1e6; "auto" under transformers takes 10 x hidden_size.
-
     ## When it is safe
     Where the model fits whole, and stage 3 is used for its offload only; a stage3_model_persistence_threshold
     limits it.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/pull/5073: the default of 1e5
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py:
@@ -33,8 +27,8 @@ class DsStage3PersistenceThresholdHuge(ConfigHazard):
 
     name = "ds-stage3-persistence-threshold-huge"
     title = Text(
-        en="stage3_param_persistence_threshold keeps the weights whole on every GPU",
-        zh="stage3_param_persistence_threshold 使每块 GPU 都保留完整权重",
+        "stage3_param_persistence_threshold keeps the weights whole on every GPU",
+        "stage3_param_persistence_threshold 使每块 GPU 都保留完整权重",
     )
 
     keys = ("zero_optimization.stage3_param_persistence_threshold",)
@@ -42,9 +36,9 @@ class DsStage3PersistenceThresholdHuge(ConfigHazard):
     wrong = number(lambda size: size >= 4096 * 4096)
     severity, certainty = Severity.WARNING, Certainty.LIKELY
     cause = Text(
-        en="{key} is {number:,.0f}: every parameter below that stays whole on each GPU, as a 4096 x 4096 matrix "
+        "{key} is {number:,.0f}: every parameter below that stays whole on each GPU, as a 4096 x 4096 matrix "
         "(16,777,216) would.",
-        zh="{key} 为 {number:,.0f}：小于它的参数都完整留在每块 GPU 上，4096 x 4096 的矩阵（16,777,216）也不例外。",
+        "{key} 为 {number:,.0f}：小于它的参数都完整留在每块 GPU 上，4096 x 4096 的矩阵（16,777,216）也不例外。",
     )
     cure = Text("Write 1e5, the default, or 1e6", "写默认值 1e5，或 1e6")
     change = Change(Text("take the default", "使用默认值"), to=100_000, safe=False)

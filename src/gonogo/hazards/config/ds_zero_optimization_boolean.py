@@ -5,26 +5,20 @@ from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity
 
 class DsZeroOptimizationBoolean(Hazard):
     """zero_optimization is true instead of an object.
-
     ## What happens
     DeepSpeed takes it for stage 1, and says that the form is deprecated. transformers and accelerate stop:
     "AttributeError: 'bool' object has no attribute 'get'".
-
     ## Why
     They look for keys below zero_optimization.
-
     ## Example
     ```json
     "zero_optimization": true            // wrong
     "zero_optimization": {"stage": 1}    // right
     ```
-
     ## Cure
     Write `{"stage": 1}`, or the stage that is meant.
-
     ## When it is safe
     With deepspeed.initialize alone.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py:
       `read_zero_config_deprecated`
@@ -33,8 +27,8 @@ class DsZeroOptimizationBoolean(Hazard):
 
     name = "ds-zero-optimization-boolean"
     title = Text(
-        en="zero_optimization is a yes or no, DeepSpeed's oldest form",
-        zh="zero_optimization 写成了布尔值，这是 DeepSpeed 最早的写法",
+        "zero_optimization is a yes or no, DeepSpeed's oldest form",
+        "zero_optimization 写成了布尔值，这是 DeepSpeed 最早的写法",
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -46,8 +40,8 @@ class DsZeroOptimizationBoolean(Hazard):
         stage = int(field.value)
         yield self.finding(
             Text(
-                en="zero_optimization is {value}: DeepSpeed takes it for stage {stage}{more}.",
-                zh="zero_optimization 的值是 {value}：DeepSpeed 当作 stage {stage}{more}。",
+                "zero_optimization is {value}: DeepSpeed takes it for stage {stage}{more}.",
+                "zero_optimization 的值是 {value}：DeepSpeed 当作 stage {stage}{more}。",
             ).format(
                 value=as_json(field.value),
                 stage=stage,
@@ -56,7 +50,7 @@ class DsZeroOptimizationBoolean(Hazard):
                     "，而 transformers 与 accelerate 需要对象，会停止",
                 )
                 if stops
-                else Text("", ""),
+                else "",
             ),
             severity=Severity.ERROR if stops else Severity.NOTE,
             cure=Text('Write {{"stage": {stage}}}', "写 {{“stage”: {stage}}}").format(stage=stage),

@@ -6,28 +6,22 @@ _OVERRIDDEN = ("get_eval_dataloader", "evaluate", "evaluation_loop", "_maybe_log
 
 class EvalStrategyWithoutEvalData(Hazard):
     """Evaluation during training is on, and the Trainer is given no eval_dataset.
-
     ## What happens
     "ValueError: You have set `args.eval_strategy` to steps but you didn't pass an `eval_dataset` to `Trainer`"
     when the Trainer is made (transformers 4.46 and later); before that "ValueError: Trainer: evaluation requires an
     eval_dataset." at the first evaluation, maybe hours into the run.
-
     ## Why
     The command line asks for evaluations by steps or epochs, and the script's Trainer has nothing to evaluate on.
-
     ## Example
     ```python
     # --eval_strategy steps
     Trainer(model=model, args=args, train_dataset=train)                     # wrong
     Trainer(model=model, args=args, train_dataset=train, eval_dataset=dev)   # right
     ```
-
     ## Cure
     Pass `eval_dataset=`, or set `--eval_strategy no`.
-
     ## When it is safe
     With `eval_dataset`, or a Trainer of one's own that brings its own evaluation data.
-
     ## Sources
     - https://github.com/GraySwanAI/circuit-breakers/issues/18: refused when the Trainer is made
     - https://github.com/feizc/MLE-LLaMA/issues/2: failed after 200 of 234 steps
@@ -36,7 +30,7 @@ class EvalStrategyWithoutEvalData(Hazard):
 
     name = "eval-strategy-without-eval-data"
     title = Text(
-        en="Evaluation is asked for, and the Trainer has no eval_dataset", zh="要求评估，而 Trainer 没有 eval_dataset"
+        "Evaluation is asked for, and the Trainer has no eval_dataset", "要求评估，而 Trainer 没有 eval_dataset"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -55,8 +49,8 @@ class EvalStrategyWithoutEvalData(Hazard):
         word = str(strategy.value).rpartition(".")[2].lower()
         yield self.finding(
             Text(
-                en='Evaluation is by "{word}", and this Trainer is given no eval_dataset.',
-                zh='评估策略为 "{word}"，而此 Trainer 没有得到 eval_dataset。',
+                'Evaluation is by "{word}", and this Trainer is given no eval_dataset.',
+                '评估策略为 "{word}"，而此 Trainer 没有得到 eval_dataset。',
             ).format(word=word),
             certainty=Certainty.CERTAIN if plain else Certainty.LIKELY,
             cure=(

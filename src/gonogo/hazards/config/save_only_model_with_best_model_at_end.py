@@ -4,29 +4,23 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, S
 
 class SaveOnlyModelWithBestModelAtEnd(Hazard):
     """save_only_model with load_best_model_at_end, or with a resume, under DeepSpeed.
-
     ## What happens
     "ValueError: DeepSpeed can't be used with `save_only_model` along with `load_best_model_at_end`" when the
     Trainer is made (transformers 4.38 and later); before that hours later, at the end of training: "Can't find a
     valid checkpoint at out/checkpoint-500". A resume from such a checkpoint fails with the latter as well.
-
     ## Why
     Under DeepSpeed a checkpoint is loaded through the engine, from its own files (`global_step...`). With
     `save_only_model` only the weights are saved, in transformers' format, and the engine finds nothing to load.
-
     ## Example
     ```sh
     # with --deepspeed ds_config.json
     --load_best_model_at_end --save_only_model        # wrong
     --load_best_model_at_end --save_total_limit 2     # right
     ```
-
     ## Cure
     Drop one of the two. To keep disk use small, set `save_total_limit` instead of `save_only_model`.
-
     ## When it is safe
     Without DeepSpeed; or with `save_only_model` where nothing is loaded back.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/27751: the failure at the end of training
     - https://github.com/huggingface/transformers/pull/28866: refused from the start since then
@@ -34,8 +28,8 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
 
     name = "save-only-model-with-best-model-at-end"
     title = Text(
-        en="save_only_model leaves DeepSpeed no checkpoint to load back",
-        zh="save_only_model 使 DeepSpeed 没有可加载的 checkpoint",
+        "save_only_model leaves DeepSpeed no checkpoint to load back",
+        "save_only_model 使 DeepSpeed 没有可加载的 checkpoint",
     )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
@@ -49,10 +43,10 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
         if best.truth is True:
             yield self.finding(
                 Text(
-                    en="save_only_model and load_best_model_at_end are both on, under DeepSpeed: the best checkpoint "
+                    "save_only_model and load_best_model_at_end are both on, under DeepSpeed: the best checkpoint "
                     "can't be loaded back.",
-                    zh="在 DeepSpeed 下同时打开了 save_only_model 与 load_best_model_at_end：最好的 checkpoint 无法加载"
-                    "回来。",
+                    "在 DeepSpeed 下同时打开了 save_only_model 与 load_best_model_at_end：最好的 checkpoint 无法加载回"
+                    "来。",
                 ),
                 cure=Text(
                     "Drop save_only_model (save_total_limit keeps the disk free), or load_best_model_at_end",
@@ -65,16 +59,16 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
         if resume.string and output and resume.string.startswith(output.rstrip("/") + "/"):
             yield self.finding(
                 Text(
-                    en="The run resumes from {resume}, and checkpoints in {output} are written with save_only_model: "
-                    "one that was has no optimizer states, and DeepSpeed can't load it.",
-                    zh="本次训练从 {resume} 续训，而 {output} 中的 checkpoint 以 save_only_model 写出：其中没有优化器状"
-                    "态，DeepSpeed 无法加载。",
+                    "The run resumes from {resume}, and checkpoints in {output} are written with save_only_model: one "
+                    "that was has no optimizer states, and DeepSpeed can't load it.",
+                    "本次训练从 {resume} 续训，而 {output} 中的 checkpoint 以 save_only_model 写出：其中没有优化器状态"
+                    "，DeepSpeed 无法加载。",
                 ).format(resume=resume.string, output=output),
                 severity=Severity.WARNING,
                 certainty=Certainty.POSSIBLE,
                 cure=Text(
-                    "Resume from a checkpoint that has a global_step folder; drop save_only_model if more resumes "
-                    "are meant",
+                    "Resume from a checkpoint that has a global_step folder; drop save_only_model if more resumes are "
+                    "meant",
                     "从含有 global_step 目录的 checkpoint 续训；若之后还要续训，请去掉 save_only_model",
                 ),
                 spans=(resume.span(), only.span(), deepspeed),

@@ -1,5 +1,6 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.fsdp import fsdp_requested
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _WRAP = Pattern(r"Could not find the transformer layer (?:class|cls)")
 _DEFAULT_FILE = Pattern(
@@ -23,28 +24,22 @@ _MODES = ("use_deepspeed", "use_fsdp", "multi_gpu", "cpu", "tpu", "use_megatron_
 
 class StaleAccelerateDefaultConfig(Hazard):
     """accelerate takes settings from a default configuration that an earlier project left behind.
-
     ## What happens
     A run that does not use FSDP ends with "Could not find the transformer layer class to wrap in the model", or runs
     with another number of processes or precision than it was told.
-
     ## Why
     `accelerate launch` without `--config_file` reads `~/.cache/huggingface/accelerate/default_config.yaml`, which an
     `accelerate config` once wrote, for another model. It turns FSDP on by environment variables, and the training
     script follows them, whatever its own configuration says.
-
     ## Example
     ```sh
     accelerate launch train.py --deepspeed ds.json                             # wrong: some old default_config.yaml
     accelerate launch --config_file my.yaml train.py --deepspeed ds.json       # right
     ```
-
     ## Cure
     Delete that file, or always give `--config_file`.
-
     ## When it is safe
     Where the file does not exist, or says what this run wants.
-
     ## Sources
     - https://github.com/axolotl-ai-cloud/axolotl/issues/394: fsdp was false, the file in the cache turned it on
     """
@@ -67,10 +62,10 @@ class StaleAccelerateDefaultConfig(Hazard):
         if kind is not None and kind.upper() in ("FSDP", "MEGATRON_LM"):
             yield self.finding(
                 Text(
-                    en="The command names no --config_file, so accelerate reads {path}, which says distributed_type: "
+                    "The command names no --config_file, so accelerate reads {path}, which says distributed_type: "
                     "{kind}; the program is told to use DeepSpeed.",
-                    zh="命令没有给出 --config_file，accelerate 会读取 {path}，其中 distributed_type: {kind}；而程序被要"
-                    "求使用 DeepSpeed。",
+                    "命令没有给出 --config_file，accelerate 会读取 {path}，其中 distributed_type: {kind}；而程序被要求"
+                    "使用 DeepSpeed。",
                 ).format(path=launch.accelerate_config.get("default_config.yaml"), kind=kind),
                 certainty=Certainty.LIKELY,
                 cure=_CURE[::-1],
@@ -80,11 +75,11 @@ class StaleAccelerateDefaultConfig(Hazard):
         elif kind is None and "num_processes" not in launch.launcher_options:
             yield self.finding(
                 Text(
-                    en="The command names neither --config_file nor --num_processes: how many processes run, and "
-                    "whether accelerate turns FSDP or DeepSpeed on, comes from default_config.yaml of whichever "
-                    "machine runs it.",
-                    zh="命令既没有 --config_file 也没有 --num_processes：进程数以及 accelerate 是否启用 FSDP 或 "
-                    "DeepSpeed，都取决于运行机器上的 default_config.yaml。",
+                    "The command names neither --config_file nor --num_processes: how many processes run, and whether "
+                    "accelerate turns FSDP or DeepSpeed on, comes from default_config.yaml of whichever machine runs "
+                    "it.",
+                    "命令既没有 --config_file 也没有 --num_processes：进程数以及 accelerate 是否启用 FSDP 或 DeepSpeed"
+                    "，都取决于运行机器上的 default_config.yaml。",
                 ),
                 severity=Severity.NOTE,
                 certainty=Certainty.POSSIBLE,

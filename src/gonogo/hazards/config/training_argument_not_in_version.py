@@ -29,30 +29,24 @@ _LEAVE_OUT = Text("Leave it out", "去掉它")
 
 class TrainingArgumentNotInVersion(Hazard):
     """An argument of TrainingArguments or Trainer that this release of transformers no longer, or not yet, has.
-
     ## What happens
     "TypeError: TrainingArguments.__init__() got an unexpected keyword argument 'evaluation_strategy'", "TypeError:
     Trainer.__init__() got an unexpected keyword argument 'tokenizer'", or on the command line "ValueError: Some
     specified arguments are not used by the HfArgumentParser: ['--evaluation_strategy', 'no']".
-
     ## Why
     transformers renames and removes arguments: evaluation_strategy became eval_strategy (new in 4.41, the old name
     gone in 4.51), Trainer's tokenizer became processing_class (4.46, gone in 5.0), and 5.0 removed no_cuda, the
     per_gpu sizes, save_safetensors, overwrite_output_dir and a score of others.
-
     ## Example
     ```python
     # transformers 4.51
     TrainingArguments("out", evaluation_strategy="epoch")    # wrong
     TrainingArguments("out", eval_strategy="epoch")          # right
     ```
-
     ## Cure
     Use the name that the installed release knows, or install a release that knows the name.
-
     ## When it is safe
     Where the versions match.
-
     ## Sources
     - https://github.com/QwenLM/Qwen3-Coder/issues/511: evaluation_strategy on the command line
     - https://github.com/TW-NLP/ChineseErrorCorrector/issues/31: evaluation_strategy in the script
@@ -60,9 +54,7 @@ class TrainingArgumentNotInVersion(Hazard):
     """
 
     name = "training-argument-not-in-version"
-    title = Text(
-        en="This release of transformers does not have the argument", zh="当前版本的 transformers 没有这个参数"
-    )
+    title = Text("This release of transformers does not have the argument", "当前版本的 transformers 没有这个参数")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Keywords of the calls that make TrainingArguments and Trainer."""
@@ -131,14 +123,13 @@ class TrainingArgumentNotInVersion(Hazard):
         side, border_version = why
         if side == "until":
             cause = Text(
-                en="{kind} has no argument {name} any more: transformers {border} removed it, and this run has "
-                "{version}.",
-                zh="{kind} 已没有参数 {name}：transformers {border} 移除了它，而本次训练使用 {version}。",
+                "{kind} has no argument {name} any more: transformers {border} removed it, and this run has {version}.",
+                "{kind} 已没有参数 {name}：transformers {border} 移除了它，而本次训练使用 {version}。",
             )
         else:
             cause = Text(
-                en="{kind} has no argument {name} yet: it came with transformers {border}, and this run has {version}.",
-                zh="{kind} 还没有参数 {name}：它随 transformers {border} 引入，而本次训练使用 {version}。",
+                "{kind} has no argument {name} yet: it came with transformers {border}, and this run has {version}.",
+                "{kind} 还没有参数 {name}：它随 transformers {border} 引入，而本次训练使用 {version}。",
             )
         other = f'pip install "transformers{"<" if side == "until" else ">="}{border_version}"'
         first = (

@@ -7,34 +7,28 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Script
 
 class TrainingArgumentUnknown(Hazard):
     """An option that none of the program's argument classes has.
-
     ## What happens
     "ValueError: Some specified arguments are not used by the HfArgumentParser: ['--learing_rate', '2e-5']", after all
     imports, in each process.
-
     ## Why
     The option is misspelt, belongs to another script, or to a field that the program's own dataclasses do not have.
-
     ## Example
     ```sh
     deepspeed train.py --learing_rate 2e-5     # wrong
     deepspeed train.py --learning_rate 2e-5    # right
     ```
-
     ## Cure
     Write the name that is meant, or remove the option.
-
     ## When it is safe
     Where the program adds the option in another way, or allows unknown ones (`return_remaining_strings=True`). A
     beginning that is unique (`--per_device_train`) is understood too.
-
     ## Sources
     - https://github.com/CircleRadon/TokenPacker/issues/23: an option that the program's classes lack
     - https://github.com/huggingface/transformers/issues/28701: how names are matched
     """
 
     name = "training-argument-unknown"
-    title = Text(en="The program knows no such option", zh="程序没有这个选项")
+    title = Text("The program knows no such option", "程序没有这个选项")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Keywords of TrainingArguments that no release of the table has."""
@@ -49,8 +43,8 @@ class TrainingArgumentUnknown(Hazard):
                 near = nearest(name, known, cutoff=0.8)
                 yield self.finding(
                     Text(
-                        en="TrainingArguments has no argument {name} and raises TypeError.{near}",
-                        zh="TrainingArguments 没有参数 {name}：会抛出 TypeError。{near}",
+                        "TrainingArguments has no argument {name} and raises TypeError.{near}",
+                        "TrainingArguments 没有参数 {name}：会抛出 TypeError。{near}",
                     ).format(name=name, near=_nearest_named(near, "")),
                     certainty=_certainty(run, near),
                     cure=_write(near, ""),
@@ -78,8 +72,8 @@ class TrainingArgumentUnknown(Hazard):
             parser = Text("parses these classes", "解析这些类")
             yield self.finding(
                 Text(
-                    en="--{name} is an option of none of the classes that the program parses.{near}",
-                    zh="程序所解析的类中都没有选项 --{name}。{near}",
+                    "--{name} is an option of none of the classes that the program parses.{near}",
+                    "程序所解析的类中都没有选项 --{name}。{near}",
                 ).format(name=name, near=_nearest_named(near, "--")),
                 certainty=_certainty(run, near),
                 cure=_write(near, "--"),

@@ -9,29 +9,23 @@ _TYPES = {"float16": "fp16", "half": "fp16", "fp16": "fp16", "bfloat16": "bf16",
 
 class WeightsInOther16BitType(Hazard):
     """The weights are loaded in one 16-bit type, and trained in the other.
-
     ## What happens
     `--bf16` with `torch_dtype=float16`: weights of a bf16 model beyond 65504 become inf, small ones 0, before
     training casts them; the loss may be nan from the first step. `--fp16` with `torch_dtype=bfloat16` starts from
     weights with 8 bits of mantissa, and activations that overflow.
-
     ## Why
     `from_pretrained` casts the checkpoint into the type that it is told, and DeepSpeed casts that once more into its
     own. What the first cast drops does not come back.
-
     ## Example
     ```sh
     deepspeed train.py --bf16 --torch_dtype float16     # wrong
     deepspeed train.py --bf16 --torch_dtype bfloat16    # right
     ```
-
     ## Cure
     Load in the type that is trained, or with `torch_dtype="auto"` (the checkpoint's own).
-
     ## When it is safe
     For models that were trained in that type and stay in its range; for quantized weights, whose compute type is said
     apart.
-
     ## Sources
     - https://github.com/gradients-ai/G.O.D/pull/1231: bf16 weights forced into fp16, loss nan
     - https://github.com/huggingface/transformers-bloom-inference/issues/69: what the casts lose
@@ -39,8 +33,7 @@ class WeightsInOther16BitType(Hazard):
 
     name = "weights-in-other-16-bit-type"
     title = Text(
-        en="The weights are loaded in one 16-bit type and trained in the other",
-        zh="权重以一种 16 位类型加载，却用另一种训练",
+        "The weights are loaded in one 16-bit type and trained in the other", "权重以一种 16 位类型加载，却用另一种训练"
     )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
@@ -55,9 +48,9 @@ class WeightsInOther16BitType(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="The weights are loaded as {loaded} and trained in {wanted}: what {loaded} can't hold is lost "
+                    "The weights are loaded as {loaded} and trained in {wanted}: what {loaded} can't hold is lost "
                     "before training begins.",
-                    zh="权重以 {loaded} 加载，却用 {wanted} 训练：{loaded} 存不下的信息在训练前就已丢失。",
+                    "权重以 {loaded} 加载，却用 {wanted} 训练：{loaded} 存不下的信息在训练前就已丢失。",
                 ).format(loaded=loaded, wanted=wanted),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,

@@ -6,28 +6,22 @@ _KEY = "stage3_gather_16bit_weights_on_model_save"
 
 class Zero3WeightsNotGatheredOnSave(Hazard):
     """Under ZeRO-3 the Trainer saves, and the config does not gather the weights for it.
-
     ## What happens
     `trainer.save_model()` and the checkpoints hold no model.safetensors: the log says
     "stage3_gather_16bit_weights_on_model_save=false. Saving the full checkpoint instead, use zero_to_fp32.py to
     recover weights". A folder that was to be the result holds only ZeRO's shards.
-
     ## Why
     Each rank has a shard of each weight. Only with that key (`zero3_save_16bit_model` in accelerate's YAML) are
     they put together when the model is saved; it is false by default, since gathering takes time and memory.
-
     ## Example
     ```json
     "zero_optimization": {"stage": 3}    // wrong
     "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}    // right
     ```
-
     ## Cure
     Set it to true; or run `zero_to_fp32.py` in the checkpoint afterwards.
-
     ## When it is safe
     Where the ZeRO checkpoint is what is wanted, and converted later.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/21482: the message, and the folder without weights
     - https://github.com/huggingface/transformers/pull/25817: what is saved instead
@@ -35,9 +29,7 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
     """
 
     name = "zero3-weights-not-gathered-on-save"
-    title = Text(
-        en="Under ZeRO-3 the saved model will hold no weights of its own", zh="ZeRO-3 下保存的模型中不会有完整权重"
-    )
+    title = Text("Under ZeRO-3 the saved model will hold no weights of its own", "ZeRO-3 下保存的模型中不会有完整权重")
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Stage 3 with a Trainer that saves, and the key false or left out."""
@@ -52,9 +44,9 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
         name = "zero3_save_16bit_model" if from_accelerate_yaml(run) else _KEY
         yield self.finding(
             Text(
-                en="Under ZeRO-3 {key} is {value}: the Trainer saves each rank's shard of the weights, without "
+                "Under ZeRO-3 {key} is {value}: the Trainer saves each rank's shard of the weights, without "
                 "model.safetensors.",
-                zh="使用 ZeRO-3，而 {key} {value}：Trainer 保存的只是各 rank 的权重分片，没有 model.safetensors。",
+                "使用 ZeRO-3，而 {key} {value}：Trainer 保存的只是各 rank 的权重分片，没有 model.safetensors。",
             ).format(key=name, value=Text("not set", "没有设置") if key.absent else Text("false", "为 false")),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,

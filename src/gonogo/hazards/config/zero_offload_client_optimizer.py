@@ -1,8 +1,9 @@
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.config._optimizers import kind_of
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, Script, Text
 
 _WORDS = (
     "ZeRO-Offload with a client provided optimizer",
@@ -21,16 +22,13 @@ _ADAMW = {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "aut
 
 class ZeroOffloadClientOptimizer(Hazard):
     """The optimizer is offloaded to the CPU, and the code brings one that is not DeepSpeed's CPU optimizer.
-
     ## What happens
     "deepspeed.runtime.zero.utils.ZeRORuntimeException: You are using ZeRO-Offload with a client provided optimizer
     (<class 'transformers.optimization.AdamW'>) which in most cases will yield poor performance", in
     `deepspeed.initialize`.
-
     ## Why
     With `offload_optimizer: cpu` the update runs on the CPU. DeepSpeed refuses an optimizer of the caller's there,
     unless it is its own `DeepSpeedCPUAdam`, since a plain one is slow.
-
     ## Example
     ```python
     # "offload_optimizer": {"device": "cpu"}
@@ -38,15 +36,12 @@ class ZeroOffloadClientOptimizer(Hazard):
     optimizer = deepspeed.ops.adam.DeepSpeedCPUAdam(model.parameters())          # right
     deepspeed.initialize(model=model, optimizer=optimizer, config="ds.json")
     ```
-
     ## Cure
     Put an `optimizer` block into the JSON ("AdamW", values "auto"), so that DeepSpeed builds DeepSpeedCPUAdam; or
     build `deepspeed.ops.adam.DeepSpeedCPUAdam` in the code; or accept the slow update with
     `"zero_force_ds_cpu_optimizer": false`.
-
     ## When it is safe
     Without `offload_optimizer`, or with one of the above.
-
     ## Sources
     - https://github.com/OptimalScale/LMFlow/issues/693: the Trainer's AdamW with offload
     - https://github.com/deepspeedai/DeepSpeed/issues/7524: DeepSpeedCPULion was refused as well, until it was fixed
@@ -54,8 +49,8 @@ class ZeroOffloadClientOptimizer(Hazard):
 
     name = "zero-offload-client-optimizer"
     title = Text(
-        en="The optimizer is offloaded to the CPU and is not DeepSpeed's CPU optimizer",
-        zh="优化器卸载到 CPU，却不是 DeepSpeed 的 CPU 优化器",
+        "The optimizer is offloaded to the CPU and is not DeepSpeed's CPU optimizer",
+        "优化器卸载到 CPU，却不是 DeepSpeed 的 CPU 优化器",
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -69,10 +64,10 @@ class ZeroOffloadClientOptimizer(Hazard):
         offload = config.offload("optimizer")
         yield self.finding(
             Text(
-                en="offload_optimizer is {device}, and the config names no optimizer: the Trainer of transformers "
+                "offload_optimizer is {device}, and the config names no optimizer: the Trainer of transformers "
                 "{version} (any before 4.30) hands its own AdamW to DeepSpeed, which refuses it.",
-                zh="offload_optimizer 为 {device}，而配置中没有 optimizer：transformers {version}（4.30 之前）的 "
-                "Trainer 会把自己的 AdamW 交给 DeepSpeed，而 DeepSpeed 拒绝它。",
+                "offload_optimizer 为 {device}，而配置中没有 optimizer：transformers {version}（4.30 之前）的 Trainer "
+                "会把自己的 AdamW 交给 DeepSpeed，而 DeepSpeed 拒绝它。",
             ).format(device=offload.value, version=transformers.get("<4.30")),
             certainty=Certainty.LIKELY,
             cure=(
@@ -109,10 +104,9 @@ class ZeroOffloadClientOptimizer(Hazard):
             offload = config.offload("optimizer")
             yield self.finding(
                 Text(
-                    en="offload_optimizer is {device}, and the script hands DeepSpeed {kind}: it takes only its own "
-                    "CPU optimizer there.",
-                    zh="offload_optimizer 为 {device}，而脚本交给 DeepSpeed 的是 {kind}：此时它只接受自己的 CPU 优化器"
-                    "。",
+                    "offload_optimizer is {device}, and the script hands DeepSpeed {kind}: it takes only its own CPU "
+                    "optimizer there.",
+                    "offload_optimizer 为 {device}，而脚本交给 DeepSpeed 的是 {kind}：此时它只接受自己的 CPU 优化器。",
                 ).format(device=offload.value, kind=kinds[0]),
                 cure=(
                     Text(
@@ -139,16 +133,16 @@ class ZeroOffloadClientOptimizer(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="The config offloads the optimizer to the CPU, and the code brings {optimizer}: DeepSpeed takes "
+                    "The config offloads the optimizer to the CPU, and the code brings {optimizer}: DeepSpeed takes "
                     "only its own CPU optimizer there.",
-                    zh="配置把优化器卸载到 CPU，而代码传入{optimizer}：此时 DeepSpeed 只接受自己的 CPU 优化器。",
+                    "配置把优化器卸载到 CPU，而代码传入{optimizer}：此时 DeepSpeed 只接受自己的 CPU 优化器。",
                 ).format(optimizer=Text(named.group(1), f" {named.group(1)}") if named else _OWN),
                 certainty=certainty,
                 cure=(
                     Text(
-                        en='Add an "optimizer" block ("type": "AdamW", values "auto") to the DeepSpeed JSON, or '
+                        'Add an "optimizer" block ("type": "AdamW", values "auto") to the DeepSpeed JSON, or '
                         "build deepspeed.ops.adam.DeepSpeedCPUAdam in the code",
-                        zh='在 DeepSpeed JSON 中加入 "optimizer" 段（"type": "AdamW"，取值 "auto"），或在代码中构建 '
+                        '在 DeepSpeed JSON 中加入 "optimizer" 段（"type": "AdamW"，取值 "auto"），或在代码中构建 '
                         "deepspeed.ops.adam.DeepSpeedCPUAdam",
                     ),
                     _SLOWER,

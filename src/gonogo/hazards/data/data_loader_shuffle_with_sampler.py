@@ -8,27 +8,21 @@ _EXCLUDED = {"sampler": ("shuffle",), "batch_sampler": ("shuffle", "batch_size",
 
 class DataLoaderShuffleWithSampler(Hazard):
     """A DataLoader gets arguments that exclude each other: a sampler and shuffle, a batch_sampler and a batch size.
-
     ## What happens
     "ValueError: sampler option is mutually exclusive with shuffle", or "batch_sampler option is mutually exclusive
     with batch_size, shuffle, sampler, and drop_last", when the loader is made.
-
     ## Why
     A sampler decides the order by itself; `shuffle=True` asks the loader to make its own sampler. The script was made
     distributed by adding a DistributedSampler, and kept `shuffle=True`.
-
     ## Example
     ```python
     loader = DataLoader(rows, sampler=DistributedSampler(rows), shuffle=True)  # wrong
     loader = DataLoader(rows, sampler=DistributedSampler(rows))                # right
     ```
-
     ## Cure
     Drop `shuffle=True` from the DataLoader; `DistributedSampler(dataset, shuffle=True)` (its default) shuffles.
-
     ## When it is safe
     `shuffle=(sampler is None)`, as many scripts write it.
-
     ## Sources
     - https://docs.pytorch.org/docs/stable/data.html: DistributedSampler, and what DataLoader takes together
     - https://github.com/kan-bayashi/ParallelWaveGAN/issues/177: how the two go together
@@ -55,8 +49,8 @@ class DataLoaderShuffleWithSampler(Hazard):
             own = call.keyword_place(by)
             yield self.finding(
                 Text(
-                    en="{by} decides which samples come and in what order; {excluded} with it is refused.",
-                    zh="样本及其顺序由 {by} 决定；同时给出 {excluded} 会被拒绝。",
+                    "{by} decides which samples come and in what order; {excluded} with it is refused.",
+                    "样本及其顺序由 {by} 决定；同时给出 {excluded} 会被拒绝。",
                 ).format(by=by, excluded=", ".join(excluded)),
                 cure=Text(
                     "Drop {excluded} from the DataLoader{shuffles}", "从 DataLoader 去掉 {excluded}{shuffles}"

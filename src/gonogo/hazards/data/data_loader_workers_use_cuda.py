@@ -6,28 +6,22 @@ from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Run, Script,
 
 class DataLoaderWorkersUseCuda(Hazard):
     """A dataset's __getitem__ puts tensors on the GPU, and worker processes run it.
-
     ## What happens
     "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the
     'spawn' start method", at the first batch.
-
     ## Why
     `num_workers > 0` forks the process, which has used CUDA already (the model is on the GPU); a forked child can't
     use it.
-
     ## Example
     ```python
     def __getitem__(self, i):
         return self.x[i].cuda()  # wrong: a forked worker runs this
         return self.x[i]  # right: the training loop moves the batch
     ```
-
     ## Cure
     Return CPU tensors, and move the batch in the loop: `pin_memory=True` and `batch.to(device, non_blocking=True)`.
-
     ## When it is safe
     With `num_workers=0`.
-
     ## Sources
     - https://docs.pytorch.org/docs/stable/data.html: worker processes, and CUDA tensors in them
     - https://github.com/pytorch/pytorch/issues/77159: a dataset that moves its samples
@@ -35,7 +29,7 @@ class DataLoaderWorkersUseCuda(Hazard):
     """
 
     name = "data-loader-workers-use-cuda"
-    title = Text(en="A DataLoader's workers put tensors on the GPU", zh="DataLoader 的 worker 进程把张量放到 GPU")
+    title = Text("A DataLoader's workers put tensors on the GPU", "DataLoader 的 worker 进程把张量放到 GPU")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Datasets whose samples go to the GPU, in a DataLoader or Trainer with workers."""
@@ -49,9 +43,9 @@ class DataLoaderWorkersUseCuda(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="{owner}.__getitem__ uses the GPU, and {number} worker processes run it: a forked process can't "
+                    "{owner}.__getitem__ uses the GPU, and {number} worker processes run it: a forked process can't "
                     "use CUDA.",
-                    zh="{owner}.__getitem__ 使用 GPU，并由 {number} 个 worker 进程执行：fork 出的进程不能使用 CUDA。",
+                    "{owner}.__getitem__ 使用 GPU，并由 {number} 个 worker 进程执行：fork 出的进程不能使用 CUDA。",
                 ).format(owner=owner.name, number=workers.value),
                 certainty=Certainty.LIKELY,
                 cure=(

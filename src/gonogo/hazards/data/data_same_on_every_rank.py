@@ -12,28 +12,22 @@ _SHARDED = (
 
 class DataSameOnEveryRank(Hazard):
     """A DDP loop over a DataLoader that no sampler shards among the ranks.
-
     ## What happens
     Nothing fails. An epoch takes as long as on one GPU, for each rank goes through the whole dataset; where the seeds
     agree, all ranks even compute the same gradients.
-
     ## Why
     DDP shards no data: it averages gradients. `DataLoader(dataset, shuffle=True)` in each process is the whole
     dataset in each process.
-
     ## Example
     ```python
     loader = DataLoader(rows, batch_size=8, shuffle=True)                      # wrong
     loader = DataLoader(rows, batch_size=8, sampler=DistributedSampler(rows))  # right
     ```
-
     ## Cure
     `sampler = DistributedSampler(dataset)`, `DataLoader(dataset, sampler=sampler)` without `shuffle`, and
     `sampler.set_epoch(epoch)`.
-
     ## When it is safe
     Where the dataset itself gives each rank its part, or accelerate or Lightning prepares the loader.
-
     ## Sources
     - https://docs.pytorch.org/docs/stable/data.html: DistributedSampler, and what DataLoader takes together
     - https://docs.pytorch.org/tutorials/beginner/ddp_series_multigpu.html: each process needs its part of the input
@@ -65,9 +59,8 @@ class DataSameOnEveryRank(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="DataLoader(..., shuffle=True) goes through all of the data in each process, and DDP shards "
-                    "none.",
-                    zh="DataLoader(..., shuffle=True) 在每个进程中遍历全部数据，而 DDP 不会划分数据。",
+                    "DataLoader(..., shuffle=True) goes through all of the data in each process, and DDP shards none.",
+                    "DataLoader(..., shuffle=True) 在每个进程中遍历全部数据，而 DDP 不会划分数据。",
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,

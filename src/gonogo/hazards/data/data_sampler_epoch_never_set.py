@@ -9,15 +9,12 @@ _SETS_EPOCH = (b"set_epoch", b"accelerate", b"lightning", b"Trainer", b"ignite",
 
 class DataSamplerEpochNeverSet(Hazard):
     """A DistributedSampler shuffles, and nothing calls set_epoch.
-
     ## What happens
     Nothing fails. Every epoch reads the data in the same order, in the same batches: the model sees less variety than
     it was meant to, and tends to do a little worse.
-
     ## Why
     The sampler shuffles by a generator that it seeds with `seed + epoch`, so that all ranks agree. The epoch is 0
     until `set_epoch` changes it.
-
     ## Example
     ```python
     # wrong: the same order three times
@@ -28,14 +25,11 @@ class DataSamplerEpochNeverSet(Hazard):
         sampler.set_epoch(epoch)
         for batch in loader: ...
     ```
-
     ## Cure
     `sampler.set_epoch(epoch)` at the beginning of each epoch, before the loader is iterated.
-
     ## When it is safe
     With one epoch, with `shuffle=False`, and where accelerate, Lightning or the Trainer prepared the loader: they call
     it.
-
     ## Sources
     - https://docs.pytorch.org/docs/stable/data.html: DistributedSampler, and what DataLoader takes together
     - https://github.com/pytorch/pytorch/issues/31771: the same order in each epoch
@@ -44,8 +38,8 @@ class DataSamplerEpochNeverSet(Hazard):
 
     name = "data-sampler-epoch-never-set"
     title = Text(
-        en="A DistributedSampler is never told the epoch: each epoch has the same order",
-        zh="从未告知 DistributedSampler 当前 epoch：每个 epoch 的顺序都相同",
+        "A DistributedSampler is never told the epoch: each epoch has the same order",
+        "从未告知 DistributedSampler 当前 epoch：每个 epoch 的顺序都相同",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -65,9 +59,9 @@ class DataSamplerEpochNeverSet(Hazard):
             edit = script.inserting_before(epochs.body[0], f"{node.id}.set_epoch({ast.unparse(epochs.target)})")
             yield self.finding(
                 Text(
-                    en="{sampler} shuffles by its epoch, and the epoch stays 0: each pass of this loop has the same "
+                    "{sampler} shuffles by its epoch, and the epoch stays 0: each pass of this loop has the same "
                     "order.",
-                    zh="{sampler} 按 epoch 打乱，而 epoch 一直是 0：这个循环的每一遍顺序都相同。",
+                    "{sampler} 按 epoch 打乱，而 epoch 一直是 0：这个循环的每一遍顺序都相同。",
                 ).format(sampler=node.id),
                 severity=Severity.WARNING,
                 cure=Text(

@@ -19,13 +19,10 @@ _WITHOUT = (
 
 class DataTokenizerWithoutPadToken(Hazard):
     """A tokenizer of a model without a pad token is asked to pad.
-
     ## What happens
     "ValueError: Asking to pad but the tokenizer does not have a padding token" at the first batch that is padded.
-
     ## Why
     GPT-2, Llama, Mistral, Pythia and others were trained without padding, and their tokenizers name no token for it.
-
     ## Example
     ```python
     # wrong
@@ -36,14 +33,11 @@ class DataTokenizerWithoutPadToken(Hazard):
     tokenizer.pad_token = tokenizer.eos_token
     batch = tokenizer(texts, padding=True)
     ```
-
     ## Cure
     `tokenizer.pad_token = tokenizer.eos_token` after it is loaded; labels must then leave padding out by the attention
     mask, not by the token.
-
     ## When it is safe
     Where sequences are packed to one length and nothing is padded.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/22312: Llama's tokenizer has none
     - https://github.com/lm-sys/FastChat/issues/3266: Llama 3 in a fine-tuning script
@@ -67,8 +61,8 @@ class DataTokenizerWithoutPadToken(Hazard):
             edit = script.inserting_after(statement, f"{target.id}.pad_token = {target.id}.eos_token")
             yield self.finding(
                 Text(
-                    en="{name} has no pad token, and the tokenizer is asked to pad.",
-                    zh="{name} 没有 pad token，却要求 tokenizer 补齐。",
+                    "{name} has no pad token, and the tokenizer is asked to pad.",
+                    "{name} 没有 pad token，却要求 tokenizer 补齐。",
                 ).format(name=name),
                 certainty=Certainty.LIKELY,
                 cure=Text(

@@ -1,8 +1,9 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.facts.training_script import mentions
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
 
 _REFUSED = "Unable to create tensor"
 _COLUMN = Pattern(r"[Pp]erhaps your features \(`?([\w.]{1,80})`? in this case\)")
@@ -35,19 +36,16 @@ _DROPS = (b"remove_columns", b"select_columns", b"set_format", b"with_format", b
 
 class DatasetCollationFormat(Hazard):
     """A column of the dataset can't be made into a tensor when samples are put into a batch.
-
     ## What happens
     Before the first step, or at a later batch: "Unable to create tensor, you should probably activate truncation and/or
     padding with 'padding=True' 'truncation=True' … Perhaps your features (`labels` in this case) have excessive
     nesting". Above it stands the cause: "too many dimensions 'str'", or "expected sequence of length 512 at dim 1 (got
     487)".
-
     ## Why
     The collator pads `input_ids` and `attention_mask` and makes tensors of all that is left. A column of text (also
     labels that are still strings), a list of lists, or labels of another length than the inputs can't be made one.
     Padding in the tokenizer, which the message proposes, seldom helps: `DataCollatorWithPadding` and the
     language-modelling collator don't pad labels.
-
     ## Example
     ```python
     # wrong, with remove_unused_columns=False: the text stays in the dataset
@@ -55,17 +53,14 @@ class DatasetCollationFormat(Hazard):
     # right
     rows = rows.map(lambda row: tokenizer(row["text"]), remove_columns=rows.column_names)
     ```
-
     ## Cure
     Look at one sample (`dataset[0]`): only `input_ids`, `attention_mask`, `labels`, as lists of integers, labels as
     long as the inputs. Drop the text columns (`remove_columns=dataset.column_names` in `map`), turn labels into
     integers, and use a collator that pads labels: `DataCollatorForSeq2Seq(tokenizer, padding=True)`. For a training
     framework: name the columns as its format says.
-
     ## When it is safe
     With `remove_unused_columns=True` (the default) the Trainer drops columns that the model's forward doesn't take;
     with a model wrapped by PEFT, or False, it may not.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/20638: labels that are strings, by a maintainer
     - https://github.com/cckuailong/SuperAdapters/issues/2: columns named otherwise than the framework expects
@@ -74,7 +69,7 @@ class DatasetCollationFormat(Hazard):
     """
 
     name = "dataset-collation-format"
-    title = Text(en="A column of the dataset can't be batched into a tensor", zh="数据集的某一列无法组成张量")
+    title = Text("A column of the dataset can't be batched into a tensor", "数据集的某一列无法组成张量")
     log_words = (_REFUSED, "too many dimensions", "expected sequence of length", "invalid data type", "collate")
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -88,9 +83,9 @@ class DatasetCollationFormat(Hazard):
             return
         yield self.finding(
             Text(
-                en="remove_unused_columns is False and map keeps the dataset's own columns: the collator is given the "
+                "remove_unused_columns is False and map keeps the dataset's own columns: the collator is given the "
                 "text too, and can't make tensors of it.",
-                zh="remove_unused_columns 为 False，而 map 保留了数据集原有的列：collator 也会收到文本，无法转成张量。",
+                "remove_unused_columns 为 False，而 map 保留了数据集原有的列：collator 也会收到文本，无法转成张量。",
             ),
             certainty=Certainty.LIKELY,
             cure=(

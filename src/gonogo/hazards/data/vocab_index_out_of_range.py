@@ -1,20 +1,9 @@
 import ast
 
 from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.training_script import mentions, trained_loads
-from gonogo.hazards.rule import (
-    Call,
-    Certainty,
-    FailureLog,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text
 
 _EMBEDDING = Pattern(r"srcIndex < srcSelectDimSize")
 _GATHER = Pattern(
@@ -46,18 +35,15 @@ _USUAL = frozenset(
 
 class VocabIndexOutOfRange(Hazard):
     """A token id is as large as the embedding, or larger.
-
     ## What happens
     "Assertion `srcIndex < srcSelectDimSize` failed" from many threads, then "CUDA error: device-side assert triggered"
     at some later line; on the CPU "IndexError: index out of range in self" in `torch.embedding`. The Python line that
     is shown on a GPU is often not the one at fault.
-
     ## Why
     The tokenizer has more tokens than the embedding has rows: tokens were added (`[PAD]`, chat markers) without
     `resize_token_embeddings`, the tokenizer is another model's, a LoRA run continues from a base without its added
     tokens, or ids were computed by hand (an image token, -100 left in `input_ids`). The same assert comes from a
     position embedding where the sequence is longer than the model allows.
-
     ## Example
     ```python
     # wrong: the embedding has no row for it
@@ -66,16 +52,13 @@ class VocabIndexOutOfRange(Hazard):
     tokenizer.add_special_tokens({"pad_token": "[PAD]"})
     model.resize_token_embeddings(len(tokenizer))
     ```
-
     ## Cure
     After adding tokens: `model.resize_token_embeddings(len(tokenizer))`; with LoRA also train and save them
     (`modules_to_save=["embed_tokens", "lm_head"]`). Use `pad_token = eos_token` instead of a new pad token. Otherwise
     find the ids: `max(max(sample["input_ids"]) for sample in dataset)` against `model.config.vocab_size`. For the right
     line: run on the CPU, or with `CUDA_LAUNCH_BLOCKING=1`.
-
     ## When it is safe
     Where `len(tokenizer) <= model.get_input_embeddings().num_embeddings`. Embeddings are often padded to be larger.
-
     ## Sources
     - https://github.com/shibing624/MedicalGPT/issues/275: tokens added in pre-training, missing in fine-tuning
     - https://github.com/huggingface/transformers/issues/1848: device-side assert from ids beyond the vocabulary
@@ -84,7 +67,7 @@ class VocabIndexOutOfRange(Hazard):
     """
 
     name = "vocab-index-out-of-range"
-    title = Text(en="A token id is beyond the embedding", zh="token id 超出嵌入层范围")
+    title = Text("A token id is beyond the embedding", "token id 超出嵌入层范围")
     log_words = ("srcSelectDimSize", "Assertion", "assert", "index out of", "out of bounds")
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -106,10 +89,9 @@ class VocabIndexOutOfRange(Hazard):
             quoted = [f'"{word}"' for word in added[:4]]
             yield self.finding(
                 Text(
-                    en="{tokens} {get} beyond the model's embedding: the tokenizer grows, and nothing calls "
+                    "{tokens} {get} beyond the model's embedding: the tokenizer grows, and nothing calls "
                     "resize_token_embeddings.",
-                    zh="{tokens} 的 id 超出模型的嵌入层：tokenizer 变大了，却没有任何地方调用 resize_token_embeddings"
-                    "。",
+                    "{tokens} 的 id 超出模型的嵌入层：tokenizer 变大了，却没有任何地方调用 resize_token_embeddings。",
                 ).format(
                     tokens=Text(", ".join(quoted), "、".join(quoted)),
                     get="gets an id" if len(added) == 1 else "get ids",

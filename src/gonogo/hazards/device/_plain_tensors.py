@@ -84,7 +84,7 @@ def kept_finding(hazard: Hazard, kept: Kept) -> Finding:
             ),
         ),
         spans=(script.place(kept.statement).span(), script.place(kept.use).span(Text("used here", "在此处使用"))),
-        fixes=(hazard.fix(Text("Make it a buffer", "改为 buffer"), edit, safe=False),) if edit else (),
+        fixes=hazard.fix(Text("Make it a buffer", "改为 buffer"), edit, safe=False) if edit else None,
     )
 
 

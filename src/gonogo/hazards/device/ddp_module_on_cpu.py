@@ -1,22 +1,10 @@
 import ast
 
 from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.device_map import accelerators_in, parameter_devices
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
-from gonogo.hazards.rule import (
-    Call,
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
 
 _REFUSED = Pattern(r"DistributedDataParallel device_ids and output_device arguments only work with")
 _MIXED = Pattern(r"DistributedDataParallel's input module must be on the same type of devices")
@@ -35,42 +23,36 @@ _MOVES = frozenset(("to", "cuda", "npu", "xpu", "to_empty"))
 
 _CURES = (
     Text(
-        en="Before DistributedDataParallel(...): torch.cuda.set_device(local_rank); model.to(local_rank)",
-        zh="在 DistributedDataParallel(...) 之前：torch.cuda.set_device(local_rank); model.to(local_rank)",
+        "Before DistributedDataParallel(...): torch.cuda.set_device(local_rank); model.to(local_rank)",
+        "在 DistributedDataParallel(...) 之前：torch.cuda.set_device(local_rank); model.to(local_rank)",
     ),
     Text(
-        en="To train on CPUs: no device_ids, and init_process_group with backend gloo",
-        zh="若在 CPU 上训练：不给 device_ids，并以 gloo 后端调用 init_process_group",
+        "To train on CPUs: no device_ids, and init_process_group with backend gloo",
+        "若在 CPU 上训练：不给 device_ids，并以 gloo 后端调用 init_process_group",
     ),
 )
 
 
 class DdpModuleOnCpu(Hazard):
     """DistributedDataParallel is given a module that is (partly) on the CPU.
-
     ## What happens
     "DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device GPU
     modules or CPU modules, but got device_ids [0], output_device 0, and module parameters {device(type='cpu')}". Mixed
     modules end with "input module must be on the same type of devices"; without `device_ids`, NCCL refuses the CPU
     tensors ("No backend type associated with device type cpu").
-
     ## Why
     `DistributedDataParallel(model, device_ids=[local_rank])` comes before `model.to(local_rank)`, or a part was made
     or loaded after it (`map_location="cpu"`), or CUDA is not available and the model quietly stayed where it was.
-
     ## Example
     ```python
     model = DistributedDataParallel(model, device_ids=[local_rank])                   # wrong: the model is on the CPU
     model = DistributedDataParallel(model.to(local_rank), device_ids=[local_rank])    # right
     ```
-
     ## Cure
     `torch.cuda.set_device(local_rank); model.to(local_rank)` before DDP. Check that `torch.cuda.is_available()`. For
     training on CPUs: leave out `device_ids` and use the gloo backend.
-
     ## When it is safe
     With Trainer or `accelerator.prepare`, which move the model themselves.
-
     ## Sources
     - https://github.com/pytorch/pytorch/issues/100243: {device(type='cpu')}
     - https://github.com/shibing624/MedicalGPT/issues/3: the same words in a fine-tune
@@ -78,8 +60,7 @@ class DdpModuleOnCpu(Hazard):
 
     name = "ddp-module-on-cpu"
     title = Text(
-        en="The module that DistributedDataParallel wraps is on the CPU",
-        zh="DistributedDataParallel 包装的模块在 CPU 上",
+        "The module that DistributedDataParallel wraps is on the CPU", "DistributedDataParallel 包装的模块在 CPU 上"
     )
     log_words = (
         "device_ids and output_device arguments",
@@ -108,16 +89,16 @@ class DdpModuleOnCpu(Hazard):
             edit = script.inserting_before(statement, f"{node.id}.to({device})") if statement is not None else None
             yield self.finding(
                 Text(
-                    en="device_ids=[{device}] says that {name} is on a GPU, but nothing moves it there: DDP refuses "
+                    "device_ids=[{device}] says that {name} is on a GPU, but nothing moves it there: DDP refuses "
                     "parameters on the CPU.",
-                    zh="device_ids=[{device}] 表示 {name} 在 GPU 上，但没有任何代码移动它：DDP 拒绝 CPU 上的参数。",
+                    "device_ids=[{device}] 表示 {name} 在 GPU 上，但没有任何代码移动它：DDP 拒绝 CPU 上的参数。",
                 ).format(device=device, name=node.id),
                 cure=_CURES,
                 spans=(
                     script.place(call.node).span(),
                     made[0].place.span(Text("made here, on the CPU", "在此处创建，位于 CPU")),
                 ),
-                fixes=(self.fix(Text("Move it before DDP", "在 DDP 之前移动"), edit),) if edit is not None else (),
+                fixes=self.fix(Text("Move it before DDP", "在 DDP 之前移动"), edit) if edit is not None else None,
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -139,17 +120,15 @@ class DdpModuleOnCpu(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="DistributedDataParallel wraps a module whose parameters are (partly) on the CPU, in a process that "
-                "is to use a GPU.",
-                zh="DistributedDataParallel 包装的模块的参数（部分）在 CPU 上，而该进程应使用 GPU。",
+                "DistributedDataParallel wraps a module whose parameters are (partly) on the CPU, in a process that is "
+                "to use a GPU.",
+                "DistributedDataParallel 包装的模块的参数（部分）在 CPU 上，而该进程应使用 GPU。",
             ),
             cure=_CURES,
             certainty=certainty,
-            confirm=(
-                Text(
-                    en="print({p.device for p in model.parameters()}) just before DDP",
-                    zh="在 DDP 之前 print({p.device for p in model.parameters()})",
-                ),
+            confirm=Text(
+                "print({p.device for p in model.parameters()}) just before DDP",
+                "在 DDP 之前 print({p.device for p in model.parameters()})",
             ),
         )
 

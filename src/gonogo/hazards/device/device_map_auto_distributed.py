@@ -1,5 +1,6 @@
 from gonogo.evidence.log.context import REPLICA, several_processes
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, innermost, library_frame, places
 from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
@@ -16,12 +17,9 @@ from gonogo.hazards.facts.training_script import several_a_node, trained_loads
 from gonogo.hazards.rule import (
     Call,
     Certainty,
-    FailureLog,
     Finding,
     Findings,
-    Found,
     Hazard,
-    LoggedError,
     Pattern,
     RehearsalRecord,
     Run,
@@ -39,47 +37,41 @@ _REFUSAL = Pattern(
 
 _CURES = (
     Text(
-        en="Drop device_map from from_pretrained: the engine places the model on the rank's own GPU",
-        zh="从 from_pretrained 中去掉 device_map：引擎会把模型放到该 rank 自己的 GPU 上",
+        "Drop device_map from from_pretrained: the engine places the model on the rank's own GPU",
+        "从 from_pretrained 中去掉 device_map：引擎会把模型放到该 rank 自己的 GPU 上",
     ),
     Text(
-        en="If the model does not fit one GPU, use ZeRO-3, which partitions it over all ranks",
-        zh="若一张 GPU 放不下，请用 ZeRO-3 把模型切分到所有 rank",
+        "If the model does not fit one GPU, use ZeRO-3, which partitions it over all ranks",
+        "若一张 GPU 放不下，请用 ZeRO-3 把模型切分到所有 rank",
     ),
     Text(
-        en='For a quantized model: device_map={"": int(os.environ["LOCAL_RANK"])}, with DDP or ZeRO-2',
-        zh='量化模型：device_map={"": int(os.environ["LOCAL_RANK"])}，配合 DDP 或 ZeRO-2',
+        'For a quantized model: device_map={"": int(os.environ["LOCAL_RANK"])}, with DDP or ZeRO-2',
+        '量化模型：device_map={"": int(os.environ["LOCAL_RANK"])}，配合 DDP 或 ZeRO-2',
     ),
 )
 
 
 class DeviceMapAutoDistributed(Hazard):
     """`device_map="auto"` in a script that a distributed launcher starts.
-
     ## What happens
     accelerate refuses ("You can't train a model that has been loaded with `device_map='auto'` in any distributed
     mode"), DDP refuses (module parameters {cuda:0, cuda:1}), or, where nobody refuses, the embedding's forward meets
     "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cuda:7!". A model small
     enough for one GPU works, which misleads.
-
     ## Why
     `device_map="auto"` spreads the layers over every GPU that the process sees. With one process a GPU, each of them
     spreads a whole copy over all GPUs. DeepSpeed, DDP and FSDP expect a process to keep to the one GPU that its local
     rank names: inputs go there, the layers are elsewhere.
-
     ## Example
     ```python
     AutoModelForCausalLM.from_pretrained(name, device_map="auto")    # wrong: each process spreads a whole copy
     AutoModelForCausalLM.from_pretrained(name)                       # right: the engine places it
     ```
-
     ## Cure
     Drop `device_map` from `from_pretrained` and let the engine place the model; a model too large for one GPU needs
     ZeRO-3. A quantized model under DDP or ZeRO-2 takes `device_map={"": local_rank}`.
-
     ## When it is safe
     In one process without a launcher (`python train.py`), for inference, or as `{"": local_rank}`.
-
     ## Sources
     - https://github.com/QwenLM/Qwen/pull/833: Qwen's finetune script, both messages, and the fix
     - https://github.com/QwenLM/Qwen/issues/920: Qwen-7B-Chat, cuda:2 and cuda:1 in the embedding
@@ -89,8 +81,8 @@ class DeviceMapAutoDistributed(Hazard):
 
     name = "device-map-auto-distributed"
     title = Text(
-        en='device_map="auto" spreads the model over several GPUs in a distributed run',
-        zh='分布式训练中 device_map="auto" 把模型分散到多张 GPU',
+        'device_map="auto" spreads the model over several GPUs in a distributed run',
+        '分布式训练中 device_map="auto" 把模型分散到多张 GPU',
     )
     log_words = ("in any distributed mode", "device_ids and output_device arguments", "module parameters {")
     yields_to = ("npu-torch-npu-version-regression",)
@@ -121,9 +113,9 @@ class DeviceMapAutoDistributed(Hazard):
         place = load.keyword_place("device_map")
         return self.finding(
             Text(
-                en='device_map="{given}" spreads the model over all GPUs in each of the {size} processes of a node; '
+                'device_map="{given}" spreads the model over all GPUs in each of the {size} processes of a node; '
                 "{engine} expects a process to keep to the GPU of its own local rank.",
-                zh='device_map="{given}" 让每个节点的 {size} 个进程都把模型分散到所有 GPU；'
+                'device_map="{given}" 让每个节点的 {size} 个进程都把模型分散到所有 GPU；'
                 "{engine} 要求每个进程只使用其 local rank 对应的 GPU。",
             ).format(given=given, size=size, engine=trainer.method),
             certainty=Certainty.LIKELY if trainer.name == "deepspeed.initialize" else Certainty.CERTAIN,
@@ -135,7 +127,7 @@ class DeviceMapAutoDistributed(Hazard):
                     Text("starts {size} processes a node", "每个节点启动 {size} 个进程").format(size=size)
                 ),
             ),
-            fixes=(self.fix(title, *known),) if known and len(known) == len(edits) else (),
+            fixes=self.fix(title, *known) if known and len(known) == len(edits) else None,
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -186,9 +178,9 @@ class DeviceMapAutoDistributed(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en='Each process spreads the whole model over {devices} (device_map="auto"); DDP, DeepSpeed and FSDP '
+                'Each process spreads the whole model over {devices} (device_map="auto"); DDP, DeepSpeed and FSDP '
                 "expect a process to keep to the GPU of its own local rank.",
-                zh='每个进程都把整个模型分散到{devices}（device_map="auto"）；'
+                '每个进程都把整个模型分散到{devices}（device_map="auto"）；'
                 "DDP、DeepSpeed、FSDP 要求每个进程只使用其 local rank 对应的 GPU。",
             ).format(
                 devices=Text("{devices}", " {devices}").format(devices=in_short(devices))
@@ -197,11 +189,9 @@ class DeviceMapAutoDistributed(Hazard):
             ),
             cure=_CURES,
             certainty=certainty,
-            confirm=(
-                Text(
-                    en="Look for device_map in the call of from_pretrained; print(model.hf_device_map)",
-                    zh="查看 from_pretrained 调用中的 device_map；print(model.hf_device_map)",
-                ),
+            confirm=Text(
+                "Look for device_map in the call of from_pretrained; print(model.hf_device_map)",
+                "查看 from_pretrained 调用中的 device_map；print(model.hf_device_map)",
             ),
         )
 
@@ -212,10 +202,10 @@ class DeviceMapAutoDistributed(Hazard):
         placed: Frame | None = innermost(rank.device_map_frames, "user")
         return self.finding(
             Text(
-                en="Every process ({world} in all) spreads the whole model over {devices}; the distributed engine "
+                "Every process ({world} in all) spreads the whole model over {devices}; the distributed engine "
                 "({engine}) expects a process to keep to {own}.{said}",
-                zh="每个进程（共 {world} 个）都把整个模型分散到 {devices}；分布式引擎（{engine}）要求每个进程只使用 "
-                "{own}。{said}",
+                "每个进程（共 {world} 个）都把整个模型分散到 {devices}；分布式引擎（{engine}）要求每个进程只使用 {own}"
+                "。{said}",
             ).format(
                 world=record.world_size,
                 devices=in_short(devices) if devices else Text("several GPUs", "多张 GPU"),

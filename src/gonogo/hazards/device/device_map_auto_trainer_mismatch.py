@@ -1,49 +1,44 @@
 import ast
 
 from gonogo.evidence.log.context import REPLICA, plain_on_several_gpus, several_processes
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, library_frame, places
 from gonogo.hazards.facts.device_map import SPREADING, accelerators_of, in_short
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards.facts.training_script import several_a_node, trained_loads
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Text
 
 _CURES = (
     Text(
-        en="Drop device_map and start one process a GPU (torchrun --nproc_per_node=N …); use ZeRO-3 where the model "
-        "does not fit one GPU",
-        zh="去掉 device_map，每张 GPU 启动一个进程（torchrun --nproc_per_node=N …）；一张卡放不下时用 ZeRO-3",
+        "Drop device_map and start one process a GPU (torchrun --nproc_per_node=N …); use ZeRO-3 where the model does "
+        "not fit one GPU",
+        "去掉 device_map，每张 GPU 启动一个进程（torchrun --nproc_per_node=N …）；一张卡放不下时用 ZeRO-3",
     ),
-    Text(en="Or show the process one GPU: CUDA_VISIBLE_DEVICES=0", zh="或只让进程看到一张 GPU：CUDA_VISIBLE_DEVICES=0"),
+    Text("Or show the process one GPU: CUDA_VISIBLE_DEVICES=0", "或只让进程看到一张 GPU：CUDA_VISIBLE_DEVICES=0"),
 )
 
 
 class DeviceMapAutoTrainerMismatch(Hazard):
     """`device_map="auto"` in one process with several GPUs: a layer or the loss meets a tensor of another GPU.
-
     ## What happens
     `python train.py` on a machine with several GPUs ends with "Expected all tensors to be on the same device, but found
     at least two devices, cuda:3 and cuda:0!", in the embedding, in `nll_loss`, or where two branches of the model meet.
-
     ## Why
     `device_map="auto"` puts the layers on different GPUs, and accelerate's hooks move each layer's inputs. What does
     not pass through a hook stays where it is: labels in a loss that does not move them, a mask made in the forward, an
     input of a module called from outside.
-
     ## Example
     ```sh
     python train.py                            # wrong with device_map="auto": one process, layers on four GPUs
     torchrun --nproc_per_node 4 train.py       # right, without device_map
     ```
-
     ## Cure
     Train without `device_map` and start one process a GPU (`torchrun`, `deepspeed`, `accelerate launch`), with ZeRO-3
     where one GPU is too small; or show the process one GPU (`CUDA_VISIBLE_DEVICES=0`). To keep the split model, move
     the tensor in the model's code (`labels.to(logits.device)`), or upgrade the code that lacks it.
-
     ## When it is safe
     With one visible GPU, or a model whose forward and loss move what they use, as those inside transformers do.
-
     ## Sources
     - https://github.com/shibing624/MedicalGPT/issues/134: labels against logits, four visible GPUs, plain python
     - https://github.com/QwenLM/Qwen/issues/920: the embedding of Qwen-7B-Chat
@@ -51,8 +46,8 @@ class DeviceMapAutoTrainerMismatch(Hazard):
 
     name = "device-map-auto-trainer-mismatch"
     title = Text(
-        en='One process, model split over GPUs by device_map="auto": a tensor is on another GPU than the layer',
-        zh='单进程用 device_map="auto" 切分模型：张量与所用的层不在同一张 GPU',
+        'One process, model split over GPUs by device_map="auto": a tensor is on another GPU than the layer',
+        '单进程用 device_map="auto" 切分模型：张量与所用的层不在同一张 GPU',
     )
     log_words = ("Expected all tensors to be on the same device",)
     yields_to = ("npu-torch-npu-version-regression", "quantized-model-wrong-device-map")
@@ -77,9 +72,9 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                     continue
                 yield self.finding(
                     Text(
-                        en="{owner}.compute_loss meets the logits, which are on the last GPU of a model that "
+                        "{owner}.compute_loss meets the logits, which are on the last GPU of a model that "
                         'device_map="{given}" spreads, with labels that are on the first.',
-                        zh='{owner}.compute_loss 让 logits（在 device_map="{given}" 所分散的模型的最后一张 GPU 上）'
+                        '{owner}.compute_loss 让 logits（在 device_map="{given}" 所分散的模型的最后一张 GPU 上）'
                         "与位于"
                         "第一张 GPU 的标签一起计算。",
                     ).format(owner=owner.name, given=spread[0].keyword("device_map").value),
@@ -92,7 +87,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                         script.place(call).span(),
                         spread[0].place.span(Text("spread over the GPUs here", "在此处分散到各 GPU")),
                     ),
-                    confirm=(Text("The process sees several GPUs", "该进程可见多张 GPU"),),
+                    confirm=Text("The process sees several GPUs", "该进程可见多张 GPU"),
                 )
                 break
 
@@ -105,10 +100,9 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="The model is split over {devices}; in {module} a tensor on {here} meets one on {there}, and no "
+                    "The model is split over {devices}; in {module} a tensor on {here} meets one on {there}, and no "
                     "hook moves it.",
-                    zh="模型被切分到 {devices}；在 {module} 中，{here} 上的张量遇到 {there} 上的张量，而没有钩子搬运它"
-                    "。",
+                    "模型被切分到 {devices}；在 {module} 中，{here} 上的张量遇到 {there} 上的张量，而没有钩子搬运它。",
                 ).format(
                     devices=in_short(devices),
                     module=failed.failure.module or "?",
@@ -134,27 +128,25 @@ class DeviceMapAutoTrainerMismatch(Hazard):
             yield self.log_finding(
                 mismatch.evidence,
                 Text(
-                    en='{told}. The model is split over several GPUs (device_map="auto", or what the framework does '
+                    '{told}. The model is split over several GPUs (device_map="auto", or what the framework does '
                     "where several are visible), and no hook moves this tensor.",
-                    zh='{told}。模型被切分到多张 GPU（device_map="auto"，或框架在可见多卡时的默认做法），'
+                    '{told}。模型被切分到多张 GPU（device_map="auto"，或框架在可见多卡时的默认做法），'
                     "而没有钩子搬运这个张量。",
                 ).format(told=mismatch.sentence),
                 cure=(
                     *_CURES,
                     Text(
-                        en="To keep the split model, move the tensor in the model's code (labels = "
+                        "To keep the split model, move the tensor in the model's code (labels = "
                         "labels.to(logits.device)), or upgrade transformers, which does so in newer versions",
-                        zh="若要保留切分的模型：在模型代码中搬运该张量（labels = labels.to(logits.device)），或升级 "
+                        "若要保留切分的模型：在模型代码中搬运该张量（labels = labels.to(logits.device)），或升级 "
                         "transformers（新版本已这样做）",
                     ),
                 ),
                 certainty=certainty,
                 module=mismatch.module,
-                confirm=(
-                    Text(
-                        en="print(model.hf_device_map) lists more than one GPU; with CUDA_VISIBLE_DEVICES=0 it works",
-                        zh="print(model.hf_device_map) 列出多张 GPU；设 CUDA_VISIBLE_DEVICES=0 后可以运行",
-                    ),
+                confirm=Text(
+                    "print(model.hf_device_map) lists more than one GPU; with CUDA_VISIBLE_DEVICES=0 it works",
+                    "print(model.hf_device_map) 列出多张 GPU；设 CUDA_VISIBLE_DEVICES=0 后可以运行",
                 ),
             )
 

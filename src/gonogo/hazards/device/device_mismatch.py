@@ -1,5 +1,6 @@
 from collections.abc import Mapping
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import MixedDevices, device_mismatch
 from gonogo.evidence.rehearsal.failures import (
     FailedRanks,
@@ -11,67 +12,66 @@ from gonogo.evidence.rehearsal.failures import (
 )
 from gonogo.evidence.rehearsal.record import Failure, Frame, Operand
 from gonogo.hazards.facts.mismatch_in_log import Owner, all_mismatches_in
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, RehearsalRecord, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text
 
 _MOVE_INPUT = Text(
-    en="Move the batch to the model's device before the forward, and make tensors where they are used "
-    "(device=x.device)",
-    zh="前向之前把 batch 移到模型所在设备，并在使用处创建张量（device=x.device）",
+    "Move the batch to the model's device before the forward, and make tensors where they are used (device=x.device)",
+    "前向之前把 batch 移到模型所在设备，并在使用处创建张量（device=x.device）",
 )
 _MOVE_MODULE = Text(
-    en="Move the part that the line belongs to with the model, after everything that makes or replaces it: "
+    "Move the part that the line belongs to with the model, after everything that makes or replaces it: "
     "module.to(device)",
-    zh="在所有创建或替换该部分的代码之后，把它与模型一起移动：module.to(device)",
+    "在所有创建或替换该部分的代码之后，把它与模型一起移动：module.to(device)",
 )
 _OTHER_VERSION = Text(
-    en="Where the line is in a library or a model's remote code: try a newer version of it",
-    zh="若出错行在库或模型的远程代码中：尝试其更新版本",
+    "Where the line is in a library or a model's remote code: try a newer version of it",
+    "若出错行在库或模型的远程代码中：尝试其更新版本",
 )
 
 _OWNER_CURES: dict[Owner, tuple[Text, ...]] = {
     Owner.GRADIENT: (
         Text(
-            en="Use another version of the engine that offloads (DeepSpeed >= 0.14.3), or no offload of the optimizer",
-            zh="更换执行卸载的引擎版本（DeepSpeed >= 0.14.3），或不卸载优化器",
+            "Use another version of the engine that offloads (DeepSpeed >= 0.14.3), or no offload of the optimizer",
+            "更换执行卸载的引擎版本（DeepSpeed >= 0.14.3），或不卸载优化器",
         ),
     ),
     Owner.OPTIMIZER: (
         Text(
-            en="Load the optimizer's state after the model is on its device, and create the optimizer after model.to; "
-            "its state must be where the parameters are (upgrade torch where load_state_dict puts it elsewhere)",
-            zh="在模型到达设备之后再创建优化器、加载优化器状态；状态须与参数在同一设备（若 load_state_dict 放错位置，请"
-            "升级 torch）",
+            "Load the optimizer's state after the model is on its device, and create the optimizer after model.to; its "
+            "state must be where the parameters are (upgrade torch where load_state_dict puts it elsewhere)",
+            "在模型到达设备之后再创建优化器、加载优化器状态；状态须与参数在同一设备（若 load_state_dict 放错位置，请升"
+            "级 torch）",
         ),
     ),
     Owner.QUANTIZED: (
         Text(
-            en='Load the quantized model whole onto the process\'s GPU: device_map={"": local_rank}; no CPU offload',
-            zh='把量化模型整体加载到该进程的 GPU：device_map={"": local_rank}，不要卸载到 CPU',
+            'Load the quantized model whole onto the process\'s GPU: device_map={"": local_rank}; no CPU offload',
+            '把量化模型整体加载到该进程的 GPU：device_map={"": local_rank}，不要卸载到 CPU',
         ),
     ),
     Owner.ADAPTER: (
         Text(
-            en="Upgrade PEFT, or move the adapter's parameters to the base weight's device after get_peft_model",
-            zh="升级 PEFT，或在 get_peft_model 之后把适配器参数移到基座权重所在设备",
+            "Upgrade PEFT, or move the adapter's parameters to the base weight's device after get_peft_model",
+            "升级 PEFT，或在 get_peft_model 之后把适配器参数移到基座权重所在设备",
         ),
     ),
     Owner.SUBMODULE: (
         Text(
-            en="Leave the part out where it is not trained, or upgrade the package that defines it; ZeRO-2 builds it "
+            "Leave the part out where it is not trained, or upgrade the package that defines it; ZeRO-2 builds it "
             "without zero.Init",
-            zh="不训练该部分时不要构建它，或升级定义它的软件包；ZeRO-2 构建时不使用 zero.Init",
+            "不训练该部分时不要构建它，或升级定义它的软件包；ZeRO-2 构建时不使用 zero.Init",
         ),
     ),
     Owner.ROTARY: (
         Text(
-            en="Upgrade transformers or the model's code, or move cos and sin to q.device before they are used",
-            zh="升级 transformers 或模型代码，或在使用前把 cos、sin 移到 q.device",
+            "Upgrade transformers or the model's code, or move cos and sin to q.device before they are used",
+            "升级 transformers 或模型代码，或在使用前把 cos、sin 移到 q.device",
         ),
     ),
     Owner.BUFFER: (
         Text(
-            en="Register the tensor with register_buffer, or move it where it is used: self.buffer.to(x.device)",
-            zh="用 register_buffer 注册该张量，或在使用处移动：self.buffer.to(x.device)",
+            "Register the tensor with register_buffer, or move it where it is used: self.buffer.to(x.device)",
+            "用 register_buffer 注册该张量，或在使用处移动：self.buffer.to(x.device)",
         ),
         _MOVE_INPUT,
     ),
@@ -83,31 +83,25 @@ _OWNER_CURES: dict[Owner, tuple[Text, ...]] = {
 
 class DeviceMismatch(Hazard):
     """An operator is given tensors on different devices, and no narrower hazard fits.
-
     ## What happens
     "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!" (torch 2.8 and
     later: "but got weight is on cpu, different from other tensors on cuda:0").
-
     ## Why
     One tensor was never moved. It is one of four: an input that the collator or the loop left on the CPU; a tensor made
     inside a forward without `device=`; a plain attribute that should be a buffer; a parameter or buffer made, or moved
     back, after the model went to the GPU. Under `deepspeed.zero.Init` only `tensor`, `empty`, `zeros`, `ones`, `full`,
     `arange`, `eye` and `randn` give GPU tensors; what other functions make stays on the CPU.
-
     ## Example
     ```python
     positions = torch.arange(length)                           # wrong: made on the CPU
     positions = torch.arange(length, device=hidden.device)     # right
     ```
-
     ## Cure
     Look at the operand that the finding names: move an input (`batch.to(model.device)`), make a tensor where it is used
     (`torch.arange(n, device=x.device)`), register an attribute (`self.register_buffer("mask", mask,
     persistent=False)`), or move the module (`self.head.to(device)`). In a library's code: another version of it.
-
     ## When it is safe
     A CPU tensor without dimensions (a number) may meet GPU tensors; indexing a CPU tensor with CPU indices is fine.
-
     ## Sources
     - https://github.com/ChaoningZhang/MobileSAM/pull/47: an attribute that had to be a buffer
     - https://github.com/huggingface/transformers/issues/32312: a rotary cache left on the CPU under ZeRO-3
@@ -116,7 +110,7 @@ class DeviceMismatch(Hazard):
 
     name = "device-mismatch"
     fallback = True
-    title = Text(en="An operator is given tensors on different devices", zh="算子收到位于不同设备的张量")
+    title = Text("An operator is given tensors on different devices", "算子收到位于不同设备的张量")
     log_words = ("Expected all tensors to be on the same device", "as the indexed tensor")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -129,7 +123,7 @@ class DeviceMismatch(Hazard):
             odd = _odd_operand(failure, mismatch)
             caller = last_outside_torch(failure)
             yield self.finding(
-                Text(en="In {module}: {what}.{culprit}", zh="在 {module} 中：{what}。{culprit}").format(
+                Text("In {module}: {what}.{culprit}", "在 {module} 中：{what}。{culprit}").format(
                     module=failure.module or (caller.function if caller else "?"),
                     what=Text("{operator} got {operands}", "{operator} 收到 {operands}").format(
                         operator=failure.operator or Text("an operator", "某个算子"),
@@ -151,16 +145,14 @@ class DeviceMismatch(Hazard):
         for mismatch in all_mismatches_in(log):
             yield self.log_finding(
                 mismatch.evidence,
-                Text(en="{told}. Out of place is likely {owner}.", zh="{told}。放错位置的可能是{owner}。").format(
+                Text("{told}. Out of place is likely {owner}.", "{told}。放错位置的可能是{owner}。").format(
                     told=mismatch.sentence, owner=mismatch.owner.value
                 ),
                 cure=_OWNER_CURES[mismatch.owner],
                 certainty=Certainty.POSSIBLE,
                 module=mismatch.module,
-                confirm=(
-                    Text(
-                        en="Print the device of every tensor on the line that fails", zh="打印出错行上每个张量的 device"
-                    ),
+                confirm=Text(
+                    "Print the device of every tensor on the line that fails", "打印出错行上每个张量的 device"
                 ),
             )
 
@@ -189,28 +181,28 @@ def _culprit(odd: Operand | None) -> Text:
     kind = kinds.get(odd.kind, unknown)
     name = f" {odd.parameter}" if odd.parameter else ""
     return Text(
-        en=f" Out of place is {odd.name}: {kind.en}{name} on {odd.device}.",
-        zh=f"放错位置的是 {odd.name}：{odd.device} 上的{kind.zh}{name}。",
+        f" Out of place is {odd.name}: {kind.en}{name} on {odd.device}.",
+        f"放错位置的是 {odd.name}：{odd.device} 上的{kind.zh}{name}。",
     )
 
 
 def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tuple[Text, ...]:
     move_input = Text(
-        en="Move the batch to the model before the forward: batch = {k: v.to(model.device) for k, v in …}",
-        zh="前向之前把 batch 移到模型所在设备：batch = {k: v.to(model.device) for k, v in …}",
+        "Move the batch to the model before the forward: batch = {k: v.to(model.device) for k, v in …}",
+        "前向之前把 batch 移到模型所在设备：batch = {k: v.to(model.device) for k, v in …}",
     )
     make_there = Text(
-        en="Make the tensor on the device of the one it meets (device=x.device), or, if it is kept in self, register "
-        "it with register_buffer so that it moves with the module",
-        zh="在对方张量的设备上创建它（device=x.device）；若保存在 self 中，用 register_buffer 注册，使其随模块移动",
+        "Make the tensor on the device of the one it meets (device=x.device), or, if it is kept in self, register it "
+        "with register_buffer so that it moves with the module",
+        "在对方张量的设备上创建它（device=x.device）；若保存在 self 中，用 register_buffer 注册，使其随模块移动",
     )
     cures = [make_there]
     if odd is not None and odd.kind in ("parameter", "buffer"):
         cures = [
             Text(
-                en="Move {name} with its module before training begins: module.to(device), after everything that makes "
-                "or replaces it",
-                zh="训练开始前把 {name} 连同其模块移到设备上：在所有创建或替换它的代码之后调用 module.to(device)",
+                "Move {name} with its module before training begins: module.to(device), after everything that makes or "
+                "replaces it",
+                "训练开始前把 {name} 连同其模块移到设备上：在所有创建或替换它的代码之后调用 module.to(device)",
             ).format(name=odd.parameter or odd.name)
         ]
     elif odd is not None and odd.kind == "input":
@@ -222,10 +214,10 @@ def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tu
     if failed.under_zero_init:
         cures.append(
             Text(
-                en="deepspeed.zero.Init moves only torch.tensor, empty, zeros, ones, full, arange, eye and randn to "
-                "the GPU: give the others device= too, or build this part outside of it",
-                zh="deepspeed.zero.Init 只让 torch.tensor、empty、zeros、ones、full、arange、eye、randn 位于 GPU：其他"
-                "函数也请写明 device=，或在其外构建这一部分",
+                "deepspeed.zero.Init moves only torch.tensor, empty, zeros, ones, full, arange, eye and randn to the "
+                "GPU: give the others device= too, or build this part outside of it",
+                "deepspeed.zero.Init 只让 torch.tensor、empty、zeros、ones、full、arange、eye、randn 位于 GPU：其他函数"
+                "也请写明 device=，或在其外构建这一部分",
             )
         )
     if caller is not None and caller.owner == "library" and cures[0] is not move_input:
@@ -233,9 +225,9 @@ def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tu
         version = failed.first.versions.get(package or "")
         cures.append(
             Text(
-                en="The line is in {package}, not in your code: try another version of it, or leave out the feature "
-                "that runs it",
-                zh="出错的行属于 {package}，而不在您的代码中：尝试其他版本，或不使用触发它的功能",
+                "The line is in {package}, not in your code: try another version of it, or leave out the feature that "
+                "runs it",
+                "出错的行属于 {package}，而不在您的代码中：尝试其他版本，或不使用触发它的功能",
             ).format(package=f"{package} {version}" if version else package or Text("a library", "某个库"))
         )
     return tuple(cures)

@@ -1,5 +1,6 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in
-from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
 
 _ADAPTS = Pattern(r"(?i)lora|peft")
 _RANKNUM = Pattern(r"\branknum\b|(?i:ada_?lora)")
@@ -7,29 +8,23 @@ _RANKNUM = Pattern(r"\branknum\b|(?i:ada_?lora)")
 
 class DeviceMismatchAdapterParam(Hazard):
     """A parameter of a PEFT adapter is on the CPU, the base model on the GPU.
-
     ## What happens
     The forward of an adapted layer ends with "found at least two devices, cuda:0 and cpu!", in `peft/tuners/`: with
     AdaLoRA at `... / (self.ranknum[...] + 1e-5)`, else at `lora_B(lora_A(dropout(x)))` ("argument mat2").
-
     ## Why
     The adapter is made after the base model was placed (`device_map`, `model.cuda()`), and PEFT moves its parameters to
     the base weight's device one by one. AdaLoRA's `ranknum` was left out before PEFT 0.4; the base weight may itself be
     offloaded to the CPU at that moment; an adapter that is added or loaded later may miss the move.
-
     ## Example
     ```python
     model = get_peft_model(base.cuda(), AdaLoraConfig(...))         # wrong: ranknum stays on the CPU (peft before 0.4)
     model = get_peft_model(base, AdaLoraConfig(...)).to("cuda")     # right: moved once the adapter is made
     ```
-
     ## Cure
     Upgrade PEFT. Where the version must stay, move the model once more after the adapter was made or loaded
     (`model.to(device)`); of a quantized model, only the adapter's parameters.
-
     ## When it is safe
     The adapter is made before the model is moved, by `get_peft_model` of a current PEFT.
-
     ## Sources
     - https://github.com/huggingface/peft/issues/581: AdaLoRA's `ranknum` on the CPU, `lora_A` and `lora_B` on the GPU
     - https://github.com/huggingface/peft/pull/583: the fix
@@ -37,7 +32,7 @@ class DeviceMismatchAdapterParam(Hazard):
     """
 
     name = "device-mismatch-adapter-param"
-    title = Text(en="A parameter of the adapter stayed on the CPU", zh="适配器的参数留在了 CPU")
+    title = Text("A parameter of the adapter stayed on the CPU", "适配器的参数留在了 CPU")
     log_words = ("Expected all tensors to be on the same device", "ranknum")
     yields_to = ("dataparallel-plain-python-multi-gpu",)
 
@@ -50,16 +45,16 @@ class DeviceMismatchAdapterParam(Hazard):
             edit = run.environment.replacing_version("peft", "==0.4.0")
             yield self.finding(
                 Text(
-                    en="PEFT {version} leaves AdaLoRA's ranknum on the CPU when the adapter is put on the GPU (fixed "
-                    "in 0.4.0).",
-                    zh="PEFT {version} 把适配器移到 GPU 时会把 AdaLoRA 的 ranknum 留在 CPU（0.4.0 修复）。",
+                    "PEFT {version} leaves AdaLoRA's ranknum on the CPU when the adapter is put on the GPU (fixed in "
+                    "0.4.0).",
+                    "PEFT {version} 把适配器移到 GPU 时会把 AdaLoRA 的 ranknum 留在 CPU（0.4.0 修复）。",
                 ).format(version=version.get("< 0.4")),
                 certainty=Certainty.LIKELY,
-                cure=(Text("Upgrade: pip install 'peft>=0.4'", "升级：pip install 'peft>=0.4'"),),
+                cure=Text("Upgrade: pip install 'peft>=0.4'", "升级：pip install 'peft>=0.4'"),
                 spans=(call.place.span(), version.span(Text("this version", "此版本"))),
-                fixes=(self.fix(Text("Take the first release with the fix", "使用首个修复版本"), edit, safe=False),)
+                fixes=self.fix(Text("Take the first release with the fix", "使用首个修复版本"), edit, safe=False)
                 if edit is not None
-                else (),
+                else None,
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -75,8 +70,8 @@ class DeviceMismatchAdapterParam(Hazard):
         return self.log_finding(
             mismatch.evidence,
             Text(
-                en="{told}. The line uses {what}, which stayed on the CPU when the base model went to the GPU.",
-                zh="{told}。该行使用的{what}在基座模型移到 GPU 时留在了 CPU。",
+                "{told}. The line uses {what}, which stayed on the CPU when the base model went to the GPU.",
+                "{told}。该行使用的{what}在基座模型移到 GPU 时留在了 CPU。",
             ).format(
                 told=mismatch.sentence,
                 what=Text("AdaLoRA's ranknum", " AdaLoRA 的 ranknum ")
@@ -85,25 +80,23 @@ class DeviceMismatchAdapterParam(Hazard):
             ),
             cure=(
                 Text(
-                    en="Upgrade PEFT: pip install -U peft (AdaLoRA's ranknum is moved since 0.4.0)",
-                    zh="升级 PEFT：pip install -U peft（0.4.0 起会移动 AdaLoRA 的 ranknum）",
+                    "Upgrade PEFT: pip install -U peft (AdaLoRA's ranknum is moved since 0.4.0)",
+                    "升级 PEFT：pip install -U peft（0.4.0 起会移动 AdaLoRA 的 ranknum）",
                 ),
                 Text(
-                    en="Or move the adapter after it was made: for name, p in model.named_parameters(): "
+                    "Or move the adapter after it was made: for name, p in model.named_parameters(): "
                     'if "lora_" in name or "ranknum" in name: p.data = p.data.to(device)',
-                    zh="或在创建适配器后移动它：for name, p in model.named_parameters(): "
+                    "或在创建适配器后移动它：for name, p in model.named_parameters(): "
                     'if "lora_" in name or "ranknum" in name: p.data = p.data.to(device)',
                 ),
             ),
             certainty=certainty,
             module=mismatch.module,
             parameter="ranknum" if adalora else None,
-            confirm=(
-                Text(
-                    en='Print the devices: {n: p.device for n, p in model.named_parameters() if "lora" in n or '
-                    '"ranknum" in n}',
-                    zh='打印设备：{n: p.device for n, p in model.named_parameters() if "lora" in n or "ranknum" in n}',
-                ),
+            confirm=Text(
+                'Print the devices: {n: p.device for n, p in model.named_parameters() if "lora" in n or '
+                '"ranknum" in n}',
+                '打印设备：{n: p.device for n, p in model.named_parameters() if "lora" in n or "ranknum" in n}',
             ),
         )
 

@@ -1,9 +1,10 @@
 import re
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.hazards.device._plain_tensors import kept_finding, kept_on_cpu
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in, used_in
-from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, Text
 
 # A reporter's own words: "self.pos_embed (a buffer) stays on CPU", "x is on cuda, pos_embed is on cpu".
 _NAME = compiled_when_used(r"\bself\.(\w+)(?![\w(])|\b(pos_?embed\w*)\b", re.IGNORECASE)
@@ -12,29 +13,23 @@ _NAMED = compiled_when_used(r"pos|cache|mask|freq|running|relative|alibi|codeboo
 
 class DeviceMismatchBufferOnCpu(Hazard):
     """The model's own code uses a buffer (a position embedding, a mask) that stayed on the CPU.
-
     ## What happens
     The forward of a resampler, an encoder or an attention ends with "found at least two devices, cuda:0 and cpu!" at
     a line like `x + pos_embed`. The model's code often came with the weights (`trust_remote_code=True`).
-
     ## Why
     The tensor is kept as `self.pos_embed = ...` and not registered, so it does not move with the module; or it is a
     non-persistent buffer that is computed when the model is built and cast (`.to(dtype)`) but never put on the input's
     device; or ZeRO-3 and `low_cpu_mem_usage` built it on the CPU.
-
     ## Example
     ```python
     self.pos_embed = torch.zeros(1, 512, 64)                            # wrong: does not move with the module
     self.register_buffer("pos_embed", torch.zeros(1, 512, 64))          # right
     ```
-
     ## Cure
     Take the model's newest remote code (delete its copy in `~/.cache/huggingface/modules`), or move the buffer where
     it is used: `self.pos_embed.to(device=x.device, dtype=x.dtype)`. In your own module: `register_buffer`.
-
     ## When it is safe
     A registered buffer, with the model moved after it was made.
-
     ## Sources
     - https://github.com/vllm-project/vllm/pull/43844: MiniCPM's resampler casts `pos_embed` but does not move it
     - https://github.com/huggingface/transformers/pull/33871: CLIP's non-persistent `position_ids` left on the CPU
@@ -42,7 +37,7 @@ class DeviceMismatchBufferOnCpu(Hazard):
     """
 
     name = "device-mismatch-buffer-on-cpu"
-    title = Text(en="A buffer of the model stayed on the CPU", zh="模型的 buffer 留在了 CPU")
+    title = Text("A buffer of the model stayed on the CPU", "模型的 buffer 留在了 CPU")
     log_words = ("Expected all tensors to be on the same device", "pos_emb", "ositional embedding")
     yields_to = ("dataparallel-plain-python-multi-gpu",)
 
@@ -62,30 +57,28 @@ class DeviceMismatchBufferOnCpu(Hazard):
         return self.log_finding(
             mismatch.evidence,
             Text(
-                en="{told}. The line uses {name}, which was not moved to the GPU with the model.",
-                zh="{told}。该行使用的 {name} 没有随模型移到 GPU。",
+                "{told}. The line uses {name}, which was not moved to the GPU with the model.",
+                "{told}。该行使用的 {name} 没有随模型移到 GPU。",
             ).format(told=mismatch.sentence, name=name or Text("a tensor kept by the module", "模块保存的张量")),
             cure=(
                 Text(
-                    en="Update the model's (remote) code: newer versions move this buffer to the input's device",
-                    zh="更新模型的（远程）代码：新版本会把该 buffer 移到输入所在设备",
+                    "Update the model's (remote) code: newer versions move this buffer to the input's device",
+                    "更新模型的（远程）代码：新版本会把该 buffer 移到输入所在设备",
                 ),
                 Text(
-                    en="Or move it where it is used: {name}.to(device=x.device, dtype=x.dtype)",
-                    zh="或在使用处搬运：{name}.to(device=x.device, dtype=x.dtype)",
+                    "Or move it where it is used: {name}.to(device=x.device, dtype=x.dtype)",
+                    "或在使用处搬运：{name}.to(device=x.device, dtype=x.dtype)",
                 ).format(name=name or "buffer"),
                 Text(
-                    en="In your own module, register it with register_buffer(..., persistent=False), so that it moves "
+                    "In your own module, register it with register_buffer(..., persistent=False), so that it moves "
                     "with the module",
-                    zh="若是自己的模块，用 register_buffer(..., persistent=False) 注册，使其随模块移动",
+                    "若是自己的模块，用 register_buffer(..., persistent=False) 注册，使其随模块移动",
                 ),
             ),
             certainty=Certainty.LIKELY if name and _NAMED.search(name) else Certainty.POSSIBLE,
             module=mismatch.module,
             parameter=name,
-            confirm=(
-                Text(en="Print the device of every tensor on the line that fails", zh="打印出错行上每个张量的 device"),
-            ),
+            confirm=Text("Print the device of every tensor on the line that fails", "打印出错行上每个张量的 device"),
         )
 
 

@@ -1,24 +1,13 @@
 import re
 
 from gonogo.evidence.log.context import under_zero3
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch, operands_on
 from gonogo.evidence.rehearsal.failures import describe, failed_ranks, failure_places, last_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, Frame
 from gonogo.finding.words import PHASES
 from gonogo.hazards.facts.mismatch_in_log import PERCEIVES, SPEAKS, LoggedMismatch, Owner, mismatches_in
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Findings,
-    Fix,
-    Hazard,
-    Launch,
-    Pattern,
-    RehearsalRecord,
-    Run,
-    Span,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, RehearsalRecord, Run, Span, Text
 
 _OMNI = Pattern(r"(?i)omni")
 _OMNI_TEXT = r"(?i)omni"
@@ -26,31 +15,25 @@ _OMNI_TEXT = r"(?i)omni"
 
 class DeviceMismatchMultimodalSubmodule(Hazard):
     """A talker, audio or vision part of an Omni model mixes CPU and GPU tensors under ZeRO-3.
-
     ## What happens
     Changing zero2 to zero3 in the launch script ends the run with "Expected all tensors to be on the same device, but
     found at least two devices, cuda:0 and cpu!", while the model is built or in the first forward. The failing line is
     inside a part that the training does not even use: with Qwen2.5-Omni, `kaiser_sinc_filter1d` of token2wav.
-
     ## Why
     Under ZeRO-3 the model is built inside `deepspeed.zero.Init`. It makes `torch.tensor`, `empty`, `zeros`, `ones`,
     `full`, `arange`, `eye` and `randn` put their results on the GPU, and no other function. A constructor that combines
     `torch.arange` with `torch.kaiser_window`, as the vocoder's filters do, then mixes both devices.
-
     ## Example
     ```sh
     swift sft --model Qwen/Qwen2.5-Omni-7B --deepspeed zero3                          # wrong: builds the vocoder too
     ENABLE_AUDIO_OUTPUT=0 swift sft --model Qwen/Qwen2.5-Omni-7B --deepspeed zero3    # right
     ```
-
     ## Cure
     Do not build the part: `ENABLE_AUDIO_OUTPUT=0` in ms-swift's environment; `enable_audio_output=False` to
     `from_pretrained`; or build only what is trained (`Qwen2_5OmniThinkerForConditionalGeneration`). Otherwise upgrade
     the framework that builds it, or use ZeRO-2.
-
     ## When it is safe
     ZeRO-1 and ZeRO-2 build the model without `zero.Init`. Under ZeRO-3, with the part left out.
-
     ## Sources
     - https://github.com/modelscope/ms-swift/issues/3824: the report; the maintainer's cure is the variable
     - https://github.com/modelscope/ms-swift/pull/3826: ms-swift's own fix
@@ -59,8 +42,8 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
 
     name = "device-mismatch-multimodal-submodule"
     title = Text(
-        en="A speech, audio or vision part of the model mixes CPU and GPU tensors under ZeRO-3",
-        zh="ZeRO-3 下模型的语音、音频或视觉部分混用了 CPU 与 GPU 张量",
+        "A speech, audio or vision part of the model mixes CPU and GPU tensors under ZeRO-3",
+        "ZeRO-3 下模型的语音、音频或视觉部分混用了 CPU 与 GPU 张量",
     )
     log_words = ("Expected all tensors to be on the same device",)
     yields_to = ("zero3-offload-clip-grad-device-regression",)
@@ -81,8 +64,8 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             operands = describe(o for device in mismatch.devices for o in operands_on(failure, device))
             yield self.finding(
                 Text(
-                    en="While {doing}, {submodule} ({function}) combines tensors on {devices}{operands}.",
-                    zh="{doing}时，{submodule}（{function}）混用了 {devices} 上的张量{operands}。",
+                    "While {doing}, {submodule} ({function}) combines tensors on {devices}{operands}.",
+                    "{doing}时，{submodule}（{function}）混用了 {devices} 上的张量{operands}。",
                 ).format(
                     doing=Text("the model is built inside deepspeed.zero.Init", "在 deepspeed.zero.Init 中构建模型")
                     if failed.under_zero_init
@@ -116,11 +99,11 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             fixes = (self.fix(title, launch.setting_variable("ENABLE_AUDIO_OUTPUT", "0"), safe=False),)
         yield self.finding(
             Text(
-                en="{model} has a speech output (talker, token2wav), and ZeRO-3 builds it inside deepspeed.zero.Init, "
+                "{model} has a speech output (talker, token2wav), and ZeRO-3 builds it inside deepspeed.zero.Init, "
                 "where some functions give GPU tensors and others CPU tensors: “cuda:0 and cpu” before training "
                 "begins.",
-                zh="{model} 带有语音输出（talker、token2wav），ZeRO-3 在 deepspeed.zero.Init 中构建它，其中部分函数得到"
-                " GPU 张量，其余得到 CPU 张量：训练开始前就报 “cuda:0 and cpu”。",
+                "{model} 带有语音输出（talker、token2wav），ZeRO-3 在 deepspeed.zero.Init 中构建它，其中部分函数得到 "
+                "GPU 张量，其余得到 CPU 张量：训练开始前就报 “cuda:0 and cpu”。",
             ).format(model=run.model.name),
             certainty=certainty,
             cure=_cures("talker"),
@@ -140,10 +123,10 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             yield self.log_finding(
                 mismatch.evidence,
                 Text(
-                    en="{told}. {where}Under ZeRO-3 a model is built inside deepspeed.zero.Init, where some functions "
+                    "{told}. {where}Under ZeRO-3 a model is built inside deepspeed.zero.Init, where some functions "
                     "give GPU tensors and others CPU tensors.",
-                    zh="{told}。{where}ZeRO-3 在 deepspeed.zero.Init 中构建模型，其中部分函数得到 GPU 张量，其余得到 "
-                    "CPU 张量。",
+                    "{told}。{where}ZeRO-3 在 deepspeed.zero.Init 中构建模型，其中部分函数得到 GPU 张量，其余得到 CPU "
+                    "张量。",
                 ).format(
                     told=mismatch.sentence,
                     where=Text(f"The line belongs to {part}. ", f"该行属于 {part}。")
@@ -156,11 +139,9 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
                 cure=_cures(part),
                 certainty=certainty,
                 module=mismatch.part,
-                confirm=(
-                    Text(
-                        en="The run works with ZeRO-2, or with ENABLE_AUDIO_OUTPUT=0",
-                        zh="改用 ZeRO-2，或设 ENABLE_AUDIO_OUTPUT=0 后可以运行",
-                    ),
+                confirm=Text(
+                    "The run works with ZeRO-2, or with ENABLE_AUDIO_OUTPUT=0",
+                    "改用 ZeRO-2，或设 ENABLE_AUDIO_OUTPUT=0 后可以运行",
                 ),
             )
 
@@ -213,27 +194,27 @@ def _part_in(text: str) -> re.Match[str] | None:
 
 def _cures(submodule: str) -> tuple[Text, ...]:
     zero2 = Text(
-        en="Or stay with ZeRO-2, which builds the model without zero.Init",
-        zh="或继续使用 ZeRO-2，它构建模型时不使用 zero.Init",
+        "Or stay with ZeRO-2, which builds the model without zero.Init",
+        "或继续使用 ZeRO-2，它构建模型时不使用 zero.Init",
     )
     if SPEAKS.search(submodule):
         return (
             Text(
-                en="Do not build the part that is not trained: ENABLE_AUDIO_OUTPUT=0 in the environment (ms-swift), or "
+                "Do not build the part that is not trained: ENABLE_AUDIO_OUTPUT=0 in the environment (ms-swift), or "
                 "from_pretrained(…, enable_audio_output=False) (transformers)",
-                zh="不构建不训练的部分：环境变量 ENABLE_AUDIO_OUTPUT=0（ms-swift），或 from_pretrained(…, "
+                "不构建不训练的部分：环境变量 ENABLE_AUDIO_OUTPUT=0（ms-swift），或 from_pretrained(…, "
                 "enable_audio_output=False)（transformers）",
             ),
             Text(
-                en="Or build only the part that is trained, e.g. Qwen2_5OmniThinkerForConditionalGeneration",
-                zh="或只构建要训练的部分，例如 Qwen2_5OmniThinkerForConditionalGeneration",
+                "Or build only the part that is trained, e.g. Qwen2_5OmniThinkerForConditionalGeneration",
+                "或只构建要训练的部分，例如 Qwen2_5OmniThinkerForConditionalGeneration",
             ),
             zero2,
         )
     return (
         Text(
-            en="Upgrade the package that defines {part}, or leave the part out where the data has no input for it",
-            zh="升级定义 {part} 的软件包；若数据中没有它的输入，则不构建该部分",
+            "Upgrade the package that defines {part}, or leave the part out where the data has no input for it",
+            "升级定义 {part} 的软件包；若数据中没有它的输入，则不构建该部分",
         ).format(part=_in_short(submodule)),
         zero2,
     )

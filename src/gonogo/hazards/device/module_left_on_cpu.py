@@ -1,45 +1,40 @@
 from gonogo.evidence.guarded.ends import span_of_rank
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.hazards.facts.mismatch_in_log import Owner, mismatches_in
 from gonogo.hazards.facts.parameter_names import group_by_module
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, Text
 
 
 class ModuleLeftOnCpu(Hazard):
     """Parameters or buffers of the trained model stay on the CPU while the rest is on the GPU.
-
     ## What happens
     Nothing, at first: the steps that were rehearsed did not use them. The first batch that does (an image, a longer
     sequence, an evaluation) ends with "Expected all tensors to be on the same device".
-
     ## Why
     The part was made or replaced after the model was moved (`model.to`, `deepspeed.initialize`), hangs on the model
     without being a registered submodule (a list, a dict), or was moved back by hand.
-
     ## Example
     ```python
     model.to("cuda")
     model.vision_tower = VisionTower()                  # wrong: made after the model was moved
     model.vision_tower = VisionTower().to("cuda")       # right
     ```
-
     ## Cure
     Make every part before the model is moved, keep parts in `nn.ModuleList` and `nn.ModuleDict`, tensors in
     `register_buffer`; or move the part: `model.vision_tower.to(device)`.
-
     ## When it is safe
     What optimizer or parameter offload keeps on the CPU is not meant. A part that no batch ever uses does no harm;
     leave it out then.
-
     ## Sources
     - https://github.com/pytorch/pytorch/issues/29807: a list of tensors does not move with its module
     - https://github.com/ChaoningZhang/MobileSAM/pull/47: an attribute that had to be a buffer
     """
 
     name = "module-left-on-cpu"
-    title = Text(en="Part of the trained model is still on the CPU", zh="所训练模型的一部分仍在 CPU 上")
+    title = Text("Part of the trained model is still on the CPU", "所训练模型的一部分仍在 CPU 上")
     log_words = ("Expected all tensors to be on the same device",)
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -51,18 +46,18 @@ class ModuleLeftOnCpu(Hazard):
         modules = group_by_module(place.name for place in first.left_on_cpu)
         yield self.finding(
             Text(
-                en="{count} parameters and buffers are on the CPU while the model is on {device}: {modules}. No step "
-                "of the rehearsal used them.",
-                zh="有 {count} 个参数与 buffer 在 CPU 上，而模型在 {device} 上：{modules}。排练的各步都没有用到它们。",
+                "{count} parameters and buffers are on the CPU while the model is on {device}: {modules}. No step of "
+                "the rehearsal used them.",
+                "有 {count} 个参数与 buffer 在 CPU 上，而模型在 {device} 上：{modules}。排练的各步都没有用到它们。",
             ).format(count=len(first.left_on_cpu), device=first.device, modules=few(modules)),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(
                 Text(
-                    en="Move the part to the device with the model, before training begins: model.{module}.to(device)",
-                    zh="训练开始前把该部分与模型一起移到设备上：model.{module}.to(device)",
+                    "Move the part to the device with the model, before training begins: model.{module}.to(device)",
+                    "训练开始前把该部分与模型一起移到设备上：model.{module}.to(device)",
                 ).format(module=first.left_on_cpu[0].name.rpartition(".")[0] or "…"),
-                Text(en="Leave the part out if no batch uses it", zh="若没有 batch 会用到它，请不要构建该部分"),
+                Text("Leave the part out if no batch uses it", "若没有 batch 会用到它，请不要构建该部分"),
             ),
             ranks=tuple(rank.rank for rank in left),
             module=first.left_on_cpu[0].name.rpartition(".")[0] or None,
@@ -84,9 +79,9 @@ class ModuleLeftOnCpu(Hazard):
             modules = group_by_module(names)
             yield self.finding(
                 Text(
-                    en="Before the first step {count} parameters and buffers of the model are on the CPU, though "
-                    "nothing is offloaded and the rest is on {device}: {modules}.",
-                    zh="第一步之前，模型有 {count} 个参数与 buffer 在 CPU 上，而没有配置卸载，其余部分在 {device} 上："
+                    "Before the first step {count} parameters and buffers of the model are on the CPU, though nothing "
+                    "is offloaded and the rest is on {device}: {modules}.",
+                    "第一步之前，模型有 {count} 个参数与 buffer 在 CPU 上，而没有配置卸载，其余部分在 {device} 上："
                     "{modules}。",
                 ).format(
                     count=sum(place.count for place in left), device=left[0].expected or "?", modules=few(modules)
@@ -95,13 +90,12 @@ class ModuleLeftOnCpu(Hazard):
                 severity=Severity.WARNING,
                 cure=(
                     Text(
-                        en="Move the part to the device with the model, before training begins: "
-                        "model.{module}.to(device)",
-                        zh="训练开始前把该部分与模型一起移到设备上：model.{module}.to(device)",
+                        "Move the part to the device with the model, before training begins: model.{module}.to(device)",
+                        "训练开始前把该部分与模型一起移到设备上：model.{module}.to(device)",
                     ).format(module=(names[0].rpartition(".")[0] if names else "") or "…"),
-                    Text(en="Leave the part out if no batch uses it", zh="若没有 batch 会用到它，请不要构建该部分"),
+                    Text("Leave the part out if no batch uses it", "若没有 batch 会用到它，请不要构建该部分"),
                 ),
-                spans=(span_of_rank(rank),),
+                spans=span_of_rank(rank),
                 ranks=tuple(
                     one.rank
                     for one in run.ranks
@@ -109,11 +103,9 @@ class ModuleLeftOnCpu(Hazard):
                 ),
                 module=(names[0].rpartition(".")[0] or None) if names else None,
                 parameter=names[0] if names else None,
-                confirm=(
-                    Text(
-                        "The first batch that uses it ends with a device mismatch",
-                        "第一个用到它的 batch 会以设备不一致的错误结束",
-                    ),
+                confirm=Text(
+                    "The first batch that uses it ends with a device mismatch",
+                    "第一个用到它的 batch 会以设备不一致的错误结束",
                 ),
             )
             return
@@ -126,25 +118,21 @@ class ModuleLeftOnCpu(Hazard):
             yield self.log_finding(
                 mismatch.evidence,
                 Text(
-                    en="{told}. By the operator's arguments it is the weight that is on the CPU, and the input on the "
+                    "{told}. By the operator's arguments it is the weight that is on the CPU, and the input on the "
                     "accelerator: this part was not moved with the model, or was moved back.",
-                    zh="{told}。由算子的参数可知，权重在 CPU 而输入在加速卡上：该部分没有随模型移动，或被移回。",
+                    "{told}。由算子的参数可知，权重在 CPU 而输入在加速卡上：该部分没有随模型移动，或被移回。",
                 ).format(told=mismatch.sentence),
                 certainty=Certainty.POSSIBLE,
-                cure=(
-                    Text(
-                        en="Make every part before the model is moved, then move it: model.to(device); look for a part "
-                        "that is created, loaded or offloaded (device_map, .cpu()) after it",
-                        zh="在移动模型之前创建所有部分，再调用 model.to(device)；检查之后才创建、加载或卸载（device_map"
-                        "、.cpu()）的部分",
-                    ),
+                cure=Text(
+                    "Make every part before the model is moved, then move it: model.to(device); look for a part that "
+                    "is created, loaded or offloaded (device_map, .cpu()) after it",
+                    "在移动模型之前创建所有部分，再调用 model.to(device)；检查之后才创建、加载或卸载（device_map、"
+                    ".cpu()）的部分",
                 ),
                 module=mismatch.module,
-                confirm=(
-                    Text(
-                        en="{n for n, p in model.named_parameters() if p.device.type == 'cpu'} names the part",
-                        zh="{n for n, p in model.named_parameters() if p.device.type == 'cpu'} 会列出该部分",
-                    ),
+                confirm=Text(
+                    "{n for n, p in model.named_parameters() if p.device.type == 'cpu'} names the part",
+                    "{n for n, p in model.named_parameters() if p.device.type == 'cpu'} 会列出该部分",
                 ),
             )
 

@@ -5,28 +5,22 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
 
 class VisibleDevicesSetInScript(Hazard):
     """The script sets CUDA_VISIBLE_DEVICES to fewer GPUs than the launcher starts processes for.
-
     ## What happens
     "CUDA error: invalid device ordinal" on all ranks but the first, in `torch.cuda.set_device(local_rank)` or in
     TrainingArguments; or every rank on the same GPU ("Duplicate GPU detected").
-
     ## Why
     Each process sets the same value before it first uses CUDA: they all see the same few GPUs, and a local rank beyond
     them has none.
-
     ## Example
     ```python
     os.environ["CUDA_VISIBLE_DEVICES"] = "0"                # wrong: one GPU for all processes that torchrun starts
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))    # right: the launcher says which
     ```
-
     ## Cure
     Remove the line; choose GPUs where the run is launched: `CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 ...`,
     `deepspeed --include localhost:0,1`.
-
     ## When it is safe
     In a script that is started as one process.
-
     ## Sources
     - https://github.com/YoujiaZhang/Ref-GS/issues/4: GPUs that train.py hides
     - https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars: what the variable does
@@ -34,8 +28,7 @@ class VisibleDevicesSetInScript(Hazard):
 
     name = "visible-devices-set-in-script"
     title = Text(
-        en="The script hides GPUs from the processes that its launcher started",
-        zh="脚本隐藏了启动器所启动进程需要的 GPU",
+        "The script hides GPUs from the processes that its launcher started", "脚本隐藏了启动器所启动进程需要的 GPU"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -58,9 +51,9 @@ class VisibleDevicesSetInScript(Hazard):
             edit = script.removing_statement(statement)
             yield self.finding(
                 Text(
-                    en="Each of the {processes} processes of a node sees {shown} only, and has its local rank's GPU "
-                    "taken away.",
-                    zh="每个节点的 {processes} 个进程都只能看到 {shown}，local rank 对应的 GPU 因此不可见。",
+                    "Each of the {processes} processes of a node sees {shown} only, and has its local rank's GPU taken "
+                    "away.",
+                    "每个节点的 {processes} 个进程都只能看到 {shown}，local rank 对应的 GPU 因此不可见。",
                 ).format(
                     processes=processes,
                     shown=Text(f"GPU {', '.join(gpus)}", f"GPU {', '.join(gpus)}")
@@ -68,14 +61,14 @@ class VisibleDevicesSetInScript(Hazard):
                     else Text("no GPU", "零张 GPU"),
                 ),
                 certainty=Certainty.CERTAIN if isinstance(script.parent(statement), ast.Module) else Certainty.LIKELY,
-                cure=(Text("Remove it, and choose the GPUs where the run is launched", "删除它，并在启动处选择 GPU"),),
+                cure=Text("Remove it, and choose the GPUs where the run is launched", "删除它，并在启动处选择 GPU"),
                 spans=(
                     script.place(statement).span(),
                     run.launch.place.span(
                         Text("starts {n} processes a node", "每个节点启动 {n} 个进程").format(n=processes)
                     ),
                 ),
-                fixes=(self.fix(Text("Leave the choice to the launch", "由启动命令选择"), edit),)
+                fixes=self.fix(Text("Leave the choice to the launch", "由启动命令选择"), edit)
                 if edit is not None
-                else (),
+                else None,
             )

@@ -1,7 +1,5 @@
 """Recognise that an operator met half precision and fp32, and in which part of a program with LoRA."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

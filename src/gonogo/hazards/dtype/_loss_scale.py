@@ -1,7 +1,5 @@
 """The lines in which a loss scaler says that it skips a step, and how far its scale has fallen."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,35 +1,30 @@
 from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.dtype._half_and_float import LITERALS, half_and_float
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Text
 
 
 class DtypeMismatchLora(Hazard):
     """Half-precision weights and fp32 LoRA adapters meet without autocast, as a rule at evaluation.
-
     ## What happens
     Training runs, and the first evaluation ends with "RuntimeError: expected scalar type Half but found Float" (or
     "mat1 and mat2 must have the same dtype", "float != c10::Half"), in the model's forward, under `evaluation_loop`,
     `generate` or a loop of your own.
-
     ## Why
     The base model is fp16, the adapters and norms are fp32. In training, autocast makes every operation choose one
     dtype. Evaluation that runs outside autocast (a callback, `model.generate`, a Trainer version that wraps only the
     training step, DeepSpeed's fp16 engine) multiplies the two as they are.
-
     ## Example
     ```python
     model.generate(**inputs)                                     # wrong: fp16 weights times fp32 adapters
     with torch.autocast("cuda", dtype=torch.float16):            # right
         model.generate(**inputs)
     ```
-
     ## Cure
     Run the evaluation under `torch.autocast("cuda", dtype=torch.float16)`, or cast the adapters too: `model.half()`
     before evaluating (not before training under fp16 AMP), or load everything in bf16 and train with `bf16=True`.
-
     ## When it is safe
     Where the whole forward runs under autocast, or all weights have one dtype.
-
     ## Sources
     - https://github.com/hiyouga/ChatGLM-Efficient-Tuning/issues/261: LoRA trains, its evaluation fails
     - https://github.com/LAION-AI/Open-Assistant/issues/3569: the same under DeepSpeed
@@ -37,8 +32,8 @@ class DtypeMismatchLora(Hazard):
 
     name = "dtype-mismatch-lora"
     title = Text(
-        en="Half-precision weights meet fp32 LoRA adapters outside autocast",
-        zh="半精度权重与 fp32 的 LoRA 适配器在 autocast 之外相遇",
+        "Half-precision weights meet fp32 LoRA adapters outside autocast",
+        "半精度权重与 fp32 的 LoRA 适配器在 autocast 之外相遇",
     )
     log_words = LITERALS
 
@@ -54,25 +49,21 @@ class DtypeMismatchLora(Hazard):
             yield self.log_finding(
                 met.evidence,
                 Text(
-                    en="A layer of the model multiplied half-precision and fp32 tensors{where}: the base model is in "
-                    "half precision, the adapters are in fp32, and no autocast was active.",
-                    zh="模型的某层{where}把半精度与 fp32 张量相乘：基座模型为半精度，适配器为 fp32，且没有启用 autocast"
-                    "。",
+                    "A layer of the model multiplied half-precision and fp32 tensors{where}: the base model is in half "
+                    "precision, the adapters are in fp32, and no autocast was active.",
+                    "模型的某层{where}把半精度与 fp32 张量相乘：基座模型为半精度，适配器为 fp32，且没有启用 autocast。",
                 ).format(where=Text(" during evaluation", "在评估时") if met.in_evaluation else ""),
                 cure=(
                     Text(
-                        en='Evaluate under torch.autocast("cuda", dtype=torch.float16), or cast the adapters to the '
+                        'Evaluate under torch.autocast("cuda", dtype=torch.float16), or cast the adapters to the '
                         "model's dtype",
-                        zh='在 torch.autocast("cuda", dtype=torch.float16) 下评估，或把适配器转换为模型的 dtype',
+                        '在 torch.autocast("cuda", dtype=torch.float16) 下评估，或把适配器转换为模型的 dtype',
                     ),
-                    Text(en="Or load the model in bf16 and set bf16=True", zh="或以 bf16 加载模型并设置 bf16=True"),
+                    Text("Or load the model in bf16 and set bf16=True", "或以 bf16 加载模型并设置 bf16=True"),
                 ),
                 certainty=Certainty.LIKELY if likely else Certainty.POSSIBLE,
-                confirm=(
-                    Text(
-                        en="Training steps run and only evaluation fails; the adapters' dtype differs from the base "
-                        "model's",
-                        zh="训练步骤正常、只有评估失败；适配器的 dtype 与基座模型不同",
-                    ),
+                confirm=Text(
+                    "Training steps run and only evaluation fails; the adapters' dtype differs from the base model's",
+                    "训练步骤正常、只有评估失败；适配器的 dtype 与基座模型不同",
                 ),
             )

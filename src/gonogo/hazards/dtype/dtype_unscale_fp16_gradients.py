@@ -1,9 +1,10 @@
 import ast
 
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
 
 _WORDS = ("Attempting to unscale FP16 gradients", "unscale FP16 gradients", "unscale FP16 Gradients")
 
@@ -12,44 +13,38 @@ _CAST = (b"peft", b"swift", b".float()", b"float32", b"fp32", b"requires_grad", 
 
 _CURES = (
     Text(
-        en="Cast the trainable parameters to fp32 (p.data = p.data.float() where p.requires_grad; diffusers: "
+        "Cast the trainable parameters to fp32 (p.data = p.data.float() where p.requires_grad; diffusers: "
         "cast_training_params)",
-        zh="把可训练参数转换为 fp32（对 p.requires_grad 的参数执行 p.data = p.data.float()；diffusers："
+        "把可训练参数转换为 fp32（对 p.requires_grad 的参数执行 p.data = p.data.float()；diffusers："
         "cast_training_params）",
     ),
     Text(
-        en="Or load without torch_dtype=torch.float16, or train with bf16=True",
-        zh="或不用 torch_dtype=torch.float16 加载，或用 bf16=True 训练",
+        "Or load without torch_dtype=torch.float16, or train with bf16=True",
+        "或不用 torch_dtype=torch.float16 加载，或用 bf16=True 训练",
     ),
 )
 
 
 class DtypeUnscaleFp16Gradients(Hazard):
     """The trainable parameters themselves are in fp16, under fp16 mixed precision.
-
     ## What happens
     The first optimizer step ends with "ValueError: Attempting to unscale FP16 gradients.", from `GradScaler.unscale_`,
     as a rule below `clip_grad_norm_`.
-
     ## Why
     Mixed precision keeps trainable weights in fp32 and computes in fp16; the gradients are fp32 and are unscaled before
     the step. Here the model was loaded in fp16 (`torch_dtype=torch.float16`, `.half()`) and trained as it is, or the
     LoRA adapters took over the model's fp16, so the gradients are fp16 too.
-
     ## Example
     ```python
     model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.float16)    # wrong with fp16=True
     model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.float32)    # right: autocast does the rest
     ```
-
     ## Cure
     Cast what is trained to fp32 and leave the frozen rest in fp16:
     `for p in model.parameters(): if p.requires_grad: p.data = p.data.float()` (diffusers: `cast_training_params`;
     peft does so by `autocast_adapter_dtype=True`). Or load in fp32, or use bf16 instead of fp16.
-
     ## When it is safe
     With bf16, which needs no scaler; and under DeepSpeed's fp16, which keeps fp32 copies itself.
-
     ## Sources
     - https://github.com/huggingface/diffusers/issues/6086: LoRA parameters in fp16
     - https://github.com/yk7333/d3po/issues/6: the same in another trainer
@@ -57,9 +52,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
     """
 
     name = "dtype-unscale-fp16-gradients"
-    title = Text(
-        en="Trainable parameters are in fp16 under fp16 mixed precision", zh="fp16 混合精度下可训练参数是 fp16"
-    )
+    title = Text("Trainable parameters are in fp16 under fp16 mixed precision", "fp16 混合精度下可训练参数是 fp16")
     log_words = ("unscal",)
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -78,10 +71,9 @@ class DtypeUnscaleFp16Gradients(Hazard):
             place = load.keyword_place(keyword)
             yield self.finding(
                 Text(
-                    en="The model is loaded in fp16 ({keyword}={given}) and all of it is trained with fp16=True: its "
+                    "The model is loaded in fp16 ({keyword}={given}) and all of it is trained with fp16=True: its "
                     "gradients are fp16, which the gradient scaler refuses.",
-                    zh="模型以 fp16 加载（{keyword}={given}）并在 fp16=True 下全部训练：梯度是 fp16，梯度缩放器拒绝处理"
-                    "。",
+                    "模型以 fp16 加载（{keyword}={given}）并在 fp16=True 下全部训练：梯度是 fp16，梯度缩放器拒绝处理。",
                 ).format(keyword=keyword, given=script.place(node).text),
                 certainty=Certainty.CERTAIN if run.deepspeed_on is False else Certainty.LIKELY,
                 cure=_CURES,
@@ -90,15 +82,13 @@ class DtypeUnscaleFp16Gradients(Hazard):
                     fp16.span(Text("fp16 mixed precision", "fp16 混合精度")),
                     trainer.script.place(trainer.node.func).span(Text("trained here", "在此处训练")),
                 ),
-                fixes=(
-                    self.fix(
-                        Text("Load in fp32: twice the memory for the weights", "以 fp32 加载：权重占用的显存加倍"),
-                        edit,
-                        safe=False,
-                    ),
+                fixes=self.fix(
+                    Text("Load in fp32: twice the memory for the weights", "以 fp32 加载：权重占用的显存加倍"),
+                    edit,
+                    safe=False,
                 )
                 if edit is not None and script.imports("torch")
-                else (),
+                else None,
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -111,9 +101,9 @@ class DtypeUnscaleFp16Gradients(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="The gradient scaler met fp16 gradients: the parameters that are trained were loaded or cast to "
+                    "The gradient scaler met fp16 gradients: the parameters that are trained were loaded or cast to "
                     "fp16, and mixed precision needs them in fp32.",
-                    zh="梯度缩放器遇到 fp16 梯度：要训练的参数以 fp16 加载或被转换为 fp16，而混合精度要求它们是 fp32。",
+                    "梯度缩放器遇到 fp16 梯度：要训练的参数以 fp16 加载或被转换为 fp16，而混合精度要求它们是 fp32。",
                 ),
                 certainty=certainty,
                 cure=_CURES,

@@ -1,9 +1,10 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match
 from gonogo.hazards.facts.how_it_trains import with_plain_arguments
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
 
 _WORDS = (
     "FlashAttention only support fp16 and bf16",
@@ -23,38 +24,32 @@ _LOWERED = (b"autocast", b".half()", b".bfloat16()", b"quantization_config", b"l
 
 _CURES = (
     Text(
-        en="Load with torch_dtype=torch.bfloat16 (or float16), and train with bf16=True (fp16=True)",
-        zh="用 torch_dtype=torch.bfloat16（或 float16）加载，并以 bf16=True（fp16=True）训练",
+        "Load with torch_dtype=torch.bfloat16 (or float16), and train with bf16=True (fp16=True)",
+        "用 torch_dtype=torch.bfloat16（或 float16）加载，并以 bf16=True（fp16=True）训练",
     ),
-    Text(en='Or set attn_implementation="sdpa"', zh='或设置 attn_implementation="sdpa"'),
+    Text('Or set attn_implementation="sdpa"', '或设置 attn_implementation="sdpa"'),
 )
 
 
 class FlashAttnFp32Input(Hazard):
     """FlashAttention is given fp32 tensors.
-
     ## What happens
     The first forward ends with "RuntimeError: FlashAttention only support fp16 and bf16 data type", in
     `flash_attn_interface.py`.
-
     ## Why
     Its kernels exist for fp16 and bf16 only. The model was loaded in fp32 (transformers' default where no `torch_dtype`
     is given), no autocast is active, or something turned the hidden states back into fp32: a norm or an embedding in
     fp32, `prepare_model_for_kbit_training`, LoRA or DoRA in fp32, a rotary embedding.
-
     ## Example
     ```python
     from_pretrained(name, attn_implementation="flash_attention_2")                                 # wrong: fp32
     from_pretrained(name, attn_implementation="flash_attention_2", torch_dtype=torch.bfloat16)     # right
     ```
-
     ## Cure
     Load with `torch_dtype=torch.bfloat16` (or "auto") and train with `bf16=True` or `fp16=True`, so that the forward
     runs under autocast. Or use `attn_implementation="sdpa"`, which takes fp32.
-
     ## When it is safe
     Where queries, keys and values are fp16 or bf16.
-
     ## Sources
     - https://github.com/QwenLM/Qwen3/issues/406: loaded in fp32 by default
     - https://github.com/unslothai/unsloth/issues/827: bf16 and fp16 not set in the trainer
@@ -62,7 +57,7 @@ class FlashAttnFp32Input(Hazard):
     """
 
     name = "flash-attn-fp32-input"
-    title = Text(en="FlashAttention got fp32 tensors", zh="FlashAttention 得到了 fp32 张量")
+    title = Text("FlashAttention got fp32 tensors", "FlashAttention 得到了 fp32 张量")
     log_words = ("only support fp16", "only supports fp16", "FlashAttention only", "Flash Attention only", "flash_attn")
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -89,10 +84,9 @@ class FlashAttnFp32Input(Hazard):
             place = load.keyword_place("attn_implementation")
             yield self.finding(
                 Text(
-                    en="FlashAttention takes fp16 and bf16 only; this model is loaded in fp32 ({why}) and trained "
-                    "without bf16 or fp16.",
-                    zh="FlashAttention 只接受 fp16 和 bf16；该模型以 fp32 加载（{why}），训练时也没有开启 bf16 或 fp16"
-                    "。",
+                    "FlashAttention takes fp16 and bf16 only; this model is loaded in fp32 ({why}) and trained without "
+                    "bf16 or fp16.",
+                    "FlashAttention 只接受 fp16 和 bf16；该模型以 fp32 加载（{why}），训练时也没有开启 bf16 或 fp16。",
                 ).format(
                     why=Text("as it says", "已明确写出")
                     if explicit
@@ -104,9 +98,9 @@ class FlashAttnFp32Input(Hazard):
                     place.span() if place is not None else load.place.span(),
                     trainer.script.place(trainer.node.func).span(Text("trained here", "在此处训练")),
                 ),
-                fixes=(self.fix(Text("Load in bf16", "以 bf16 加载"), edit, safe=False),)
+                fixes=self.fix(Text("Load in bf16", "以 bf16 加载"), edit, safe=False)
                 if edit is not None and script.imports("torch")
-                else (),
+                else None,
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -136,9 +130,9 @@ class FlashAttnFp32Input(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="Queries, keys and values reached FlashAttention in fp32: the model was loaded in fp32, or the "
-                "forward runs outside autocast.",
-                zh="query、key、value 以 fp32 传入 FlashAttention：模型以 fp32 加载，或前向不在 autocast 之下。",
+                "Queries, keys and values reached FlashAttention in fp32: the model was loaded in fp32, or the forward "
+                "runs outside autocast.",
+                "query、key、value 以 fp32 传入 FlashAttention：模型以 fp32 加载，或前向不在 autocast 之下。",
             ),
             cure=_CURES,
             certainty=Certainty.POSSIBLE if _serves(log) else certainty,

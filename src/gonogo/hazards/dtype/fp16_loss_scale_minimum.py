@@ -1,9 +1,10 @@
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
 from gonogo.hazards.dtype.benign_loss_scale_warmup import LARGE
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
 
 _WORDS = (
     "Current loss scale already at minimum",
@@ -19,29 +20,23 @@ _LIKE = ("baichuan", "qwen2", "qwen3")
 
 class Fp16LossScaleMinimum(Hazard):
     """fp16 gradients overflow at every loss scale, down to the smallest.
-
     ## What happens
     "OVERFLOW! … Skipping step" with the scale halved each time, then "Exception: Current loss scale already at minimum
     - cannot decrease scale anymore. Exiting run." (fairseq: "Minimum loss scale reached"). Often the loss is 0 or nan.
-
     ## Why
     The gradients, or the activations before them, are not finite in fp16 at all. As a rule the model was trained in
     bf16, whose range is that of fp32 (Llama-2, Baichuan2, Qwen, T5, Gemma …), and its activations exceed 65504. Else
     training diverges: a learning rate that is too high, a bad batch (all labels -100), broken weights.
-
     ## Example
     ```json
     "fp16": {"enabled": true}    // wrong for a model trained in bf16: its activations exceed 65504
     "bf16": {"enabled": true}    // right
     ```
-
     ## Cure
     Train in bf16 (`"bf16": {"enabled": true}`, `bf16=True`) on GPUs that have it (Ampere or newer). Where it must be
     fp16: lower the learning rate, add warm-up and clipping, and look at the batch where the first overflow comes.
-
     ## When it is safe
     A few skipped steps with large scales are normal: see `benign-loss-scale-warmup`.
-
     ## Sources
     - https://github.com/hiyouga/LlamaFactory/issues/2172: full fine-tuning in fp16
     - https://github.com/liucongg/ChatGLM-Finetuning/issues/41: ChatGLM under DeepSpeed
@@ -49,7 +44,7 @@ class Fp16LossScaleMinimum(Hazard):
     """
 
     name = "fp16-loss-scale-minimum"
-    title = Text(en="fp16 gradients overflow at every loss scale", zh="fp16 梯度在任何损失缩放值下都溢出")
+    title = Text("fp16 gradients overflow at every loss scale", "fp16 梯度在任何损失缩放值下都溢出")
     log_words = (*_WORDS, *OVERFLOW_WORDS, "loss_scaler.py", "loss scale")
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
@@ -66,14 +61,14 @@ class Fp16LossScaleMinimum(Hazard):
             return
         yield self.finding(
             Text(
-                en="{name} ({family}) was trained in bf16, and its activations exceed fp16's largest number, 65504; "
-                "here it is trained in fp16.",
-                zh="{name}（{family}）以 bf16 训练而成，其激活会超过 fp16 的最大值 65504；这里却用 fp16 训练。",
+                "{name} ({family}) was trained in bf16, and its activations exceed fp16's largest number, 65504; here "
+                "it is trained in fp16.",
+                "{name}（{family}）以 bf16 训练而成，其激活会超过 fp16 的最大值 65504；这里却用 fp16 训练。",
             ).format(name=run.model.name, family=family),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=_CURE,
-            spans=(fp16.span(),),
+            spans=fp16.span(),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -95,29 +90,25 @@ class Fp16LossScaleMinimum(Hazard):
                 cure=_CURE,
                 certainty=Certainty.LIKELY if scale.stuck or (low and loss_is_broken(log)) else Certainty.POSSIBLE,
                 severity=Severity.ERROR if scale.stuck else Severity.WARNING,
-                confirm=(
-                    Text(
-                        en="The scale goes on falling to 1, and the loss is nan or 0",
-                        zh="缩放值继续降到 1，且损失为 nan 或 0",
-                    ),
+                confirm=Text(
+                    "The scale goes on falling to 1, and the loss is nan or 0", "缩放值继续降到 1，且损失为 nan 或 0"
                 ),
             )
 
 
 _CAUSE = Text(
-    en="Gradients are not finite in fp16 even at the smallest loss scale: the activations exceed fp16's range (models "
+    "Gradients are not finite in fp16 even at the smallest loss scale: the activations exceed fp16's range (models "
     "trained in bf16 do so), or training diverges.",
-    zh="即使在最小的损失缩放值下，梯度在 fp16 中也不是有限值：激活超出 fp16 的范围（以 bf16 训练的模型常如此），或训练"
-    "发散。",
+    "即使在最小的损失缩放值下，梯度在 fp16 中也不是有限值：激活超出 fp16 的范围（以 bf16 训练的模型常如此），或训练发散"
+    "。",
 )
 _CURE = (
     Text(
-        en='Train in bf16: "bf16": {"enabled": true} and bf16=True (Ampere GPUs or newer)',
-        zh='用 bf16 训练："bf16": {"enabled": true} 并设 bf16=True（Ampere 及更新的 GPU）',
+        'Train in bf16: "bf16": {"enabled": true} and bf16=True (Ampere GPUs or newer)',
+        '用 bf16 训练："bf16": {"enabled": true} 并设 bf16=True（Ampere 及更新的 GPU）',
     ),
     Text(
-        en="In fp16: lower the learning rate, add warm-up and gradient clipping, look at the batch of the first "
-        "overflow",
-        zh="若用 fp16：降低学习率，加预热与梯度裁剪，并检查首次溢出的 batch",
+        "In fp16: lower the learning rate, add warm-up and gradient clipping, look at the batch of the first overflow",
+        "若用 fp16：降低学习率，加预热与梯度裁剪，并检查首次溢出的 batch",
     ),
 )

@@ -14,29 +14,23 @@ _WHAT = {
 
 class LossNotFinite(Hazard):
     """The loss, a gradient or an activation is NaN or infinite.
-
     ## What happens
     The log says "loss: nan", or "loss: 0.0, grad_norm: nan", from some step on. With bf16 or fp32 the weights are NaN
     after that step, and everything later is lost; with fp16 the step is skipped and the loss scale halved.
-
     ## Why
     Numbers beyond fp16's 65504; a division by zero (a batch whose labels are all -100, a mask that hides a whole row);
     the logarithm of zero in a custom loss; weights that were NaN when loaded; a learning rate that is too high; a
     library's fault.
-
     ## Example
     ```python
     loss = (nll * mask).sum() / mask.sum()                  # wrong: 0 / 0 where a batch has no label
     loss = (nll * mask).sum() / mask.sum().clamp(min=1)     # right
     ```
-
     ## Cure
     bf16 instead of fp16. The first module that makes it, with the input that it had, tells the rest: look there.
     Leave out batches without a label, clip gradients, warm up. Go back to a checkpoint from before that step.
-
     ## When it is safe
     fp16's first steps, while the loss scale is found: the loss itself is finite then, and only gradients overflow.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/5242: loss and grad_norm are nan with one version only
     - https://github.com/hiyouga/LlamaFactory/issues/7263: loss 0 and grad_norm nan
@@ -62,8 +56,8 @@ class LossNotFinite(Hazard):
         rank, worst = min(warned, key=lambda pair: (pair[1].step, pair[1].time))
         yield self.finding(
             Text(
-                en="The loss is {value} at step {step} on rank {rank}. Where it arose was not looked for.",
-                zh="rank {rank} 在第 {step} 步的 loss 为 {value}。没有追查它产生于何处。",
+                "The loss is {value} at step {step} on rank {rank}. Where it arose was not looked for.",
+                "rank {rank} 在第 {step} 步的 loss 为 {value}。没有追查它产生于何处。",
             ).format(value=worst.value or "nan", step=worst.step, rank=rank.rank),
             certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
@@ -75,7 +69,7 @@ class LossNotFinite(Hazard):
                 ),
                 *_general(run),
             ),
-            spans=(span_of_rank(rank),),
+            spans=span_of_rank(rank),
             ranks=tuple(sorted({one.rank for one, _ in warned})),
         )
 
@@ -84,8 +78,8 @@ class LossNotFinite(Hazard):
         count = first.nan + first.infinite
         return self.finding(
             Text(
-                en="At step {step} on rank {rank}, {what} is not finite{where}{count}.{inputs}",
-                zh="rank {rank} 在第 {step} 步，{what}不是有限值{where}{count}。{inputs}",
+                "At step {step} on rank {rank}, {what} is not finite{where}{count}.{inputs}",
+                "rank {rank} 在第 {step} 步，{what}不是有限值{where}{count}。{inputs}",
             ).format(
                 step=first.step,
                 rank=rank.rank,
@@ -109,12 +103,12 @@ class LossNotFinite(Hazard):
                     "其输入已经不是有限值：请检查 batch，或其之前的权重。",
                 )
                 if first.inputs_finite is False
-                else Text("", ""),
+                else "",
             ),
             certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
             cure=_general(run),
-            spans=(span_of_rank(rank),),
+            spans=span_of_rank(rank),
             ranks=(rank.rank,),
             module=first.module,
             parameter=first.parameter,

@@ -1,7 +1,5 @@
 """Where a run needs bitsandbytes."""
 
-from __future__ import annotations
-
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 

@@ -14,8 +14,6 @@ than transformers takes (:class:`BelowMinimum`), one compiled for another torch 
 the run asks for and that is not there (:class:`NotInstalled`). What needs more than that is written as a plain Hazard.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """How frameworks refuse bf16 or TF32, and what shows that they saw no GPU at all."""
 
-from __future__ import annotations
-
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.hazards.environment._surroundings import first

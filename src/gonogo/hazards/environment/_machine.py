@@ -1,7 +1,5 @@
 """What a machine has against what a run asks of it: the cards, and the operators that DeepSpeed compiles on it."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gonogo.evidence.environment.compatibility import Capability, capability_of_gpu

@@ -1,7 +1,5 @@
 """The names under which transformers knows models: families, model types, and the classes made for them."""
 
-from __future__ import annotations
-
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Text
 

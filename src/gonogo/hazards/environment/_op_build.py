@@ -1,7 +1,5 @@
 """Operators that DeepSpeed builds when they are first used: how a failed build shows, and whether it says why."""
 
-from __future__ import annotations
-
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Text

@@ -1,7 +1,5 @@
 """What a package requires of others, by its own metadata and constants, and a finding where it is not met."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from gonogo.evidence.environment.compatibility import Requirement, required_by

@@ -1,7 +1,5 @@
 """What surrounds an error of the environment: which program ran, which GPU it ran on, what else went wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gonogo.evidence.log.context import OTHER_PROGRAM

@@ -1,8 +1,9 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._gpu_refusals import cuda_failed, has_cpu_build, refused
 from gonogo.hazards.environment._machine import weakest
 from gonogo.hazards.environment._surroundings import first, has_ampere_gpu, has_old_gpu, old_gpu, outside_training
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Field, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text
 
 _CUBLAS = Pattern(r"CUBLAS_STATUS_NOT_SUPPORTED when calling .*CUDA_R_16BF")
 _CURE = (
@@ -24,27 +25,21 @@ _CURE = (
 
 class Bf16Tf32UnsupportedGpu(Hazard):
     """bf16 or TF32 is asked for on a GPU older than Ampere, or of a PyTorch without CUDA.
-
     ## What happens
     TrainingArguments end the run before it begins: "Your setup doesn't support bf16/gpu. You need torch>=1.10, using
     Ampere GPU with cuda>=11.0", or "--tf32 requires Ampere or a newer GPU arch".
-
     ## Why
     bf16 matrix units and TF32 came with Ampere (compute capability 8.0). V100, T4, P100, RTX 20xx and GTX cards have
     neither. A CPU build of PyTorch answers the same, whatever the GPU is.
-
     ## Example
     ```sh
     torchrun --nproc_per_node 4 train.py --bf16    # wrong on V100, T4, RTX 20xx
     torchrun --nproc_per_node 4 train.py --fp16    # right
     ```
-
     ## Cure
     fp16 instead of bf16, no TF32. With a CPU build: install PyTorch from its CUDA index.
-
     ## When it is safe
     On A100, A10, RTX 30xx and anything newer. If this message comes on such a GPU, see cuda-init-failed-masquerade.
-
     ## Sources
     - https://github.com/tatsu-lab/stanford_alpaca/issues/133: the message on a V100; fp16 settles it
     - https://github.com/OptimalScale/LMFlow/issues/251: the same on a T4
@@ -93,7 +88,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
                     ),
                     cure=_CURE,
                     certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
-                    confirm=(_CAPABILITY,),
+                    confirm=_CAPABILITY,
                 )
             return
         cpu_build = has_cpu_build(log)
@@ -128,8 +123,8 @@ class Bf16Tf32UnsupportedGpu(Hazard):
 _CUDA_BUILD = Text(
     "Install a PyTorch with CUDA: pip install --force-reinstall torch --index-url "
     "https://download.pytorch.org/whl/cu124 (a CUDA that the driver serves)",
-    "安装带 CUDA 的 PyTorch：pip install --force-reinstall torch --index-url "
-    "https://download.pytorch.org/whl/cu124（驱动支持的 CUDA 版本）",
+    "安装带 CUDA 的 PyTorch：pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu124（驱"
+    "动支持的 CUDA 版本）",
 )
 _CAPABILITY = Text(
     "torch.cuda.get_device_capability() prints less than (8, 0)", "torch.cuda.get_device_capability() 小于 (8, 0)"

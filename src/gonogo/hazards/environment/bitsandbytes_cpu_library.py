@@ -1,8 +1,9 @@
 from gonogo.evidence.environment.compatibility import cuda_of_bitsandbytes
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._bitsandbytes import bitsandbytes_use
 from gonogo.hazards.environment._surroundings import fails_otherwise, first
 from gonogo.hazards.facts.installed import alone, span_of, together
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, Text
 
 _FAILED = Pattern(
     r"libbitsandbytes\w*\.(?:so|dll)\S*:? .{0,40}(?:undefined symbol|cannot open shared object)"
@@ -44,30 +45,24 @@ _CURE = (
 
 class BitsandbytesCpuLibrary(Hazard):
     """bitsandbytes loaded its CPU library, which has no quantization and no 8-bit optimizer.
-
     ## What happens
     Loading in 8 or 4 bits, or the first step of an 8-bit optimizer, ends with "libbitsandbytes_cpu.so: undefined
     symbol: cget_col_row_stats", "'NoneType' object has no attribute 'cquantize_blockwise_fp16_nf4'", "name
     'str2optimizer32bit' is not defined" or "CUDA Setup failed despite GPU being available".
-
     ## Why
     At import bitsandbytes looks for CUDA's runtime and takes the library of that version. It found none
     (LD_LIBRARY_PATH, a new CUDA, an old release of bitsandbytes), warned "compiled without GPU support", and went on.
-
     ## Example
     ```sh
     pip install bitsandbytes==0.41.1    # wrong: a release without a library for this CUDA
     pip install -U bitsandbytes    # right
     python -m bitsandbytes    # says which library it takes
     ```
-
     ## Cure
     A newer bitsandbytes, or CUDA's runtime where it is looked for. Copying the CUDA library over the CPU one hides the
     fault until the next version.
-
     ## When it is safe
     `python -m bitsandbytes` ends with success. A run that doesn't quantize may ignore the warning.
-
     ## Sources
     - https://github.com/A-baoYang/alpaca-7b-chinese/issues/2: the banner with the CPU library, then the symbol
     - https://github.com/axolotl-ai-cloud/axolotl/issues/1802: BNB_CUDA_VERSION names a library that is not there
@@ -111,7 +106,7 @@ class BitsandbytesCpuLibrary(Hazard):
                 span_of(environment, "torch", Text("CUDA {cuda}", "使用 CUDA {cuda}").format(cuda=minor)),
                 use.span() if use is not None else None,
             ),
-            confirm=(Text("python -m bitsandbytes fails", "python -m bitsandbytes 失败"),),
+            confirm=Text("python -m bitsandbytes fails", "python -m bitsandbytes 失败"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -131,5 +126,5 @@ class BitsandbytesCpuLibrary(Hazard):
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=(Text("python -m bitsandbytes fails", "python -m bitsandbytes 失败"),),
+            confirm=Text("python -m bitsandbytes fails", "python -m bitsandbytes 失败"),
         )

@@ -5,27 +5,21 @@ from gonogo.hazards.rule import Field, Run, Text
 
 class BitsandbytesNotInstalled(NotInstalled):
     """An 8-bit optimizer or a quantized model is asked for, and bitsandbytes is not installed.
-
     ## What happens
     "ImportError: Using `bitsandbytes` 4-bit quantization requires the latest version of bitsandbytes: `pip install -U
     bitsandbytes`", or "Trainer tried to instantiate bnb optimizer but `bitsandbytes` is not installed!".
-
     ## Why
     Neither transformers nor peft requires it. load_in_4bit, load_in_8bit and optimizers such as adamw_bnb_8bit or
     paged_adamw_32bit are bitsandbytes'.
-
     ## Example
     ```sh
     pip install transformers peft    # wrong: the run loads in 4 bits
     pip install transformers peft bitsandbytes    # right
     ```
-
     ## Cure
     pip install bitsandbytes, or train without quantization and with adamw_torch.
-
     ## When it is safe
     Where the package is installed after the listing was made, or the listing is of another environment.
-
     ## Sources
     - https://github.com/bitsandbytes-foundation/bitsandbytes/issues/1306: the ImportError of 4-bit loading
     - https://github.com/SuperDataScience-Community/ai-engineering/issues/9: the same in newer words

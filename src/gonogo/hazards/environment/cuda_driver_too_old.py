@@ -1,9 +1,10 @@
 from gonogo.evidence.environment.compatibility import minimum_driver
 from gonogo.evidence.environment.version_range import parse_version
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._gpu_refusals import refused
 from gonogo.hazards.environment._surroundings import first, outside_training, text_of
 from gonogo.hazards.facts.installed import span_of
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
 
 _TOO_OLD = Pattern(
     r"(?i:NVIDIA driver (?:on your system |version )?is too old)|driver version is insufficient for CUDA runtime"
@@ -33,30 +34,24 @@ _CURE = (
 
 class CudaDriverTooOld(Hazard):
     """The GPU driver is older than the CUDA that PyTorch was built with.
-
     ## What happens
     "The NVIDIA driver on your system is too old (found version 11040)", as an error or as a "CUDA initialization"
     warning after which no GPU is there; or "CUDA driver version is insufficient for CUDA runtime version".
-
     ## Why
     PyTorch's wheels bring their CUDA libraries; the driver is the machine's. The number is the CUDA that the driver
     serves: 11040 is 11.4. A newer PyTorch, often pulled in by another package's installation, needs more. A container
     does not change the driver.
-
     ## Example
     ```sh
     nvidia-smi | grep "CUDA Version"    # 11.4
     pip install torch==2.6.0    # wrong: CUDA 12.4
     pip install torch==2.3.1 --index-url https://download.pytorch.org/whl/cu118    # right: CUDA 11
     ```
-
     ## Cure
     A newer driver on the host, or a PyTorch built for the CUDA that `nvidia-smi` shows.
-
     ## When it is safe
     `nvidia-smi` shows a CUDA version at least as new as `torch.version.cuda` (within one major version the driver's
     minor may be lower).
-
     ## Sources
     - https://github.com/IEIT-Yuan/Yuan-2.0/issues/65: a container with CUDA 12.1 on a driver for 11.0
     - https://github.com/zai-org/ChatGLM3/issues/100: found version 11060
@@ -125,10 +120,8 @@ class CudaDriverTooOld(Hazard):
                 ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE if outside_training(log) or refused(log) else Certainty.LIKELY,
-                confirm=(
-                    Text(
-                        "nvidia-smi shows a lower CUDA than python -c 'import torch; print(torch.version.cuda)'",
-                        "nvidia-smi 显示的 CUDA 低于 python -c 'import torch; print(torch.version.cuda)'",
-                    ),
+                confirm=Text(
+                    "nvidia-smi shows a lower CUDA than python -c 'import torch; print(torch.version.cuda)'",
+                    "nvidia-smi 显示的 CUDA 低于 python -c 'import torch; print(torch.version.cuda)'",
                 ),
             )

@@ -1,7 +1,8 @@
 from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator
 from gonogo.hazards.environment._surroundings import cut_off, first, text_of
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Span, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Span, Text
 
 _DEEPSPEED = Pattern(
     r"CUDA_HOME does not exist|MissingCUDAException|Unable to run \S*nvcc\S*, unable to compile CUDA op"
@@ -35,29 +36,23 @@ _CURE = (
 
 class CudaHomeMissing(Hazard):
     """There is no CUDA toolkit (nvcc) where DeepSpeed looks for it.
-
     ## What happens
     `import deepspeed`, its installation, or the first operator ends with "CUDA_HOME does not exist, unable to compile
     CUDA op(s)" (MissingCUDAException; an AssertionError in older versions).
-
     ## Why
     PyTorch's wheels bring the CUDA libraries, not the compiler. DeepSpeed asks nvcc for its version, some releases at
     import already, and finds no toolkit: none is installed, or CUDA_HOME names a folder without it, or the variable
     does not reach the launched processes.
-
     ## Example
     ```dockerfile
     FROM nvidia/cuda:12.4.1-runtime-ubuntu22.04    # wrong: no nvcc
     FROM nvidia/cuda:12.4.1-devel-ubuntu22.04    # right
     ```
-
     ## Cure
     Install the toolkit with PyTorch's CUDA version and export CUDA_HOME. A runtime image has no nvcc: take the devel
     one.
-
     ## When it is safe
     Where nvcc is in PATH, or no CUDA operator is built and DeepSpeed does not ask at import.
-
     ## Sources
     - https://github.com/jingyaogong/minimind/issues/48: at import, in a training run
     - https://github.com/deepspeedai/DeepSpeed/issues/2772: the same from ds_report
@@ -91,11 +86,9 @@ class CudaHomeMissing(Hazard):
                 ),
             ),
             spans=(built.span, environment.toolkit.span(), _base_image(environment)),
-            confirm=(
-                Text(
-                    "ds_report shows it as not installed: DeepSpeed was installed without DS_BUILD_OPS",
-                    "ds_report 显示它未安装：安装 DeepSpeed 时没有预编译（DS_BUILD_OPS）",
-                ),
+            confirm=Text(
+                "ds_report shows it as not installed: DeepSpeed was installed without DS_BUILD_OPS",
+                "ds_report 显示它未安装：安装 DeepSpeed 时没有预编译（DS_BUILD_OPS）",
             ),
         )
 
@@ -120,7 +113,7 @@ class CudaHomeMissing(Hazard):
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=(Text("nvcc --version does not answer", "nvcc --version 没有输出"),),
+            confirm=Text("nvcc --version does not answer", "nvcc --version 没有输出"),
         )
 
 

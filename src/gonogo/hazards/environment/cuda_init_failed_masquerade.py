@@ -1,3 +1,4 @@
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.environment._gpu_refusals import cuda_failed, has_cpu_build, refused
 from gonogo.hazards.environment._surroundings import (
     ampere_gpu,
@@ -7,7 +8,7 @@ from gonogo.hazards.environment._surroundings import (
     is_training,
     outside_training,
 )
-from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Found, Hazard, LoggedError, Pattern, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Text
 
 _RAISED = Pattern(
     r"Unexpected error from cudaGetDeviceCount|CUDA unknown error|CUDA driver initialization failed|Error 80[23]\b"
@@ -36,29 +37,23 @@ _CURE = (
 
 class CudaInitFailedMasquerade(Hazard):
     """CUDA did not start, and the framework blames the GPU's age.
-
     ## What happens
     On an RTX 4090 or an A100 the run ends with "Your setup doesn't support bf16/gpu" or "--tf32 requires Ampere". Above
     it stands a warning: "CUDA initialization: CUDA unknown error", "Error 802: system not yet initialized", "No
     platform detected".
-
     ## Why
     transformers asks CUDA for the GPU's generation. Where CUDA did not start, or no GPU is visible, the answer is no,
     and the message speaks of Ampere. Changing the precision leads to the next failure.
-
     ## Example
     ```sh
     torchrun --nproc_per_node 8 train.py --bf16 false    # wrong: CUDA did not start, precision is not why
     python -c "import torch; torch.cuda.init()"    # right: says why
     ```
-
     ## Cure
     Make `torch.cuda.is_available()` true first: driver, fabric manager, container flags, CUDA_VISIBLE_DEVICES, a CUDA
     build of PyTorch. On a machine without a GPU: use_cpu, and no bf16 or TF32.
-
     ## When it is safe
     Where `torch.cuda.is_available()` prints True in the environment of the run.
-
     ## Sources
     - https://github.com/gensyn-ai/rl-swarm/issues/252: an RTX 4090 after "CUDA unknown error"
     - https://github.com/gensyn-ai/rl-swarm/issues/148: "No platform detected"
@@ -99,11 +94,9 @@ class CudaInitFailedMasquerade(Hazard):
             cure=_CURE,
             certainty=certainty,
             also=also,
-            confirm=(
-                Text(
-                    "torch.cuda.is_available() prints False in the environment of the run",
-                    "在运行环境中 torch.cuda.is_available() 为 False",
-                ),
+            confirm=Text(
+                "torch.cuda.is_available() prints False in the environment of the run",
+                "在运行环境中 torch.cuda.is_available() 为 False",
             ),
         )
 

@@ -1,8 +1,9 @@
 from gonogo.evidence.environment.compatibility import runs_on, torch_build
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import capability_of
 from gonogo.hazards.environment._surroundings import fails_otherwise, first, outside_training
 from gonogo.hazards.facts.installed import describe_package, span_of
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
 
 _NO_IMAGE = Pattern(
     r"(?i:no kernel image (?:is )?available)|NoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU"
@@ -33,29 +34,23 @@ _CURE = (
 
 class CudaNoKernelImage(Hazard):
     """PyTorch, or an extension, was not built for this GPU's architecture.
-
     ## What happens
     The first kernel ends with "CUDA error: no kernel image is available for execution on the device". Often a
     warning at import told it: "NVIDIA ... with CUDA capability sm_120 is not compatible with the current PyTorch
     installation".
-
     ## Why
     A CUDA binary holds code for a list of architectures. A GPU that is newer than the build (an RTX 5090 with a cu121
     wheel), or so old that the build dropped it, finds none. An extension built on another machine has that machine's
     only.
-
     ## Example
     ```sh
     pip install torch --index-url https://download.pytorch.org/whl/cu121    # wrong on an RTX 5090 (sm_120)
     pip install torch --index-url https://download.pytorch.org/whl/cu128    # right
     ```
-
     ## Cure
     A PyTorch build with the architecture; where PyTorch itself works and an extension fails, rebuild the extension.
-
     ## When it is safe
     `torch.cuda.get_arch_list()` names the GPU's architecture, or an older one of the same major version.
-
     ## Sources
     - https://github.com/deepseek-ai/DeepSeek-OCR/issues/159: a new GPU and an older build
     - https://github.com/thomasbrandon/mish-cuda/issues/10: an extension built for another GPU
@@ -91,7 +86,7 @@ class CudaNoKernelImage(Hazard):
                 ),
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=_CURE[:1],
-                spans=(span_of(environment, "torch"),),
+                spans=span_of(environment, "torch"),
                 confirm=()
                 if sure
                 else (
@@ -138,10 +133,8 @@ class CudaNoKernelImage(Hazard):
                 ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=(
-                    Text(
-                        "torch.cuda.get_arch_list() does not name the GPU's architecture",
-                        "torch.cuda.get_arch_list() 不含该 GPU 的架构",
-                    ),
+                confirm=Text(
+                    "torch.cuda.get_arch_list() does not name the GPU's architecture",
+                    "torch.cuda.get_arch_list() 不含该 GPU 的架构",
                 ),
             )

@@ -1,8 +1,9 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator, variable
 from gonogo.hazards.environment._op_build import COMPILE_ERROR, mismatch
 from gonogo.hazards.environment._surroundings import first, text_of
 from gonogo.hazards.facts.installed import span_of
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
 
 _OTHERS = Pattern(
     r"(?:CUDA|PyTorch) version mismatch! DeepSpeed ops were compiled"
@@ -28,28 +29,22 @@ _CURE = (
 
 class CudaTorchVersionMismatch(Hazard):
     """The installed CUDA toolkit is not of the CUDA version that PyTorch was built with.
-
     ## What happens
     Building an operator (or installing DeepSpeed) ends with CUDAMismatchException: "Installed CUDA version 12.2 does
     not match the version torch was compiled with 11.7, unable to compile cuda/cpp extensions".
-
     ## Why
     DeepSpeed compiles with the nvcc under CUDA_HOME against PyTorch's headers. It accepts another minor version of the
     same major one, and refuses another major version.
-
     ## Example
     ```sh
     export CUDA_HOME=/usr/local/cuda-11.8    # wrong, with torch 2.5.1+cu124
     export CUDA_HOME=/usr/local/cuda-12.4    # right
     ```
-
     ## Cure
     Align them, or set DS_SKIP_CUDA_CHECK=1 at your own risk. If a compiler's error follows (Python.h, -lcurand),
     that is the cause, and this was a warning.
-
     ## When it is safe
     "but since the APIs are compatible, accepting this combination" is no error.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/2902: at installation
     - https://github.com/deepspeedai/DeepSpeedExamples/issues/370: FusedAdam, toolkit 12.0 and PyTorch for 11.8
@@ -88,12 +83,10 @@ class CudaTorchVersionMismatch(Hazard):
             certainty=Certainty.LIKELY if checked else Certainty.POSSIBLE,
             cure=_CURE,
             spans=(built.span, span_of(environment, "torch"), environment.toolkit.span()),
-            confirm=(
-                Text(
-                    "ds_report shows {name} as not installed, so that it is compiled at the start",
-                    "ds_report 显示 {name} 未安装，因此启动时要编译",
-                ).format(name=built.name),
-            ),
+            confirm=Text(
+                "ds_report shows {name} as not installed, so that it is compiled at the start",
+                "ds_report 显示 {name} 未安装，因此启动时要编译",
+            ).format(name=built.name),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -117,11 +110,8 @@ class CudaTorchVersionMismatch(Hazard):
             ),
             cure=_CURE,
             certainty=Certainty.POSSIBLE if compiled else Certainty.CERTAIN,
-            confirm=(
-                Text(
-                    "nvcc --version and torch.version.cuda differ in their major version, and no compiler's error "
-                    "follows",
-                    "nvcc --version 与 torch.version.cuda 大版本不同，且之后没有编译器报错",
-                ),
+            confirm=Text(
+                "nvcc --version and torch.version.cuda differ in their major version, and no compiler's error follows",
+                "nvcc --version 与 torch.version.cuda 大版本不同，且之后没有编译器报错",
             ),
         )

@@ -4,27 +4,21 @@ from gonogo.hazards.rule import Field, Run, Text
 
 class DeepspeedNotInstalled(NotInstalled):
     """The run uses DeepSpeed, and it is not installed.
-
     ## What happens
     "deepspeed: command not found", "ImportError: DeepSpeed is not available => install it using `pip3 install
     deepspeed` or build it from source", or "--deepspeed requires deepspeed".
-
     ## Why
     transformers, accelerate and the training frameworks install without it (`pip install llamafactory[deepspeed]`,
     `ms-swift[all]`).
-
     ## Example
     ```sh
     pip install transformers accelerate    # wrong: the run is given --deepspeed
     pip install transformers accelerate deepspeed    # right
     ```
-
     ## Cure
     pip install deepspeed, of a version that this transformers takes, in the environment that trains.
-
     ## When it is safe
     Where the package is installed after the listing was made, or the listing is of another environment.
-
     ## Sources
     - https://github.com/lavoiems/DiscreteLatentCode/issues/1: the ImportError of accelerate
     - https://github.com/hiyouga/LlamaFactory/issues/4694: the same from LLaMA-Factory

@@ -1,6 +1,7 @@
 import ast
 
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Script, Text
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Script, Text
 
 _FAULTY = ">=4.53.0,<4.54.0"
 _SAID = Pattern(r"error: argument --deepspeed: invalid [dD]ict value")
@@ -20,17 +21,14 @@ _CURE = (
 
 class DeepspeedPathTakenForDict(Hazard):
     """transformers 4.53 takes the path after --deepspeed for a dict, and refuses it.
-
     ## What happens
     Every rank ends at once, with the script's usage and "error: argument --deepspeed: invalid dict value:
     'ds_config.json'". The file is there and is right.
-
     ## Why
     `HfArgumentParser` reads an option's type from the order in `Optional[Union[dict, str]]`. Python keeps one object
     for all unions of the same types, in the order in which the first was written, and in 4.53.0 to 4.53.3
     `modeling_utils` writes `Union[str, dict]`. Where it is imported before `TrainingArguments` is, as in `from
     transformers import HfArgumentParser, Trainer, TrainingArguments`, a path is parsed as a dict.
-
     ## Example
     ```python
     from transformers import HfArgumentParser, Trainer, TrainingArguments    # wrong with 4.53
@@ -38,14 +36,11 @@ class DeepspeedPathTakenForDict(Hazard):
     from transformers import TrainingArguments
     from transformers import HfArgumentParser, Trainer
     ```
-
     ## Cure
     `pip install "transformers==4.52.4"`, or 4.54 and newer. Or import `TrainingArguments` first, on a line of its own.
-
     ## When it is safe
     Where the path is in TrainingArguments(deepspeed=...) or a YAML file, and where TrainingArguments is imported
     before the Trainer is.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/39462: with one import it fails, without it it does not
     - https://github.com/huggingface/transformers/issues/39673: transformers 4.53.3
@@ -75,10 +70,10 @@ class DeepspeedPathTakenForDict(Hazard):
         edit = run.environment.replacing_version("transformers", "==4.52.4")
         yield self.finding(
             Text(
-                en="{name} is imported before TrainingArguments, and with this transformers the option --deepspeed is "
+                "{name} is imported before TrainingArguments, and with this transformers the option --deepspeed is "
                 "then a dict: the parser refuses “{path}”.",
-                zh="{name} 先于 TrainingArguments 导入，在该版本的 transformers 中 --deepspeed 选项因此成为 dict：解析"
-                "器会拒绝 “{path}”。",
+                "{name} 先于 TrainingArguments 导入，在该版本的 transformers 中 --deepspeed 选项因此成为 dict：解析器会"
+                "拒绝 “{path}”。",
             ).format(name=name, path=option.string),
             # What a file of the project imports before may be TrainingArguments.
             certainty=Certainty.CERTAIN if len(run.scripts) == 1 else Certainty.LIKELY,
@@ -88,9 +83,9 @@ class DeepspeedPathTakenForDict(Hazard):
                 script.place(statement).span(Text("the order of the imports", "导入顺序")),
                 run.environment.field("transformers").span(Text("the faulty release", "有缺陷的版本")),
             ),
-            fixes=(self.fix(Text("Pin transformers 4.52.4", "固定为 transformers 4.52.4"), edit, safe=False),)
+            fixes=self.fix(Text("Pin transformers 4.52.4", "固定为 transformers 4.52.4"), edit, safe=False)
             if edit is not None
-            else (),
+            else None,
         )
 
     log_words = ("argument --deepspeed: invalid",)
@@ -102,9 +97,8 @@ class DeepspeedPathTakenForDict(Hazard):
             yield self.log_finding(
                 line,
                 Text(
-                    en="The path after --deepspeed was taken for a dict: a fault of transformers 4.53, not of the "
-                    "file.",
-                    zh="--deepspeed 后的路径被当作 dict：这是 transformers 4.53 的缺陷，不是该文件的问题。",
+                    "The path after --deepspeed was taken for a dict: a fault of transformers 4.53, not of the file.",
+                    "--deepspeed 后的路径被当作 dict：这是 transformers 4.53 的缺陷，不是该文件的问题。",
                 ),
                 cure=_CURE,
             )

@@ -1,60 +1,43 @@
 import ast
 
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
 
 _REFUSED = Pattern(r"self\.dim\(\) cannot be 0 to view \w+ as Byte")
 _FAULTY = "==0.19.8"
 _EMPTY_SHAPES = ("torch.ones", "torch.zeros", "torch.empty", "torch.rand", "torch.randn", "torch.full")
 _CURE = (
     Text(
-        en='Install a DeepSpeed without the fault: pip install "deepspeed==0.19.7"',
-        zh='安装没有该缺陷的 DeepSpeed：pip install "deepspeed==0.19.7"',
+        'Install a DeepSpeed without the fault: pip install "deepspeed==0.19.7"',
+        '安装没有该缺陷的 DeepSpeed：pip install "deepspeed==0.19.7"',
     ),
     Text(
-        en="In a model of your own give the parameter one dimension: nn.Parameter(torch.tensor([value])); older "
+        "In a model of your own give the parameter one dimension: nn.Parameter(torch.tensor([value])); older "
         "checkpoints hold it without",
-        zh="自己的模型请给该参数一个维度：nn.Parameter(torch.tensor([value]))；注意旧 checkpoint 中它没有维度",
+        "自己的模型请给该参数一个维度：nn.Parameter(torch.tensor([value]))；注意旧 checkpoint 中它没有维度",
     ),
 )
 
 
 class DeepspeedScalarParameter(Hazard):
     """DeepSpeed 0.19.8 can't broadcast a parameter without dimensions.
-
     ## What happens
     `deepspeed.initialize`, or under ZeRO-3 building the model, ends with "RuntimeError: self.dim() cannot be 0 to view
     BFloat16 as Byte (different element sizes)" in `_broadcast_model` or `_zero_init_param`, with any stage of ZeRO.
-
     ## Why
     Before training each parameter is broadcast from rank 0. DeepSpeed 0.19.8 does so by its bytes,
     `param.data.view(torch.uint8)`, which torch refuses for a tensor without dimensions. CLIP, SigLIP and other
     contrastive models have such a parameter (`logit_scale = nn.Parameter(torch.tensor(2.65))`), and so have gates and
     temperatures of many others. Releases up to 0.19.7 broadcast the tensor itself.
-
     ## Example
     ```python
     self.logit_scale = nn.Parameter(torch.tensor(2.65))    # wrong with deepspeed 0.19.8: no dimension
     self.logit_scale = nn.Parameter(torch.tensor([2.65]))    # right
     ```
-
     ## Cure
     Pin `deepspeed==0.19.7`. In a model of your own write `nn.Parameter(torch.tensor([value]))`, with one dimension.
-
     ## When it is safe
     Another DeepSpeed; a model whose parameters all have dimensions.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/deepspeed/runtime/engine.py: the broadcast of bytes, in
       `_broadcast_model`
@@ -66,8 +49,7 @@ class DeepspeedScalarParameter(Hazard):
 
     name = "deepspeed-scalar-parameter"
     title = Text(
-        en="DeepSpeed 0.19.8 can't broadcast a parameter without dimensions",
-        zh="DeepSpeed 0.19.8 无法广播没有维度的参数",
+        "DeepSpeed 0.19.8 can't broadcast a parameter without dimensions", "DeepSpeed 0.19.8 无法广播没有维度的参数"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -84,19 +66,19 @@ class DeepspeedScalarParameter(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{code}` has no dimensions: DeepSpeed 0.19.8 broadcasts each parameter as bytes, and torch "
-                    "can't view a tensor without dimensions so.",
-                    zh="`{code}` 没有维度：DeepSpeed 0.19.8 以字节形式广播每个参数，而 torch 不允许这样查看没有维度的张"
-                    "量。",
+                    "`{code}` has no dimensions: DeepSpeed 0.19.8 broadcasts each parameter as bytes, and torch can't "
+                    "view a tensor without dimensions so.",
+                    "`{code}` 没有维度：DeepSpeed 0.19.8 以字节形式广播每个参数，而 torch 不允许这样查看没有维度的张量"
+                    "。",
                 ).format(code=ast.unparse(call.node)),
                 cure=_CURE,
                 spans=(
                     call.place.span(),
                     run.environment.field("deepspeed").span(Text("the faulty release", "有缺陷的版本")),
                 ),
-                fixes=(self.fix(Text("Pin deepspeed 0.19.7", "固定为 deepspeed 0.19.7"), edit, safe=False),)
+                fixes=self.fix(Text("Pin deepspeed 0.19.7", "固定为 deepspeed 0.19.7"), edit, safe=False)
                 if edit is not None
-                else (),
+                else None,
             )
 
     log_words = ("self.dim() cannot be 0 to view",)
@@ -119,18 +101,16 @@ class DeepspeedScalarParameter(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="A parameter without dimensions (a logit_scale, a temperature) is broadcast as bytes, which torch "
+                "A parameter without dimensions (a logit_scale, a temperature) is broadcast as bytes, which torch "
                 "refuses. Of DeepSpeed's releases, 0.19.8 does so.",
-                zh="没有维度的参数（logit_scale、温度等）以字节形式广播，而 torch 不允许。DeepSpeed 的各版本中，0.19.8 "
-                "如此。",
+                "没有维度的参数（logit_scale、温度等）以字节形式广播，而 torch 不允许。DeepSpeed 的各版本中，0.19.8 如"
+                "此。",
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=(
-                Text(
-                    "DeepSpeed's last frame is _broadcast_model or _zero_init_param",
-                    "DeepSpeed 的最后一个调用帧是 _broadcast_model 或 _zero_init_param",
-                ),
+            confirm=Text(
+                "DeepSpeed's last frame is _broadcast_model or _zero_init_param",
+                "DeepSpeed 的最后一个调用帧是 _broadcast_model 或 _zero_init_param",
             ),
         )
 

@@ -1,20 +1,10 @@
 from itertools import islice
 
 from gonogo.evidence.environment.compatibility import known_bad
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 from gonogo.hazards.facts.installed import fault_findings
-from gonogo.hazards.rule import (
-    Certainty,
-    Environment,
-    FailureLog,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
 
 _KNOWN = Pattern(
     r"cannot import name '(?:log|_get_socket_with_port)' from 'torch\.distributed\.elastic"
@@ -54,29 +44,23 @@ _CURE = (
 
 class DeepspeedTorchApiMismatch(Hazard):
     """This DeepSpeed uses a part of PyTorch that the installed PyTorch no longer has (or does not have yet).
-
     ## What happens
     `import deepspeed` ends with "cannot import name 'log' from 'torch.distributed.elastic.agent.server.api'", "No
     module named 'torch._six'" or another name of torch. transformers shows it as "Failed to import
     transformers.trainer".
-
     ## Why
     DeepSpeed imports internals of PyTorch, which move: torch 2.0 dropped `torch._six`, torch 2.4 renamed the elastic
     agent's `log`. An upgrade of torch alone (often as another package's dependency) parts the pair.
-
     ## Example
     ```text
     torch==2.4.0
     deepspeed==0.14.0    # wrong
     deepspeed==0.14.5    # right
     ```
-
     ## Cure
     Upgrade DeepSpeed, or install the PyTorch of its time.
-
     ## When it is safe
     DeepSpeed was released after the installed PyTorch.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/5337: `log`, renamed in PyTorch
     - https://github.com/huggingface/alignment-handbook/issues/180: the same in a training recipe

@@ -5,28 +5,22 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, T
 
 class DeepspeedWithoutDistutils(Hazard):
     """An older DeepSpeed on Python 3.12 without setuptools: distutils is gone.
-
     ## What happens
     `import deepspeed` ends with "ModuleNotFoundError: No module named 'distutils'", raised in
     `op_builder/builder.py`.
-
     ## Why
     Python 3.12 removed distutils. setuptools brings a copy, but virtual environments of Python 3.12 no longer begin
     with setuptools, nor do uv's. DeepSpeed up to 0.18.3 imports distutils when it is itself imported, and does not
     ask for setuptools.
-
     ## Example
     ```sh
     uv venv --python 3.12 && uv pip install deepspeed==0.15.4    # wrong: no setuptools
     uv venv --python 3.12 && uv pip install deepspeed==0.15.4 setuptools    # right
     ```
-
     ## Cure
     pip install setuptools, or a DeepSpeed that looks for it only when it compiles.
-
     ## When it is safe
     With setuptools installed, or Python 3.11.
-
     ## Sources
     - https://docs.python.org/3/whatsnew/3.12.html#distutils: distutils is removed; setuptools is no longer
       preinstalled

@@ -5,15 +5,12 @@ from gonogo.hazards.rule import Environment, Field, Findings, Run, Text
 
 class FlashAttnNotInstalled(NotInstalled):
     """FlashAttention is asked for, and its package is not installed.
-
     ## What happens
     "ImportError: FlashAttention2 has been toggled on, but it cannot be used due to the following error: the package
     flash_attn seems to be not installed."
-
     ## Why
     transformers does not require flash-attn: it is compiled for one PyTorch, CUDA and Python, and installed by hand.
     A config that was written elsewhere keeps asking for it.
-
     ## Example
     ```python
     # wrong, where flash-attn is not installed
@@ -21,14 +18,11 @@ class FlashAttnNotInstalled(NotInstalled):
     # right
     model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")
     ```
-
     ## Cure
     Install it (pip install flash-attn --no-build-isolation), or take attn_implementation="sdpa", which PyTorch
     brings.
-
     ## When it is safe
     Newer transformers may fetch a ready kernel from the hub (package kernels) in its place.
-
     ## Sources
     - https://github.com/hiyouga/EasyR1/issues/384: the ImportError, and how to do without
     - https://github.com/Dao-AILab/flash-attention#installation-and-features: how it is installed

@@ -1,6 +1,7 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 from gonogo.hazards.facts.installed import span_of, together
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
 
 _LIBRARY = (
     r"(?:flash_attn\w*|flash_attention\w*|flashattn\w*|rotary_emb|dropout_layer_norm|xentropy_cuda_lib|fused_dense_lib)"
@@ -35,28 +36,22 @@ _CURE = (
 
 class FlashAttnUndefinedSymbol(Hazard):
     """flash-attn's binary was built for another PyTorch.
-
     ## What happens
     Importing flash-attn, or the first transformers model that uses it, ends with "flash_attn_2_cuda...so: undefined
     symbol: _ZN3c10...". transformers shows it as "Failed to import transformers.models....".
-
     ## Why
     The extension calls PyTorch's C++ functions by names that change with PyTorch's version and its C++ ABI. A wheel for
     another torch, CUDA or ABI, a wheel out of pip's cache, or an upgrade of torch afterwards leaves names that are not
     there.
-
     ## Example
     ```sh
     pip install flash-attn && pip install -U torch    # wrong: built for the torch before
     pip install -U torch && pip install --no-build-isolation --force-reinstall --no-deps flash-attn    # right
     ```
-
     ## Cure
     Reinstall flash-attn after torch, matching torch, CUDA, Python and cxx11abi; or use sdpa.
-
     ## When it is safe
     `python -c "import flash_attn_2_cuda"` after `import torch` says nothing.
-
     ## Sources
     - https://github.com/Dao-AILab/flash-attention/issues/853: the symbol, and which wheel fits
     - https://github.com/axolotl-ai-cloud/axolotl/issues/1157: in a training run
@@ -84,7 +79,7 @@ class FlashAttnUndefinedSymbol(Hazard):
             certainty=Certainty.LIKELY,
             cure=_CURE,
             spans=(span_of(environment, "flash-attn"), span_of(environment, "torch")),
-            confirm=(Text("import flash_attn_2_cuda fails", "import flash_attn_2_cuda 失败"),),
+            confirm=Text("import flash_attn_2_cuda fails", "import flash_attn_2_cuda 失败"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -106,7 +101,7 @@ class FlashAttnUndefinedSymbol(Hazard):
             _CAUSE,
             cure=_CURE,
             certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.LIKELY,
-            confirm=(Text("import flash_attn_2_cuda fails by itself", "单独 import flash_attn_2_cuda 也失败"),),
+            confirm=Text("import flash_attn_2_cuda fails by itself", "单独 import flash_attn_2_cuda 也失败"),
         )
 
 

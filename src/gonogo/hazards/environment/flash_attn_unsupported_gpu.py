@@ -1,6 +1,7 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import asks_for_flash_attention, weakest
 from gonogo.hazards.environment._surroundings import first, old_gpu, outside_training
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
 
 _REFUSED = Pattern(
     r"(?i)flash[ _-]?att(?:ention|n)(?:[ _-]?[23v]*)? only supports? (?:ampere|turing|hopper|gpu architectures|sm)"
@@ -25,14 +26,11 @@ _CURE = (
 
 class FlashAttnUnsupportedGpu(Hazard):
     """FlashAttention 2 runs on Ampere and newer; this GPU is older.
-
     ## What happens
     The first forward pass ends with "RuntimeError: FlashAttention only supports Ampere GPUs or newer."
-
     ## Why
     flash-attn 2 has kernels for compute capability 8.0 and up: not for V100, T4, RTX 20xx. Some models' own code
     uses it whenever the package is installed, whatever the arguments say.
-
     ## Example
     ```python
     # wrong on V100, T4, RTX 20xx
@@ -40,13 +38,10 @@ class FlashAttnUnsupportedGpu(Hazard):
     # right
     model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")
     ```
-
     ## Cure
     Another attention implementation (sdpa), or uninstall flash-attn.
-
     ## When it is safe
     On A100, A10, RTX 30xx and newer.
-
     ## Sources
     - https://github.com/LlamaChinese/Llama-Chinese/issues/307: training on an older GPU
     - https://github.com/swc-17/SparseDrive/issues/44: V100
@@ -72,7 +67,7 @@ class FlashAttnUnsupportedGpu(Hazard):
                 "启用了 flash-attn，而 {gpu} 的计算能力为 {capability}：其 kernel 从 8.0 起才支持。",
             ).format(gpu=gpu.name, capability=f"{major}.{minor}"),
             cure=_CURE[:1],
-            spans=(asked.span(),),
+            spans=asked.span(),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -90,10 +85,8 @@ class FlashAttnUnsupportedGpu(Hazard):
             cure=_CURE,
             certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
             also=(old,) if old else (),
-            confirm=(
-                Text(
-                    'The run ends with "FlashAttention only supports Ampere GPUs or newer"',
-                    "运行以 “FlashAttention only supports Ampere GPUs or newer” 结束",
-                ),
+            confirm=Text(
+                'The run ends with "FlashAttention only supports Ampere GPUs or newer"',
+                "运行以 “FlashAttention only supports Ampere GPUs or newer” 结束",
             ),
         )

@@ -4,27 +4,21 @@ from gonogo.hazards.rule import Field, Run, Text
 
 class LigerKernelNotInstalled(NotInstalled):
     """Liger's kernels are asked for, and their package is not installed.
-
     ## What happens
     "ImportError: You have set `use_liger_kernel` to `True` but liger-kernel >= 0.3.0 is not available. Please install
     it with `pip install liger-kernel`".
-
     ## Why
     The kernels are a package of their own, which neither transformers nor trl requires. The name counts:
     `liger_kernel_nightly` is not taken for it.
-
     ## Example
     ```sh
     pip install trl    # wrong: the run sets use_liger_kernel
     pip install trl liger-kernel    # right
     ```
-
     ## Cure
     pip install liger-kernel, or use_liger_kernel: false.
-
     ## When it is safe
     Where the package is installed after the listing was made, or the listing is of another environment.
-
     ## Sources
     - https://github.com/huggingface/trl/issues/2997: the ImportError, with a package of another name
     - https://github.com/linkedin/Liger-Kernel#installation: how it is installed

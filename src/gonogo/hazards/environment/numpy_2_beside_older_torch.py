@@ -4,29 +4,23 @@ from gonogo.hazards.rule import Text
 
 class Numpy2BesideOlderTorch(UnfitVersions):
     """numpy 2 beside a PyTorch that was compiled for numpy 1.
-
     ## What happens
     "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.0.0 as it may crash", "Failed to initialize
     NumPy: _ARRAY_API not found", and at the first `tensor.numpy()` or `torch.from_numpy` "RuntimeError: Numpy is not
     available".
-
     ## Why
     numpy 2 changed its binary interface; PyTorch is compiled for it since 2.3. Older wheels name no upper limit, so
     that an unpinned numpy becomes 2.
-
     ## Example
     ```text
     torch==2.2.2
     numpy==2.0.1    # wrong
     numpy==1.26.4    # right
     ```
-
     ## Cure
     Pin numpy<2, or take PyTorch 2.3 or newer.
-
     ## When it is safe
     With PyTorch 2.3 or newer, or numpy 1.
-
     ## Sources
     - https://github.com/securefederatedai/openfederatedlearning/issues/999: Numpy is not available, with torch below
       2.3

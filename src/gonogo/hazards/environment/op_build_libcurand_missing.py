@@ -1,8 +1,9 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first
 from gonogo.hazards.facts.installed import span_of
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
 
 _MISSING = Pattern(
     r"cannot find -l(?:curand|cudart)|(?:找不到|无法找到) ?-l(?:curand|cudart)|\bcurand(?:_kernel)?\.h: No such file"
@@ -37,30 +38,24 @@ _CURE = (
 
 class OpBuildLibcurandMissing(Hazard):
     """DeepSpeed's CPU Adam does not link: the linker finds no libcurand.
-
     ## What happens
     At `deepspeed.initialize` with CPU offload, the build of `cpu_adam` ends with "/usr/bin/ld: cannot find -lcurand"
     and "Error building extension 'cpu_adam'". What is printed last is a consequence: "'DeepSpeedCPUAdam' object has
     no attribute 'ds_opt_adam'".
-
     ## Why
     DeepSpeed builds the operator at its first use, and links it with curand. A conda environment or a slim image often
     has nvcc without the rest of the toolkit, or has the library where the linker does not look.
-
     ## Example
     ```sh
     conda install cuda-nvcc    # wrong: the compiler alone
     conda install cuda-nvcc libcurand-dev    # right
     rm -r ~/.cache/torch_extensions
     ```
-
     ## Cure
     Install libcurand with its development files, or put its folder into LIBRARY_PATH; then delete
     `~/.cache/torch_extensions` and start again.
-
     ## When it is safe
     Without optimizer offload (no DeepSpeedCPUAdam), or where `ds_report` shows cpu_adam as installed.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/5659: "cannot find -lcurand" while cpu_adam is built
     - https://github.com/dhcode-cpp/X-R1/issues/68: the same in a GRPO run
@@ -88,7 +83,7 @@ class OpBuildLibcurandMissing(Hazard):
             certainty=Certainty.LIKELY if links else Certainty.POSSIBLE,
             cure=_CURE[:2],
             spans=(span_of(environment, "cuda-nvcc"), adam.span, span_of(environment, "deepspeed")),
-            confirm=(FIND_THE_ERROR,),
+            confirm=FIND_THE_ERROR,
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -111,7 +106,7 @@ class OpBuildLibcurandMissing(Hazard):
                 ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=(FIND_THE_ERROR,),
+                confirm=FIND_THE_ERROR,
             )
         elif evidence := unexplained_build(log):
             yield self.log_finding(

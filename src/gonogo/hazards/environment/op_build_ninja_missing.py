@@ -1,7 +1,8 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import NOT_PREBUILT, operators
 from gonogo.hazards.environment._op_build import FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, Text
 
 _MISSING = Pattern(
     r"(?i)ninja is required to (?:load|build)|due to ninja not being installed"
@@ -22,28 +23,22 @@ _CURE = (
 
 class OpBuildNinjaMissing(Hazard):
     """DeepSpeed cannot build its operators: no `ninja` program in PATH.
-
     ## What happens
     The first operator that DeepSpeed loads ends with "RuntimeError: Ninja is required to load C++ extensions", or
     "Unable to JIT load the ... op due to ninja not being installed".
-
     ## Why
     PyTorch calls the program `ninja` to build extensions. It is not installed in this environment, or it is, but the
     folder of its program is not in the PATH of the launched processes (an environment that was not activated, a remote
     node, sudo, an IDE).
-
     ## Example
     ```sh
     /opt/envs/train/bin/python train.py    # wrong: the folder of ninja is not in PATH
     PATH=/opt/envs/train/bin:$PATH python train.py    # right, with ninja installed there
     ```
-
     ## Cure
     `pip install ninja` on every node; start from the activated environment, or add its bin folder to PATH.
-
     ## When it is safe
     Where no operator is built: they were built at installation (`DS_BUILD_OPS=1`), or none is used.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/1687: the error, in a pre-training run
     - https://github.com/deepspeedai/DeepSpeed/issues/5627: ninja is needed on every node
@@ -71,7 +66,7 @@ class OpBuildNinjaMissing(Hazard):
             certainty=Certainty.LIKELY,
             cure=_CURE[:1],
             spans=tuple(one.span for one in built),
-            confirm=(NOT_PREBUILT.format(names=names),),
+            confirm=NOT_PREBUILT.format(names=names),
         )
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -1,10 +1,11 @@
 from gonogo.evidence.environment.compatibility import architecture
 from gonogo.evidence.environment.version_range import parse_version
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import capability_of, operator, variable
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first, text_of
 from gonogo.hazards.facts.installed import span_of
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
 
 _REFUSED = Pattern(
     r"(?i)Unsupported gpu archi\w+|Unknown CUDA arch \(\d\S*\) or GPU not supported"
@@ -31,29 +32,23 @@ _CURE = (
 
 class OpBuildNvccArchUnsupported(Hazard):
     """The installed nvcc is older than the GPU, so DeepSpeed's operators do not compile.
-
     ## What happens
     The build of `fused_adam` or `cpu_adam` ends with "nvcc fatal : Unsupported gpu architecture 'compute_89'". Later
     lines ("'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'") are consequences.
-
     ## Why
     DeepSpeed compiles for the architecture of the GPU that it finds. CUDA 11.7 does not know the RTX 4090 (8.9) and the
     H100 (9.0), 12.6 does not know Blackwell. PyTorch itself runs, as its wheels bring their own libraries.
-
     ## Example
     ```sh
     export CUDA_HOME=/usr/local/cuda-11.7    # wrong on an H100 (9.0)
     export CUDA_HOME=/usr/local/cuda-12.4    # right
     rm -r ~/.cache/torch_extensions
     ```
-
     ## Cure
     A toolkit that knows the GPU, or TORCH_CUDA_ARCH_LIST with the newest architecture that nvcc knows, plus `+PTX`.
     Delete `~/.cache/torch_extensions` afterwards.
-
     ## When it is safe
     Where no CUDA operator is built, or nvcc is at least as new as the GPU.
-
     ## Sources
     - https://github.com/OptimalScale/LMFlow/issues/472: compute_89, then ds_opt_adam
     - https://github.com/deepspeedai/DeepSpeed/issues/3299: fused_adam on an RTX 4090
@@ -93,7 +88,7 @@ class OpBuildNvccArchUnsupported(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=_CURE[:2],
                 spans=(fused.span, environment.toolkit.span(), span_of(environment, "torch")),
-                confirm=(Text("nvcc --list-gpu-arch does not name it", "nvcc --list-gpu-arch 中没有该架构"),),
+                confirm=Text("nvcc --list-gpu-arch does not name it", "nvcc --list-gpu-arch 中没有该架构"),
             )
             return
 

@@ -1,7 +1,8 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import NOT_PREBUILT, operators
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
 
 _MISSING = Pattern(
     r"(?:Python|pyconfig|patchlevel)\.h['\"’]?\s*[:：]\s*(?:No such file|没有那个文件|file not found)"
@@ -20,26 +21,20 @@ _CURE = (
 
 class OpBuildPythonHMissing(Hazard):
     """Operators do not compile: the headers of Python are not installed.
-
     ## What happens
     The build of an operator ends with "fatal error: Python.h: No such file or directory". A warning above it, that the
     CUDA versions differ, is often taken for the cause; lines below it ("ds_opt_adam") are consequences.
-
     ## Why
     The system's Python is packaged without the headers that C++ extensions include. Triton's launcher needs them too.
-
     ## Example
     ```sh
     apt-get install python3.10 g++    # wrong: no headers
     apt-get install python3.10 g++ python3.10-dev    # right
     ```
-
     ## Cure
     Install python3-dev (or python3.X-dev for the very version in use), delete `~/.cache/torch_extensions`, start again.
-
     ## When it is safe
     With a Python that brings its headers (conda, uv, the official images), or where nothing is compiled.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/3223: Python.h was the error, the CUDA mismatch a warning
     - https://github.com/ymcui/Chinese-LLaMA-Alpaca/issues/368: ds_opt_adam, cured by installing python3.x-dev
@@ -64,7 +59,7 @@ class OpBuildPythonHMissing(Hazard):
             certainty=Certainty.LIKELY,
             cure=_CURE[:2],
             spans=tuple(one.span for one in built),
-            confirm=(NOT_PREBUILT.format(names=names),),
+            confirm=NOT_PREBUILT.format(names=names),
         )
 
     def in_log(self, log: FailureLog) -> Findings:

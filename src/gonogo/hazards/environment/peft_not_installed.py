@@ -6,26 +6,20 @@ from gonogo.hazards.rule import Field, Run, Text
 
 class PeftNotInstalled(NotInstalled):
     """The script trains adapters, and peft is not installed.
-
     ## What happens
     "ModuleNotFoundError: No module named 'peft'" at the script's import, or an ImportError where trl makes its LoRA
     config.
-
     ## Why
     transformers and trl install without it.
-
     ## Example
     ```sh
     pip install transformers trl    # wrong: the script makes a LoraConfig
     pip install transformers trl peft    # right
     ```
-
     ## Cure
     pip install peft, of a version of this transformers' time (0.18 or newer for transformers 5).
-
     ## When it is safe
     Where the package is installed after the listing was made, or the listing is of another environment.
-
     ## Sources
     - https://github.com/huggingface/peft#quickstart: how it is installed
     - https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/peft.py: what transformers

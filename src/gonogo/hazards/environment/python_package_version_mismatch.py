@@ -1,22 +1,11 @@
 from gonogo.evidence.environment.compatibility import known_bad
-from gonogo.evidence.log.failure_log import is_library
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError, is_library
 from gonogo.hazards.environment._model_names import MODEL_CLASS
 from gonogo.hazards.environment._pairs import pair_finding, requirement_of
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.installed import certainty_of_versions, fault_findings, together
-from gonogo.hazards.rule import (
-    Certainty,
-    Environment,
-    FailureLog,
-    Finding,
-    Findings,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Text
 
 _FAMILY = (
     r"(?:transformers|peft|accelerate|trl|diffusers|huggingface_hub|tokenizers|datasets|bitsandbytes|optimum"
@@ -85,29 +74,23 @@ _CURE = (
 
 class PythonPackageVersionMismatch(Hazard):
     """Two Python packages of the training stack are of different times.
-
     ## What happens
     "ImportError: cannot import name 'EncoderDecoderCache' from 'transformers'", raised in peft; "RuntimeError:
     Failed to import transformers.trainer because of the following error"; "tokenizers>=0.21,<0.22 is required ...
     but found"; a TypeError about an argument between two libraries.
-
     ## Why
     peft, accelerate, trl and transformers use each other's internals. An unpinned `pip install` brings the newest of
     one beside an old other.
-
     ## Example
     ```text
     transformers==4.38.2
     peft==0.14.0    # wrong: it imports what came with transformers 4.43
     peft==0.9.0    # right
     ```
-
     ## Cure
     Upgrade all, or pin the pair that the project was tested with.
-
     ## When it is safe
     With the lock file or requirements of the training framework, unchanged.
-
     ## Sources
     - https://github.com/haotian-liu/LLaVA/issues/1808: transformers.trainer, EncoderDecoderCache; an older peft
     - https://github.com/huggingface/peft/issues/2292: peft 0.14 with transformers 4.39

@@ -6,26 +6,20 @@ from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
 
 class RequirementPinnedTwice(Hazard):
     """One requirements file pins a package to two versions.
-
     ## What happens
     "ERROR: Cannot install transformers==4.30.0 and transformers==4.30.2 because these package versions have
     conflicting dependencies", or "Double requirement given".
-
     ## Why
     Two lists were put together, and the second line was not seen.
-
     ## Example
     ```text
     transformers==4.30.0
     transformers==4.30.2    # wrong: a second pin; keep one of the two
     ```
-
     ## Cure
     Keep one of the lines.
-
     ## When it is safe
     Where the lines hold markers that exclude each other (`; python_version < '3.10'`).
-
     ## Sources
     - https://github.com/openvinotoolkit/stable-diffusion-webui/issues/69: transformers pinned to 4.30.0 and 4.30.2
     - https://pip.pypa.io/en/latest/topics/dependency-resolution/: how pip reports conflicts
@@ -58,10 +52,8 @@ class RequirementPinnedTwice(Hazard):
                     "{name} is pinned to {versions} in one file: pip refuses to install it.",
                     "{name} 在同一文件中被固定为 {versions}：pip 会拒绝安装。",
                 ).format(name=name, versions=", ".join(versions)),
-                cure=(
-                    Text("Keep one of the lines, such as {name}=={last}", "只保留一行，例如 {name}=={last}").format(
-                        name=name, last=versions[-1]
-                    ),
+                cure=Text("Keep one of the lines, such as {name}=={last}", "只保留一行，例如 {name}=={last}").format(
+                    name=name, last=versions[-1]
                 ),
                 spans=tuple(place.span() for _, place in reversed(found)),
             )

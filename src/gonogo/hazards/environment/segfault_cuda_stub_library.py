@@ -1,18 +1,6 @@
+from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.hazards.facts.exit_summary import exits
-from gonogo.hazards.rule import (
-    Certainty,
-    Environment,
-    FailureLog,
-    Findings,
-    Fix,
-    Found,
-    Hazard,
-    Launch,
-    Pattern,
-    Run,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Environment, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
 
 _STUB = Pattern(
     r"You should always run with libnvidia-ml\.so|is a stub library|Linked to libnvidia-ml library at wrong path"
@@ -25,29 +13,23 @@ _AT_INIT = Pattern(r"init_distributed|Initializing TorchBackend|init_process_gro
 
 class SegfaultCudaStubLibrary(Hazard):
     """The linker's stub of libnvidia-ml or libcuda is loaded instead of the driver's library.
-
     ## What happens
     "WARNING: You should always run with libnvidia-ml.so that is installed with your NVIDIA Display Driver ... stub
     library", or "CUDA driver is a stub library"; then the processes die where NCCL starts: "exits with return code =
     -11".
-
     ## Why
     LD_LIBRARY_PATH names `.../cuda/lib64/stubs` (set for a build) before the driver's folder. A stub has the
     functions' names and nothing in them.
-
     ## Example
     ```sh
     export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LD_LIBRARY_PATH    # wrong
     export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH    # right: for linking only
     ```
-
     ## Cure
     Take `.../stubs` out of LD_LIBRARY_PATH (it belongs to LIBRARY_PATH, for linking), in ~/.bashrc, the Dockerfile
     and `.deepspeed_env`.
-
     ## When it is safe
     Where `ldconfig -p | grep nvidia-ml` and LD_LIBRARY_PATH lead to the driver's library only.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeedExamples/issues/542: -11 at init_distributed after the stub warning
     - https://github.com/horovod/horovod/issues/3831: "CUDA driver is a stub library", then a segmentation fault
@@ -55,8 +37,8 @@ class SegfaultCudaStubLibrary(Hazard):
 
     name = "segfault-cuda-stub-library"
     title = Text(
-        en="A stub of the NVIDIA driver's library is loaded instead of the library",
-        zh="加载了 NVIDIA 驱动库的桩库（stub）而不是真正的库",
+        "A stub of the NVIDIA driver's library is loaded instead of the library",
+        "加载了 NVIDIA 驱动库的桩库（stub）而不是真正的库",
     )
     log_words = ("libnvidia-ml", "stub library", "lib64/stubs", "return code", "exitcode")
 
@@ -79,19 +61,17 @@ class SegfaultCudaStubLibrary(Hazard):
             fixes = (self.fix(Text("take the folder out", "去掉该目录"), word.edit(""), safe=False),)
         yield self.finding(
             Text(
-                en="LD_LIBRARY_PATH holds {entry}: the stubs there are for the linker, and crash a program that loads "
+                "LD_LIBRARY_PATH holds {entry}: the stubs there are for the linker, and crash a program that loads "
                 "them in place of the driver's libraries.",
-                zh="LD_LIBRARY_PATH 中有 {entry}：其中的 stub 只供链接器使用，程序若加载它们代替驱动的库就会崩溃。",
+                "LD_LIBRARY_PATH 中有 {entry}：其中的 stub 只供链接器使用，程序若加载它们代替驱动的库就会崩溃。",
             ).format(entry=entry.group(1)),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=(
-                Text(
-                    "Take {entry} out of LD_LIBRARY_PATH (for the linker it belongs in LIBRARY_PATH)",
-                    "从 LD_LIBRARY_PATH 去掉 {entry}（链接器需要时应放在 LIBRARY_PATH）",
-                ).format(entry=entry.group(1)),
-            ),
-            spans=(place.span(),),
+            cure=Text(
+                "Take {entry} out of LD_LIBRARY_PATH (for the linker it belongs in LIBRARY_PATH)",
+                "从 LD_LIBRARY_PATH 去掉 {entry}（链接器需要时应放在 LIBRARY_PATH）",
+            ).format(entry=entry.group(1)),
+            spans=place.span(),
             fixes=fixes,
         )
 
@@ -105,20 +85,18 @@ class SegfaultCudaStubLibrary(Hazard):
             return
         yield self.finding(
             Text(
-                en="The machine's LD_LIBRARY_PATH holds {entry}: the stubs there are for the linker, and crash a "
-                "program that loads them in place of the driver's libraries.",
-                zh="机器的 LD_LIBRARY_PATH 中有 {entry}：其中的 stub 只供链接器使用，程序加载它们就会崩溃。",
+                "The machine's LD_LIBRARY_PATH holds {entry}: the stubs there are for the linker, and crash a program "
+                "that loads them in place of the driver's libraries.",
+                "机器的 LD_LIBRARY_PATH 中有 {entry}：其中的 stub 只供链接器使用，程序加载它们就会崩溃。",
             ).format(entry=entry),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=(
-                Text(
-                    "Take {entry} out of LD_LIBRARY_PATH, in ~/.bashrc and the Dockerfile (for the linker it belongs "
-                    "in LIBRARY_PATH)",
-                    "在 ~/.bashrc 与 Dockerfile 中从 LD_LIBRARY_PATH 去掉 {entry}（链接器需要时应放在 LIBRARY_PATH）",
-                ).format(entry=entry),
-            ),
-            spans=(run.launch.place.span() if run.launch is not None else None,),
+            cure=Text(
+                "Take {entry} out of LD_LIBRARY_PATH, in ~/.bashrc and the Dockerfile (for the linker it belongs in "
+                "LIBRARY_PATH)",
+                "在 ~/.bashrc 与 Dockerfile 中从 LD_LIBRARY_PATH 去掉 {entry}（链接器需要时应放在 LIBRARY_PATH）",
+            ).format(entry=entry),
+            spans=(run.launch.place.span() if run.launch is not None else None),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -129,32 +107,27 @@ class SegfaultCudaStubLibrary(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="The process uses a stub of libnvidia-ml or libcuda, made for linking only, and crashes when NCCL "
+                "The process uses a stub of libnvidia-ml or libcuda, made for linking only, and crashes when NCCL "
                 "calls it.",
-                zh="进程使用了仅供链接的 libnvidia-ml 或 libcuda 桩库，NCCL 调用它时崩溃。",
+                "进程使用了仅供链接的 libnvidia-ml 或 libcuda 桩库，NCCL 调用它时崩溃。",
             )
             if certainty is not Certainty.POSSIBLE
             else Text(
-                en="A process crashed (segmentation fault) where the backend starts. A stub of the driver's library in "
+                "A process crashed (segmentation fault) where the backend starts. A stub of the driver's library in "
                 "LD_LIBRARY_PATH does that; so do mismatched NCCL, CUDA or glibc.",
-                zh="进程在通信后端启动处崩溃（段错误）。LD_LIBRARY_PATH 中的驱动桩库会导致这种情况；NCCL、CUDA 或 "
-                "glibc 不匹配也会。",
+                "进程在通信后端启动处崩溃（段错误）。LD_LIBRARY_PATH 中的驱动桩库会导致这种情况；NCCL、CUDA 或 glibc 不"
+                "匹配也会。",
             ),
-            cure=(
-                Text(
-                    en="Take .../lib64/stubs out of LD_LIBRARY_PATH (echo $LD_LIBRARY_PATH), also in ~/.bashrc, the "
-                    "Dockerfile and .deepspeed_env",
-                    zh="从 LD_LIBRARY_PATH 去掉 .../lib64/stubs（echo $LD_LIBRARY_PATH），包括 ~/.bashrc、Dockerfile 与"
-                    " .deepspeed_env",
-                ),
+            cure=Text(
+                "Take .../lib64/stubs out of LD_LIBRARY_PATH (echo $LD_LIBRARY_PATH), also in ~/.bashrc, the "
+                "Dockerfile and .deepspeed_env",
+                "从 LD_LIBRARY_PATH 去掉 .../lib64/stubs（echo $LD_LIBRARY_PATH），包括 ~/.bashrc、Dockerfile 与 "
+                ".deepspeed_env",
             ),
             certainty=certainty,
-            confirm=(
-                Text(
-                    en="echo $LD_LIBRARY_PATH names a folder stubs; ldd or LD_DEBUG=libs shows libnvidia-ml.so from "
-                    "there",
-                    zh="echo $LD_LIBRARY_PATH 中有 stubs 目录；ldd 或 LD_DEBUG=libs 显示 libnvidia-ml.so 来自那里",
-                ),
+            confirm=Text(
+                "echo $LD_LIBRARY_PATH names a folder stubs; ldd or LD_DEBUG=libs shows libnvidia-ml.so from there",
+                "echo $LD_LIBRARY_PATH 中有 stubs 目录；ldd 或 LD_DEBUG=libs 显示 libnvidia-ml.so 来自那里",
             ),
         )
 

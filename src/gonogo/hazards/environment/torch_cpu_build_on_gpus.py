@@ -1,33 +1,28 @@
 from gonogo.evidence.environment.compatibility import cuda_of_torch_on_pypi
 from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, from_file, span_of
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Field, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text
 
 
 class TorchCpuBuildOnGpus(Hazard):
     """A PyTorch without CUDA is pinned for a run on GPUs.
-
     ## What happens
     "AssertionError: Torch not compiled with CUDA enabled", "Setting accelerator to CPU", "Distributed package doesn't
     have NCCL built in"; or training starts on the CPU and takes days.
-
     ## Why
     `+cpu` wheels come from PyTorch's CPU index, or from a requirements file that was made on a laptop. pip does not
     replace them: the version is the same.
-
     ## Example
     ```text
     torch==2.5.1+cpu    # wrong, for a run on GPUs
     torch==2.5.1+cu124    # right
     ```
-
     ## Cure
     Install the same version from its CUDA index: pip install torch==2.5.1 --index-url
     https://download.pytorch.org/whl/cu124.
-
     ## When it is safe
     On Ascend, Gaudi and other accelerators whose plugin takes the CPU build; for tests without a GPU.
-
     ## Sources
     - https://github.com/X-PLUG/MobileAgent/issues/60: the AssertionError, and how to tell the build
     - https://pytorch.org/get-started/locally/: the indexes of PyTorch's builds
@@ -51,14 +46,12 @@ class TorchCpuBuildOnGpus(Hazard):
             Text(
                 "{torch} was built without CUDA, and the run is to use GPUs.", "{torch} 不含 CUDA，而该训练要使用 GPU。"
             ).format(torch=describe_package(environment, "torch")),
-            cure=(
-                Text(
-                    "pip install torch=={version} --index-url https://download.pytorch.org/whl/cu{cuda} (a CUDA "
-                    "that the driver serves)",
-                    "执行 pip install torch=={version} --index-url https://download.pytorch.org/whl/cu{cuda}（驱动支持的"
-                    " CUDA）",
-                ).format(version=version.public, cuda=cuda.replace(".", "")),
-            ),
+            cure=Text(
+                "pip install torch=={version} --index-url https://download.pytorch.org/whl/cu{cuda} (a CUDA that the "
+                "driver serves)",
+                "执行 pip install torch=={version} --index-url https://download.pytorch.org/whl/cu{cuda}（驱动支持的 "
+                "CUDA）",
+            ).format(version=version.public, cuda=cuda.replace(".", "")),
             spans=(span_of(environment, "torch"), asked.span()),
         )
 
@@ -92,11 +85,9 @@ class TorchCpuBuildOnGpus(Hazard):
                         "若正确的版本装在别处，请用那个 Python 启动：其 torch.__version__ 不以 +cpu 结尾",
                     ),
                 ),
-                confirm=(
-                    Text(
-                        'python -c "import torch; print(torch.__version__)" ends in +cpu',
-                        'python -c "import torch; print(torch.__version__)" 以 +cpu 结尾',
-                    ),
+                confirm=Text(
+                    'python -c "import torch; print(torch.__version__)" ends in +cpu',
+                    'python -c "import torch; print(torch.__version__)" 以 +cpu 结尾',
                 ),
             )
             return

@@ -1,18 +1,8 @@
+from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.environment._machine import operators
 from gonogo.hazards.facts.installed import alone
-from gonogo.hazards.rule import (
-    Certainty,
-    Environment,
-    FailureLog,
-    Findings,
-    Found,
-    Hazard,
-    Pattern,
-    Run,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, Text
 
 _WAITS = Pattern(
     r"wait \((?:torch/utils/)?file_baton\.py|file_baton\.py\"?, line \d+|file_baton\.py:\d+|Waited on lock file \""
@@ -41,29 +31,23 @@ _CURE = (
 
 class TorchExtensionBuildLock(Hazard):
     """A killed build left its lock file, and every later run waits for it, for ever and silently.
-
     ## What happens
     The run stands still while DeepSpeed loads an operator. The last lines are "Using /root/.cache/torch_extensions/...
     as PyTorch extensions root...", one a rank, and nothing follows. GPUs are idle. `py-spy dump` or Ctrl-C shows `wait`
     in `torch/utils/file_baton.py`.
-
     ## Why
     The process that builds an extension creates a file `lock` in its folder and removes it afterwards; the others wait
     until it is gone, without a time-out. A build that was killed (Ctrl-C, out of memory, a job's time limit) never
     removes it. On a shared home folder the lock may be another job's.
-
     ## Example
     ```sh
     kill -9 $(pgrep -f train.py); torchrun --nproc_per_node 8 train.py    # wrong: the build left its lock
     rm -r ~/.cache/torch_extensions; torchrun --nproc_per_node 8 train.py    # right
     ```
-
     ## Cure
     Delete `~/.cache/torch_extensions` when no run of yours is building, and start again.
-
     ## When it is safe
     While another process really builds ("Building extension module ..."): that takes a minute or two.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/26015: stuck at once; deleting the folder helped
     - https://github.com/deepspeedai/DeepSpeedExamples/issues/302: py-spy shows file_baton.wait
@@ -92,7 +76,7 @@ class TorchExtensionBuildLock(Hazard):
             severity=Severity.ERROR if built else Severity.WARNING,
             cure=_CURE,
             spans=tuple(one.span for one in built),
-            confirm=(Text("No process is compiling", "没有进程正在编译"),),
+            confirm=Text("No process is compiling", "没有进程正在编译"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -109,11 +93,9 @@ class TorchExtensionBuildLock(Hazard):
                 _CAUSE,
                 cure=_CURE,
                 certainty=Certainty.LIKELY,
-                confirm=(
-                    Text(
-                        "py-spy dump --pid PID shows wait in torch/utils/file_baton.py; a file lock lies in the folder",
-                        "py-spy dump --pid PID 显示停在 torch/utils/file_baton.py 的 wait；该目录下有 lock 文件",
-                    ),
+                confirm=Text(
+                    "py-spy dump --pid PID shows wait in torch/utils/file_baton.py; a file lock lies in the folder",
+                    "py-spy dump --pid PID 显示停在 torch/utils/file_baton.py 的 wait；该目录下有 lock 文件",
                 ),
             )
 

@@ -5,29 +5,23 @@ from gonogo.hazards.rule import Certainty, Run, Text
 
 class TorchLoadRefusedBelow26(UnfitVersions):
     """transformers 4.52 and newer refuse to resume with PyTorch below 2.6.
-
     ## What happens
     With resume_from_checkpoint: "ValueError: Due to a serious vulnerability issue in `torch.load`, even with
     `weights_only=True`, we now require users to upgrade torch to at least v2.6 in order to use the function." The
     first part of the run worked.
-
     ## Why
     CVE-2025-32434: torch.load below 2.6 can run code even with weights_only. transformers checks the version before
     it loads optimizer.pt and scheduler.pt, which have no safetensors form. Weights in safetensors are not affected.
-
     ## Example
     ```text
     transformers==4.52.4
     torch==2.5.1    # wrong, where the run resumes
     torch==2.6.0    # right
     ```
-
     ## Cure
     PyTorch 2.6 or newer; or transformers 4.51, with checkpoints of your own making only.
-
     ## When it is safe
     Where nothing is resumed, or where no checkpoint is there yet.
-
     ## Sources
     - https://github.com/huggingface/transformers/pull/37785: the check, in every place of the Trainer that loads
     - https://github.com/autogluon/autogluon/pull/5270: the ValueError in a project that trains

@@ -4,29 +4,23 @@ from gonogo.hazards.rule import Text
 
 class TorchvisionOfOtherTorch(BuiltForOtherTorch):
     """torchvision or torchaudio was built for another PyTorch.
-
     ## What happens
     "RuntimeError: operator torchvision::nms does not exist", often shown as "Failed to import
     transformers.models.auto.processing_auto because of the following error": transformers imports torchvision
     wherever it is installed, also for language models.
-
     ## Why
     Both have C++ operators that are compiled for one PyTorch: torchvision 0.N goes with torch 2.(N-15), torchaudio
     has torch's own number. Raising torch alone leaves them behind.
-
     ## Example
     ```text
     torch==2.6.0
     torchvision==0.20.1    # wrong: for torch 2.5.1
     torchvision==0.21.0    # right
     ```
-
     ## Cure
     Install the three together, from one index; or uninstall what is not used.
-
     ## When it is safe
     Where the pair is that of PyTorch's table.
-
     ## Sources
     - https://github.com/meta-llama/llama-cookbook/issues/710: operator torchvision::nms does not exist, in
       fine-tuning

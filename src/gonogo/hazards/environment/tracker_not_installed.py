@@ -4,28 +4,22 @@ from gonogo.hazards.rule import Environment, Findings, Run, Text
 
 class TrackerNotInstalled(NotInstalled):
     """`report_to` names a tracker whose package is not installed.
-
     ## What happens
     The Trainer is made, and raises "RuntimeError: TensorBoardCallback requires tensorboard to be installed. Either
     update your PyTorch version or install tensorboardX", or "WandbCallback requires wandb to be installed. Run `pip
     install wandb`." It is made after the model was loaded.
-
     ## Why
     transformers requires none of them. Without report_to (or with `all`, before transformers 5) only the installed
     ones are used; a name asks for that one.
-
     ## Example
     ```sh
     python train.py --report_to wandb    # wrong, where wandb is not installed
     python train.py --report_to none    # right; or pip install wandb
     ```
-
     ## Cure
     Install it, or report_to: none.
-
     ## When it is safe
     Where the package is installed after the listing was made, or the listing is of another environment.
-
     ## Sources
     - https://github.com/ibm-granite/granite-tsfm/pull/15: TensorBoardCallback without tensorboard
     - https://github.com/yizhongw/Tk-Instruct/issues/5: WandbCallback requires wandb

@@ -5,28 +5,22 @@ from gonogo.hazards.rule import Certainty, Run, Severity, Text
 
 class TrainerAccumulatedLossWrongScale(UnfitVersions):
     """The Trainer of transformers 4.46 and 4.47 scales the loss of accumulated micro-batches wrongly.
-
     ## What happens
     The reported loss is several times (up to the number of accumulated micro-batches) what it is without accumulation
     or with another release; by release, model and launcher the gradients are off too. Runs can't be compared, and
     clipping and learning rate act otherwise than meant.
-
     ## Why
     4.46 began to divide the loss by the number of tokens of all accumulated micro-batches. Until 4.48 parts of it
     were missing: models that don't take that number, DeepSpeed's own division, the reported value.
-
     ## Example
     ```text
     transformers==4.46.3    # wrong, with gradient accumulation
     transformers==4.50.3    # right
     ```
-
     ## Cure
     Install transformers 4.50 or newer, or 4.45.2.
-
     ## When it is safe
     With gradient_accumulation_steps of 1.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/34263: the loss is 5 to 10 times higher
     - https://github.com/huggingface/transformers/issues/34694: the same under DeepSpeed, 4.46.2

@@ -1,8 +1,9 @@
 from gonogo.evidence.environment.compatibility import first_release_with_model
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.environment._model_names import MODEL_CLASS, MODEL_TYPE, model_type_label
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training, text_of
 from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, pip_install, span_of, version_fix
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
 
 _UNKNOWN = Pattern(r"does not recognize this architecture|The checkpoint you are trying to load has model type")
 _NAMED = Pattern(r"model type `([\w.-]+)`|Tokenizer class (\w+)")
@@ -31,27 +32,21 @@ _CURE = (
 
 class TransformersVersionModelTypeUnknown(Hazard):
     """The model is newer than the installed transformers.
-
     ## What happens
     `from_pretrained` ends with "KeyError: 'qwen2'" in `configuration_auto.py`, or "The checkpoint you are trying to
     load has model type `qwen2_5_vl` but Transformers does not recognize this architecture".
-
     ## Why
     `config.json` names a model type that came with a later release. Often a newer transformers was installed, but into
     another environment than the one whose Python the launcher starts.
-
     ## Example
     ```text
     transformers==4.44.2    # wrong for qwen2_5_vl, which came with 4.49
     transformers==4.49.0    # right
     ```
-
     ## Cure
     Upgrade transformers there. If the type is in no release yet: install it from source, or trust the model's own code.
-
     ## When it is safe
     `config.json`'s transformers_version is not newer than the installed one.
-
     ## Sources
     - https://github.com/hiyouga/LlamaFactory/issues/6784: does not recognize this architecture
     - https://github.com/QwenLM/Qwen3/issues/434: KeyError 'qwen2', from a version that was not the one believed
@@ -112,11 +107,8 @@ class TransformersVersionModelTypeUnknown(Hazard):
                     _cause(_key(error)),
                     cure=_CURE,
                     certainty=Certainty.POSSIBLE if outside else certainty,
-                    confirm=(
-                        Text(
-                            "The key is the model_type of the model's config.json",
-                            "该键即模型 config.json 中的 model_type",
-                        ),
+                    confirm=Text(
+                        "The key is the model_type of the model's config.json", "该键即模型 config.json 中的 model_type"
                     ),
                 )
                 return
@@ -135,11 +127,9 @@ class TransformersVersionModelTypeUnknown(Hazard):
                 _cause(model.group(1) if model else ""),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE if outside or log.has("transformers_modules") else Certainty.LIKELY,
-                confirm=(
-                    Text(
-                        "config.json's transformers_version is newer than the installed one",
-                        "config.json 的 transformers_version 比已安装的版本新",
-                    ),
+                confirm=Text(
+                    "config.json's transformers_version is newer than the installed one",
+                    "config.json 的 transformers_version 比已安装的版本新",
                 ),
             )
 

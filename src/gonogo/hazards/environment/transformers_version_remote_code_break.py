@@ -1,22 +1,10 @@
 from gonogo.evidence.environment.compatibility import first_release_with_model, newest_transformers_looked_at
 from gonogo.evidence.environment.version_range import parse_version
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.environment._model_names import model_type_label
 from gonogo.hazards.environment._surroundings import cut_off, outside_training
 from gonogo.hazards.facts.installed import describe_package, pip_install, span_of
-from gonogo.hazards.rule import (
-    Certainty,
-    Environment,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Severity, Text
 
 _TYPES = ("KeyError", "AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError")
 _MODULES = "transformers_modules"
@@ -61,29 +49,23 @@ _CURE = (
 
 class TransformersVersionRemoteCodeBreak(Hazard):
     """The model's own code (trust_remote_code) does not fit the installed transformers.
-
     ## What happens
     A KeyError, AttributeError, ImportError or TypeError whose last frame lies under `transformers_modules`: "KeyError:
     'architectures'" in a configuration file, "'ChatGLMTokenizer' object has no attribute 'sp_tokenizer'",
     "_set_gradient_checkpointing() got an unexpected keyword argument 'enable'", "'DynamicCache' object has no attribute
     'seen_tokens'".
-
     ## Why
     The Python files that come with a checkpoint override methods and read internals of the transformers of their day. A
     later release calls them otherwise. The opposite happens too: updated files need a newer transformers.
-
     ## Example
     ```text
     transformers==4.42.4    # wrong for chatglm3-6b, whose code was written for 4.30
     transformers==4.30.2    # right
     ```
-
     ## Cure
     Pin transformers to the version that the model states, or update the model's files.
-
     ## When it is safe
     Where transformers has the model itself, and trust_remote_code is not given.
-
     ## Sources
     - https://github.com/modelscope/ms-swift/issues/2180: KeyError 'architectures' in InternVL2's configuration
     - https://github.com/huggingface/transformers/issues/36071: Phi-3's code and DynamicCache
@@ -120,7 +102,7 @@ class TransformersVersionRemoteCodeBreak(Hazard):
             severity=severity,
             cure=(pip_install("transformers", f"=={written_for.public}"), _CURE[1]),
             spans=(span_of(environment, "transformers"), run.arguments.model.span(model_type_label(kind))),
-            confirm=(Text("The model's .py files have not been updated since", "此后模型的 .py 文件没有更新过"),),
+            confirm=Text("The model's .py files have not been updated since", "此后模型的 .py 文件没有更新过"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -148,11 +130,9 @@ class TransformersVersionRemoteCodeBreak(Hazard):
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=(
-                Text(
-                    "config.json's transformers_version differs from the installed one",
-                    "config.json 的 transformers_version 与已安装的不同",
-                ),
+            confirm=Text(
+                "config.json's transformers_version differs from the installed one",
+                "config.json 的 transformers_version 与已安装的不同",
             ),
         )
 

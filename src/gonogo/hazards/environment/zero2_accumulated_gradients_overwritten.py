@@ -5,28 +5,22 @@ from gonogo.hazards.rule import Certainty, Run, Text
 
 class Zero2AccumulatedGradientsOverwritten(UnfitVersions):
     """DeepSpeed 0.17.6 to 0.18.2: under ZeRO-2 only the last accumulated micro-batch counts.
-
     ## What happens
     Nothing is raised. grad_norm is a fraction of what an older DeepSpeed shows, the loss falls slower, and results
     are worse than under ZeRO-1 or ZeRO-3 with all else the same.
-
     ## Why
     In `independent_gradient_partition_epilogue` (stage_1_and_2.py) 0.17.6 gathers gradients in `all_grad_tensors`,
     but asks `averaged_gradients` whether it holds some already. That one is filled at the last micro-batch only, so
     each micro-batch takes the place of those before it. 0.18.3 asks the right one.
-
     ## Example
     ```text
     deepspeed==0.18.2    # wrong, with ZeRO-2 and gradient accumulation
     deepspeed==0.18.3    # right
     ```
-
     ## Cure
     Install DeepSpeed 0.18.3 or newer, or 0.17.5. Repeat runs that were made so.
-
     ## When it is safe
     Without gradient accumulation, with the optimizer offloaded to the CPU, under ZeRO-1 or ZeRO-3.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/7718: losses and gradient norms of releases side by side
     - https://github.com/huggingface/trl/issues/4540: stage 1 against stage 2; 0.18.3 settles it

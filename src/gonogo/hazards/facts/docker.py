@@ -11,10 +11,7 @@ if TYPE_CHECKING:
     from gonogo.evidence.launch.launch import Launch
 
 SHARED_MEMORY_CURE = (
-    Text(
-        en="Start the container with --ipc=host, or with --shm-size=16g",
-        zh="启动容器时加 --ipc=host，或 --shm-size=16g",
-    ),
+    Text("Start the container with --ipc=host, or with --shm-size=16g", "启动容器时加 --ipc=host，或 --shm-size=16g"),
 )
 SHARED_MEMORY_FIX = Text("share the host's /dev/shm: --ipc=host", "共用主机的 /dev/shm：--ipc=host")
 _GIVES_MORE = ("--ipc", "--shm-size", "--tmpfs", "--mount", "-v", "--volume")

@@ -1,7 +1,5 @@
 """What transformers says of weights that it drew at random while it loaded a model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from gonogo.evidence.log.failure_log import FailureLog, Found

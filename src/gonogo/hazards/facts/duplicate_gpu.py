@@ -1,7 +1,5 @@
 """NCCL's "Duplicate GPU detected": which ranks, and whether the launch starts more of them than it has GPUs."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gonogo.evidence.log.failure_log import FailureLog, Found

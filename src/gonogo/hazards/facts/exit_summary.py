@@ -1,7 +1,5 @@
 """How the processes of a run ended, by the launchers' words: exit codes, signals, and torchrun's first failure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

@@ -1,7 +1,5 @@
 """Whether a run asks for FSDP, or was given it by a configuration file that it doesn't name."""
 
-from __future__ import annotations
-
 import re
 
 from gonogo.evidence.log.failure_log import FailureLog

@@ -1,7 +1,5 @@
 """What a run's files say of how it trains: with transformers' Trainer, with accelerate, or in a loop of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 

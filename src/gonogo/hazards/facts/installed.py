@@ -1,7 +1,5 @@
 """What files and machines tell of versions, as findings print them; and whether two of them are of one place."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from gonogo.evidence.environment.compatibility import KnownBad

@@ -1,7 +1,5 @@
 """A device mismatch as a log tells of it: the operator, which operand was where, the module, and whose it likely is."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from enum import Enum

@@ -1,7 +1,5 @@
 """Names of many parameters said in few words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 

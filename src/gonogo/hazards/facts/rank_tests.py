@@ -1,7 +1,5 @@
 """Tests of ranks in a script: code that only one rank runs, and tests that have to do with ranks at all."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

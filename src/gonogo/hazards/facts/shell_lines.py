@@ -1,7 +1,5 @@
 """The lines of a shell script as a person wrote them: what a launch's words no longer show."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 

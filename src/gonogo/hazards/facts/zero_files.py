@@ -1,7 +1,5 @@
 """What the files of a run say of ZeRO: the stage with its place, and which code it reaches."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -3,20 +3,9 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.context import outside_training, under_fsdp
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
 
 _MESSAGES = Pattern(
     r"An FSDP-managed module with parameter CPU offloading enabled has parameters on"
@@ -43,36 +32,33 @@ _OFFLOADS = Pattern(
 
 _CURES = (
     Text(
-        en="Keep the model on the CPU before FSDP wraps it, and never call .cuda() or .to(device) after it",
-        zh="FSDP 包装之前让模型留在 CPU，之后不要调用 .cuda() 或 .to(device)",
+        "Keep the model on the CPU before FSDP wraps it, and never call .cuda() or .to(device) after it",
+        "FSDP 包装之前让模型留在 CPU，之后不要调用 .cuda() 或 .to(device)",
     ),
     Text(
-        en='FSDP2: CPUOffloadPolicy() for all modules, model.to_empty(device="cpu"), and '
+        'FSDP2: CPUOffloadPolicy() for all modules, model.to_empty(device="cpu"), and '
         'init_process_group(backend="cpu:gloo,cuda:nccl")',
-        zh='FSDP2：对所有模块使用 CPUOffloadPolicy()、model.to_empty(device="cpu")，并以 '
+        'FSDP2：对所有模块使用 CPUOffloadPolicy()、model.to_empty(device="cpu")，并以 '
         'backend="cpu:gloo,cuda:nccl" 调用 init_process_group',
     ),
     Text(
-        en="Or switch the offload off (fsdp_offload_params: false, cpu_offload: false), and upgrade the framework that "
+        "Or switch the offload off (fsdp_offload_params: false, cpu_offload: false), and upgrade the framework that "
         "wraps the model",
-        zh="或关闭卸载（fsdp_offload_params: false、cpu_offload: false），并升级包装模型的框架",
+        "或关闭卸载（fsdp_offload_params: false、cpu_offload: false），并升级包装模型的框架",
     ),
 )
 
 
 class FsdpCpuOffloadDeviceMismatch(Hazard):
     """FSDP with CPU offload finds parameters or gradients on the GPU (or the other way round).
-
     ## What happens
     "An FSDP-managed module with parameter CPU offloading enabled has parameters on cuda:0", "FSDP parameters should be
     materialized on CPU when enabling CPU offloading", or, in `foreach_reduce`, "attempting to assign a gradient with
     device type 'cuda' to a tensor with device type 'cpu'".
-
     ## Why
     With offload FSDP keeps its shards in host memory and brings them to the GPU itself. The model was put on the GPU
     after it was wrapped (`model.cuda()`, a trainer's own device placement, a framework's own offload), or it was
     materialised there; or some parameters (LoRA, experts) were offloaded by hand while FSDP believes them on the GPU.
-
     ## Example
     ```python
     # wrong: FSDP brings the parameters to the GPU itself
@@ -81,15 +67,12 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
     # right
     model = FullyShardedDataParallel(model, cpu_offload=CPUOffload(offload_params=True))
     ```
-
     ## Cure
     Leave the model on the CPU before wrapping, and never `.cuda()`/`.to()` it afterwards. FSDP2: `CPUOffloadPolicy()`
     for all modules and `to_empty(device="cpu")`. Switch off one of two offloads (the framework's or FSDP's). Upgrade
     the framework.
-
     ## When it is safe
     Without offload, the model is to be on the GPU; with it, on the CPU.
-
     ## Sources
     - https://github.com/NVIDIA-NeMo/Speech/issues/9531: the first message, with `fsdp_cpu_offload`
     - https://github.com/verl-project/verl/issues/1978: the gradient in `foreach_reduce`, LoRA with offload
@@ -98,8 +81,8 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
 
     name = "fsdp-cpu-offload-device-mismatch"
     title = Text(
-        en="FSDP with CPU offload: parameters or gradients are on the wrong device",
-        zh="FSDP 启用 CPU 卸载：参数或梯度在错误的设备上",
+        "FSDP with CPU offload: parameters or gradients are on the wrong device",
+        "FSDP 启用 CPU 卸载：参数或梯度在错误的设备上",
     )
     log_words = (
         "FSDP-managed module", "FSDP parameters should be materialized", "attempting to assign a gradient",
@@ -124,9 +107,9 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                 edit = script.removing_statement(move)
                 yield self.finding(
                     Text(
-                        en="{name} is wrapped by FSDP with its parameters offloaded to the CPU, and then moved to the "
+                        "{name} is wrapped by FSDP with its parameters offloaded to the CPU, and then moved to the "
                         "GPU: FSDP refuses parameters that are not where it keeps them.",
-                        zh="{name} 由 FSDP 包装并把参数卸载到 CPU，随后又被移到 GPU：FSDP 会拒绝不在其所管位置的参数。",
+                        "{name} 由 FSDP 包装并把参数卸载到 CPU，随后又被移到 GPU：FSDP 会拒绝不在其所管位置的参数。",
                     ).format(name=target.id),
                     cure=(
                         Text("Take {move} out", "去掉 {move}").format(move=script.place(move).text),
@@ -169,10 +152,9 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="FSDP offloads parameters to the CPU and brings them to the GPU itself; something else moved the "
+                "FSDP offloads parameters to the CPU and brings them to the GPU itself; something else moved the "
                 "model, so that parameters, gradients and shards are not where FSDP expects them.",
-                zh="FSDP 把参数卸载到 CPU 并自行搬到 GPU；另有代码移动了模型，使参数、梯度、分片不在 FSDP 预期的设备上"
-                "。",
+                "FSDP 把参数卸载到 CPU 并自行搬到 GPU；另有代码移动了模型，使参数、梯度、分片不在 FSDP 预期的设备上。",
             ),
             cure=_CURES,
             certainty=certainty,

@@ -1,6 +1,7 @@
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
 
 _DTYPE = (
     "Must flatten tensors with uniform dtype",
@@ -21,17 +22,14 @@ _FLOATS = ("torch.bfloat16", "torch.float16", "torch.float32")
 
 class FsdpMixedDtypeFlatten(Hazard):
     """FSDP is to flatten parameters of different dtypes, or trainable and frozen ones, into one.
-
     ## What happens
     "ValueError: Must flatten tensors with uniform dtype but got torch.bfloat16 and torch.float32" while the model is
     wrapped; or "Must flatten tensors with uniform `requires_grad` when `use_orig_params=False`"; under FSDP2 "FSDP
     expects uniform original parameter dtype".
-
     ## Why
     FSDP joins all parameters of a wrapped module into one flat tensor, which has one dtype. LoRA adapters in fp32 on a
     bf16 model, norms or routers kept in fp32, a new head, or 4-bit weights stored as uint8 break that. Without
     `use_orig_params`, frozen and trainable parameters cannot share one either.
-
     ## Example
     ```python
     # wrong: the 4-bit weights are stored as uint8
@@ -39,16 +37,13 @@ class FsdpMixedDtypeFlatten(Hazard):
     # right, for a model that is loaded in bf16
     BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_storage=torch.bfloat16)
     ```
-
     ## Cure
     Cast the model to one dtype before wrapping (`model.to(torch.bfloat16)`, adapters too:
     `autocast_adapter_dtype=False`
     in PEFT). QLoRA: `bnb_4bit_quant_storage` equal to `torch_dtype`. For `requires_grad`: `fsdp_use_orig_params: true`,
     or peft's `fsdp_auto_wrap_policy(model)`, which wraps the adapters apart.
-
     ## When it is safe
     Where each wrapped module holds one dtype.
-
     ## Sources
     - https://github.com/axolotl-ai-cloud/axolotl/issues/1494: QLoRA, fp32 and bf16
     - https://github.com/eric-mitchell/direct-preference-optimization/issues/90: LoRA adapters in fp32
@@ -57,8 +52,8 @@ class FsdpMixedDtypeFlatten(Hazard):
 
     name = "fsdp-mixed-dtype-flatten"
     title = Text(
-        en="FSDP cannot flatten parameters of different dtypes (or requires_grad) into one",
-        zh="FSDP 无法把不同 dtype（或 requires_grad）的参数展平到一起",
+        "FSDP cannot flatten parameters of different dtypes (or requires_grad) into one",
+        "FSDP 无法把不同 dtype（或 requires_grad）的参数展平到一起",
     )
     log_words = ("Must flatten tensors", "requires uniform", "FSDP expects uniform", _INTEGER)
 
@@ -78,10 +73,10 @@ class FsdpMixedDtypeFlatten(Hazard):
             edit = script.setting_keyword(call, "bnb_4bit_quant_storage", dtype) if dtype else None
             yield self.finding(
                 Text(
-                    en="The 4-bit weights are stored as uint8 (no bnb_4bit_quant_storage): FSDP flattens them together "
+                    "The 4-bit weights are stored as uint8 (no bnb_4bit_quant_storage): FSDP flattens them together "
                     "with floating-point parameters, and refuses.",
-                    zh="4-bit 权重以 uint8 存储（未给出 bnb_4bit_quant_storage）：FSDP 要把它们与浮点参数展平到一起，会"
-                    "拒绝。",
+                    "4-bit 权重以 uint8 存储（未给出 bnb_4bit_quant_storage）：FSDP 要把它们与浮点参数展平到一起，会拒"
+                    "绝。",
                 ),
                 cure=Text(
                     "Give the dtype that the model is loaded in (torch_dtype): bnb_4bit_quant_storage={dtype}",
@@ -102,8 +97,8 @@ class FsdpMixedDtypeFlatten(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="One module that FSDP wraps holds parameters of different dtypes{dtypes}.",
-                    zh="FSDP 包装的某个模块含有不同 dtype 的参数{dtypes}。",
+                    "One module that FSDP wraps holds parameters of different dtypes{dtypes}.",
+                    "FSDP 包装的某个模块含有不同 dtype 的参数{dtypes}。",
                 ).format(dtypes=Text(f" ({dtypes})", f"（{dtypes}）") if dtypes else ""),
                 cure=_CURE_DTYPE,
                 certainty=Certainty.LIKELY if evidence is cut else Certainty.CERTAIN,
@@ -112,22 +107,21 @@ class FsdpMixedDtypeFlatten(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="One module that FSDP wraps holds frozen and trainable parameters, which it flattens together "
-                    "only with use_orig_params.",
-                    zh="FSDP 包装的某个模块同时含有冻结和可训练的参数，只有 use_orig_params 时才能展平到一起。",
+                    "One module that FSDP wraps holds frozen and trainable parameters, which it flattens together only "
+                    "with use_orig_params.",
+                    "FSDP 包装的某个模块同时含有冻结和可训练的参数，只有 use_orig_params 时才能展平到一起。",
                 ),
                 cure=Text(
-                    en="Set fsdp_use_orig_params: true, or wrap adapters apart with peft's "
-                    "fsdp_auto_wrap_policy(model)",
-                    zh="设置 fsdp_use_orig_params: true，或用 peft 的 fsdp_auto_wrap_policy(model) 单独包装适配器",
+                    "Set fsdp_use_orig_params: true, or wrap adapters apart with peft's fsdp_auto_wrap_policy(model)",
+                    "设置 fsdp_use_orig_params: true，或用 peft 的 fsdp_auto_wrap_policy(model) 单独包装适配器",
                 ),
             )
         elif evidence := first_match(log, _INTEGER):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="The quantized weights are stored as integers, which FSDP cannot flatten with the others.",
-                    zh="量化权重以整数存储，FSDP 无法把它们与其他参数展平到一起。",
+                    "The quantized weights are stored as integers, which FSDP cannot flatten with the others.",
+                    "量化权重以整数存储，FSDP 无法把它们与其他参数展平到一起。",
                 ),
                 cure=_CURE_DTYPE[1:],
                 certainty=Certainty.LIKELY,
@@ -136,12 +130,12 @@ class FsdpMixedDtypeFlatten(Hazard):
 
 _CURE_DTYPE = (
     Text(
-        en="Cast everything to one dtype before FSDP wraps the model: model.to(torch.bfloat16), LoRA adapters too "
+        "Cast everything to one dtype before FSDP wraps the model: model.to(torch.bfloat16), LoRA adapters too "
         "(autocast_adapter_dtype=False)",
-        zh="在 FSDP 包装之前统一 dtype：model.to(torch.bfloat16)，LoRA 适配器也要转换（autocast_adapter_dtype=False）",
+        "在 FSDP 包装之前统一 dtype：model.to(torch.bfloat16)，LoRA 适配器也要转换（autocast_adapter_dtype=False）",
     ),
     Text(
-        en="With 4-bit weights: set bnb_4bit_quant_storage to the same dtype as torch_dtype",
-        zh="使用 4-bit 权重时：把 bnb_4bit_quant_storage 设为与 torch_dtype 相同的 dtype",
+        "With 4-bit weights: set bnb_4bit_quant_storage to the same dtype as torch_dtype",
+        "使用 4-bit 权重时：把 bnb_4bit_quant_storage 设为与 torch_dtype 相同的 dtype",
     ),
 )

@@ -6,15 +6,12 @@ from gonogo.hazards.rule import Findings, Fix, Hazard, Run, Script, Text
 
 class FsdpOptimizerMadeBeforeWrapping(Hazard):
     """An optimizer is given a model's parameters, and the model is wrapped by FSDP afterwards.
-
     ## What happens
     Nothing fails, or the first step does. The optimizer updates tensors that the model no longer uses: the loss does
     not fall.
-
     ## Why
     FSDP (with `use_orig_params=False`, its default) joins the parameters into flat ones, each rank keeping a shard.
     The optimizer still holds those from before.
-
     ## Example
     ```python
     # wrong
@@ -24,19 +21,16 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
     model = FullyShardedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters())
     ```
-
     ## Cure
     Make the optimizer after the model is wrapped.
-
     ## When it is safe
     With `use_orig_params=True`, under accelerate's `prepare`, and with DDP, which keeps the parameters.
-
     ## Sources
     - https://docs.pytorch.org/docs/stable/fsdp.html: the optimizer must be made after wrapping
     """
 
     name = "fsdp-optimizer-made-before-wrapping"
-    title = Text(en="The optimizer was made before FSDP replaced the parameters", zh="优化器在 FSDP 替换参数之前创建")
+    title = Text("The optimizer was made before FSDP replaced the parameters", "优化器在 FSDP 替换参数之前创建")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``Optimizer(model.parameters())`` above ``model = FSDP(model)`` in the same function."""
@@ -57,9 +51,9 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
                     continue
                 yield self.finding(
                     Text(
-                        en="{optimizer} holds the parameters that {model} had before FSDP joined them: its steps "
-                        "change nothing that is trained.",
-                        zh="{optimizer} 持有的是 FSDP 合并之前 {model} 的参数：它的更新不会改变正在训练的内容。",
+                        "{optimizer} holds the parameters that {model} had before FSDP joined them: its steps change "
+                        "nothing that is trained.",
+                        "{optimizer} 持有的是 FSDP 合并之前 {model} 的参数：它的更新不会改变正在训练的内容。",
                     ).format(optimizer=call.method, model=model.id),
                     cure=(
                         Text("Make the optimizer after the model is wrapped", "在包装模型之后创建优化器"),

@@ -1,7 +1,8 @@
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.facts.fsdp import fsdp_requested
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Field, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text
 
 _WORDS = ("Could not find the transformer layer class", "Could not find the transformer layer cls")
 _CUT = (
@@ -28,14 +29,14 @@ _LAYERS = {
 
 _CURES = (
     Text(
-        en="Set fsdp_transformer_layer_cls_to_wrap to the model's own class: type(model.model.layers[0]).__name__ "
-        "prints it",
-        zh="把 fsdp_transformer_layer_cls_to_wrap 设为模型自己的类：type(model.model.layers[0]).__name__ 会打印它",
+        "Set fsdp_transformer_layer_cls_to_wrap to the model's own class: type(model.model.layers[0]).__name__ prints "
+        "it",
+        "把 fsdp_transformer_layer_cls_to_wrap 设为模型自己的类：type(model.model.layers[0]).__name__ 会打印它",
     ),
     Text(
-        en="Or use fsdp_auto_wrap_policy: SIZE_BASED_WRAP; if FSDP was not asked for, delete "
+        "Or use fsdp_auto_wrap_policy: SIZE_BASED_WRAP; if FSDP was not asked for, delete "
         "~/.cache/huggingface/accelerate/default_config.yaml",
-        zh="或使用 fsdp_auto_wrap_policy: SIZE_BASED_WRAP；若并未要求 FSDP，请删除 "
+        "或使用 fsdp_auto_wrap_policy: SIZE_BASED_WRAP；若并未要求 FSDP，请删除 "
         "~/.cache/huggingface/accelerate/default_config.yaml",
     ),
 )
@@ -43,33 +44,27 @@ _CURES = (
 
 class FsdpWrapClassNotFound(Hazard):
     """FSDP is to wrap a layer class that the model does not have.
-
     ## What happens
     "Exception: Could not find the transformer layer class to wrap in the model." (newer: "ValueError: Could not find
     the transformer layer class Llama4VisionEncoderLayer in the model."), while the Trainer or accelerate wraps it.
-
     ## Why
     `fsdp_transformer_layer_cls_to_wrap` is the name of a Python class, compared letter by letter with the classes of
     the model's modules. It was written for another model, is misspelt (`LLaMADecoderLayer` became
     `LlamaDecoderLayer`), or is missing and the model's own list (`_no_split_modules`) names a class that this variant
     does not have.
-
     ## Example
     ```yaml
     fsdp_config:
       fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer  # wrong, for a Qwen2 model
       fsdp_transformer_layer_cls_to_wrap: Qwen2DecoderLayer  # right
     ```
-
     ## Cure
     Print the class: `type(model.model.layers[0]).__name__`, and give it as `fsdp_transformer_layer_cls_to_wrap`; or
     wrap
     by size with `fsdp_auto_wrap_policy: SIZE_BASED_WRAP`. If FSDP was not asked for at all, see
     `stale-accelerate-default-config`.
-
     ## When it is safe
     Where the class is one of the model's.
-
     ## Sources
     - https://github.com/tatsu-lab/stanford_alpaca/issues/224: LLaMADecoderLayer was renamed LlamaDecoderLayer
     - https://github.com/tatsu-lab/stanford_alpaca/issues/58: the same, and the class for Bloom
@@ -77,7 +72,7 @@ class FsdpWrapClassNotFound(Hazard):
     """
 
     name = "fsdp-wrap-class-not-found"
-    title = Text(en="The layer class that FSDP is to wrap is not in the model", zh="FSDP 要包装的层类不在模型中")
+    title = Text("The layer class that FSDP is to wrap is not in the model", "FSDP 要包装的层类不在模型中")
     log_words = ("Could not find the transformer layer",)
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
@@ -101,8 +96,8 @@ class FsdpWrapClassNotFound(Hazard):
         edit = given.place.edit(owns[0]) if writable else None
         yield self.finding(
             Text(
-                en="{wrong} is no class of {architecture}, whose layers are {owns}.",
-                zh="{wrong} 不是 {architecture} 的类，后者的层是 {owns}。",
+                "{wrong} is no class of {architecture}, whose layers are {owns}.",
+                "{wrong} 不是 {architecture} 的类，后者的层是 {owns}。",
             ).format(wrong=", ".join(wrong), architecture=model.architectures[0], owns=", ".join(owns)),
             cure=Text(
                 "Set fsdp_transformer_layer_cls_to_wrap to {own}", "把 fsdp_transformer_layer_cls_to_wrap 设为 {own}"
@@ -124,8 +119,8 @@ class FsdpWrapClassNotFound(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="FSDP looks for {layer} among the classes of the model's modules and finds none.",
-                zh="FSDP 在模型各模块的类中找不到{layer}。",
+                "FSDP looks for {layer} among the classes of the model's modules and finds none.",
+                "FSDP 在模型各模块的类中找不到{layer}。",
             ).format(
                 layer=Text(named.group(1), f" {named.group(1)}")
                 if named
@@ -134,8 +129,8 @@ class FsdpWrapClassNotFound(Hazard):
             cure=_CURES,
             certainty={True: Certainty.CERTAIN, None: Certainty.LIKELY, False: Certainty.POSSIBLE}[asked],
             confirm=Text(
-                en="The launch command or accelerate's config file asks for FSDP",
-                zh="启动命令或 accelerate 的配置文件要求使用 FSDP",
+                "The launch command or accelerate's config file asks for FSDP",
+                "启动命令或 accelerate 的配置文件要求使用 FSDP",
             ),
         )
 

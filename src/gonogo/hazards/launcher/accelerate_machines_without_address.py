@@ -5,15 +5,12 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 class AccelerateMachinesWithoutAddress(Hazard):
     """accelerate launch starts several machines without the main one's address, or without this one's rank.
-
     ## What happens
     "When using multiple machines, you need to specify the main process IP", a rendezvous at "None:29500", or "int()
     argument must be a string ... not 'NoneType'" (machine_rank).
-
     ## Why
     With num_machines above 1, accelerate hands main_process_ip, main_process_port and machine_rank on to torchrun as
     they are. localhost is another machine on each of them.
-
     ## Example
     ```sh
     # wrong
@@ -22,13 +19,10 @@ class AccelerateMachinesWithoutAddress(Hazard):
     accelerate launch --multi_gpu --num_machines 2 --num_processes 16 --machine_rank $RANK \\
         --main_process_ip 10.0.0.4 --main_process_port 29500 train.py
     ```
-
     ## Cure
     `--main_process_ip HOST --main_process_port 29500 --machine_rank N`, the first two the same on all machines.
-
     ## When it is safe
     With DeepSpeed's pdsh launcher, which takes the hosts from the hostfile.
-
     ## Sources
     - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py: `prepare_multi_gpu_env`
     - https://github.com/huggingface/accelerate/issues/2362: both machines with rank 0
@@ -62,8 +56,8 @@ class AccelerateMachinesWithoutAddress(Hazard):
         if missing:
             yield self.finding(
                 Text(
-                    en="num_machines is {count}, and nothing sets {missing}.",
-                    zh="num_machines 为 {count}，但没有设置 {missing}。",
+                    "num_machines is {count}, and nothing sets {missing}.",
+                    "num_machines 为 {count}，但没有设置 {missing}。",
                 ).format(count=count, missing=Text(" and ".join(missing), " 和 ".join(missing))),
                 certainty=Certainty.CERTAIN if run.accelerate is not None else Certainty.LIKELY,
                 cure=tuple(cure for name, cure in _CURES.items() if name in missing),
@@ -77,8 +71,8 @@ class AccelerateMachinesWithoutAddress(Hazard):
         elif address.string and is_loopback(address.string) and whole_number(rank) != 0:
             yield self.finding(
                 Text(
-                    en="main_process_ip is {address} with {count} machines: on each that is the machine itself.",
-                    zh="{count} 台机器而 main_process_ip 为 {address}：在每台机器上都指它自己。",
+                    "main_process_ip is {address} with {count} machines: on each that is the machine itself.",
+                    "{count} 台机器而 main_process_ip 为 {address}：在每台机器上都指它自己。",
                 ).format(address=address.value, count=count),
                 certainty=Certainty.LIKELY,
                 cure=_CURES["main_process_ip"],

@@ -5,15 +5,12 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severi
 
 class AccelerateProcessesNotTotal(Hazard):
     """num_processes is the number of all machines together, and here it looks like that of one.
-
     ## What happens
     Each machine starts num_processes / num_machines processes: half of the GPUs stay idle with two machines, or "0
     processes" where there are more machines than processes. What does not divide evenly is dropped.
-
     ## Why
     torchrun's --nproc_per_node is per machine; accelerate's num_processes is the total, which it divides by
     num_machines.
-
     ## Example
     ```sh
     export CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7
@@ -22,13 +19,10 @@ class AccelerateProcessesNotTotal(Hazard):
     # right
     accelerate launch --multi_gpu --num_machines 2 --num_processes 16 train.py
     ```
-
     ## Cure
     num_processes = GPUs of a machine × num_machines.
-
     ## When it is safe
     Where fewer processes than GPUs are meant.
-
     ## Sources
     - https://github.com/huggingface/accelerate/issues/2521: "It is total number of GPUs"
     - https://github.com/huggingface/accelerate/issues/218: the total number of GPUs, not 1
@@ -51,8 +45,8 @@ class AccelerateProcessesNotTotal(Hazard):
         gpus = slurm_number(launch, "gpus-per-node") or (len(visible) if visible else None)
         if each == 0 or processes % count:
             what = Text(
-                en="num_processes {processes} over {count} machines is {each} on each{rest}.",
-                zh="num_processes {processes} 分到 {count} 台机器，每台 {each} 个{rest}。",
+                "num_processes {processes} over {count} machines is {each} on each{rest}.",
+                "num_processes {processes} 分到 {count} 台机器，每台 {each} 个{rest}。",
             ).format(
                 processes=processes,
                 count=count,
@@ -61,9 +55,9 @@ class AccelerateProcessesNotTotal(Hazard):
             )
         elif gpus is not None and each < gpus and processes == gpus:
             what = Text(
-                en="num_processes {processes} is the total of {count} machines: each starts {each} processes for its "
+                "num_processes {processes} is the total of {count} machines: each starts {each} processes for its "
                 "{gpus} GPUs.",
-                zh="num_processes {processes} 是 {count} 台机器的总数：每台 {gpus} 张 GPU 只启动 {each} 个进程。",
+                "num_processes {processes} 是 {count} 台机器的总数：每台 {gpus} 张 GPU 只启动 {each} 个进程。",
             ).format(processes=processes, count=count, each=each, gpus=gpus)
         else:
             return

@@ -2,22 +2,10 @@ from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import REPLICA, outside_training, plain_on_several_gpus
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.facts.mismatch_in_log import mismatches_in
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    Launch,
-    LoggedError,
-    Pattern,
-    Run,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _TUNES = Pattern(r"(?i)fine-?_?tun|lora|llama|\bsft\b|微调")
 _NOT_ALL_ON_ONE = Pattern(
@@ -40,30 +28,24 @@ _OWN_FAULT = ("OutOfMemoryError", "KeyError", "ValueError", "TypeError", "Attrib
 
 class DataparallelPlainPythonMultiGpu(Hazard):
     """Plain `python train.py` with several GPUs visible: Trainer wraps the model in torch.nn.DataParallel.
-
     ## What happens
     "Caught RuntimeError in replica 1 on device 1", around a dtype ("expected scalar type Half but found Float"), two
     devices, or shapes ("mat1 and mat2 shapes cannot be multiplied (511x2 and 3x4096)", from 8-bit weights); or "module
     must have its parameters and buffers on device cuda:0 (device_ids[0]) but found one of them on device: cuda:1".
-
     ## Why
     One process that sees several GPUs makes Trainer use `DataParallel`, which copies the module to every GPU in each
     step. Quantized weights, adapters, autocast, `device_map` and remote code do not survive the copying; DeepSpeed is
     not at work at all.
-
     ## Example
     ```sh
     CUDA_VISIBLE_DEVICES=0,1,2,3 python finetune.py                       # wrong: one process for four GPUs
     CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node 4 finetune.py  # right
     ```
-
     ## Cure
     Start one process a GPU: `torchrun --nproc_per_node=N train.py`, `accelerate launch`, `deepspeed`, or
     `FORCE_TORCHRUN=1 llamafactory-cli train` / `NPROC_PER_NODE=N swift sft`. Or show one GPU: `CUDA_VISIBLE_DEVICES=0`.
-
     ## When it is safe
     One visible GPU, a distributed launcher, or a plain fp32 model of your own.
-
     ## Sources
     - https://github.com/tloen/alpaca-lora/issues/8: shapes differ with `python finetune.py`; torchrun settles it
     - https://github.com/hiyouga/LlamaFactory/issues/128: replica, Half against Float
@@ -72,8 +54,8 @@ class DataparallelPlainPythonMultiGpu(Hazard):
 
     name = "dataparallel-plain-python-multi-gpu"
     title = Text(
-        en="One process sees several GPUs, so the model runs in torch.nn.DataParallel",
-        zh="单个进程看到多张 GPU，模型因此在 torch.nn.DataParallel 中运行",
+        "One process sees several GPUs, so the model runs in torch.nn.DataParallel",
+        "单个进程看到多张 GPU，模型因此在 torch.nn.DataParallel 中运行",
     )
     log_words = ("in replica", "module must have its parameters and buffers", "expected scalar type", "mat1 and mat2")
 
@@ -94,9 +76,9 @@ class DataparallelPlainPythonMultiGpu(Hazard):
             )
             yield self.finding(
                 Text(
-                    en="One python process sees {count} GPUs (CUDA_VISIBLE_DEVICES={visible}): {trainer} runs the "
-                    "model in torch.nn.DataParallel, {which}.",
-                    zh="单个 python 进程看到 {count} 张 GPU（CUDA_VISIBLE_DEVICES={visible}）：{trainer} 会在 "
+                    "One python process sees {count} GPUs (CUDA_VISIBLE_DEVICES={visible}): {trainer} runs the model "
+                    "in torch.nn.DataParallel, {which}.",
+                    "单个 python 进程看到 {count} 张 GPU（CUDA_VISIBLE_DEVICES={visible}）：{trainer} 会在 "
                     "torch.nn.DataParallel 中运行模型，{which}。",
                 ).format(
                     count=len(visible),
@@ -112,8 +94,8 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                 severity=Severity.ERROR if quantized else Severity.WARNING,
                 cure=(
                     Text(
-                        en="Start one process a GPU: torchrun --nproc_per_node {count} ..., or accelerate launch",
-                        zh="每张 GPU 启动一个进程：torchrun --nproc_per_node {count} ...，或 accelerate launch",
+                        "Start one process a GPU: torchrun --nproc_per_node {count} ..., or accelerate launch",
+                        "每张 GPU 启动一个进程：torchrun --nproc_per_node {count} ...，或 accelerate launch",
                     ).format(count=len(visible)),
                     Text(
                         "Or show it one GPU: CUDA_VISIBLE_DEVICES={gpu}", "或只显示一张 GPU：CUDA_VISIBLE_DEVICES={gpu}"
@@ -175,21 +157,21 @@ class DataparallelPlainPythonMultiGpu(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="A single process sees several GPUs, and Trainer runs the model in torch.nn.DataParallel, whose "
-                "copies of the module on the other GPUs don't fit its weights (quantized, adapted, split or cast).",
-                zh="单个进程看到多张 GPU，Trainer 用 torch.nn.DataParallel 运行模型；它在其他 GPU 上复制的模块与权重（"
-                "量化、适配器、切分或转换类型）不相符。",
+                "A single process sees several GPUs, and Trainer runs the model in torch.nn.DataParallel, whose copies "
+                "of the module on the other GPUs don't fit its weights (quantized, adapted, split or cast).",
+                "单个进程看到多张 GPU，Trainer 用 torch.nn.DataParallel 运行模型；它在其他 GPU 上复制的模块与权重（量化"
+                "、适配器、切分或转换类型）不相符。",
             ),
             cure=(
                 Text(
-                    en="Start one process a GPU: torchrun --nproc_per_node=N train.py (or accelerate launch, "
-                    "deepspeed; FORCE_TORCHRUN=1 for llamafactory-cli; NPROC_PER_NODE=N for swift)",
-                    zh="每张 GPU 启动一个进程：torchrun --nproc_per_node=N train.py（或 accelerate launch、deepspeed；"
+                    "Start one process a GPU: torchrun --nproc_per_node=N train.py (or accelerate launch, deepspeed; "
+                    "FORCE_TORCHRUN=1 for llamafactory-cli; NPROC_PER_NODE=N for swift)",
+                    "每张 GPU 启动一个进程：torchrun --nproc_per_node=N train.py（或 accelerate launch、deepspeed；"
                     "llamafactory-cli 用 FORCE_TORCHRUN=1；swift 用 NPROC_PER_NODE=N）",
                 ),
                 Text(
-                    en="Or show the process one GPU: CUDA_VISIBLE_DEVICES=0 python train.py",
-                    zh="或只让进程看到一张 GPU：CUDA_VISIBLE_DEVICES=0 python train.py",
+                    "Or show the process one GPU: CUDA_VISIBLE_DEVICES=0 python train.py",
+                    "或只让进程看到一张 GPU：CUDA_VISIBLE_DEVICES=0 python train.py",
                 ),
             ),
             certainty=certainty,

@@ -1,20 +1,9 @@
 from pathlib import Path
 
 from gonogo.evidence.field import whole_number
+from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.line import LogLine
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    Launch,
-    Pattern,
-    Run,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _NO_GPUS = Pattern(r"no GPUs found|No CUDA GPUs are available|Torch not compiled with CUDA|No HIP GPUs are available")
 _NCCL_WITHOUT_GPUS = Pattern(r"ProcessGroupNCCL is only supported with GPUs")
@@ -34,16 +23,13 @@ _NO_HOSTFILE = Pattern(r"Unable to find hostfile, will proceed with training wit
 
 class DeepspeedEnvNotPropagated(Hazard):
     """The deepspeed launcher starts the other nodes over ssh, without the environment of the shell it was called in.
-
     ## What happens
     A node alone runs; with a hostfile the ranks of the other nodes (their lines begin with the node's name) fail:
     "ProcessGroupNCCL is only supported with GPUs, no GPUs found!", a library or a variable (HF_HOME, WANDB_API_KEY,
     CUDA_HOME) is missing.
-
     ## Why
     pdsh opens a shell that reads neither your exports nor, mostly, ~/.bashrc. The launcher exports only variables
     whose names begin with NCCL, PYTHON, MV2 or UCX (and the accelerator's), and what `.deepspeed_env` lists.
-
     ## Example
     ```sh
     # wrong: the other node does not get it
@@ -53,14 +39,11 @@ class DeepspeedEnvNotPropagated(Hazard):
     echo HF_HOME=/data/hf >> ~/.deepspeed_env
     deepspeed --hostfile hostfile --num_nodes 2 train.py
     ```
-
     ## Cure
     Write the variables into `~/.deepspeed_env` (or into the folder of the launch; DS_ENV_FILE names another), one
     NAME=VALUE a line: LD_LIBRARY_PATH, PATH, CUDA_HOME, HF_HOME, NCCL_SOCKET_IFNAME.
-
     ## When it is safe
     On one node; with torchrun or srun started on each node in its own environment.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/1481: no GPUs found with several nodes, while each alone works
     - https://www.deepspeed.ai/getting-started/#multi-node-environment-variables: .deepspeed_env
@@ -99,9 +82,9 @@ class DeepspeedEnvNotPropagated(Hazard):
         names = [name for name, _field in lost]
         yield self.finding(
             Text(
-                en="{names} {are} exported here only: deepspeed starts the other nodes over ssh, and passes on only "
+                "{names} {are} exported here only: deepspeed starts the other nodes over ssh, and passes on only "
                 "{passed}*.",
-                zh="{names} 只在此处导出：deepspeed 经 ssh 启动其余 {others} 个节点，只传递 {passed}*。",
+                "{names} 只在此处导出：deepspeed 经 ssh 启动其余 {others} 个节点，只传递 {passed}*。",
             ).format(
                 names=Text(", ".join(names), "、".join(names)),
                 are="is" if len(names) == 1 else "are",
@@ -111,8 +94,8 @@ class DeepspeedEnvNotPropagated(Hazard):
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=Text(
-                en="Write into .deepspeed_env beside the script (or in ~), a line each: {lines}",
-                zh="写入脚本旁（或 ~ 下）的 .deepspeed_env，每个一行：{lines}",
+                "Write into .deepspeed_env beside the script (or in ~), a line each: {lines}",
+                "写入脚本旁（或 ~ 下）的 .deepspeed_env，每个一行：{lines}",
             ).format(lines=", ".join(f"{name}=…" for name in names)),
             spans=(*(field.span() for _name, field in lost), launch.place.span()),
             confirm=Text("~/.deepspeed_env does not list them", "~/.deepspeed_env 中没有列出"),
@@ -135,10 +118,9 @@ class DeepspeedEnvNotPropagated(Hazard):
         return self.log_finding(
             found,
             Text(
-                en="{node} lacks what the launching shell has. The deepspeed launcher passes on only NCCL_*, PYTHON* "
-                "and a few other variables over ssh: LD_LIBRARY_PATH, CUDA_HOME, PATH and the like are not among "
-                "them.",
-                zh="{node}缺少启动 shell 中的环境。deepspeed 启动器经 ssh 只传递 NCCL_*、PYTHON* 等少数变量，"
+                "{node} lacks what the launching shell has. The deepspeed launcher passes on only NCCL_*, PYTHON* and "
+                "a few other variables over ssh: LD_LIBRARY_PATH, CUDA_HOME, PATH and the like are not among them.",
+                "{node}缺少启动 shell 中的环境。deepspeed 启动器经 ssh 只传递 NCCL_*、PYTHON* 等少数变量，"
                 "LD_LIBRARY_PATH、CUDA_HOME、PATH 等不在其中。",
             ).format(
                 node=Text(f"Node {node}", f"节点 {node} ")
@@ -147,8 +129,8 @@ class DeepspeedEnvNotPropagated(Hazard):
             ),
             cure=(
                 Text(
-                    en="Write into ~/.deepspeed_env on the launching node, NAME=VALUE a line: {names}",
-                    zh="在启动节点的 ~/.deepspeed_env 中逐行写 NAME=VALUE：{names}",
+                    "Write into ~/.deepspeed_env on the launching node, NAME=VALUE a line: {names}",
+                    "在启动节点的 ~/.deepspeed_env 中逐行写 NAME=VALUE：{names}",
                 ).format(
                     names=next((name for name in found.match.groups() if name), None)
                     or Text(
@@ -156,17 +138,16 @@ class DeepspeedEnvNotPropagated(Hazard):
                     )
                 ),
                 Text(
-                    en="Or start torchrun on each node in its own environment (accelerate: "
-                    "deepspeed_multinode_launcher: standard)",
-                    zh="或在每个节点自己的环境中启动 torchrun（accelerate：deepspeed_multinode_launcher: standard）",
+                    "Or start torchrun on each node in its own environment (accelerate: deepspeed_multinode_launcher: "
+                    "standard)",
+                    "或在每个节点自己的环境中启动 torchrun（accelerate：deepspeed_multinode_launcher: standard）",
                 ),
             ),
             certainty=certainty,
             confirm=Text(
-                en="pdsh -w NODE 'env; python -c \"import torch; print(torch.cuda.device_count())\"' shows what is "
+                "pdsh -w NODE 'env; python -c \"import torch; print(torch.cuda.device_count())\"' shows what is "
                 "missing there",
-                zh="pdsh -w 节点 'env; python -c \"import torch; print(torch.cuda.device_count())\"' 可看出那里缺少"
-                "什么",
+                "pdsh -w 节点 'env; python -c \"import torch; print(torch.cuda.device_count())\"' 可看出那里缺少什么",
             ),
         )
 

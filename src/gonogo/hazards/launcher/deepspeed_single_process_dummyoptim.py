@@ -1,6 +1,7 @@
 from gonogo.evidence.log.context import several_processes
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.how_it_trains import mentions
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
 
 _DUMMY = Pattern(r"'Dummy(?:Optim|Scheduler)' object has no attribute|'Dummy(?:Optim|Scheduler)' object is not")
 _STEP = Pattern(r"'DummyOptim' object has no attribute '(?:step|train)'")
@@ -8,28 +9,22 @@ _STEP = Pattern(r"'DummyOptim' object has no attribute '(?:step|train)'")
 
 class DeepspeedSingleProcessDummyoptim(Hazard):
     """A DeepSpeed config is given, but the run was started as a single plain process: no engine was made.
-
     ## What happens
     "AttributeError: 'DummyOptim' object has no attribute 'step'" (or 'DummyScheduler') at the first optimizer step,
     after `python train.py --deepspeed ds.json` with one GPU.
-
     ## Why
     With a config the Trainer makes a placeholder for the optimizer, which DeepSpeed's engine is to replace. Started
     without a launcher, Accelerate does not take the DeepSpeed path, and the placeholder stays.
-
     ## Example
     ```sh
     python train.py --deepspeed ds_config.json                  # wrong: ds_config.json has an optimizer block
     deepspeed --num_gpus 1 train.py --deepspeed ds_config.json  # right
     ```
-
     ## Cure
     Start it with a launcher, also on one GPU: `deepspeed --num_gpus 1 train.py ...`, `torchrun --nproc_per_node 1
     ...` or `accelerate launch`. Or leave `--deepspeed` out: on one GPU it only helps by offloading.
-
     ## When it is safe
     With a distributed launch, of one process too.
-
     ## Sources
     - https://github.com/modelscope/ms-swift/issues/1775: ZeRO-2/3 on a single GPU without a launcher
     - https://github.com/huggingface/transformers/issues/24640: cured by starting with deepspeed
@@ -56,10 +51,10 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
             return
         yield self.finding(
             Text(
-                en="The command starts one plain process (python), and the DeepSpeed config has an optimizer block: "
-                "the Trainer puts a placeholder in the optimizer's place, and no DeepSpeed engine replaces it.",
-                zh="命令启动的是单个普通进程（python），而 DeepSpeed 配置中有 optimizer 段：Trainer 放入一个优化器占位"
-                "对象，却没有 DeepSpeed 引擎来替换它。",
+                "The command starts one plain process (python), and the DeepSpeed config has an optimizer block: the "
+                "Trainer puts a placeholder in the optimizer's place, and no DeepSpeed engine replaces it.",
+                "命令启动的是单个普通进程（python），而 DeepSpeed 配置中有 optimizer 段：Trainer 放入一个优化器占位对象"
+                "，却没有 DeepSpeed 引擎来替换它。",
             ),
             certainty=Certainty.LIKELY,
             cure=_CURE,
@@ -82,11 +77,10 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
         yield self.log_finding(
             found,
             Text(
-                en="The optimizer is still Accelerate's placeholder: no DeepSpeed engine was made, since the process "
-                "was not started by a distributed launcher (or the script uses the optimizer before "
-                "accelerator.prepare).",
-                zh="优化器仍是 Accelerate 的占位对象：进程不是由分布式启动器启动的，所以没有创建 DeepSpeed 引擎（或脚本"
-                "在 accelerator.prepare 之前使用了优化器）。",
+                "The optimizer is still Accelerate's placeholder: no DeepSpeed engine was made, since the process was "
+                "not started by a distributed launcher (or the script uses the optimizer before accelerator.prepare).",
+                "优化器仍是 Accelerate 的占位对象：进程不是由分布式启动器启动的，所以没有创建 DeepSpeed 引擎（或脚本在 "
+                "accelerator.prepare 之前使用了优化器）。",
             ),
             cure=_CURE,
             certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
@@ -96,15 +90,15 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
 
 _CURE = (
     Text(
-        en="Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., or torchrun --nproc_per_node "
-        "1, or accelerate launch",
-        zh="单卡也用启动器：deepspeed --num_gpus 1 train.py ...，或 torchrun --nproc_per_node 1，或 accelerate launch",
+        "Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., or torchrun --nproc_per_node 1, "
+        "or accelerate launch",
+        "单卡也用启动器：deepspeed --num_gpus 1 train.py ...，或 torchrun --nproc_per_node 1，或 accelerate launch",
     ),
-    Text(en="Or leave the DeepSpeed config out (--deepspeed)", zh="或去掉 DeepSpeed 配置（--deepspeed）"),
+    Text("Or leave the DeepSpeed config out (--deepspeed)", "或去掉 DeepSpeed 配置（--deepspeed）"),
 )
 _CONFIRM = (
     Text(
-        en="The launch command is python ... without torchrun, deepspeed or accelerate launch",
-        zh="启动命令是 python ...，没有 torchrun、deepspeed 或 accelerate launch",
+        "The launch command is python ... without torchrun, deepspeed or accelerate launch",
+        "启动命令是 python ...，没有 torchrun、deepspeed 或 accelerate launch",
     ),
 )

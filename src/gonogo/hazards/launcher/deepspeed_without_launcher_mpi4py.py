@@ -1,18 +1,6 @@
-from gonogo.evidence.log.failure_log import is_library
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, is_library
 from gonogo.hazards.facts.launch_facts import is_plain_python
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    Launch,
-    LoggedError,
-    Pattern,
-    Run,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Text
 
 _MPI4PY = Pattern(r"No module named '?mpi4py|cannot load MPI library|libmpi\w*\.so[\d.]*: cannot open")
 _DISCOVERS = Pattern(r"mpi_discovery|attempting to detect MPI environment|detect MPI environment")
@@ -35,39 +23,33 @@ _BROKEN = Text(
 )
 _LAUNCH_CURE = (
     Text(
-        en="Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., torchrun --nproc_per_node 1 "
+        "Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., torchrun --nproc_per_node 1 "
         "train.py ..., or accelerate launch --use_deepspeed",
-        zh="单卡也用启动器：deepspeed --num_gpus 1 train.py ...、torchrun --nproc_per_node 1 train.py ...，或 "
-        "accelerate launch --use_deepspeed",
+        "单卡也用启动器：deepspeed --num_gpus 1 train.py ...、torchrun --nproc_per_node 1 train.py ...，或 accelerate "
+        "launch --use_deepspeed",
     ),
-    Text(en="Or leave DeepSpeed out for a single process", zh="或在单进程时不使用 DeepSpeed"),
+    Text("Or leave DeepSpeed out for a single process", "或在单进程时不使用 DeepSpeed"),
 )
 
 
 class DeepspeedWithoutLauncherMpi4py(Hazard):
     """DeepSpeed is initialized in a process that no launcher started, and looks for MPI.
-
     ## What happens
     "Not using the DeepSpeed or dist launchers, attempting to detect MPI environment...", then "ModuleNotFoundError:
     No module named 'mpi4py'", mostly after `python train.py` on one GPU.
-
     ## Why
     RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not all set, so `init_distributed` takes MPI to be
     the launcher and imports mpi4py.
-
     ## Example
     ```sh
     python train.py                  # wrong: train.py calls deepspeed.initialize
     deepspeed --num_gpus 1 train.py  # right
     ```
-
     ## Cure
     Start with `deepspeed`, `torchrun` or `accelerate launch --use_deepspeed`, also for one GPU. Installing mpi4py is
     not the cure: the run would be one process of MPI.
-
     ## When it is safe
     Under mpirun with mpi4py, or where a launcher sets the variables.
-
     ## Sources
     - https://github.com/axolotl-ai-cloud/axolotl/issues/1211: one GPU, accelerate launch without --use_deepspeed
     - https://github.com/locuslab/open-unlearning/issues/8: the same with plain python
@@ -94,10 +76,10 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="python starts {path} without a launcher: {call} finds no RANK and WORLD_SIZE, takes MPI for "
-                    "the launcher, and needs mpi4py.",
-                    zh="python 不经启动器运行 {path}：{call} 找不到 RANK 与 WORLD_SIZE，会把 MPI 当作启动器，需要 "
-                    "mpi4py。",
+                    "python starts {path} without a launcher: {call} finds no RANK and WORLD_SIZE, takes MPI for the "
+                    "launcher, and needs mpi4py.",
+                    "python 不经启动器运行 {path}：{call} 找不到 RANK 与 WORLD_SIZE，会把 MPI 当作启动器，需要 mpi4py"
+                    "。",
                 ).format(path=script.source.path, call=call.name),
                 certainty=Certainty.CERTAIN if run.environment.known_absent("mpi4py") else Certainty.LIKELY,
                 cure=_LAUNCH_CURE,
@@ -133,15 +115,14 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         return self.log_finding(
             found,
             Text(
-                en="DeepSpeed found no launcher's variables (RANK, WORLD_SIZE, MASTER_ADDR ...) and took MPI for the "
+                "DeepSpeed found no launcher's variables (RANK, WORLD_SIZE, MASTER_ADDR ...) and took MPI for the "
                 "launcher. {then}",
-                zh="DeepSpeed 没有找到启动器设置的变量（RANK、WORLD_SIZE、MASTER_ADDR 等），于是把 MPI 当作启动器。"
-                "{then}",
+                "DeepSpeed 没有找到启动器设置的变量（RANK、WORLD_SIZE、MASTER_ADDR 等），于是把 MPI 当作启动器。{then}",
             ).format(then=then),
             cure=_LAUNCH_CURE,
             certainty=certainty,
             confirm=Text(
-                en="The traceback passes deepspeed/comm/comm.py, in mpi_discovery",
-                zh="调用栈经过 deepspeed/comm/comm.py 的 mpi_discovery",
+                "The traceback passes deepspeed/comm/comm.py, in mpi_discovery",
+                "调用栈经过 deepspeed/comm/comm.py 的 mpi_discovery",
             ),
         )

@@ -1,21 +1,11 @@
 import ast
 from collections.abc import Iterator
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.evidence.script.variables import environment_settings
 from gonogo.hazards.facts.launch_facts import is_plain_python
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Findings,
-    Hazard,
-    Launch,
-    Pattern,
-    RehearsalRecord,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, RehearsalRecord, Run, Script, Text
 
 _SET_BY_LAUNCHERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _NOT_SET = Pattern(r"env:// rendezvous: environment variable (\w+) expected, but not set")
@@ -39,30 +29,24 @@ _CURE = (
 
 class DistributedWithoutLauncher(Hazard):
     """A program that joins a process group was started by python, and not by a launcher.
-
     ## What happens
     "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but
     not set" (or WORLD_SIZE, MASTER_ADDR), or "KeyError: 'LOCAL_RANK'", before anything is loaded.
-
     ## Why
     Who this process is, and where the others are, it learns from environment variables that torchrun, deepspeed and
     accelerate launch set for each process that they start. `python train.py` sets none. axolotl with `--launcher
     python` and DeepSpeed sets them itself where there is one GPU, and fails so where there are several.
-
     ## Example
     ```sh
     python train.py                       # wrong: train.py calls init_process_group
     torchrun --nproc_per_node 8 train.py  # right
     ```
-
     ## Cure
     Start with `torchrun --nproc_per_node N train.py`, `deepspeed train.py` or `accelerate launch train.py`, on one GPU
     too. Where srun or a notebook starts the processes, set the five variables for each of them. Setting them by hand to
     RANK=0 and WORLD_SIZE=1 makes one process, which uses one GPU.
-
     ## When it is safe
     Where the cluster sets them (a PyTorchJob of Kubeflow), or the program only joins a group where it finds them.
-
     ## Sources
     - https://github.com/meta-llama/llama-cookbook/issues/59: fine-tuning started with python
     - https://github.com/HRNet/HRNet-Semantic-Segmentation/issues/35: the launcher was missing from the command
@@ -89,8 +73,8 @@ class DistributedWithoutLauncher(Hazard):
         node, variable = found
         yield self.finding(
             Text(
-                en="python starts {path} without a launcher, so that nothing sets {variable} before it is asked for.",
-                zh="python 不经启动器运行 {path}，在用到 {variable} 之前没有任何地方设置它。",
+                "python starts {path} without a launcher, so that nothing sets {variable} before it is asked for.",
+                "python 不经启动器运行 {path}，在用到 {variable} 之前没有任何地方设置它。",
             ).format(path=script.path, variable=variable),
             certainty=Certainty.LIKELY,  # the shell that it is typed in may have them
             cure=_CURE,
@@ -121,8 +105,8 @@ class DistributedWithoutLauncher(Hazard):
 
 def _cause(variable: str) -> Text:
     return Text(
-        en="Nothing set {variable} for this process, which a launcher does for each process of a distributed run.",
-        zh="没有任何地方为该进程设置 {variable}：分布式运行中由启动器为每个进程设置。",
+        "Nothing set {variable} for this process, which a launcher does for each process of a distributed run.",
+        "没有任何地方为该进程设置 {variable}：分布式运行中由启动器为每个进程设置。",
     ).format(variable=variable)
 
 

@@ -28,27 +28,21 @@ _MEANT = {
 
 class LaunchAllocatorOptionUnknown(Hazard):
     """PYTORCH_CUDA_ALLOC_CONF holds an option that this torch does not know, or one that is not written as NAME:VALUE.
-
     ## What happens
     "RuntimeError: Unrecognized CachingAllocator option: expandable_segments" at the first use of CUDA, or "Error
     parsing CachingAllocator settings".
-
     ## Why
     The allocator refuses what it does not know. expandable_segments came with torch 2.1. Options are written
     NAME:VALUE and separated by commas; `max_split_size_mb=128` is none.
-
     ## Example
     ```sh
     export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb=128  # wrong
     export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128  # right
     ```
-
     ## Cure
     The option's right name and form, as `expandable_segments:True,max_split_size_mb:128`; or a torch that knows it.
-
     ## When it is safe
     With a torch that knows the option.
-
     ## Sources
     - https://github.com/pytorch/pytorch/issues/123505: "Unrecognized CachingAllocator option: expandable_segments"
     - https://github.com/ZhengPeng7/BiRefNet/issues/179: the same with torch 2.0.1
@@ -100,8 +94,8 @@ class LaunchAllocatorOptionUnknown(Hazard):
                 word = _place_of(field, part)
                 yield self.finding(
                     Text(
-                        en="{variable}={value}: {what}; CUDA's first use raises.",
-                        zh="{variable}={value}：{what}；首次使用 CUDA 时就会报错。",
+                        "{variable}={value}: {what}; CUDA's first use raises.",
+                        "{variable}={value}：{what}；首次使用 CUDA 时就会报错。",
                     ).format(variable=variable, value=value, what=what),
                     certainty=certainty,
                     cure=cure,

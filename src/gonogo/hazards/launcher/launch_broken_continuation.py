@@ -27,15 +27,12 @@ class _Break(msgspec.Struct, frozen=True):
 
 class LaunchBrokenContinuation(Hazard):
     """A command over several lines ends before its last line, and the options after it run as commands.
-
     ## What happens
     "--learning_rate: command not found" (or "-m: command not found") in the shell's output, while the program starts
     with its defaults, or stops for want of a required argument.
-
     ## Why
     A backslash continues a line only as its very last character. Blanks or a comment after it, a line without it, an
     empty line or a comment line in between end the command; each line below runs as a command of its own.
-
     ## Example
     ```sh
     # wrong: the comment line ends the command
@@ -46,13 +43,10 @@ class LaunchBrokenContinuation(Hazard):
     torchrun --nproc_per_node 8 train.py \\
         --learning_rate 1e-5
     ```
-
     ## Cure
     One backslash at the end of every line but the last, nothing after it, and comments above the command.
-
     ## When it is safe
     Comment lines after the last option.
-
     ## Sources
     - https://github.com/VITA-Group/VLM-3R/pull/9: a comment after the backslash, "-m: command not found"
     - https://github.com/koalaman/shellcheck/issues/1971: a comment hides the line continuation
@@ -75,10 +69,10 @@ class LaunchBrokenContinuation(Hazard):
         cut_off = Text("cut off: runs as the command `{word}`", "被截断：会作为命令 `{word}` 执行")
         yield self.finding(
             Text(
-                en="The command ends on line {line}: {what}. `{word}` on line {next} then runs as a command (“command "
-                "not found”), and the program never gets it{more}.",
-                zh="命令在第 {line} 行结束：{what}。于是第 {next} 行的 `{word}` 被当作命令执行（“command not found”），"
-                "程序得不到该选项{more}。",
+                "The command ends on line {line}: {what}. `{word}` on line {next} then runs as a command (“command not "
+                "found”), and the program never gets it{more}.",
+                "命令在第 {line} 行结束：{what}。于是第 {next} 行的 `{word}` 被当作命令执行（“command not found”），程"
+                "序得不到该选项{more}。",
             ).format(
                 line=first.place.line,
                 what=first.what,
@@ -89,9 +83,9 @@ class LaunchBrokenContinuation(Hazard):
                 else "",
             ),
             cure=Text(
-                en="End every line of the command but the last in a lone backslash, with nothing after it, and put "
+                "End every line of the command but the last in a lone backslash, with nothing after it, and put "
                 "comments above the command",
-                zh="除最后一行外，命令的每行都以单独的反斜杠结尾，其后不留任何字符；注释放到命令上方",
+                "除最后一行外，命令的每行都以单独的反斜杠结尾，其后不留任何字符；注释放到命令上方",
             ),
             spans=tuple(
                 span

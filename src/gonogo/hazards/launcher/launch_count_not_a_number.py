@@ -15,27 +15,21 @@ _WHICH = {"deepspeed": "--include localhost:"}
 
 class LaunchCountNotANumber(Hazard):
     """An option of the launcher that takes a number is given something else.
-
     ## What happens
     "argument --num_gpus: invalid int value: '0,1,2,3'", or "Unsupported nproc_per_node value: train.py", before
     anything starts.
-
     ## Why
     --num_gpus and --nproc_per_node say how many processes, not on which GPUs. An option without its value takes the
     next word for it: the program.
-
     ## Example
     ```sh
     deepspeed --num_gpus 0,1,2,3 train.py           # wrong
     deepspeed --include localhost:0,1,2,3 train.py  # right
     ```
-
     ## Cure
     The number: `--num_gpus 4`; which GPUs: `--include localhost:0,1,2,3` or CUDA_VISIBLE_DEVICES=0,1,2,3.
-
     ## When it is safe
     Never. torchrun takes `gpu` and `auto` for --nproc_per_node, and `1:4` for --nnodes.
-
     ## Sources
     - https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py: `determine_local_world_size`
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py: the options are of type int
@@ -63,8 +57,8 @@ class LaunchCountNotANumber(Hazard):
                     fixes = (self.fix(title, place.edit(include), safe=False),)
             yield self.finding(
                 Text(
-                    en="--{name} is given {value}: {launcher} takes a number there, and stops.",
-                    zh="--{name} 得到 {value}：{launcher} 在此处只接受数字，会直接退出。",
+                    "--{name} is given {value}: {launcher} takes a number there, and stops.",
+                    "--{name} 得到 {value}：{launcher} 在此处只接受数字，会直接退出。",
                 ).format(
                     name=name, value=f"`{value}`" if value else Text("no value", "空值"), launcher=launch.launcher
                 ),

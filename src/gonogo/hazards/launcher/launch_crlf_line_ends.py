@@ -6,15 +6,12 @@ from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
 
 class LaunchCrlfLineEnds(Hazard):
     """The launch script has Windows line ends.
-
     ## What happens
     "/bin/bash^M: bad interpreter", "$'\\r': command not found", "--task_name: command not found", or a path that
     "does not exist" although it does: its name ends in a carriage return.
-
     ## Why
     A shell takes the carriage return of `\\r\\n` as a character of the line. A backslash before it continues nothing,
     so each option line runs as a command of its own, and the last word of every command has `\\r` at its end.
-
     ## Example
     ```text
     # wrong: what `cat -A launch.sh` shows
@@ -22,13 +19,10 @@ class LaunchCrlfLineEnds(Hazard):
     # right
     torchrun --nproc_per_node 4 train.py \\$
     ```
-
     ## Cure
     `dos2unix launch.sh` or `sed -i 's/\\r$//' launch.sh`; in git: `*.sh text eol=lf` in .gitattributes.
-
     ## When it is safe
     Never on Linux.
-
     ## Sources
     - https://github.com/NeuSpeech/EEG-To-Text/issues/2: a training script whose options ran as commands
     - https://github.com/OpenBMB/MiniCPM-o-Demo/issues/19: "$'\\r': command not found"
@@ -48,10 +42,10 @@ class LaunchCrlfLineEnds(Hazard):
         places = [source.place(found.start(), found.start() + 1) for found in re.finditer(rb"\r\n", source.data)]
         yield self.finding(
             Text(
-                en="{count} lines of {path} end in a carriage return (\\r\\n). The shell takes it for a part of the "
-                "last word of each line, and a backslash before it continues nothing.",
-                zh="{path} 有 {count} 行以回车结尾（\\r\\n）。shell 会把它当作每行最后一个词的一部分，其前的反斜杠也不"
-                "再续行。",
+                "{count} lines of {path} end in a carriage return (\\r\\n). The shell takes it for a part of the last "
+                "word of each line, and a backslash before it continues nothing.",
+                "{path} 有 {count} 行以回车结尾（\\r\\n）。shell 会把它当作每行最后一个词的一部分，其前的反斜杠也不再续"
+                "行。",
             ).format(count=len(places), path=source.path),
             cure=Text(
                 "Give the file Unix line ends: sed -i 's/\\r$//' {path}", "改为 Unix 换行：sed -i 's/\\r$//' {path}"

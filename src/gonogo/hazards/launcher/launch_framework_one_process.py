@@ -5,27 +5,21 @@ from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, T
 
 class LaunchFrameworkOneProcess(Hazard):
     """DeepSpeed under swift or llamafactory-cli, whose variable that starts one process a GPU is missing.
-
     ## What happens
     ms-swift: "DeepSpeed is not compatible with `device_map`. n_gpu: 8, local_world_size: 1" (earlier: "with MP").
     LLaMA-Factory: "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training."
-
     ## Why
     `swift sft` calls torchrun only where NPROC_PER_NODE (or NNODES) is in its environment; else one process takes all
     GPUs by device_map. `llamafactory-cli train` calls torchrun where it sees several GPUs, or FORCE_TORCHRUN=1.
-
     ## Example
     ```sh
     CUDA_VISIBLE_DEVICES=0,1,2,3 swift sft --model Qwen/Qwen2.5-7B --deepspeed zero3                   # wrong
     CUDA_VISIBLE_DEVICES=0,1,2,3 NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B --deepspeed zero3  # right
     ```
-
     ## Cure
     `NPROC_PER_NODE=8 swift sft ...`, as many as CUDA_VISIBLE_DEVICES shows; `FORCE_TORCHRUN=1 llamafactory-cli train`.
-
     ## When it is safe
     Without DeepSpeed.
-
     ## Sources
     - https://github.com/modelscope/ms-swift/issues/3991: three GPUs, --deepspeed zero3, no NPROC_PER_NODE
     - https://github.com/modelscope/ms-swift/issues/1715: the same with eight
@@ -47,9 +41,9 @@ class LaunchFrameworkOneProcess(Hazard):
         elif launch.variable("FORCE_TORCHRUN").absent and visible is not None and len(visible) == 1:
             yield self.finding(
                 Text(
-                    en="One GPU is visible (CUDA_VISIBLE_DEVICES={gpu}), so llamafactory-cli starts no torchrun, and "
+                    "One GPU is visible (CUDA_VISIBLE_DEVICES={gpu}), so llamafactory-cli starts no torchrun, and "
                     "raises “Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training”.",
-                    zh="只可见一张 GPU（CUDA_VISIBLE_DEVICES={gpu}），llamafactory-cli 不会调用 torchrun，会报 “Please "
+                    "只可见一张 GPU（CUDA_VISIBLE_DEVICES={gpu}），llamafactory-cli 不会调用 torchrun，会报 “Please "
                     "use `FORCE_TORCHRUN=1` to launch DeepSpeed training”。",
                 ).format(gpu=visible[0]),
                 cure=Text("Set FORCE_TORCHRUN=1 for the command", "为该命令设置 FORCE_TORCHRUN=1"),
@@ -71,8 +65,8 @@ class LaunchFrameworkOneProcess(Hazard):
         count = len(visible) if visible is not None else None
         yield self.finding(
             Text(
-                en="{visible}, and {given}: ms-swift raises “DeepSpeed is not compatible with `device_map`”.",
-                zh="{visible}，而{given}：ms-swift 会报 “DeepSpeed is not compatible with `device_map`”。",
+                "{visible}, and {given}: ms-swift raises “DeepSpeed is not compatible with `device_map`”.",
+                "{visible}，而{given}：ms-swift 会报 “DeepSpeed is not compatible with `device_map`”。",
             ).format(
                 visible=Text(f"{count} GPUs are visible", f"可见 {count} 张 GPU")
                 if count

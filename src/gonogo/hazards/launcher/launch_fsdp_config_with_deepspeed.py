@@ -3,15 +3,12 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 class LaunchFsdpConfigWithDeepspeed(Hazard):
     """accelerate's config turns FSDP on, and the program is given --deepspeed.
-
     ## What happens
     Both would shard the model: "Could not find the transformer layer class to wrap", and other errors about FSDP in a
     run that was meant for DeepSpeed.
-
     ## Why
     accelerate launch sets ACCELERATE_USE_FSDP for distributed_type: FSDP, and --deepspeed makes TrainingArguments set
     ACCELERATE_USE_DEEPSPEED as well. One program cannot do both.
-
     ## Example
     ```sh
     # wrong: fsdp.yaml says distributed_type: FSDP
@@ -19,13 +16,10 @@ class LaunchFsdpConfigWithDeepspeed(Hazard):
     # right
     accelerate launch --config_file fsdp.yaml train.py
     ```
-
     ## Cure
     A config with `distributed_type: DEEPSPEED` (or MULTI_GPU, where --deepspeed names the config), or no --deepspeed.
-
     ## When it is safe
     Never.
-
     ## Sources
     - https://github.com/huggingface/accelerate/blob/main/src/accelerate/commands/launch.py: one of --use_deepspeed and
       --use_fsdp at a time
@@ -53,8 +47,8 @@ class LaunchFsdpConfigWithDeepspeed(Hazard):
         place = launch.options.place_of("deepspeed")
         yield self.finding(
             Text(
-                en="accelerate launch turns FSDP on ({where}), and the program gets --deepspeed {config}.",
-                zh="accelerate launch 启用了 FSDP（{where}），而程序得到 --deepspeed {config}。",
+                "accelerate launch turns FSDP on ({where}), and the program gets --deepspeed {config}.",
+                "accelerate launch 启用了 FSDP（{where}），而程序得到 --deepspeed {config}。",
             ).format(
                 where="--use_fsdp" if "use_fsdp" in options else "distributed_type: FSDP",
                 config=field.value if isinstance(field.value, str) else "",

@@ -10,17 +10,14 @@ _ENTRY = Pattern(r"^(\S+)\s+slots=(\d+)")
 
 class LaunchHostfileUnusable(Hazard):
     """The deepspeed launcher's hostfile can't be used, or several nodes are asked for without one.
-
     ## What happens
     "ValueError: Hostfile contains a bad entry", "multiple entries for worker-0", "Hostfile is empty or not formatted
     correctly", "No slot '4' specified on host", "Num nodes is >1 but no extra nodes available via hostfile". Or, with a
     hostfile that isn't there, only a warning ("Unable to find hostfile, will proceed with training with local resources
     only"), and the run trains on one node.
-
     ## Why
     Each line is `NAME slots=N`, each name once. A file that is not found is no error to the launcher, which then uses
     the local GPUs; with --num_nodes above 1 it raises.
-
     ## Example
     ```text
     # wrong
@@ -28,13 +25,10 @@ class LaunchHostfileUnusable(Hazard):
     # right
     worker-0 slots=8
     ```
-
     ## Cure
     `worker-0 slots=8`, a line a node, at the path that --hostfile names (/job/hostfile by default).
-
     ## When it is safe
     On one node without --num_nodes.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py: `_parse_hostfile`, `main`
     - https://github.com/deepspeedai/DeepSpeed/issues/5221: a hostfile that was not found, and 4 ranks instead of all
@@ -74,8 +68,8 @@ class LaunchHostfileUnusable(Hazard):
         for line, what in problems[:1]:
             yield self.finding(
                 Text(
-                    en="{path}, line {line}: {what}; the launcher raises and starts nothing{more}.",
-                    zh="{path} 第 {line} 行：{what}；启动器会报错，不启动任何进程{more}。",
+                    "{path}, line {line}: {what}; the launcher raises and starts nothing{more}.",
+                    "{path} 第 {line} 行：{what}；启动器会报错，不启动任何进程{more}。",
                 ).format(
                     path=path,
                     line=line.line,
@@ -102,10 +96,10 @@ class LaunchHostfileUnusable(Hazard):
         place = launch.launcher_options.place_of("num_nodes")
         return self.finding(
             Text(
-                en="--num_nodes {nodes} without --hostfile: unless /job/hostfile is there, the launcher raises “Num "
-                "nodes is >1 but no extra nodes available via hostfile”.",
-                zh="--num_nodes {nodes} 但没有 --hostfile：除非存在 /job/hostfile，否则启动器会报 “Num nodes is >1 but "
-                "no extra nodes available via hostfile”。",
+                "--num_nodes {nodes} without --hostfile: unless /job/hostfile is there, the launcher raises “Num nodes "
+                "is >1 but no extra nodes available via hostfile”.",
+                "--num_nodes {nodes} 但没有 --hostfile：除非存在 /job/hostfile，否则启动器会报 “Num nodes is >1 but no "
+                "extra nodes available via hostfile”。",
             ).format(nodes=nodes),
             certainty=Certainty.LIKELY,
             cure=Text(
@@ -121,8 +115,8 @@ class LaunchHostfileUnusable(Hazard):
         several = nodes is not None and nodes > 1
         return self.finding(
             Text(
-                en="{path} is not in {folder}. The launcher only warns and {then}.",
-                zh="{folder} 中没有 {path}。启动器只给出警告，{then}。",
+                "{path} is not in {folder}. The launcher only warns and {then}.",
+                "{folder} 中没有 {path}。启动器只给出警告，{then}。",
             ).format(
                 path=path,
                 folder=launch.cwd.name or "/",
@@ -147,8 +141,8 @@ class LaunchHostfileUnusable(Hazard):
         if nodes is not None and nodes > len(hosts) and place is not None:
             yield self.finding(
                 Text(
-                    en="--num_nodes {nodes}, but {path} names {count} host(s): the run uses {count}.",
-                    zh="--num_nodes {nodes}，而 {path} 只列出 {count} 台主机：训练只用 {count} 台。",
+                    "--num_nodes {nodes}, but {path} names {count} host(s): the run uses {count}.",
+                    "--num_nodes {nodes}，而 {path} 只列出 {count} 台主机：训练只用 {count} 台。",
                 ).format(nodes=nodes, path=path, count=len(hosts)),
                 severity=Severity.WARNING,
                 cure=Text("Add the other hosts to {path}", "在 {path} 中补上其余主机").format(path=path),
@@ -161,8 +155,8 @@ class LaunchHostfileUnusable(Hazard):
             listed = ", ".join(f"{name} slots={slots}" for name, slots in fewer.items())
             yield self.finding(
                 Text(
-                    en="--num_gpus {gpus} starts {gpus} ranks on each host, though {path} gives fewer: {listed}.",
-                    zh="--num_gpus {gpus} 会在每台主机启动 {gpus} 个 rank，而 {path} 给出的更少：{listed}。",
+                    "--num_gpus {gpus} starts {gpus} ranks on each host, though {path} gives fewer: {listed}.",
+                    "--num_gpus {gpus} 会在每台主机启动 {gpus} 个 rank，而 {path} 给出的更少：{listed}。",
                 ).format(gpus=gpus, path=path, listed=listed),
                 certainty=Certainty.LIKELY,
                 cure=Text("Make --num_gpus and the slots agree", "使 --num_gpus 与 slots 一致"),
@@ -176,8 +170,8 @@ class LaunchHostfileUnusable(Hazard):
                 what, cure = wrong
                 yield self.finding(
                     Text(
-                        en="--{name} {text}: {wrong}, says {path}; the launcher raises.",
-                        zh="--{name} {text}：按 {path}，{wrong}；启动器会报错。",
+                        "--{name} {text}: {wrong}, says {path}; the launcher raises.",
+                        "--{name} {text}：按 {path}，{wrong}；启动器会报错。",
                     ).format(name=name, text=text, wrong=what, path=path),
                     cure=cure.format(path=path),
                     spans=place.span(),

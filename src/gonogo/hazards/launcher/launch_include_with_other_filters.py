@@ -4,27 +4,21 @@ from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
 
 class LaunchIncludeWithOtherFilters(Hazard):
     """The deepspeed launcher is given filters that exclude each other.
-
     ## What happens
     "ValueError: Cannot specify num_nodes/gpus with include/exclude", or "include_str and exclude_str are mutually
     exclusive", before anything starts.
-
     ## Why
     --include and --exclude name the GPUs one by one; --num_gpus and --num_nodes take the first ones. The launcher
     accepts one kind only.
-
     ## Example
     ```sh
     deepspeed --include localhost:4,5 --num_gpus 2 train.py  # wrong
     deepspeed --include localhost:4,5 train.py               # right
     ```
-
     ## Cure
     Keep one: `--include localhost:4,5` or `--num_gpus 2`.
-
     ## When it is safe
     Never.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py: both errors
     - https://github.com/deepspeedai/DeepSpeed/issues/2980: "you can't specify --num_gpus when specifying --include"
@@ -50,8 +44,8 @@ class LaunchIncludeWithOtherFilters(Hazard):
         written = [f"--{name} {options.get(name).get('…')}" for name in both]
         yield self.finding(
             Text(
-                en="deepspeed is given {written}: it raises “{message}” and starts nothing.",
-                zh="deepspeed 同时得到 {written}：会抛出“{message}”，不启动任何进程。",
+                "deepspeed is given {written}: it raises “{message}” and starts nothing.",
+                "deepspeed 同时得到 {written}：会抛出“{message}”，不启动任何进程。",
             ).format(
                 written=Text(" and ".join(written), " 与 ".join(written)),
                 message="include_str and exclude_str are mutually exclusive."

@@ -15,27 +15,21 @@ _BEFORE = frozenset(("export", "local", "readonly", "declare", "typeset", "env",
 
 class LaunchMisspeltShellVariable(Hazard):
     """The command uses a shell variable that nothing sets, and another of nearly the same name is set.
-
     ## What happens
     "expected one argument" for an option, or the option swallows the next one: `--model_name_or_path --bf16`. With
     `set -u`: "MODL_PATH: unbound variable".
-
     ## Why
     A shell puts nothing in the place of a variable that is not set, without a word. One wrong letter is enough.
-
     ## Example
     ```sh
     MODEL_PATH=models/qwen2-7b
     torchrun --nproc_per_node 8 train.py --model_name_or_path $MODL_PATH   # wrong
     torchrun --nproc_per_node 8 train.py --model_name_or_path $MODEL_PATH  # right
     ```
-
     ## Cure
     Correct the name; `set -u` at the script's top makes the shell stop at such a variable.
-
     ## When it is safe
     Where the environment that calls the script has a variable of that name.
-
     ## Sources
     - https://www.shellcheck.net/wiki/SC2153: possible misspelling of a variable
     - https://www.gnu.org/software/bash/manual/html_node/The-Set-Builtin.html: what `set -u` does
@@ -64,9 +58,9 @@ class LaunchMisspeltShellVariable(Hazard):
                 at = source.data.find(meant.encode())
                 yield self.finding(
                     Text(
-                        en="${name} is set nowhere in {path}; {meant} is, on line {line}. The shell puts nothing in "
-                        "its place.",
-                        zh="{path} 中没有给 ${name} 赋值；第 {line} 行赋值的是 {meant}。shell 会把它替换为空。",
+                        "${name} is set nowhere in {path}; {meant} is, on line {line}. The shell puts nothing in its "
+                        "place.",
+                        "{path} 中没有给 ${name} 赋值；第 {line} 行赋值的是 {meant}。shell 会把它替换为空。",
                     ).format(name=name, meant=meant, path=source.path, line=source.line_of(at)),
                     certainty=Certainty.LIKELY,
                     cure=Text("Write ${meant}", "改为 ${meant}").format(meant=meant),

@@ -11,10 +11,9 @@ def _by_spelling(meant: dict[str, str]) -> dict[str, str]:
 _MEANT = _by_spelling(
     {
         "CUDA_VISIBLE_DEVICES": (
-            "CUDA_VISIBLE_DEVICE CUDA_VISIBLE_DEVICS CUDA_VISIBLE_DEIVCES CUDA_VISIBLE_DEVCIES"
-            " CUDA_VISIABLE_DEVICES CUDA_VISIBILE_DEVICES CUDA_VISBLE_DEVICES CUDA_VISIBLES_DEVICES"
-            " CUDA_VISABLE_DEVICES CUDA_VISIBLE_DEVICES_ CUDA_DEVICES_VISIBLE CUDE_VISIBLE_DEVICES"
-            " VISIBLE_CUDA_DEVICES"
+            "CUDA_VISIBLE_DEVICE CUDA_VISIBLE_DEVICS CUDA_VISIBLE_DEIVCES CUDA_VISIBLE_DEVCIES CUDA_VISIABLE_DEVICES "
+            "CUDA_VISIBILE_DEVICES CUDA_VISBLE_DEVICES CUDA_VISIBLES_DEVICES CUDA_VISABLE_DEVICES "
+            "CUDA_VISIBLE_DEVICES_ CUDA_DEVICES_VISIBLE CUDE_VISIBLE_DEVICES VISIBLE_CUDA_DEVICES"
         ),
         "ASCEND_RT_VISIBLE_DEVICES": "ASCEND_VISIBLE_DEVICE ASCEND_RT_VISIBLE_DEVICE",
         "NCCL_SOCKET_IFNAME": (
@@ -27,8 +26,8 @@ _MEANT = _by_spelling(
         "NCCL_IB_TIMEOUT": "NCCL_IB_TIME_OUT",
         "NCCL_DEBUG": "NCCL_DEBUG_LEVEL",
         "PYTORCH_CUDA_ALLOC_CONF": (
-            "PYTORCH_CUDA_ALLOCATOR_CONF PYTORCH_CUDA_ALLOC_CONFIG PYTORCH_CUDA_ALLOC_CONFS"
-            " PYTORCH_CUDA_ALLOC TORCH_CUDA_ALLOC_CONF"
+            "PYTORCH_CUDA_ALLOCATOR_CONF PYTORCH_CUDA_ALLOC_CONFIG PYTORCH_CUDA_ALLOC_CONFS PYTORCH_CUDA_ALLOC "
+            "TORCH_CUDA_ALLOC_CONF"
         ),
         "PYTORCH_ALLOC_CONF": "PYTORCH_ALLOC_CONFIG",
         "TOKENIZERS_PARALLELISM": "TOKENIZER_PARALLELISM TOKENIZERS_PARALLEISM TOKENIZERS_PARALELISM",
@@ -56,27 +55,21 @@ _OF_FRAMEWORKS = _by_spelling(
 
 class LaunchMisspeltVariable(Hazard):
     """An environment variable is set under a name that no program reads.
-
     ## What happens
     Nothing, and that is the harm: the setting does not take effect. All GPUs are used instead of those listed, NCCL
     chooses the interface that it was kept from, peer-to-peer copies stay on.
-
     ## Why
     Programs read the names that they know and ignore all others. CUDA_VISIBLE_DEVICE (without S), NCCL_P2P_DISABLED
     and PYTORCH_CUDA_ALLOCATOR_CONF are read by nobody.
-
     ## Example
     ```sh
     export CUDA_VISIBLE_DEVICE=4,5   # wrong
     export CUDA_VISIBLE_DEVICES=4,5  # right
     ```
-
     ## Cure
     The right name: CUDA_VISIBLE_DEVICES, NCCL_P2P_DISABLE, NCCL_SOCKET_IFNAME, PYTORCH_CUDA_ALLOC_CONF.
-
     ## When it is safe
     Where your own script reads it, or uses it for another one (`CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICE`).
-
     ## Sources
     - https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html: NCCL's variables
     - https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars: CUDA's variables
@@ -101,8 +94,8 @@ class LaunchMisspeltVariable(Hazard):
             word = name_place(field, name)
             yield self.finding(
                 Text(
-                    en="{name}={value} has no effect: no program reads {name}. {meant} is the name.",
-                    zh="{name}={value} 不起作用：没有程序读取 {name}。正确的名称是 {meant}。",
+                    "{name}={value} has no effect: no program reads {name}. {meant} is the name.",
+                    "{name}={value} 不起作用：没有程序读取 {name}。正确的名称是 {meant}。",
                 ).format(name=name, value=field.get("…"), meant=meant),
                 severity=Severity.WARNING,
                 cure=Text("Write {meant}", "改为 {meant}").format(meant=meant),

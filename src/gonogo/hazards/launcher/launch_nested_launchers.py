@@ -8,27 +8,21 @@ _INTERPRETERS = frozenset({"python", "python3"})
 
 class LaunchNestedLaunchers(Hazard):
     """A launcher is told to launch a launcher.
-
     ## What happens
     "can't open file '/job/accelerate': No such file or directory" (or 'python', 'deepspeed') from every rank. With
     --no_python the inner launcher does start, once a rank: eight times eight processes, and ports in use.
-
     ## Why
     torchrun, deepspeed and accelerate launch run `python PROGRAM` for each rank; the first word that is none of their
     options is PROGRAM. One launcher starts all processes.
-
     ## Example
     ```sh
     torchrun --nproc_per_node 8 accelerate launch train.py  # wrong
     torchrun --nproc_per_node 8 train.py                    # right
     ```
-
     ## Cure
     One launcher: `accelerate launch --num_processes 8 train.py`, or `torchrun --nproc_per_node 8 train.py`.
-
     ## When it is safe
     Where a file of that name lies in the folder and is meant.
-
     ## Sources
     - https://docs.pytorch.org/docs/stable/elastic/run.html: what torchrun runs
     - https://github.com/deepspeedai/DeepSpeed/issues/1495: a launcher's command that holds `python -m` again
@@ -53,13 +47,13 @@ class LaunchNestedLaunchers(Hazard):
         count = whole_number(launch.processes_per_node)
         yield self.finding(
             Text(
-                en="{launcher} starts `{program}` itself in each of its {count}processes: they multiply.",
-                zh="{launcher} 会在它的{count}进程中各启动一次 `{program}`：进程数成倍增加。",
+                "{launcher} starts `{program}` itself in each of its {count}processes: they multiply.",
+                "{launcher} 会在它的{count}进程中各启动一次 `{program}`：进程数成倍增加。",
             ).format(launcher=launch.launcher, program=program, count=_count(count))
             if without_python
             else Text(
-                en="{launcher} takes `{program}` for the Python file to run: “can't open file '{program}'”.",
-                zh="{launcher} 把 `{program}` 当作要运行的 Python 文件：“can't open file '{program}'”。",
+                "{launcher} takes `{program}` for the Python file to run: “can't open file '{program}'”.",
+                "{launcher} 把 `{program}` 当作要运行的 Python 文件：“can't open file '{program}'”。",
             ).format(launcher=launch.launcher, program=program),
             cure=(
                 Text("Keep one launcher: take `{program}` out", "只保留一个启动器：去掉 `{program}`").format(

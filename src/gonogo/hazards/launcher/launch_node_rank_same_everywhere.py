@@ -12,15 +12,12 @@ _WITHOUT_RANKS = Text(
 
 class LaunchNodeRankSameEverywhere(Hazard):
     """srun starts the launcher on each node, with the same node rank on all.
-
     ## What happens
     The nodes wait for each other until the rendezvous times out, or fail at once: every node says that it is node 0
     ("address already in use", "duplicate rank").
-
     ## Why
     The batch script runs on the first node, and its shell puts $SLURM_NODEID or $SLURM_PROCID (0 there) into the
     command before srun hands it to the nodes. A constant has the same effect.
-
     ## Example
     ```sh
     # wrong: the batch script's own shell expands it
@@ -28,14 +25,11 @@ class LaunchNodeRankSameEverywhere(Hazard):
     # right
     srun bash -c 'torchrun --nnodes 2 --node_rank $SLURM_NODEID --nproc_per_node 8 --master_addr $HOST train.py'
     ```
-
     ## Cure
     Let the shell of each node expand it: `srun bash -c 'torchrun --node_rank $SLURM_NODEID ...'` in single quotes. Or
     `--rdzv_backend c10d`, which needs no node rank.
-
     ## When it is safe
     With the c10d rendezvous, which ignores --node_rank; on one node.
-
     ## Sources
     - https://github.com/pytorch/pytorch/issues/73656: "if $SLURM_PROCID is expanded too early"
     - https://github.com/AMDResearch/hpcfund/issues/47: `srun torchrun --node_rank $SLURM_PROCID`
@@ -70,21 +64,20 @@ class LaunchNodeRankSameEverywhere(Hazard):
             return
         yield self.finding(
             Text(
-                en="--{name} ${variable} is expanded by the batch script, on the first node, before srun starts the "
+                "--{name} ${variable} is expanded by the batch script, on the first node, before srun starts the "
                 "{nodes} nodes: all of them get 0.",
-                zh="--{name} ${variable} 在 srun 启动 {nodes} 个节点之前，就由第一个节点上的批处理脚本展开了：所有节点"
-                "都得到 0。",
+                "--{name} ${variable} 在 srun 启动 {nodes} 个节点之前，就由第一个节点上的批处理脚本展开了：所有节点都得"
+                "到 0。",
             ).format(name=name, variable=variable, nodes=nodes)
             if variable
             else Text(
-                en="srun starts this on {nodes} nodes, and every one of them gets --{name} {rank}.",
-                zh="srun 在 {nodes} 个节点上启动此命令，每个节点都得到 --{name} {rank}。",
+                "srun starts this on {nodes} nodes, and every one of them gets --{name} {rank}.",
+                "srun 在 {nodes} 个节点上启动此命令，每个节点都得到 --{name} {rank}。",
             ).format(name=name, rank=constant, nodes=nodes),
             cure=(
                 Text(
-                    en="Let each node's shell expand it: srun bash -c '... --{name} $SLURM_NODEID ...', in single "
-                    "quotes",
-                    zh="让每个节点的 shell 自行展开：srun bash -c '... --{name} $SLURM_NODEID ...'，用单引号",
+                    "Let each node's shell expand it: srun bash -c '... --{name} $SLURM_NODEID ...', in single quotes",
+                    "让每个节点的 shell 自行展开：srun bash -c '... --{name} $SLURM_NODEID ...'，用单引号",
                 ).format(name=name),
                 *((_WITHOUT_RANKS,) if name == "node_rank" else ()),
             ),
@@ -101,8 +94,8 @@ class LaunchNodeRankSameEverywhere(Hazard):
             return  # earlier releases read RANK
         yield self.finding(
             Text(
-                en="NNODES={nodes} without NODE_RANK: {launcher} starts torchrun as node 0 on every one of them.",
-                zh="NNODES={nodes} 但没有 NODE_RANK：{launcher} 在每个节点上都以节点 0 启动 torchrun。",
+                "NNODES={nodes} without NODE_RANK: {launcher} starts torchrun as node 0 on every one of them.",
+                "NNODES={nodes} 但没有 NODE_RANK：{launcher} 在每个节点上都以节点 0 启动 torchrun。",
             ).format(nodes=nodes, launcher=launch.launcher),
             certainty=Certainty.LIKELY,
             cure=Text(

@@ -13,9 +13,9 @@ def _one_address(launch: Launch, host: str | Text = _HOST) -> tuple[Text, ...]:
     """The cure for the launcher at hand: one node's address, the same for all."""
     if launch.launcher in TORCHRUN:
         cure = Text(
-            en="Give all nodes the address of one of them: --rdzv_backend c10d --rdzv_endpoint {host}:29500, or "
+            "Give all nodes the address of one of them: --rdzv_backend c10d --rdzv_endpoint {host}:29500, or "
             "--master_addr {host} --master_port 29500 with each node's own --node_rank",
-            zh="给所有节点同一个节点的地址：--rdzv_backend c10d --rdzv_endpoint {host}:29500，或 --master_addr {host} "
+            "给所有节点同一个节点的地址：--rdzv_backend c10d --rdzv_endpoint {host}:29500，或 --master_addr {host} "
             "--master_port 29500，并给每个节点各自的 --node_rank",
         )
     else:
@@ -28,29 +28,23 @@ def _one_address(launch: Launch, host: str | Text = _HOST) -> tuple[Text, ...]:
 
 class LaunchNodesWithoutRendezvous(Hazard):
     """Several nodes are launched, and each is told to meet the others on itself.
-
     ## What happens
     Each node waits for the others until it gives up: "The client socket has timed out after 900000ms while trying to
     connect to (127.0.0.1, 29500)", RendezvousTimeoutError, or a silent wait.
-
     ## Why
     Without --master_addr or --rdzv_endpoint torchrun meets at 127.0.0.1:29500, which is another machine on each node;
     --standalone makes it localhost too, and so does localhost as the address. torchrun itself does not read
     MASTER_ADDR from the environment; swift and llamafactory-cli do, and hand it on.
-
     ## Example
     ```sh
     torchrun --nnodes 2 --nproc_per_node 8 train.py                                                     # wrong
     torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint 10.0.0.4:29500 train.py  # right
     ```
-
     ## Cure
     The address of one node, the same on all: `--master_addr HOST` with `--node_rank`, or `--rdzv_backend c10d
     --rdzv_endpoint HOST:29500`.
-
     ## When it is safe
     On one node. On the node of rank 0 alone localhost works for itself.
-
     ## Sources
     - https://docs.pytorch.org/docs/stable/elastic/run.html: torchrun's defaults for --master_addr and --standalone
     - https://github.com/pytorch/pytorch/issues/76069: localhost as the rendezvous of four nodes
@@ -73,9 +67,9 @@ class LaunchNodesWithoutRendezvous(Hazard):
             if address.absent:
                 yield self.finding(
                     Text(
-                        en="NNODES={nodes} without MASTER_ADDR: each node's torchrun meets at 127.0.0.1, that is on "
+                        "NNODES={nodes} without MASTER_ADDR: each node's torchrun meets at 127.0.0.1, that is on "
                         "itself.",
-                        zh="NNODES={nodes} 但没有 MASTER_ADDR：各节点的 torchrun 都在 127.0.0.1（即自己）汇合。",
+                        "NNODES={nodes} 但没有 MASTER_ADDR：各节点的 torchrun 都在 127.0.0.1（即自己）汇合。",
                     ).format(nodes=nodes),
                     certainty=Certainty.LIKELY,
                     cure=_one_address(launch),
@@ -97,10 +91,10 @@ class LaunchNodesWithoutRendezvous(Hazard):
             place = options.place_of("standalone")
             yield self.finding(
                 Text(
-                    en="--standalone with --nnodes {nodes}: each node meets at localhost with an identifier of its "
-                    "own, and waits for the others, which never come.",
-                    zh="--standalone 与 --nnodes {nodes} 同时使用：每个节点以自己的标识在 localhost 汇合，永远等不到其"
-                    "余 {others} 个节点。",
+                    "--standalone with --nnodes {nodes}: each node meets at localhost with an identifier of its own, "
+                    "and waits for the others, which never come.",
+                    "--standalone 与 --nnodes {nodes} 同时使用：每个节点以自己的标识在 localhost 汇合，永远等不到其余 "
+                    "{others} 个节点。",
                 ).format(nodes=nodes, others=nodes - 1),
                 cure=(
                     Text(
@@ -125,9 +119,9 @@ class LaunchNodesWithoutRendezvous(Hazard):
         exported = launch.variable("MASTER_ADDR")
         yield self.finding(
             Text(
-                en="--nnodes {nodes} without --master_addr or --rdzv_endpoint: torchrun meets at 127.0.0.1, on each "
-                "node itself{ignored}.",
-                zh="--nnodes {nodes} 但没有 --master_addr 或 --rdzv_endpoint：torchrun 在 127.0.0.1 汇合，即各节点自己"
+                "--nnodes {nodes} without --master_addr or --rdzv_endpoint: torchrun meets at 127.0.0.1, on each node "
+                "itself{ignored}.",
+                "--nnodes {nodes} 但没有 --master_addr 或 --rdzv_endpoint：torchrun 在 127.0.0.1 汇合，即各节点自己"
                 "{ignored}。",
             ).format(
                 nodes=nodes,
@@ -158,9 +152,9 @@ class LaunchNodesWithoutRendezvous(Hazard):
         assumed = address.reason is not None
         yield self.finding(
             Text(
-                en="{name} is {address} with {nodes} nodes: on every node that is the node itself, so the nodes never "
+                "{name} is {address} with {nodes} nodes: on every node that is the node itself, so the nodes never "
                 "meet.",
-                zh="{nodes} 个节点而 {name} 为 {address}：在每个节点上都指向自己，节点之间永远无法汇合。",
+                "{nodes} 个节点而 {name} 为 {address}：在每个节点上都指向自己，节点之间永远无法汇合。",
             ).format(name=name, address=address.value, nodes=nodes),
             certainty=Certainty.CERTAIN if everywhere and not assumed else Certainty.LIKELY,
             cure=_one_address(launch),

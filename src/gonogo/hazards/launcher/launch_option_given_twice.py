@@ -19,13 +19,10 @@ _ONE_VALUE = names(
 
 class LaunchOptionGivenTwice(Hazard):
     """An option that takes one value is given twice, with different values.
-
     ## What happens
     The last one counts, without a word: a learning rate or a batch size that nobody looks at any more decides.
-
     ## Why
     argparse, and with it TrainingArguments and the launchers, lets a later option replace an earlier one.
-
     ## Example
     ```sh
     # wrong: trains with 2e-4
@@ -33,13 +30,10 @@ class LaunchOptionGivenTwice(Hazard):
     # right
     torchrun --nproc_per_node 8 train.py --learning_rate 1e-5 --bf16 true
     ```
-
     ## Cure
     Keep the one that is meant.
-
     ## When it is safe
     Where a script puts defaults first and lets the caller override them on purpose ("$@" at the end).
-
     ## Sources
     - https://docs.python.org/3/library/argparse.html#action: `store`, of which the last value stays
     """
@@ -64,8 +58,8 @@ class LaunchOptionGivenTwice(Hazard):
             given = [f"--{name} {value}" for value in dict.fromkeys(values)]
             yield self.finding(
                 Text(
-                    en="--{name} is given {count} times: {earlier}, then {last}, which counts.",
-                    zh="--{name} 给了 {count} 次：先是 {earlier}，后是 {last}，以后者为准。",
+                    "--{name} is given {count} times: {earlier}, then {last}, which counts.",
+                    "--{name} 给了 {count} 次：先是 {earlier}，后是 {last}，以后者为准。",
                 ).format(name=name, count=len(values), earlier=", ".join(values[:-1]), last=values[-1]),
                 severity=Severity.WARNING,
                 cure=Text("Keep one: {all}", "只保留一个：{all}").format(

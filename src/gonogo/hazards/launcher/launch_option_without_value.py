@@ -15,25 +15,19 @@ _NEED_A_VALUE = names(
 
 class LaunchOptionWithoutValue(Hazard):
     """An option that needs a value has none.
-
     ## What happens
     "error: argument --output_dir: expected one argument" from every rank.
-
     ## Why
     The next word is an option again, or the command ends there: the value was deleted, or is a variable that is empty.
-
     ## Example
     ```sh
     torchrun --nproc_per_node 8 train.py --output_dir --bf16 true      # wrong
     torchrun --nproc_per_node 8 train.py --output_dir out --bf16 true  # right
     ```
-
     ## Cure
     Give the value, or take the option out.
-
     ## When it is safe
     Where a script of your own declares the option as a flag.
-
     ## Sources
     - https://docs.python.org/3/library/argparse.html#nargs: an option takes one argument unless declared otherwise
     - https://github.com/huggingface/transformers/blob/main/src/transformers/hf_argparser.py: options out of dataclasses
@@ -52,8 +46,8 @@ class LaunchOptionWithoutValue(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="--{name} has no value: argparse stops with “expected one argument”.",
-                    zh="--{name} 没有值：argparse 会以 “expected one argument” 退出。",
+                    "--{name} has no value: argparse stops with “expected one argument”.",
+                    "--{name} 没有值：argparse 会以 “expected one argument” 退出。",
                 ).format(name=option.name),
                 certainty=Certainty.LIKELY,
                 cure=Text("Give --{name} a value, or take it out", "给 --{name} 一个值，或去掉它").format(

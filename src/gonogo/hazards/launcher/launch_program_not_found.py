@@ -6,26 +6,20 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 class LaunchProgramNotFound(Hazard):
     """The program that the command starts is not there.
-
     ## What happens
     "can't open file '/job/train.py': [Errno 2] No such file or directory" from every rank.
-
     ## Why
     The path counts from the folder in which the script is called, not from the script's own; or the file has another
     name.
-
     ## Example
     ```sh
     torchrun --nproc_per_node 8 finetune_lora.py  # wrong: the file is named finetune-lora.py
     torchrun --nproc_per_node 8 finetune-lora.py  # right
     ```
-
     ## Cure
     `cd "$(dirname "$0")"` at the script's top, or the right path.
-
     ## When it is safe
     Where the script is called from another folder, in which the file lies, or a step before makes it.
-
     ## Sources
     - https://docs.python.org/3/using/cmdline.html: the script's path
     """
@@ -49,7 +43,7 @@ class LaunchProgramNotFound(Hazard):
         if not near and not launch.cwd_known:
             return  # a script alone, whose project lies elsewhere
         yield self.finding(
-            Text(en="{path} is not in {folder}{near}.", zh="{folder} 中没有 {path}{near}。").format(
+            Text("{path} is not in {folder}{near}.", "{folder} 中没有 {path}{near}。").format(
                 path=path, folder=launch.cwd.name or "/", near=Text(f"; {near} is", f"，但有 {near}") if near else ""
             ),
             certainty=Certainty.LIKELY,

@@ -5,15 +5,12 @@ from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
 class LaunchSlurmFewCpus(Hazard):
     """The job gives all processes of a node together fewer CPUs than there are processes.
-
     ## What happens
     The GPUs wait: loading data, tokenizing and, with offload, the optimizer take many times as long, and a collective
     may time out while ranks share a core.
-
     ## Why
     --cpus-per-task counts for a task. A launcher is one task, whose processes, data loader workers and offloaded
     optimizers all run on its CPUs.
-
     ## Example
     ```sh
     # wrong: 8 processes and their 32 workers share 4 CPUs
@@ -22,14 +19,11 @@ class LaunchSlurmFewCpus(Hazard):
     # right
     #SBATCH --cpus-per-task=40
     ```
-
     ## Cure
     `--cpus-per-task` of at least (1 + dataloader_num_workers) times the processes of a node; with offload to the CPU as
     many as the node has.
-
     ## When it is safe
     With `--exclusive` on clusters that then give all CPUs.
-
     ## Sources
     - https://slurm.schedmd.com/sbatch.html: --cpus-per-task
     - https://github.com/stas00/ml-engineering/blob/master/orchestration/slurm/launchers/README.md: cpus-per-task for a
@@ -52,10 +46,9 @@ class LaunchSlurmFewCpus(Hazard):
         workers = whole_number(run.arguments.get("dataloader_num_workers"))
         yield self.finding(
             Text(
-                en="--cpus-per-task {cpus}: the {processes} processes that {launcher} starts on a node{workers} share "
+                "--cpus-per-task {cpus}: the {processes} processes that {launcher} starts on a node{workers} share "
                 "{cpus} CPU(s).",
-                zh="--cpus-per-task {cpus}：{launcher} 在一个节点上启动的 {processes} 个进程{workers}共用 {cpus} 个 CPU"
-                "。",
+                "--cpus-per-task {cpus}：{launcher} 在一个节点上启动的 {processes} 个进程{workers}共用 {cpus} 个 CPU。",
             ).format(
                 cpus=cpus * tasks,
                 processes=processes,

@@ -7,15 +7,12 @@ _REACHES_NODES = Pattern(r"\b(?:srun|ssh|pdsh|mpirun|mpiexec|clush|parallel|prun
 
 class LaunchSlurmNodesDiffer(Hazard):
     """The job has other nodes than the launcher counts on, or the launcher is started on the first of them only.
-
     ## What happens
     The launcher waits for nodes that never come (RendezvousTimeoutError, "timed out after 900000ms"); or the run works
     on one node while the GPUs of the others stay idle and are paid for.
-
     ## Why
     A batch script runs on the first node of the job. Only srun (or ssh, pdsh, mpirun) starts something on the others.
     And `#SBATCH --nodes` must be what --nnodes, num_machines or NNODES says.
-
     ## Example
     ```sh
     #SBATCH --nodes=2
@@ -24,13 +21,10 @@ class LaunchSlurmNodesDiffer(Hazard):
     # right
     srun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint $HOST:29500 train.py
     ```
-
     ## Cure
     `srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES ...`, or `#SBATCH --nodes=1`.
-
     ## When it is safe
     With the deepspeed launcher's hostfile, or a script that another one starts with srun.
-
     ## Sources
     - https://slurm.schedmd.com/sbatch.html: the batch script runs on the first allocated node
     - https://github.com/princeton-nlp/ProLong/issues/9: RendezvousTimeoutError on two nodes
@@ -56,8 +50,8 @@ class LaunchSlurmNodesDiffer(Hazard):
             if count != job_nodes and own.reason is None:
                 yield self.finding(
                     Text(
-                        en="The job has {nodes} node(s), and the launcher is told {count}: {then}.",
-                        zh="作业有 {nodes} 个节点，而启动器得到的是 {count}：{then}。",
+                        "The job has {nodes} node(s), and the launcher is told {count}: {then}.",
+                        "作业有 {nodes} 个节点，而启动器得到的是 {count}：{then}。",
                     ).format(nodes=job_nodes, count=count, then=_THEN[count > job_nodes]),
                     cure=_SAME.format(option=_OPTIONS.get(launch.launcher, "--nnodes "), count=count),
                     spans=(own.span() or launch.place.span(), nodes),
@@ -66,10 +60,10 @@ class LaunchSlurmNodesDiffer(Hazard):
             if count > 1:
                 yield self.finding(
                     Text(
-                        en="The batch script starts {launcher} on the first of the job's {nodes} nodes only, and it "
-                        "waits for {others} more: nothing starts it there.",
-                        zh="批处理脚本只在作业 {nodes} 个节点中的第一个上启动 {launcher}，它却要等另外 {others} 个节点"
-                        "：没有任何东西在那里启动它。",
+                        "The batch script starts {launcher} on the first of the job's {nodes} nodes only, and it waits "
+                        "for {others} more: nothing starts it there.",
+                        "批处理脚本只在作业 {nodes} 个节点中的第一个上启动 {launcher}，它却要等另外 {others} 个节点：没"
+                        "有任何东西在那里启动它。",
                     ).format(launcher=launch.launcher, nodes=job_nodes, others=count - 1),
                     certainty=Certainty.LIKELY,
                     cure=_SRUN,
@@ -79,9 +73,9 @@ class LaunchSlurmNodesDiffer(Hazard):
             elif count == 1:
                 yield self.finding(
                     Text(
-                        en="The job asks for {nodes} nodes, and {launcher} runs on the first of them: the GPUs of the "
+                        "The job asks for {nodes} nodes, and {launcher} runs on the first of them: the GPUs of the "
                         "others stay idle.",
-                        zh="作业申请了 {nodes} 个节点，而 {launcher} 只在第一个上运行：其余节点的 GPU 一直空闲。",
+                        "作业申请了 {nodes} 个节点，而 {launcher} 只在第一个上运行：其余节点的 GPU 一直空闲。",
                     ).format(nodes=job_nodes, launcher=launch.launcher),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,

@@ -5,15 +5,12 @@ from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
 
 class LaunchSlurmTasksMultiply(Hazard):
     """srun starts a launcher once a task, and the launcher starts a process for each GPU: the processes multiply.
-
     ## What happens
     "address already in use" (EADDRINUSE, port 29500) from all launchers of a node but one, out of memory on GPUs that
     several ranks share, "Duplicate GPU detected".
-
     ## Why
     torchrun, deepspeed, accelerate launch and swift start the processes of a node themselves. With
     --ntasks-per-node=8 srun starts eight of them on each node, 64 processes for 8 GPUs.
-
     ## Example
     ```sh
     # wrong: 8 launchers a node, and 8 processes of each
@@ -23,14 +20,11 @@ class LaunchSlurmTasksMultiply(Hazard):
     #SBATCH --ntasks-per-node=1
     srun torchrun --nproc_per_node 8 train.py
     ```
-
     ## Cure
     `--ntasks-per-node=1` (and `--cpus-per-task` for all processes of the node together), or one task a GPU without a
     launcher: `srun python train.py`.
-
     ## When it is safe
     With --nproc_per_node=1 for each task, or in a batch script that calls the launcher without srun.
-
     ## Sources
     - https://github.com/pytorch/pytorch/issues/73656: --ntasks-per-node=1, since torchrun starts the others
     - https://slurm.schedmd.com/srun.html: --ntasks-per-node
@@ -61,9 +55,8 @@ class LaunchSlurmTasksMultiply(Hazard):
         place = launch.launcher_options.place_of("nproc_per_node")
         yield self.finding(
             Text(
-                en="srun starts {launcher} {tasks} times on each node, and each starts {own} processes: {all} on a "
-                "node.",
-                zh="srun 在每个节点上启动 {tasks} 次 {launcher}，每次又启动 {own} 个进程：每个节点共 {all} 个。",
+                "srun starts {launcher} {tasks} times on each node, and each starts {own} processes: {all} on a node.",
+                "srun 在每个节点上启动 {tasks} 次 {launcher}，每次又启动 {own} 个进程：每个节点共 {all} 个。",
             ).format(
                 launcher=launch.launcher,
                 tasks=tasks,
@@ -72,8 +65,8 @@ class LaunchSlurmTasksMultiply(Hazard):
             ),
             cure=(
                 Text(
-                    en="Ask slurm for one task a node: --ntasks-per-node=1, with --cpus-per-task for all its processes",
-                    zh="向 slurm 要求每个节点一个 task：--ntasks-per-node=1，--cpus-per-task 按其全部进程计算",
+                    "Ask slurm for one task a node: --ntasks-per-node=1, with --cpus-per-task for all its processes",
+                    "向 slurm 要求每个节点一个 task：--ntasks-per-node=1，--cpus-per-task 按其全部进程计算",
                 ),
                 Text(
                     "Or one task a GPU without a launcher, if the program reads slurm's variables: srun python "

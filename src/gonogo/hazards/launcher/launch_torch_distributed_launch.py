@@ -3,27 +3,21 @@ from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
 class LaunchTorchDistributedLaunch(Hazard):
     """python -m torch.distributed.launch is deprecated.
-
     ## What happens
     "FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun" on
     every start.
-
     ## Why
     torchrun took its place in torch 1.10. The old module also passes `--local-rank` to the program unless --use_env is
     given, which torchrun never does.
-
     ## Example
     ```sh
     python -m torch.distributed.launch --nproc_per_node=8 --use_env train.py  # wrong
     torchrun --nproc_per_node=8 train.py                                      # right
     ```
-
     ## Cure
     `torchrun`; the program then reads LOCAL_RANK from its environment.
-
     ## When it is safe
     It still works in current releases.
-
     ## Sources
     - https://docs.pytorch.org/docs/stable/elastic/run.html: from torch.distributed.launch to torchrun
     """
@@ -45,8 +39,8 @@ class LaunchTorchDistributedLaunch(Hazard):
         place = launch.source.place(first.place.start, last.place.end)
         yield self.finding(
             Text(
-                en="python -m torch.distributed.launch is deprecated{passes}.",
-                zh="python -m torch.distributed.launch 已被弃用{passes}。",
+                "python -m torch.distributed.launch is deprecated{passes}.",
+                "python -m torch.distributed.launch 已被弃用{passes}。",
             ).format(
                 passes=""
                 if launch.launcher_options.get("use_env").known

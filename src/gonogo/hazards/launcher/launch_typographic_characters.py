@@ -18,27 +18,21 @@ _NAMES = {
 
 class LaunchTypographicCharacters(Hazard):
     """Dashes, quotes or spaces of a word processor or a web page stand in the launch command.
-
     ## What happens
     "unrecognized arguments: –bf16", "can't open file '–m'", "command not found" for a command that looks right, or a
     path whose name holds the quotes.
-
     ## Why
     `–`, `—` and `－` are no hyphens, `“` no quote, and a no-break space separates no words. Editors, chats and web
     pages put them in place of the ASCII characters that a shell and argparse know.
-
     ## Example
     ```sh
     torchrun --nproc_per_node 4 train.py –bf16 true   # wrong
     torchrun --nproc_per_node 4 train.py --bf16 true  # right
     ```
-
     ## Cure
     Type `--`, `"` and a plain space in their place.
-
     ## When it is safe
     Inside a quoted text, as a prompt, where the characters are meant.
-
     ## Sources
     - https://github.com/awsdocs/amazon-emr-release-guide/pull/25: "python: can't open file '–m'"
     - https://github.com/hjkgrp/molSimplify/pull/516: options with an en dash are not recognized
@@ -66,9 +60,9 @@ class LaunchTypographicCharacters(Hazard):
         character = line.text[index]
         yield self.finding(
             Text(
-                en="{what} (U+{code:04X}, `{character}`) stands on line {line}{more}: the shell takes it for a letter "
-                "of the word.",
-                zh="第 {line} 行有{what}（U+{code:04X}，`{character}`）{more}：shell 会把它当作单词的一部分。",
+                "{what} (U+{code:04X}, `{character}`) stands on line {line}{more}: the shell takes it for a letter of "
+                "the word.",
+                "第 {line} 行有{what}（U+{code:04X}，`{character}`）{more}：shell 会把它当作单词的一部分。",
             ).format(
                 what=Text(_NAMES[character].en.capitalize(), _NAMES[character].zh),
                 code=ord(character),

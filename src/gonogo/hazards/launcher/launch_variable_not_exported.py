@@ -35,17 +35,14 @@ class _Assignments(msgspec.Struct, frozen=True):
 
 class LaunchVariableNotExported(Hazard):
     """A variable that the program reads from its environment is set in the script, and not exported.
-
     ## What happens
     The setting has no effect: `swift sft` starts one process although NPROC_PER_NODE=8 stands above it ("DeepSpeed is
     not compatible with `device_map`. n_gpu: 8, local_world_size: 1"), NCCL_DEBUG=INFO prints nothing, the run takes
     all GPUs.
-
     ## Why
     `NAME=value` on a line of its own sets a variable of the shell only. A program gets it where it was exported, or
     stands on the program's own line. A backslash followed by an empty line ends the command, so assignments above it
     belong to nothing.
-
     ## Example
     ```sh
     # wrong: NCCL never sees it
@@ -55,13 +52,10 @@ class LaunchVariableNotExported(Hazard):
     export NCCL_P2P_DISABLE=1
     torchrun --nproc_per_node 4 train.py
     ```
-
     ## Cure
     `export NAME=value`, or no empty line between the assignments and the command.
-
     ## When it is safe
     Where the variable is in the environment already (it stays exported), or the script itself uses it.
-
     ## Sources
     - https://github.com/modelscope/ms-swift/issues/5328: an empty line between NPROC_PER_NODE=8 and swift sft
     - https://github.com/modelscope/ms-swift/issues/3681: NPROC_PER_NODE is an environment variable
@@ -87,9 +81,8 @@ class LaunchVariableNotExported(Hazard):
             cut = _empty_lines(assignments, command.start)
             yield self.finding(
                 Text(
-                    en="Line {line} sets {names} without export: the {launcher} command on line {at} does not get "
-                    "{it}.",
-                    zh="第 {line} 行设置了 {names}，但没有 export：第 {at} 行的 {launcher} 命令得不到。",
+                    "Line {line} sets {names} without export: the {launcher} command on line {at} does not get {it}.",
+                    "第 {line} 行设置了 {names}，但没有 export：第 {at} 行的 {launcher} 命令得不到。",
                 ).format(
                     line=assignments.line,
                     names=Text(", ".join(names), "、".join(names)),

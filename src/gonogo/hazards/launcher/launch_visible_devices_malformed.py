@@ -8,27 +8,21 @@ _FILTERS = ("include", "exclude", "num_gpus", "num_nodes", "hostfile")
 
 class LaunchVisibleDevicesMalformed(Hazard):
     """CUDA_VISIBLE_DEVICES is no list of GPUs as CUDA reads it.
-
     ## What happens
     "No CUDA GPUs are available" (a GPU listed twice), "CUDA error: invalid device ordinal" on the ranks beyond the
     first (`0-3`, `0 1 2 3`), or the deepspeed launcher's "invalid literal for int()".
-
     ## Why
     CUDA takes numbers (or GPU-/MIG- identifiers) separated by commas, and reads as far as it understands: `0-3` and
     `0 1 2 3` are GPU 0 alone, `0,,2` too, `[0,1]` is none, and a GPU listed twice makes the whole list void.
-
     ## Example
     ```sh
     CUDA_VISIBLE_DEVICES=0-3 torchrun --nproc_per_node 4 train.py      # wrong: CUDA reads GPU 0 alone
     CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node 4 train.py  # right
     ```
-
     ## Cure
     `CUDA_VISIBLE_DEVICES=0,1,2,3`.
-
     ## When it is safe
     An empty value or -1 hides all GPUs on purpose.
-
     ## Sources
     - https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars: how the variable is read
     - https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py: `_parse_visible_devices`, "Repeated ordinal
@@ -54,8 +48,8 @@ class LaunchVisibleDevicesMalformed(Hazard):
         right = ",".join(dict.fromkeys(wanted))
         yield self.finding(
             Text(
-                en="CUDA_VISIBLE_DEVICES={value}: CUDA sees {seen}, where {count} GPUs were meant ({right}){why}.",
-                zh="CUDA_VISIBLE_DEVICES={value}：CUDA {seen}，而本意是 {count} 张 GPU（{right}）{why}。",
+                "CUDA_VISIBLE_DEVICES={value}: CUDA sees {seen}, where {count} GPUs were meant ({right}){why}.",
+                "CUDA_VISIBLE_DEVICES={value}：CUDA {seen}，而本意是 {count} 张 GPU（{right}）{why}。",
             ).format(
                 value=value,
                 seen=Text(f"GPU {','.join(seen)} only", f"只看到 GPU {','.join(seen)}")
@@ -87,9 +81,9 @@ class LaunchVisibleDevicesMalformed(Hazard):
         right = ",".join(dict.fromkeys(wanted)) if wanted else ""
         yield self.finding(
             Text(
-                en="CUDA_VISIBLE_DEVICES={value}: the deepspeed launcher reads whole numbers separated by commas, and "
+                "CUDA_VISIBLE_DEVICES={value}: the deepspeed launcher reads whole numbers separated by commas, and "
                 "raises “invalid literal for int(): '{wrong}'”.",
-                zh="CUDA_VISIBLE_DEVICES={value}：deepspeed 启动器只读取以逗号分隔的整数，会报 “invalid literal for "
+                "CUDA_VISIBLE_DEVICES={value}：deepspeed 启动器只读取以逗号分隔的整数，会报 “invalid literal for "
                 "int(): '{wrong}'”。",
             ).format(value=value, wrong=wrong[0]),
             cure=Text("Write the GPUs' numbers, each once{right}", "写 GPU 的编号，互不重复{right}").format(

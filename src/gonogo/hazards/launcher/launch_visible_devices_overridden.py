@@ -5,27 +5,21 @@ from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
 class LaunchVisibleDevicesOverridden(Hazard):
     """The deepspeed launcher ignores CUDA_VISIBLE_DEVICES beside --include, --exclude, --num_gpus or a hostfile.
-
     ## What happens
     "Detected VISIBLE_DEVICES=4,5,6,7 but ignoring it because one or several of --include/--exclude/--num_gpus/
     --num_nodes cl args were used", and the run takes GPUs 0 to 3: those of another job, which then runs out of memory.
-
     ## Why
     The launcher numbers the GPUs of the whole machine. With any of these options it deletes the variable and sets its
     own for each process; `--num_gpus 4` means GPUs 0 to 3.
-
     ## Example
     ```sh
     CUDA_VISIBLE_DEVICES=4,5,6,7 deepspeed --num_gpus 4 train.py  # wrong: takes GPUs 0 to 3
     deepspeed --include localhost:4,5,6,7 train.py                # right
     ```
-
     ## Cure
     `deepspeed --include localhost:4,5,6,7` without the variable, or the variable without these options.
-
     ## When it is safe
     Where both name the same GPUs.
-
     ## Sources
     - https://github.com/huggingface/accelerate/issues/663: the launcher's message
     - https://github.com/deepspeedai/DeepSpeed/issues/662: a maintainer on what the launcher does with the variable
@@ -59,14 +53,14 @@ class LaunchVisibleDevicesOverridden(Hazard):
         listed = ",".join(visible)
         yield self.finding(
             Text(
-                en="CUDA_VISIBLE_DEVICES={visible} is ignored beside --{name} {value}: the run takes the machine's "
-                "GPUs {taken}.",
-                zh="有 --{name} {value} 时 CUDA_VISIBLE_DEVICES={visible} 会被忽略：训练将使用本机的 GPU {taken}。",
+                "CUDA_VISIBLE_DEVICES={visible} is ignored beside --{name} {value}: the run takes the machine's GPUs "
+                "{taken}.",
+                "有 --{name} {value} 时 CUDA_VISIBLE_DEVICES={visible} 会被忽略：训练将使用本机的 GPU {taken}。",
             ).format(visible=listed, name=name, value=field.value, taken=",".join(taken)),
             severity=Severity.WARNING,
             cure=Text(
-                "Name the GPUs to the launcher: deepspeed --include localhost:{visible}; or keep the variable and "
-                "take --{name} out",
+                "Name the GPUs to the launcher: deepspeed --include localhost:{visible}; or keep the variable and take "
+                "--{name} out",
                 "把 GPU 交给启动器指定：deepspeed --include localhost:{visible}；或保留该变量，去掉 --{name}",
             ).format(visible=listed, name=name),
             spans=(

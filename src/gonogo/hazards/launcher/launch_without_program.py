@@ -1,4 +1,5 @@
-from gonogo.hazards.rule import FailureLog, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.hazards.rule import Findings, Hazard, Launch, Pattern, Run, Text
 
 # What each launcher calls the program in its usage; `torch.distributed.launch` is torchrun's old name.
 _LAUNCHERS = {
@@ -23,15 +24,12 @@ _CURE = (
 
 class LaunchWithoutProgram(Hazard):
     """The launcher is given no program to start.
-
     ## What happens
     The launcher prints its usage and "error: the following arguments are required: training_script" (deepspeed:
     "user_script"), and ends with status 2. On several nodes each of them says so, some seconds into the job.
-
     ## Why
     No word of the command is left for the program. Its line was cut off (a blank after a backslash, a comment between
     the lines), an option without a value took it, or the variable that holds it is empty: `torchrun $SCRIPT`.
-
     ## Example
     ```sh
     # wrong: the command ends with its first line
@@ -41,14 +39,11 @@ class LaunchWithoutProgram(Hazard):
     torchrun --nproc_per_node 8 \\
         train.py
     ```
-
     ## Cure
     Name the program after the launcher's own options. Where it stands on a later line, end each line before it in a
     lone backslash. `bash -x launch.sh` shows the command as the shell makes it.
-
     ## When it is safe
     Where the launcher is only asked for its help or version.
-
     ## Sources
     - https://github.com/hiyouga/LlamaFactory/issues/3301: a blank after a backslash
     - https://github.com/deepspeedai/DeepSpeed/issues/3222: options of the program where the launcher reads its own
@@ -65,9 +60,8 @@ class LaunchWithoutProgram(Hazard):
             return
         yield self.finding(
             Text(
-                en="The command names no program: {launcher} ends with “the following arguments are required: "
-                "{wanted}”.",
-                zh="命令没有写出程序：{launcher} 会以 “the following arguments are required: {wanted}” 退出。",
+                "The command names no program: {launcher} ends with “the following arguments are required: {wanted}”.",
+                "命令没有写出程序：{launcher} 会以 “the following arguments are required: {wanted}” 退出。",
             ).format(launcher=launch.launcher, wanted=wanted),
             cure=_CURE,
             spans=launch.place.span(),
@@ -80,8 +74,8 @@ class LaunchWithoutProgram(Hazard):
             yield self.log_finding(
                 line,
                 Text(
-                    en="The launcher was given no program to start: its command ended before the program's name.",
-                    zh="启动器没有得到要启动的程序：命令在程序名之前就结束了。",
+                    "The launcher was given no program to start: its command ended before the program's name.",
+                    "启动器没有得到要启动的程序：命令在程序名之前就结束了。",
                 ),
                 cure=_CURE,
             )

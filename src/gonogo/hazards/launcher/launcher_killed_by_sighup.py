@@ -1,6 +1,7 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _SIGHUP = Pattern(
     r"got sig(?:nal|val) ?: ?1\b|Received (?:Signals\.SIGHUP|SIGHUP|1) death signal"
@@ -14,29 +15,23 @@ _KEPT = Pattern(r"\bsetsid\b|\btmux\b|\bscreen -|\bdisown\b|^[ \t]*wait\b|\bsyst
 
 class LauncherKilledBySighup(Hazard):
     """The terminal that started the run was closed, and the hang-up signal ended the launcher.
-
     ## What happens
     After some time, mostly when an SSH connection is lost or a window closed: "Received 1 death signal, shutting
     down workers", "Sending process 1234 closing signal SIGHUP", "SignalException: Process 1200 got signal: 1". No
     worker has an error.
-
     ## Why
     The shell passes SIGHUP on to what it has started. `nohup` alone does not help: torchrun's agent installs its own
     handler for SIGHUP, over the one that nohup set to ignore.
-
     ## Example
     ```sh
     nohup torchrun --nproc_per_node 8 train.py > train.log 2>&1 &               # wrong
     setsid torchrun --nproc_per_node 8 train.py > train.log 2>&1 < /dev/null &  # right
     ```
-
     ## Cure
     Start inside tmux or screen; or `setsid torchrun ... > log 2>&1 < /dev/null &`; or `nohup ... & disown` and leave
     the shell with `exit`. Or a cluster's scheduler. Then resume from the last checkpoint.
-
     ## When it is safe
     In tmux, screen, setsid, a container's own process, or a scheduler's job.
-
     ## Sources
     - https://github.com/pytorch/pytorch/issues/67538: SIGHUP after an hour; the maintainers explain
     - https://github.com/hiyouga/LlamaFactory/issues/9695: the same in a LLaMA-Factory run
@@ -45,7 +40,7 @@ class LauncherKilledBySighup(Hazard):
     """
 
     name = "launcher-killed-by-sighup"
-    title = Text(en="The run was ended by the closing of its terminal (SIGHUP)", zh="终端关闭（SIGHUP）结束了训练")
+    title = Text("The run was ended by the closing of its terminal (SIGHUP)", "终端关闭（SIGHUP）结束了训练")
     log_words = ("got sig", "death signal", "SIGHUP")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
@@ -63,9 +58,9 @@ class LauncherKilledBySighup(Hazard):
             return
         yield self.finding(
             Text(
-                en="{launcher} runs in the background of the shell that starts it: when that terminal closes, it may "
-                "be sent SIGHUP and end the run{nohup}.",
-                zh="{launcher} 在启动它的 shell 的后台运行：该终端关闭时它可能收到 SIGHUP，从而结束训练{nohup}。",
+                "{launcher} runs in the background of the shell that starts it: when that terminal closes, it may be "
+                "sent SIGHUP and end the run{nohup}.",
+                "{launcher} 在启动它的 shell 的后台运行：该终端关闭时它可能收到 SIGHUP，从而结束训练{nohup}。",
             ).format(
                 launcher=launch.launcher,
                 nohup=Text(
@@ -98,24 +93,24 @@ class LauncherKilledBySighup(Hazard):
         yield self.log_finding(
             found,
             Text(
-                en="The launcher was sent SIGHUP (signal 1): the terminal or the SSH session that started it ended. It "
+                "The launcher was sent SIGHUP (signal 1): the terminal or the SSH session that started it ended. It "
                 "stopped the workers, which had not failed.",
-                zh="启动器收到 SIGHUP（信号 1）：启动它的终端或 SSH 会话结束了。它随后停止了并未出错的 worker。",
+                "启动器收到 SIGHUP（信号 1）：启动它的终端或 SSH 会话结束了。它随后停止了并未出错的 worker。",
             ),
             cure=(
                 Text(
-                    en="Start the run inside tmux or screen, or with: setsid COMMAND > train.log 2>&1 < /dev/null &",
-                    zh="在 tmux 或 screen 中启动，或：setsid 命令 > train.log 2>&1 < /dev/null &",
+                    "Start the run inside tmux or screen, or with: setsid COMMAND > train.log 2>&1 < /dev/null &",
+                    "在 tmux 或 screen 中启动，或：setsid 命令 > train.log 2>&1 < /dev/null &",
                 ),
                 Text(
-                    en="nohup alone does not suffice for torchrun; add disown: nohup COMMAND & disown",
-                    zh="对 torchrun 只用 nohup 不够，需再加 disown：nohup 命令 & disown",
+                    "nohup alone does not suffice for torchrun; add disown: nohup COMMAND & disown",
+                    "对 torchrun 只用 nohup 不够，需再加 disown：nohup 命令 & disown",
                 ),
-                Text(en="Resume from the last checkpoint", zh="从最近的 checkpoint 恢复训练"),
+                Text("Resume from the last checkpoint", "从最近的 checkpoint 恢复训练"),
             ),
             certainty=Certainty.LIKELY if before else Certainty.CERTAIN,
             confirm=Text(
-                en="The time of the signal is that of a lost connection or a closed window",
-                zh="收到信号的时间与连接断开或窗口关闭的时间一致",
+                "The time of the signal is that of a lost connection or a closed window",
+                "收到信号的时间与连接断开或窗口关闭的时间一致",
             ),
         )

@@ -1,4 +1,5 @@
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
 
 _REFUSED = Pattern(
     r"unrecognized arguments:.*--local[-_]rank|[Nn]o such option:? '?--local[-_]rank"
@@ -26,15 +27,12 @@ _BOTH = Text(
 
 class LauncherLocalRankArgument(Hazard):
     """The launcher passes --local-rank (or --local_rank) to a script that does not know it so written.
-
     ## What happens
     "train.py: error: unrecognized arguments: --local-rank=0" on every rank, exit code 2; or "Some specified
     arguments are not used by the HfArgumentParser: ['--local-rank=0']". You did not write that argument.
-
     ## Why
     `python -m torch.distributed.launch` adds it; since torch 2.0 it is written with a hyphen, and scripts that
     declare `--local_rank` refuse it. The deepspeed launcher adds `--local_rank=N` too.
-
     ## Example
     ```python
     # wrong, under python -m torch.distributed.launch
@@ -42,14 +40,11 @@ class LauncherLocalRankArgument(Hazard):
     # right
     parser.add_argument("--local-rank", "--local_rank", type=int, default=0)
     ```
-
     ## Cure
     Start with `torchrun`, which passes no argument, and read `int(os.environ["LOCAL_RANK"])`. Or let the parser take
     both: `add_argument("--local-rank", "--local_rank", type=int, default=0)`. deepspeed: `--no_local_rank`.
-
     ## When it is safe
     With torchrun or accelerate launch.
-
     ## Sources
     - https://github.com/bigcode-project/starcoder/pull/145: the hyphen since torch 2.0
     - https://github.com/huggingface/pytorch-image-models/issues/1728: cured by torchrun
@@ -85,8 +80,8 @@ class LauncherLocalRankArgument(Hazard):
         known = "--local_rank" if passed == "--local-rank" else "--local-rank"
         yield self.finding(
             Text(
-                en="{launcher} adds {passed}=N to {path}'s arguments, and its parser {knows}.",
-                zh="{launcher} 会在 {path} 的参数中加入 {passed}=N，而其解析器{knows}。",
+                "{launcher} adds {passed}=N to {path}'s arguments, and its parser {knows}.",
+                "{launcher} 会在 {path} 的参数中加入 {passed}=N，而其解析器{knows}。",
             ).format(
                 launcher=launch.launcher,
                 passed=passed,
@@ -115,8 +110,8 @@ class LauncherLocalRankArgument(Hazard):
         yield self.log_finding(
             found,
             Text(
-                en="The launcher adds {argument} to the script's arguments, and the script's parser does not know it.",
-                zh="启动器在脚本参数中加入 {argument}，而脚本的解析器不认识它。",
+                "The launcher adds {argument} to the script's arguments, and the script's parser does not know it.",
+                "启动器在脚本参数中加入 {argument}，而脚本的解析器不认识它。",
             ).format(argument="--local-rank" if hyphen else "--local_rank"),
             cure=(_TORCHRUN, _OF_DEEPSPEED, _BOTH),
         )

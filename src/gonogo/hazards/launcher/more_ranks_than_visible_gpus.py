@@ -1,22 +1,11 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training, several_processes
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.hazards.facts.duplicate_gpu import duplicate_gpu, gpus_of, processes_of
 from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, slurm_number, visible_gpus
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Findings,
-    Found,
-    Hazard,
-    Launch,
-    LoggedError,
-    Pattern,
-    RehearsalRecord,
-    Run,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, RehearsalRecord, Run, Text
 
 _ASKED_FOR = Pattern(r"device (\d{1,4}) was asked for")
 _INVALID = Pattern(
@@ -35,44 +24,38 @@ _OF_A_NODE = ("nproc_per_node", "num_gpus", "num_accelerators")
 _COUNTS = (*_OF_A_NODE, "num_processes", "include")
 _CURE = (
     Text(
-        en="Start as many processes as GPUs are visible: --nproc_per_node (torchrun), --num_gpus (deepspeed), "
+        "Start as many processes as GPUs are visible: --nproc_per_node (torchrun), --num_gpus (deepspeed), "
         "--num_processes (accelerate), GPUS_PER_NODE or NPROC_PER_NODE in the script; or show more in "
         "CUDA_VISIBLE_DEVICES",
-        zh="进程数与可见 GPU 数相同：--nproc_per_node（torchrun）、--num_gpus（deepspeed）、--num_processes（accelerate"
-        "）、脚本中的 GPUS_PER_NODE 或 NPROC_PER_NODE；或在 CUDA_VISIBLE_DEVICES 中列出更多",
+        "进程数与可见 GPU 数相同：--nproc_per_node（torchrun）、--num_gpus（deepspeed）、--num_processes（accelerate）"
+        "、脚本中的 GPUS_PER_NODE 或 NPROC_PER_NODE；或在 CUDA_VISIBLE_DEVICES 中列出更多",
     ),
 )
 _CONFIRM = (
     Text(
-        en="nvidia-smi -L (or CUDA_VISIBLE_DEVICES) lists fewer GPUs than the launch starts processes on this machine",
-        zh="nvidia-smi -L（或 CUDA_VISIBLE_DEVICES）列出的 GPU 少于本机启动的进程数",
+        "nvidia-smi -L (or CUDA_VISIBLE_DEVICES) lists fewer GPUs than the launch starts processes on this machine",
+        "nvidia-smi -L（或 CUDA_VISIBLE_DEVICES）列出的 GPU 少于本机启动的进程数",
     ),
 )
 
 
 class MoreRanksThanVisibleGpus(Hazard):
     """The launcher starts more processes on a node than it has visible GPUs.
-
     ## What happens
     "CUDA error: invalid device ordinal" where a process sets its device, on the ranks beyond the last GPU only. With
     NCCL and a wrapped index: "Duplicate GPU detected".
-
     ## Why
     `--nproc_per_node` (`--num_gpus`, `num_processes`, a script's GPUS_PER_NODE) is larger than the number of GPUs, or
     than the list in CUDA_VISIBLE_DEVICES. Process N takes GPU N, which is not there.
-
     ## Example
     ```sh
     CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node 8 train.py  # wrong
     CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node 2 train.py  # right
     ```
-
     ## Cure
     Start as many processes as there are visible GPUs.
-
     ## When it is safe
     With at most one process a visible GPU.
-
     ## Sources
     - https://github.com/OpenBMB/MiniCPM-V/issues/356: the script's default of 8 GPUs on a smaller machine
     - https://github.com/pytorch/torchtitan/issues/423: CUDA_VISIBLE_DEVICES=2,3 and 8 processes
@@ -80,7 +63,7 @@ class MoreRanksThanVisibleGpus(Hazard):
     """
 
     name = "more-ranks-than-visible-gpus"
-    title = Text(en="More processes than visible GPUs", zh="进程数多于可见的 GPU")
+    title = Text("More processes than visible GPUs", "进程数多于可见的 GPU")
 
     log_words = (
         "invalid device ordinal",
@@ -98,9 +81,9 @@ class MoreRanksThanVisibleGpus(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="{count} processes are started on a node; the one with local rank {local} takes GPU {local}, "
-                    "which is not visible.",
-                    zh="每个节点启动 {count} 个进程；local rank 为 {local} 的进程使用第 {local} 号 GPU，而它不可见。",
+                    "{count} processes are started on a node; the one with local rank {local} takes GPU {local}, which "
+                    "is not visible.",
+                    "每个节点启动 {count} 个进程；local rank 为 {local} 的进程使用第 {local} 号 GPU，而它不可见。",
                 ).format(count=record.ranks_per_node, local=failed.first.local_rank),
                 cure=_CURE,
                 spans=failure_places(failure),
@@ -130,8 +113,8 @@ class MoreRanksThanVisibleGpus(Hazard):
             return
         yield self.finding(
             Text(
-                en="{launcher} starts {processes} processes on a node, and {has}: local rank {gpus} finds none.",
-                zh="{launcher} 在一个节点上启动 {processes} 个进程，而{has}：local rank {gpus} 没有可用的 GPU。",
+                "{launcher} starts {processes} processes on a node, and {has}: local rank {gpus} finds none.",
+                "{launcher} 在一个节点上启动 {processes} 个进程，而{has}：local rank {gpus} 没有可用的 GPU。",
             ).format(launcher=launch.launcher, processes=processes, gpus=gpus, has=has),
             certainty=Certainty.LIKELY if field.reason is not None else Certainty.CERTAIN,
             cure=Text(
@@ -152,8 +135,8 @@ class MoreRanksThanVisibleGpus(Hazard):
         """An ordinal that is not there where a rank sets its device, or ranks that share a GPU for want of another."""
         processes, gpus = processes_of(log), gpus_of(log)
         counts = Text(
-            en=" The launch starts {processes} on this machine and {gpus} GPU(s) are visible.",
-            zh="启动命令在本机启动 {processes} 个进程，可见 GPU 有 {gpus} 张。",
+            " The launch starts {processes} on this machine and {gpus} GPU(s) are visible.",
+            "启动命令在本机启动 {processes} 个进程，可见 GPU 有 {gpus} 张。",
         ).format(processes=processes, gpus=gpus)
         too_many = None if processes is None or gpus is None else processes > gpus
         known = too_many is not None
@@ -164,8 +147,8 @@ class MoreRanksThanVisibleGpus(Hazard):
             yield self.log_finding(
                 duplicate.evidence,
                 Text(
-                    en="Ranks {ranks} are on one GPU: with more processes than GPUs their numbers start over.{counts}",
-                    zh="rank {ranks} 在同一张 GPU 上：进程多于 GPU 时编号会回绕。{counts}",
+                    "Ranks {ranks} are on one GPU: with more processes than GPUs their numbers start over.{counts}",
+                    "rank {ranks} 在同一张 GPU 上：进程多于 GPU 时编号会回绕。{counts}",
                 ).format(ranks=duplicate.names, counts=counts if known else ""),
                 cure=_CURE,
                 certainty=certainty,
@@ -178,8 +161,8 @@ class MoreRanksThanVisibleGpus(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="A rank takes the GPU with its own local number, and there is no such GPU.{counts}",
-                zh="rank 按自己的本地编号取 GPU，而该编号的 GPU 不存在。{counts}",
+                "A rank takes the GPU with its own local number, and there is no such GPU.{counts}",
+                "rank 按自己的本地编号取 GPU，而该编号的 GPU 不存在。{counts}",
             ).format(counts=counts if known else ""),
             cure=_CURE,
             certainty=_certainty_of_ordinal(log, evidence, too_many),

@@ -1,8 +1,9 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.launch_facts import TORCHRUN
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.rule import Certainty, FailureLog, Field, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text
 
 _IN_USE = Pattern(
     r"server socket has failed to (?:listen|bind).*|Tried to launch distributed communication on port"
@@ -26,29 +27,26 @@ _ELSEWHERE = Pattern(r"\b(?:ssh|srun|pdsh|mpirun)\b")
 _STANDALONE = Text("Or let torchrun pick a free one: --standalone", "或由 torchrun 选择空闲端口：--standalone")
 
 _OTHER_PORT = Text(
-    en="Start with another port: --master_port 29511 (torchrun, deepspeed), --main_process_port 29511 (accelerate), "
+    "Start with another port: --master_port 29511 (torchrun, deepspeed), --main_process_port 29511 (accelerate), "
     "MASTER_PORT=29511 (swift, LLaMA-Factory)",
-    zh="换一个端口启动：--master_port 29511（torchrun、deepspeed）、--main_process_port 29511（accelerate）、"
+    "换一个端口启动：--master_port 29511（torchrun、deepspeed）、--main_process_port 29511（accelerate）、"
     "MASTER_PORT=29511（swift、LLaMA-Factory）",
 )
 _ONE_LAUNCHER = Text(
-    en="Under srun start one launcher a node (--ntasks-per-node=1), not one a GPU",
-    zh="使用 srun 时每个节点只启动一个启动器（--ntasks-per-node=1），不要每张 GPU 一个",
+    "Under srun start one launcher a node (--ntasks-per-node=1), not one a GPU",
+    "使用 srun 时每个节点只启动一个启动器（--ntasks-per-node=1），不要每张 GPU 一个",
 )
 
 
 class PortInUse(Hazard):
     """The rendezvous port is taken: by another job on the machine, by a stale process, or by a second launcher.
-
     ## What happens
     "The server socket has failed to listen on any local network address. port: 29500 ... EADDRINUSE", "Address
     already in use", before anything is loaded. Accelerate: "Tried to launch distributed communication on port
     `29500`, but another process is utilizing it".
-
     ## Why
     29500 is every launcher's default. A killed run may have left processes that still hold it. Where srun (or a
     shell loop) starts the launcher several times on one node, each tries to listen.
-
     ## Example
     ```sh
     # wrong: both meet at port 29500
@@ -58,15 +56,12 @@ class PortInUse(Hazard):
     torchrun --nproc_per_node 2 --master_port 29501 train.py --seed 1 &
     torchrun --nproc_per_node 2 --master_port 29502 train.py --seed 2 &
     ```
-
     ## Cure
     Another port: `--master_port 29511` (torchrun, deepspeed), `--main_process_port 29511` (accelerate),
     `MASTER_PORT=29511` (swift, LLaMA-Factory). Or end the stale processes (`lsof -i :29500`). Slurm: one launcher a
     node (`--ntasks-per-node=1`).
-
     ## When it is safe
     With a port of its own for each job on a machine; `torchrun --standalone` picks one.
-
     ## Sources
     - https://github.com/OptimalScale/LMFlow/issues/270: EADDRINUSE, cured by another master_port
     - https://github.com/xdit-project/mochi-xdit/issues/22: 29500 taken by another run
@@ -74,7 +69,7 @@ class PortInUse(Hazard):
     """
 
     name = "port-in-use"
-    title = Text(en="The rendezvous port is already in use", zh="汇合端口已被占用")
+    title = Text("The rendezvous port is already in use", "汇合端口已被占用")
     log_words = (
         "EADDRINUSE",
         "ddress already in use",
@@ -105,14 +100,14 @@ class PortInUse(Hazard):
             first, second = _port_field(launch), _port_field(other)
             yield self.finding(
                 Text(
-                    en="The launch on line {first} still runs (&) when the one on line {second} starts, and both meet "
-                    "at port {port}.",
-                    zh="第 {second} 行启动时，第 {first} 行的启动仍在运行（&），而两者都使用端口 {port}。",
+                    "The launch on line {first} still runs (&) when the one on line {second} starts, and both meet at "
+                    "port {port}.",
+                    "第 {second} 行启动时，第 {first} 行的启动仍在运行（&），而两者都使用端口 {port}。",
                 ).format(first=launch.line, second=other.line, port=port),
                 cure=(
                     Text(
-                        en="Give the one on line {second} another port: {setting}{port}",
-                        zh="给第 {second} 行的启动另一个端口：{setting}{port}",
+                        "Give the one on line {second} another port: {setting}{port}",
+                        "给第 {second} 行的启动另一个端口：{setting}{port}",
                     ).format(
                         second=other.line,
                         setting="MASTER_PORT=" if other.launcher == "swift" else "--master_port ",
@@ -143,8 +138,8 @@ class PortInUse(Hazard):
         yield self.log_finding(
             found,
             Text(
-                en="{port}, at which rank 0 listens for the others, is taken by another process on this machine.",
-                zh="rank 0 用来等待其他 rank 的{port}已被本机另一个进程占用。",
+                "{port}, at which rank 0 listens for the others, is taken by another process on this machine.",
+                "rank 0 用来等待其他 rank 的{port}已被本机另一个进程占用。",
             ).format(
                 port=Text(f"Port {port}", f"端口 {port} ")
                 if port
@@ -152,20 +147,20 @@ class PortInUse(Hazard):
             )
             if certainty is not Certainty.POSSIBLE
             else Text(
-                en="{port} is taken by another process on this machine; if it is the one at which rank 0 listens for "
-                "the others, the run can't start.",
-                zh="{port}已被本机另一个进程占用；如果它是 rank 0 用来等待其他 rank 的端口，训练就无法启动。",
+                "{port} is taken by another process on this machine; if it is the one at which rank 0 listens for the "
+                "others, the run can't start.",
+                "{port}已被本机另一个进程占用；如果它是 rank 0 用来等待其他 rank 的端口，训练就无法启动。",
             ).format(port=Text(f"Port {port}", f"端口 {port} ") if port else Text("A port", "某个端口")),
             cure=(
                 *((_ONE_LAUNCHER,) if log.setup.mentions(r"\bsrun\b|SLURM") else ()),
                 _OTHER_PORT,
                 Text(
-                    en="Or end the stale job that holds it: lsof -i :PORT (or ss -ltnp) names the process",
-                    zh="或结束占用端口的残留任务：lsof -i :端口（或 ss -ltnp）可查到进程",
+                    "Or end the stale job that holds it: lsof -i :PORT (or ss -ltnp) names the process",
+                    "或结束占用端口的残留任务：lsof -i :端口（或 ss -ltnp）可查到进程",
                 ),
             ),
             certainty=certainty,
-            confirm=Text(en="ss -ltnp shows who listens at that port", zh="ss -ltnp 显示谁在监听该端口"),
+            confirm=Text("ss -ltnp shows who listens at that port", "ss -ltnp 显示谁在监听该端口"),
         )
 
 

@@ -1,9 +1,10 @@
 from gonogo.evidence.field import whole_number
+from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.progress import training_line
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed
-from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Found, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Text
 
 _INITIALIZES = Pattern(r"Initializing TorchBackend in DeepSpeed|\[comm\.py:\d+:init_distributed\]")
 _MEETS = Pattern(r"Initializing TorchBackend|init_process_group|cdb=None|Distributed backend already initialized")
@@ -15,36 +16,30 @@ _IN_SETUP = r"main_process_port[\"']?\s*[:=]?\s*[\"']?0\b(?!\.)|--master[-_]port
 
 class RendezvousPortZeroHang(Hazard):
     """Every rank picks its own free port for the rendezvous, and they never meet.
-
     ## What happens
     The run stands still right after "Initializing TorchBackend in DeepSpeed with backend nccl", with no error, GPUs
     idle.
-
     ## Why
     `main_process_port: 0` (or `--master_port 0`) means "any free port". That works only where one process chooses it
     and tells the others; where it is passed on as MASTER_PORT=0 (older Accelerate with DeepSpeed, several machines),
     rank 0 listens on a port that nobody else knows.
-
     ## Example
     ```sh
     deepspeed --num_gpus 8 --master_port 0 train.py      # wrong
     deepspeed --num_gpus 8 --master_port 29501 train.py  # right
     ```
-
     ## Cure
     A fixed, free port: `main_process_port: 29501`, or `--main_process_port 29501`.
-
     ## When it is safe
     With `torchrun --standalone` or `--rdzv_endpoint=localhost:0`, and Accelerate versions that choose a port
     themselves on a single machine.
-
     ## Sources
     - https://github.com/RLHFlow/Online-RLHF/issues/11: the hang after "Initializing TorchBackend", cured by a fixed
       port
     """
 
     name = "rendezvous-port-zero-hang"
-    title = Text(en="The ranks cannot meet: the rendezvous port is 0", zh="各 rank 无法汇合：端口设为 0")
+    title = Text("The ranks cannot meet: the rendezvous port is 0", "各 rank 无法汇合：端口设为 0")
     log_words = (*STALL_WORDS, "main_process_port", "master_port", "MASTER_PORT")
     consequence = True
     yields_to = ("nccl-timeout-preprocessing",)
@@ -69,8 +64,8 @@ class RendezvousPortZeroHang(Hazard):
             return
         yield self.finding(
             Text(
-                en="The port is 0, that is any free one: rank 0 listens on a port that the others are not told.",
-                zh="端口为 0，即任意空闲端口：rank 0 监听的端口其他 rank 并不知道。",
+                "The port is 0, that is any free one: rank 0 listens on a port that the others are not told.",
+                "端口为 0，即任意空闲端口：rank 0 监听的端口其他 rank 并不知道。",
             ),
             certainty=certainty,
             cure=Text("Set a fixed free port: {setting} 29501", "设置固定的空闲端口：{setting} 29501").format(
@@ -114,21 +109,21 @@ class RendezvousPortZeroHang(Hazard):
         return self.log_finding(
             first,
             Text(
-                en="The launch asks for port 0, that is any free one: rank 0 listens on a port that the other ranks "
-                "are not told, and all wait.",
-                zh="启动配置要求端口 0，即任意空闲端口：rank 0 监听的端口其他 rank 并不知道，于是全部等待。",
+                "The launch asks for port 0, that is any free one: rank 0 listens on a port that the other ranks are "
+                "not told, and all wait.",
+                "启动配置要求端口 0，即任意空闲端口：rank 0 监听的端口其他 rank 并不知道，于是全部等待。",
             )
             if port_zero
             else Text(
-                en="The run stands still where the ranks meet for the first time. A rendezvous port of 0 in the launch "
+                "The run stands still where the ranks meet for the first time. A rendezvous port of 0 in the launch "
                 "does that; so does a port or an address that not all ranks can reach.",
-                zh="程序停在各 rank 首次汇合的地方。启动配置中端口为 0 会这样；端口或地址不是所有 rank 都能访问时也会这"
-                "样。",
+                "程序停在各 rank 首次汇合的地方。启动配置中端口为 0 会这样；端口或地址不是所有 rank 都能访问时也会这样"
+                "。",
             ),
             cure=Text(
-                en="Set a fixed free port: main_process_port: 29501 in the Accelerate config, or "
-                "--main_process_port / --master_port 29501",
-                zh="设置固定的空闲端口：在 Accelerate 配置中 main_process_port: 29501，或 --main_process_port / "
+                "Set a fixed free port: main_process_port: 29501 in the Accelerate config, or --main_process_port / "
+                "--master_port 29501",
+                "设置固定的空闲端口：在 Accelerate 配置中 main_process_port: 29501，或 --main_process_port / "
                 "--master_port 29501",
             ),
             certainty=certainty,
@@ -136,8 +131,8 @@ class RendezvousPortZeroHang(Hazard):
             confirm=Text("With a fixed port the run goes on", "使用固定端口后能继续运行")
             if port_zero
             else Text(
-                en="The launch command or the Accelerate config has main_process_port: 0",
-                zh="启动命令或 Accelerate 配置中有 main_process_port: 0",
+                "The launch command or the Accelerate config has main_process_port: 0",
+                "启动命令或 Accelerate 配置中有 main_process_port: 0",
             ),
         )
 

@@ -5,35 +5,27 @@ from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, T
 
 class LoopLossKeptWithItsGraph(Hazard):
     """A loop adds up losses as tensors, for a mean to print, and keeps their history.
-
     ## What happens
     Memory grows from step to step, until the GPU is full, hours into a run.
-
     ## Why
     `total += loss` makes a tensor that needs a gradient and points to the graph of each loss that went in. What the
     backward freed is gone, the rest of each graph stays as long as the sum does.
-
     ## Example
     ```python
     loss.backward()
     total += loss             # wrong: the sum keeps each step's graph
     total += loss.detach()    # right
     ```
-
     ## Cure
     `total += loss.detach()`, or `loss.item()` (which waits for the GPU at each step).
-
     ## When it is safe
     Where the sum is what backward is called on, and under `torch.no_grad()`.
-
     ## Sources
     - https://docs.pytorch.org/docs/stable/notes/faq.html: do not accumulate history across the training loop
     """
 
     name = "loop-loss-kept-with-its-graph"
-    title = Text(
-        en="A running sum of losses keeps the autograd graph of every step", zh="损失的累加值保留了每一步的计算图"
-    )
+    title = Text("A running sum of losses keeps the autograd graph of every step", "损失的累加值保留了每一步的计算图")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``total += loss`` in the loop that calls backward on the loss, with a sum that no backward is called on."""
@@ -59,22 +51,20 @@ class LoopLossKeptWithItsGraph(Hazard):
             edit = script.replacing(value, f"{value.id}.detach()")
             yield self.finding(
                 Text(
-                    en="{total} adds up {loss} with its graph, in the loop that trains: each step's stays in memory.",
-                    zh="{total} 在训练循环中累加 {loss} 及其计算图：每一步的计算图都留在内存中。",
+                    "{total} adds up {loss} with its graph, in the loop that trains: each step's stays in memory.",
+                    "{total} 在训练循环中累加 {loss} 及其计算图：每一步的计算图都留在内存中。",
                 ).format(total=total, loss=value.id),
                 severity=Severity.WARNING,
-                cure=(
-                    Text("Add {loss}.detach(), or {loss}.item()", "改为累加 {loss}.detach() 或 {loss}.item()").format(
-                        loss=value.id
-                    ),
+                cure=Text("Add {loss}.detach(), or {loss}.item()", "改为累加 {loss}.detach() 或 {loss}.item()").format(
+                    loss=value.id
                 ),
                 spans=(
                     script.place(statement).span(),
                     run_here[0].place.span(Text("the loss that is trained on", "用于训练的损失")),
                 ),
-                fixes=(self.fix(Text("Add the number without its history", "只累加数值，不含历史"), edit),)
+                fixes=self.fix(Text("Add the number without its history", "只累加数值，不含历史"), edit)
                 if edit is not None
-                else (),
+                else None,
             )
 
 

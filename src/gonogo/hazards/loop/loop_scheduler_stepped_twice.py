@@ -5,15 +5,12 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severi
 
 class LoopSchedulerSteppedTwice(Hazard):
     """A learning-rate scheduler that DeepSpeed's engine steps is stepped by the loop too.
-
     ## What happens
     Nothing fails. The schedule runs twice as fast: warm-up is half as long, and a decay to zero gets there in the
     middle of training, after which nothing is learnt.
-
     ## Why
     `engine.step()` steps the scheduler that was given to `deepspeed.initialize`, or made from the config, at each
     update.
-
     ## Example
     ```python
     engine, optimizer, _, scheduler = deepspeed.initialize(model=model, optimizer=optimizer, lr_scheduler=scheduler)
@@ -22,13 +19,10 @@ class LoopSchedulerSteppedTwice(Hazard):
     scheduler.step()    # wrong: engine.step() has done so
     # right: leave that line out
     ```
-
     ## Cure
     Remove the loop's `scheduler.step()`. A scheduler that is to move once an epoch must not be given to DeepSpeed.
-
     ## When it is safe
     Where DeepSpeed was given no scheduler.
-
     ## Sources
     - https://deepspeed.readthedocs.io/en/latest/schedulers.html: who steps which scheduler
     - https://github.com/lucidrains/DALLE-pytorch/issues/278: the learning rate is 0 within the first epoch
@@ -36,7 +30,7 @@ class LoopSchedulerSteppedTwice(Hazard):
 
     name = "loop-scheduler-stepped-twice"
     title = Text(
-        en="DeepSpeed's engine and the loop both step the scheduler", zh="DeepSpeed 引擎与训练循环都在推进学习率调度器"
+        "DeepSpeed's engine and the loop both step the scheduler", "DeepSpeed 引擎与训练循环都在推进学习率调度器"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -59,14 +53,14 @@ class LoopSchedulerSteppedTwice(Hazard):
                 edit = script.removing_statement(statement) if plain and statement is not None else None
                 yield self.finding(
                     Text(
-                        en="engine.step() already steps {name}: here it moves a second time for each update.",
-                        zh="engine.step() 已经推进了 {name}：这里每次更新又推进一次。",
+                        "engine.step() already steps {name}: here it moves a second time for each update.",
+                        "engine.step() 已经推进了 {name}：这里每次更新又推进一次。",
                     ).format(name=script.place(call.node.func).text.removesuffix(".step")),
                     severity=Severity.WARNING,
                     certainty=Certainty.LIKELY if script.guarded_by(call.node) else Certainty.CERTAIN,
-                    cure=(Text("Remove this call", "去掉这个调用"),),
+                    cure=Text("Remove this call", "去掉这个调用"),
                     spans=(call.place.span(), made.place.span(Text("DeepSpeed steps it", "由 DeepSpeed 推进"))),
-                    fixes=(self.fix(Text("Leave it to the engine", "交给引擎推进"), edit, safe=False),)
+                    fixes=self.fix(Text("Leave it to the engine", "交给引擎推进"), edit, safe=False)
                     if edit is not None
-                    else (),
+                    else None,
                 )

@@ -1,7 +1,5 @@
 """An accelerator that runs out of memory: what it needed, what filled it, and what each remedy would free."""
 
-from __future__ import annotations
-
 import math
 
 import msgspec
@@ -94,8 +92,8 @@ def title(short: GpuShortage, what: Text) -> Text:
     """``Model states overfill the GPU: the run needs 155.9 GiB, an H100-80G has 79.6 GiB``."""
     if short.fragmented:
         return Text(
-            en="{what}: {need} of tensors do not fit the fragmented {capacity} of an {name}",
-            zh="{what}：{need} 的张量放不进 {name} 碎片化的 {capacity}",
+            "{what}: {need} of tensors do not fit the fragmented {capacity} of an {name}",
+            "{what}：{need} 的张量放不进 {name} 碎片化的 {capacity}",
         ).format(
             what=what,
             need=size(short.need),
@@ -104,8 +102,8 @@ def title(short: GpuShortage, what: Text) -> Text:
         )
     close = short.need <= short.memory.total_bytes
     return Text(
-        en="{what}: the run needs {least}{need}, an {name} has {total}{taken}",
-        zh="{what}：{least}需要 {need}，而 {name} 有 {total}{taken}",
+        "{what}: the run needs {least}{need}, an {name} has {total}{taken}",
+        "{what}：{least}需要 {need}，而 {name} 有 {total}{taken}",
     ).format(
         what=what,
         least=Text("at least ", "至少") if short.ended_at_shortage else "",
@@ -124,12 +122,12 @@ def cause(short: GpuShortage) -> Text:
     """Where the allocation failed, what was to be had, and what filled the device."""
     shortage, held = short.shortage, short.by_category
     text = Text(
-        en="In {phase} (step {step}){where}, {operator} asks for {asked} on {device}, which has {allocated} allocated "
-        "and {reserved} reserved of {capacity} ({total} less {allowance} for the context and libraries). At the "
-        "peak: {categories}.{modules}",
-        zh="在{phase}（第 {step} 步）{where}，{operator} 在 {device} 上申请 {asked}；该设备已分配 {allocated}、已预留 "
-        "{reserved}，可用上限 {capacity}（总量 {total} 减去上下文与库占用的 {allowance}）。峰值时的构成："
-        "{categories}。{modules}",
+        "In {phase} (step {step}){where}, {operator} asks for {asked} on {device}, which has {allocated} allocated and "
+        "{reserved} reserved of {capacity} ({total} less {allowance} for the context and libraries). At the peak: "
+        "{categories}.{modules}",
+        "在{phase}（第 {step} 步）{where}，{operator} 在 {device} 上申请 {asked}；该设备已分配 {allocated}、已预留 "
+        "{reserved}，可用上限 {capacity}（总量 {total} 减去上下文与库占用的 {allowance}）。峰值时的构成：{categories}。"
+        "{modules}",
     ).format(
         phase=PHASES[shortage.phase],
         step=shortage.step,
@@ -147,8 +145,8 @@ def cause(short: GpuShortage) -> Text:
     )
     if short.fragmented:
         text = Text(
-            en=text.en + " The tensors alone would fit; the blocks that the caching allocator has cut do not.",
-            zh=text.zh + " 仅就张量而言放得下；放不下的是缓存分配器切碎的块。",
+            text.en + " The tensors alone would fit; the blocks that the caching allocator has cut do not.",
+            text.zh + " 仅就张量而言放得下；放不下的是缓存分配器切碎的块。",
         )
     return text
 
@@ -199,8 +197,8 @@ def fragmentation_remedies(short: GpuShortage) -> list[Remedy]:
     return [
         Remedy(
             Text(
-                en=f"Let the allocator grow its blocks: {variable}=expandable_segments:True",
-                zh=f"让分配器的块可以增长：{variable}=expandable_segments:True",
+                f"Let the allocator grow its blocks: {variable}=expandable_segments:True",
+                f"让分配器的块可以增长：{variable}=expandable_segments:True",
             ),
             None,
         )
@@ -220,9 +218,9 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
         remedies.append(
             Remedy(
                 Text(
-                    en=f"Use ZeRO-3 (zero_optimization.stage: 3), which partitions over the {world} ranks what each of "
+                    f"Use ZeRO-3 (zero_optimization.stage: 3), which partitions over the {world} ranks what each of "
                     "them now keeps whole",
-                    zh="使用 ZeRO-3（zero_optimization.stage: 3），"
+                    "使用 ZeRO-3（zero_optimization.stage: 3），"
                     f"把现在每个 rank 都完整保存的部分切分到 {world} 个 rank",
                 ),
                 replicated * (world - 1) // world,
@@ -233,10 +231,9 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
         remedies.append(
             Remedy(
                 Text(
-                    en=f"Offload the optimizer (zero_optimization.offload_optimizer.device: cpu; takes at least {host} "
+                    f"Offload the optimizer (zero_optimization.offload_optimizer.device: cpu; takes at least {host} "
                     "of a node's memory)",
-                    zh=f"卸载优化器（zero_optimization.offload_optimizer.device: cpu；"
-                    f"每个节点至少再占 {host} 主机内存）",
+                    f"卸载优化器（zero_optimization.offload_optimizer.device: cpu；每个节点至少再占 {host} 主机内存）",
                 ),
                 optimizer,
             )
@@ -245,8 +242,8 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
         remedies.append(
             Remedy(
                 Text(
-                    en="Offload the parameters too (zero_optimization.offload_param.device: cpu; frees at most this)",
-                    zh="同时卸载参数（zero_optimization.offload_param.device: cpu；至多节省此数）",
+                    "Offload the parameters too (zero_optimization.offload_param.device: cpu; frees at most this)",
+                    "同时卸载参数（zero_optimization.offload_param.device: cpu；至多节省此数）",
                 ),
                 parameters,
             )
@@ -255,8 +252,8 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
         remedies.append(
             Remedy(
                 Text(
-                    en=f"Use {gpus} GPUs instead of {world}: ZeRO-3 partitions the model states over all of them",
-                    zh=f"用 {gpus} 张 GPU 代替 {world} 张：ZeRO-3 把模型状态切分到所有卡",
+                    f"Use {gpus} GPUs instead of {world}: ZeRO-3 partitions the model states over all of them",
+                    f"用 {gpus} 张 GPU 代替 {world} 张：ZeRO-3 把模型状态切分到所有卡",
                 ),
                 (parameters + gradients + optimizer) * (gpus - world) // gpus,
             )
@@ -264,8 +261,8 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
     remedies.append(
         Remedy(
             Text(
-                en="Train adapters (LoRA) instead of all weights: gradients and optimizer states all but vanish",
-                zh="用 LoRA 等适配器代替全参训练：梯度与优化器状态几乎消失",
+                "Train adapters (LoRA) instead of all weights: gradients and optimizer states all but vanish",
+                "用 LoRA 等适配器代替全参训练：梯度与优化器状态几乎消失",
             ),
             gradients + optimizer,
         )

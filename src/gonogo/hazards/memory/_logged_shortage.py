@@ -1,7 +1,5 @@
 """An accelerator that ran out of memory, as a log tells it: how much, where, and what was most likely in the way."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

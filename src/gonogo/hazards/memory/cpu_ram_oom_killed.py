@@ -1,6 +1,7 @@
 from gonogo.evidence.guarded.ends import roots, span_of_rank
 from gonogo.evidence.guarded.run import GuardedRank
 from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import stall_of
 from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
@@ -11,14 +12,11 @@ from gonogo.hazards.memory import _host_shortage as host
 from gonogo.hazards.rule import (
     Certainty,
     Environment,
-    FailureLog,
     Finding,
     Findings,
-    Found,
     GuardedRun,
     Hazard,
     Launch,
-    LoggedError,
     Pattern,
     RehearsalRecord,
     Run,
@@ -52,32 +50,26 @@ _ASK_FOR_MORE = Text(
 
 class CpuRamOomKilled(Hazard):
     """A node's host memory does not hold what all its ranks keep in it.
-
     ## What happens
     The launcher says "exits with return code = -9" (or "exitcode: -9"), with no Python traceback: the kernel has killed
     a process. GPU memory looks fine.
-
     ## Why
     Optimizer offload keeps 12 bytes a parameter in host memory (fp32 weight and two moments) and 4 for the fp32
     gradient, parameter offload 2 more; pinned buffers cannot be swapped out. Each rank holds its share, so a node holds
     the sum of its ranks. Loading can peak higher: every rank that reads a checkpoint by itself holds a copy. So can
     saving: rank 0 gathers the whole model.
-
     ## Example
     ```json
     "offload_optimizer": {"device": "cpu"}                           // wrong: 84 GB for 7e9 parameters on a node of 64
     "offload_optimizer": {"device": "nvme", "nvme_path": "/nvme"}    // right
     ```
-
     ## Cure
     Offload less (parameters back to the GPU, or the optimizer too where memory allows), offload to NVMe, spread the run
     over more nodes, train LoRA, or take a node with more memory. For a peak in loading: build `TrainingArguments`
     before `from_pretrained`, so that ZeRO-3 partitions the model while it is loaded. For a peak in saving:
     `stage3_gather_16bit_weights_on_model_save: false`, and `zero_to_fp32.py` afterwards.
-
     ## When it is safe
     With a tenth of the node's memory to spare beyond the tensors that a rehearsal counts.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/4239: -9 with both offloads; a maintainer explains
     - https://github.com/hiyouga/LlamaFactory/issues/4629: 252 GB of host memory filled by ZeRO-3 offload
@@ -99,9 +91,7 @@ class CpuRamOomKilled(Hazard):
         "退出码",
         "返回码",
     )
-    title = Text(
-        en="The node's host memory runs out, and the kernel kills the run", zh="节点主机内存耗尽，进程被内核杀死"
-    )
+    title = Text("The node's host memory runs out, and the kernel kills the run", "节点主机内存耗尽，进程被内核杀死")
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """A rank that SIGKILL ended first, where the kernel counts such a killing or hardly any memory was left."""
@@ -119,8 +109,8 @@ class CpuRamOomKilled(Hazard):
             return
         yield self.finding(
             Text(
-                en="Rank {rank} was ended by SIGKILL after step {step}.{kernel}{memory}",
-                zh="rank {rank} 在第 {step} 步之后被 SIGKILL 结束。{kernel}{memory}",
+                "Rank {rank} was ended by SIGKILL after step {step}.{kernel}{memory}",
+                "rank {rank} 在第 {step} 步之后被 SIGKILL 结束。{kernel}{memory}",
             ).format(
                 rank=rank.rank,
                 step=rank.last_step,
@@ -143,7 +133,7 @@ class CpuRamOomKilled(Hazard):
                     "减少 DataLoader 的 worker，并查看报告表格中逐步增长的部分",
                 ),
             ),
-            spans=(span_of_rank(rank),),
+            spans=span_of_rank(rank),
             ranks=(rank.rank,),
             confirm=()
             if kills
@@ -168,11 +158,11 @@ class CpuRamOomKilled(Hazard):
         over = node.peak_bytes > limit
         yield self.finding(
             Text(
-                en="The {ranks} ranks of a node hold {total} ({pinned} of it pinned) and it has {limit}. {basis} Rank "
-                "{rank} peaks at {peak}, in {phase}: {categories}. Python, device contexts, data workers and the "
-                "page cache come on top.",
-                zh="一个节点的 {ranks} 个 rank 共占 {total}（其中锁页 {pinned}），而节点有 {limit}。{basis}rank {rank} "
-                "在{phase}时达到峰值 {peak}：{categories}。Python、设备上下文、数据进程与页缓存另计。",
+                "The {ranks} ranks of a node hold {total} ({pinned} of it pinned) and it has {limit}. {basis} Rank "
+                "{rank} peaks at {peak}, in {phase}: {categories}. Python, device contexts, data workers and the page "
+                "cache come on top.",
+                "一个节点的 {ranks} 个 rank 共占 {total}（其中锁页 {pinned}），而节点有 {limit}。{basis}rank {rank} 在"
+                "{phase}时达到峰值 {peak}：{categories}。Python、设备上下文、数据进程与页缓存另计。",
             ).format(
                 ranks=node.ranks,
                 total=size(node.peak_bytes),
@@ -185,13 +175,13 @@ class CpuRamOomKilled(Hazard):
                 categories=sizes(peak.by_category),
             ),
             title=Text(
-                en="Host memory runs out: a node needs {total} and has {limit}",
-                zh="主机内存不足：节点需要 {total}，只有 {limit}",
+                "Host memory runs out: a node needs {total} and has {limit}",
+                "主机内存不足：节点需要 {total}，只有 {limit}",
             ).format(total=size(node.peak_bytes), limit=size(limit))
             if over
             else Text(
-                en="Host memory is all but full: a node needs {total} of {limit}",
-                zh="主机内存几乎用满：节点需要 {total}，共有 {limit}",
+                "Host memory is all but full: a node needs {total} of {limit}",
+                "主机内存几乎用满：节点需要 {total}，共有 {limit}",
             ).format(total=size(node.peak_bytes), limit=size(limit)),
             certainty=host.certainty(node, limit),
             severity=Severity.ERROR if over else Severity.WARNING,
@@ -225,9 +215,9 @@ class CpuRamOomKilled(Hazard):
     ) -> Finding:
         return self.finding(
             Text(
-                en="{has}. The optimizer states of {billions:g} billion parameters, offloaded to the CPU, take "
+                "{has}. The optimizer states of {billions:g} billion parameters, offloaded to the CPU, take "
                 "{needed:.0f} GiB on {each}: {ends}.",
-                zh="{has}。{billions:g}B 参数的优化器状态卸载到 CPU，在{each}占 {needed:.0f} GiB：{ends}。",
+                "{has}。{billions:g}B 参数的优化器状态卸载到 CPU，在{each}占 {needed:.0f} GiB：{ends}。",
             ).format(
                 has=has,
                 billions=states.billions,
@@ -238,9 +228,9 @@ class CpuRamOomKilled(Hazard):
                 ends=ends,
             ),
             certainty=Certainty.LIKELY,
-            cure=(cure,),
+            cure=cure,
             spans=spans,
-            confirm=(Text("All parameters are trained", "训练全部参数"),),
+            confirm=Text("All parameters are trained", "训练全部参数"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -254,55 +244,53 @@ class CpuRamOomKilled(Hazard):
         offloads = log.setup.offloads("optimizer") or log.setup.offloads("param")
         yield self.log_finding(
             evidence,
-            Text(en="{what}{offload}{loading}", zh="{what}{offload}{loading}").format(
+            Text("{what}{offload}{loading}", "{what}{offload}{loading}").format(
                 what=_SHORT if said else _SIGNAL_9,
                 offload=_OFFLOADS if offloads else Text("", ""),
                 loading=_WHILE_LOADING if log.find(_LOADING) else Text("", ""),
             ),
             cure=_LOG_CURES,
             certainty=certainty,
-            confirm=(
-                Text(
-                    en="dmesg -T | grep -i 'killed process' (or the container's OOMKilled state, or htop during a run) "
-                    "shows it",
-                    zh="dmesg -T | grep -i 'killed process'（或容器的 OOMKilled 状态，或运行时的 htop）能看到",
-                ),
+            confirm=Text(
+                "dmesg -T | grep -i 'killed process' (or the container's OOMKilled state, or htop during a run) shows "
+                "it",
+                "dmesg -T | grep -i 'killed process'（或容器的 OOMKilled 状态，或运行时的 htop）能看到",
             ),
         )
 
 
 _SHORT = Text(
-    en="The host's memory (RAM, or the container's share of it) ran out.", zh="主机内存（RAM，或容器分到的部分）耗尽。"
+    "The host's memory (RAM, or the container's share of it) ran out.", "主机内存（RAM，或容器分到的部分）耗尽。"
 )
 _SIGNAL_9 = Text(
-    en="A process was killed with signal 9 and left no error of its own: that is mostly the kernel, when host memory "
-    "runs out; a person, a scheduler's limit or a launcher that loses patience can send it too.",
-    zh="进程被信号 9 杀死，自己没有留下报错：多半是主机内存耗尽时内核所为；也可能是人、调度器的限制，或启动器等待超时后"
-    "发出的。",
+    "A process was killed with signal 9 and left no error of its own: that is mostly the kernel, when host memory runs "
+    "out; a person, a scheduler's limit or a launcher that loses patience can send it too.",
+    "进程被信号 9 杀死，自己没有留下报错：多半是主机内存耗尽时内核所为；也可能是人、调度器的限制，或启动器等待超时后发"
+    "出的。",
 )
 _OFFLOADS = Text(
-    en=" The config offloads to the CPU: 16 bytes a parameter for the optimizer, on all ranks of a node together.",
-    zh="配置中有 CPU 卸载：优化器每参数占 16 字节，按一个节点所有 rank 合计。",
+    " The config offloads to the CPU: 16 bytes a parameter for the optimizer, on all ranks of a node together.",
+    "配置中有 CPU 卸载：优化器每参数占 16 字节，按一个节点所有 rank 合计。",
 )
 _WHILE_LOADING = Text(
-    en=" Every rank that reads the weights by itself holds a copy of the model.",
-    zh="每个自行读取权重的 rank 都会占用一份模型。",
+    " Every rank that reads the weights by itself holds a copy of the model.",
+    "每个自行读取权重的 rank 都会占用一份模型。",
 )
 _LOG_CURES = (
     Text(
-        en="Offload less (keep parameters on the GPU, or the optimizer too), offload to NVMe, use more nodes, train "
-        "LoRA, or take a machine with more memory",
-        zh="减少卸载（参数或优化器留在 GPU）、卸载到 NVMe、使用更多节点、训练 LoRA，或换内存更大的机器",
+        "Offload less (keep parameters on the GPU, or the optimizer too), offload to NVMe, use more nodes, train LoRA, "
+        "or take a machine with more memory",
+        "减少卸载（参数或优化器留在 GPU）、卸载到 NVMe、使用更多节点、训练 LoRA，或换内存更大的机器",
     ),
     Text(
-        en="If it happens while loading: bf16 and low_cpu_mem_usage=True; under ZeRO-3 make TrainingArguments before "
+        "If it happens while loading: bf16 and low_cpu_mem_usage=True; under ZeRO-3 make TrainingArguments before "
         "from_pretrained, so that the ranks do not each load the whole model",
-        zh="若在加载时发生：使用 bf16 与 low_cpu_mem_usage=True；ZeRO-3 下先建立 TrainingArguments 再 from_pretrained，"
-        "避免每个 rank 各载入整个模型",
+        "若在加载时发生：使用 bf16 与 low_cpu_mem_usage=True；ZeRO-3 下先建立 TrainingArguments 再 from_pretrained，避"
+        "免每个 rank 各载入整个模型",
     ),
     Text(
-        en="Raise the container's or the job's memory limit; use fewer data workers and preprocessing processes",
-        zh="提高容器或作业的内存上限；减少数据 worker 与预处理进程",
+        "Raise the container's or the job's memory limit; use fewer data workers and preprocessing processes",
+        "提高容器或作业的内存上限；减少数据 worker 与预处理进程",
     ),
 )
 

@@ -1,22 +1,10 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.facts.docker import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, sharing_the_hosts, small_shared_memory
 from gonogo.hazards.facts.exit_summary import exits
-from gonogo.hazards.rule import (
-    Certainty,
-    Environment,
-    FailureLog,
-    Findings,
-    Found,
-    Hazard,
-    Launch,
-    LoggedError,
-    Pattern,
-    Run,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _SAYS = Pattern(
     r"killed by signal: Bus error|Unexpected bus error encountered in worker|insufficient shared memory"
@@ -36,29 +24,23 @@ _SHARED_IN_CODE = (
 
 class DevShmBusError(Hazard):
     """The data loader's workers pass batches through /dev/shm, which is full.
-
     ## What happens
     "DataLoader worker (pid 56811) is killed by signal: Bus error. It is possible that dataloader's workers are out
     of shared memory", or "OSError: [Errno 28] No space left on device" where a lock is made (SemLock); or no message
     at all and "exits with return code = -7". The disk has room.
-
     ## Why
     A container gets 64 MiB of /dev/shm unless told otherwise. Each worker puts its prefetched batches there, on each
     rank. NCCL's buffers and what killed runs have left are there too.
-
     ## Example
     ```sh
     docker run --gpus all image python train.py                   # wrong: 64 MiB of /dev/shm for all workers
     docker run --gpus all --shm-size=16g image python train.py    # right
     ```
-
     ## Cure
     `docker run --shm-size=16g` or `--ipc=host`; Kubernetes: an `emptyDir` with `medium: Memory` at /dev/shm. Or
     fewer workers (`dataloader_num_workers: 0` uses none of it), a smaller prefetch_factor.
-
     ## When it is safe
     With /dev/shm larger than ranks * workers * prefetch_factor * batch.
-
     ## Sources
     - https://github.com/NVIDIA/Megatron-LM/issues/878: Errno 28 in SemLock, and the bus error
     - https://github.com/bytedance/Protenix/issues/2: the bus error of a DataLoader worker in a container
@@ -67,8 +49,8 @@ class DevShmBusError(Hazard):
 
     name = "dev-shm-bus-error"
     title = Text(
-        en="/dev/shm is full: the data loader's workers cannot pass their batches",
-        zh="/dev/shm 已满：DataLoader 无法传递 batch",
+        "/dev/shm is full: the data loader's workers cannot pass their batches",
+        "/dev/shm 已满：DataLoader 无法传递 batch",
     )
     yields_to = ("nccl-shm-no-space",)
     log_words = ("us error", "shared memory", "SemLock", "SIGBUS", "return code", "exitcode")
@@ -83,19 +65,17 @@ class DevShmBusError(Hazard):
         ranks = whole_number(launch.processes_per_node)
         yield self.finding(
             Text(
-                en="docker run gives the container 64 MB of /dev/shm, and {count} data loader workers{ranks} pass "
-                "their batches through it.",
-                zh="docker run 默认只给容器 64 MB 的 /dev/shm，而{ranks} {count} 个数据加载 worker 都经由它传递 batch"
-                "。",
+                "docker run gives the container 64 MB of /dev/shm, and {count} data loader workers{ranks} pass their "
+                "batches through it.",
+                "docker run 默认只给容器 64 MB 的 /dev/shm，而{ranks} {count} 个数据加载 worker 都经由它传递 batch。",
             ).format(
-                count=count,
-                ranks=Text(f" of each of {ranks} ranks", f" {ranks} 个 rank 各有的") if ranks else Text("", ""),
+                count=count, ranks=Text(f" of each of {ranks} ranks", f" {ranks} 个 rank 各有的") if ranks else ""
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=SHARED_MEMORY_CURE,
             spans=(run_word.span(), workers.span()),
-            fixes=(self.fix(SHARED_MEMORY_FIX, sharing_the_hosts(run_word), safe=False),),
+            fixes=self.fix(SHARED_MEMORY_FIX, sharing_the_hosts(run_word), safe=False),
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
@@ -109,14 +89,14 @@ class DevShmBusError(Hazard):
             return
         yield self.finding(
             Text(
-                en="/dev/shm has {size:.0f} MiB, and {count} data loader workers of each rank pass their batches "
-                "through it.",
-                zh="/dev/shm 只有 {size:.0f} MiB，而每个 rank 的 {count} 个数据加载 worker 都经由它传递 batch。",
+                "/dev/shm has {size:.0f} MiB, and {count} data loader workers of each rank pass their batches through "
+                "it.",
+                "/dev/shm 只有 {size:.0f} MiB，而每个 rank 的 {count} 个数据加载 worker 都经由它传递 batch。",
             ).format(size=size / 2**20, count=count),
             certainty=Certainty.LIKELY,
             cure=(*SHARED_MEMORY_CURE, Text("Or dataloader_num_workers 0", "或将 dataloader_num_workers 设为 0")),
             spans=(workers.span(), environment.dev_shm.span()),
-            confirm=(Text("df -h /dev/shm, where it trains", "在训练机器上执行 df -h /dev/shm"),),
+            confirm=Text("df -h /dev/shm, where it trains", "在训练机器上执行 df -h /dev/shm"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -129,34 +109,32 @@ class DevShmBusError(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="Shared memory (/dev/shm) ran out: worker processes hand over batches, and Python its locks, "
-                "through files there. It is neither the disk nor the GPU.",
-                zh="共享内存（/dev/shm）耗尽：worker 进程通过其中的文件传递 batch，Python 的锁也在其中。与磁盘和显存都"
-                "无关。",
+                "Shared memory (/dev/shm) ran out: worker processes hand over batches, and Python its locks, through "
+                "files there. It is neither the disk nor the GPU.",
+                "共享内存（/dev/shm）耗尽：worker 进程通过其中的文件传递 batch，Python 的锁也在其中。与磁盘和显存都无关"
+                "。",
             ),
             cure=(
                 Text(
-                    en="Give the container more: docker run --shm-size=16g (or --ipc=host); Kubernetes: emptyDir with "
+                    "Give the container more: docker run --shm-size=16g (or --ipc=host); Kubernetes: emptyDir with "
                     "medium: Memory mounted at /dev/shm",
-                    zh="为容器分配更多：docker run --shm-size=16g（或 --ipc=host）；Kubernetes：在 /dev/shm 挂载 "
-                    "medium: Memory 的 emptyDir",
+                    "为容器分配更多：docker run --shm-size=16g（或 --ipc=host）；Kubernetes：在 /dev/shm 挂载 medium: "
+                    "Memory 的 emptyDir",
                 ),
                 Text(
-                    en="Or use fewer workers: dataloader_num_workers: 0 needs no shared memory",
-                    zh="或减少 worker：dataloader_num_workers: 0 不需要共享内存",
+                    "Or use fewer workers: dataloader_num_workers: 0 needs no shared memory",
+                    "或减少 worker：dataloader_num_workers: 0 不需要共享内存",
                 ),
                 Text(
-                    en="Where df -h /dev/shm shows it full though no run is under way, remove what dead runs have left "
-                    "in it",
-                    zh="若没有任务运行而 df -h /dev/shm 显示已满，请清理残留文件",
+                    "Where df -h /dev/shm shows it full though no run is under way, remove what dead runs have left in "
+                    "it",
+                    "若没有任务运行而 df -h /dev/shm 显示已满，请清理残留文件",
                 ),
             ),
             certainty=certainty,
-            confirm=(
-                Text(
-                    en="df -h /dev/shm shows 64 MiB, or 100 %; the run passes with dataloader_num_workers: 0",
-                    zh="df -h /dev/shm 显示 64 MiB 或 100 %；设 dataloader_num_workers: 0 后能通过",
-                ),
+            confirm=Text(
+                "df -h /dev/shm shows 64 MiB, or 100 %; the run passes with dataloader_num_workers: 0",
+                "df -h /dev/shm 显示 64 MiB 或 100 %；设 dataloader_num_workers: 0 后能通过",
             ),
         )
 

@@ -1,10 +1,11 @@
 from msgspec.structs import replace
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import setting
 from gonogo.finding.words import size
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, certainty_for, log_words, shortage_in
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, RehearsalRecord, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text
 
 _CURES_IN_LOG = (
     Text(
@@ -30,31 +31,25 @@ _CURES_IN_LOG = (
 
 class GpuOomActivations(Hazard):
     """Activations and temporaries do not fit the GPU beside the model states.
-
     ## What happens
     "CUDA out of memory" in a layer's forward, in the loss, or in the backward, often only after some steps, when a long
     sample comes. ZeRO and offload do not help: they divide the model states, not the activations.
-
     ## Why
     The backward needs what each layer computed in the forward, and that grows with micro-batch x sequence length x
     layers. On top comes what lives for a moment: the logits alone take batch x sequence x vocabulary x 4 bytes in fp32,
     more than once.
-
     ## Example
     ```python
     TrainingArguments(per_device_train_batch_size=16)    # wrong: what each layer computed is kept for 16 samples
     TrainingArguments(per_device_train_batch_size=4,     # right
                       gradient_accumulation_steps=4, gradient_checkpointing=True)
     ```
-
     ## Cure
     Gradient checkpointing, which keeps one tensor a layer and computes the rest again; a smaller micro-batch with more
     gradient accumulation (the same result); a shorter sequence; a loss that does not hold all logits (Liger's fused
     cross entropy); an attention that does not hold the score matrix (sdpa, flash attention).
-
     ## When it is safe
     When the longest batch of the data fits, not only the average one.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/2302: ZeRO does not reduce activations, by a maintainer
     - https://github.com/huggingface/peft/issues/525: OOM that comes with the long samples, at 26 % of an epoch
@@ -65,7 +60,7 @@ class GpuOomActivations(Hazard):
     log_words = log_words
     yields_to = ("vocab-index-out-of-range",)
     explains_failure = False
-    title = Text(en="Activations overfill the GPU", zh="激活超出显存")
+    title = Text("Activations overfill the GPU", "激活超出显存")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A shortage in which activations and temporaries outweigh the model states."""
@@ -99,11 +94,9 @@ class GpuOomActivations(Hazard):
             ).format(sizes=short.sizes),
             certainty=certainty,
             cure=(*short.shared_or_cut_up, *_CURES_IN_LOG),
-            confirm=(
-                Text(
-                    "With micro-batch 1 and short samples the same step passes",
-                    "micro-batch 为 1 且样本较短时，同一步可以通过",
-                ),
+            confirm=Text(
+                "With micro-batch 1 and short samples the same step passes",
+                "micro-batch 为 1 且样本较短时，同一步可以通过",
             ),
         )
         yield finding if short.kind == ACTIVATIONS else replace(finding, spans=())  # the place tells of the other
@@ -114,9 +107,9 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
         return [
             gpu.Remedy(
                 Text(
-                    en="Keep less in evaluation: per_device_eval_batch_size=1, prediction_loss_only=True, or "
+                    "Keep less in evaluation: per_device_eval_batch_size=1, prediction_loss_only=True, or "
                     "eval_accumulation_steps=1",
-                    zh="评估时少保留内容：per_device_eval_batch_size=1、prediction_loss_only=True，或 "
+                    "评估时少保留内容：per_device_eval_batch_size=1、prediction_loss_only=True，或 "
                     "eval_accumulation_steps=1",
                 ),
                 None,
@@ -125,8 +118,8 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
     remedies = [
         gpu.Remedy(
             Text(
-                en="Turn on gradient checkpointing if it is off (gradient_checkpointing=True)",
-                zh="若未开启梯度检查点，请开启（gradient_checkpointing=True）",
+                "Turn on gradient checkpointing if it is off (gradient_checkpointing=True)",
+                "若未开启梯度检查点，请开启（gradient_checkpointing=True）",
             ),
             None,
         )
@@ -139,9 +132,9 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
         remedies.append(
             gpu.Remedy(
                 Text(
-                    en=f"Micro-batch {fits} instead of {batch} (per_device_train_batch_size), with gradient "
+                    f"Micro-batch {fits} instead of {batch} (per_device_train_batch_size), with gradient "
                     "accumulation raised in proportion",
-                    zh=f"micro-batch 由 {batch} 改为 {fits}（per_device_train_batch_size），并按比例增加梯度累积",
+                    f"micro-batch 由 {batch} 改为 {fits}（per_device_train_batch_size），并按比例增加梯度累积",
                 ),
                 short.activations * (batch - fits) // batch,
             )
@@ -151,9 +144,9 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
         remedies.append(
             gpu.Remedy(
                 Text(
-                    en=f"A sequence of at most {percent} % of the present length: activations have {size(room)} of the "
+                    f"A sequence of at most {percent} % of the present length: activations have {size(room)} of the "
                     f"{size(short.activations)} that they take now",
-                    zh=f"序列长度不超过现在的 {percent} %：激活现占 {size(short.activations)}，可用 {size(room)}",
+                    f"序列长度不超过现在的 {percent} %：激活现占 {size(short.activations)}，可用 {size(room)}",
                 ),
                 None,
             )
@@ -161,8 +154,8 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
     remedies.append(
         gpu.Remedy(
             Text(
-                en="Where the logits weigh most: a loss that does not hold them all (use_liger_kernel=True)",
-                zh="若 logits 占用最多：使用不保留全部 logits 的损失（use_liger_kernel=True）",
+                "Where the logits weigh most: a loss that does not hold them all (use_liger_kernel=True)",
+                "若 logits 占用最多：使用不保留全部 logits 的损失（use_liger_kernel=True）",
             ),
             None,
         )

@@ -1,8 +1,9 @@
 import ast
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.training_script import is_trainer, trained_loads
 from gonogo.hazards.memory._logged_shortage import EVALUATION, certainty_for, log_words, shortage_in
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 
 _SPARED = ("eval_accumulation_steps", "batch_eval_metrics", "eval_do_concat_batches")
 
@@ -26,31 +27,25 @@ _CURES = (
 
 class GpuOomEvalLogits(Hazard):
     """Evaluation keeps the logits of the whole evaluation set, and memory runs out.
-
     ## What happens
     Training fits. In the first evaluation memory grows from batch to batch until "CUDA out of memory" comes in
     `evaluation_loop`, `nested_concat` or `pad_across_processes`; or the host's memory fills and the process is killed.
-
     ## Why
     With `compute_metrics` the Trainer keeps every batch's logits until the end, by default on the GPU: samples x
     sequence x vocabulary x 4 bytes. 1,000 samples of 512 tokens with a vocabulary of 152,000 are 290 GiB. The
     evaluation's batch size is 8 by default, whatever the training's is, which alone can be too much.
-
     ## Example
     ```python
     Trainer(model, args, compute_metrics=accuracy)                 # wrong: keeps the logits of the whole evaluation set
     Trainer(model, args, compute_metrics=accuracy,                 # right: keeps a number a token
             preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1))
     ```
-
     ## Cure
     Keep no logits: `preprocess_logits_for_metrics` that returns the argmax, or `prediction_loss_only=True` where the
     loss is all that is wanted. `eval_accumulation_steps` moves them to the host every so many batches, which only helps
     while the host has room. `per_device_eval_batch_size=1`, and a smaller evaluation set.
-
     ## When it is safe
     Without `compute_metrics` the Trainer keeps no logits. Classification heads have small logits.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/7158: Trainer's predictions are kept on the GPU until the end
     - https://github.com/huggingface/transformers/issues/17089: out of memory in evaluation_loop, in nested_concat
@@ -59,7 +54,7 @@ class GpuOomEvalLogits(Hazard):
     """
 
     name = "gpu-oom-eval-logits"
-    title = Text(en="Evaluation keeps all logits until memory runs out", zh="评估保留全部 logits，内存耗尽")
+    title = Text("Evaluation keeps all logits until memory runs out", "评估保留全部 logits，内存耗尽")
     log_words = (*log_words, "llocate", "evaluat", "Evaluat")
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -85,9 +80,9 @@ class GpuOomEvalLogits(Hazard):
             place = trainer.keyword_place("compute_metrics")
             yield self.finding(
                 Text(
-                    en="Evaluation keeps the logits of the whole evaluation set on the GPU for compute_metrics: "
-                    "{size}for each token, and no eval_accumulation_steps or preprocess_logits_for_metrics.",
-                    zh="评估会把整个评估集的 logits 留在 GPU 上供 compute_metrics 使用：{size}，且没有 "
+                    "Evaluation keeps the logits of the whole evaluation set on the GPU for compute_metrics: {size}for "
+                    "each token, and no eval_accumulation_steps or preprocess_logits_for_metrics.",
+                    "评估会把整个评估集的 logits 留在 GPU 上供 compute_metrics 使用：{size}，且没有 "
                     "eval_accumulation_steps 或 preprocess_logits_for_metrics。",
                 ).format(
                     size=Text(
@@ -120,10 +115,8 @@ class GpuOomEvalLogits(Hazard):
             ).format(sizes=short.sizes, where=short.where),
             certainty=certainty,
             cure=(*_CURES, *short.shared_or_cut_up),
-            confirm=(
-                Text(
-                    "The run passes with eval_strategy=no, and memory grows from batch to batch in an evaluation",
-                    "设 eval_strategy=no 后可以通过，且评估中显存逐 batch 增长",
-                ),
+            confirm=Text(
+                "The run passes with eval_strategy=no, and memory grows from batch to batch in an evaluation",
+                "设 eval_strategy=no 后可以通过，且评估中显存逐 batch 增长",
             ),
         )

@@ -3,11 +3,12 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from gonogo.evidence.config.model import Model
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.training_script import mentions, surely_ddp
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import STATES, certainty_for, log_words, shortage_in
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, RehearsalRecord, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, RehearsalRecord, Run, Text
 
 # What trains less than all of the model, holds it in fewer bytes, or spreads it.
 _LESS = (
@@ -19,29 +20,23 @@ _DENSE = ("llama", "qwen2", "qwen3", "mistral")
 
 class GpuOomModelStates(Hazard):
     """Parameters, gradients and optimizer states do not fit the GPU.
-
     ## What happens
     "CUDA out of memory" while the model is loaded, in `deepspeed.initialize`, or in the first optimizer step. Shorter
     sequences and smaller batches do not help.
-
     ## Why
     Adam in mixed precision keeps 16 bytes a trainable parameter: 2 for the bf16 weight, 2 for its gradient, 12 for the
     fp32 weight and two moments. ZeRO-1 partitions the 12 over the ranks, ZeRO-2 the gradient too, ZeRO-3 everything;
     with few ranks that is not enough. Buckets for communication and gathered parameters come on top.
-
     ## Example
     ```json
     "zero_optimization": {"stage": 1}    // wrong: 7e9 parameters take 28 GB of each GPU, before any optimizer state
     "zero_optimization": {"stage": 3}    // right: every GPU holds its share of all states
     ```
-
     ## Cure
     In the finding's order, which puts what is enough first: a higher ZeRO stage, optimizer offload (costs host memory
     and speed), parameter offload, more GPUs, or LoRA, which trains under 1 % of the parameters.
-
     ## When it is safe
     When the peak stays below the GPU's memory less what the context and libraries take; the finding prints both.
-
     ## Sources
     - https://deepspeed.readthedocs.io/en/stable/zero3.html: what each stage partitions, and offloading
     - https://arxiv.org/abs/1910.02054: ZeRO, the 16 bytes a parameter (section 3.1)
@@ -53,7 +48,7 @@ class GpuOomModelStates(Hazard):
     log_words = log_words
     yields_to = ("vocab-index-out-of-range",)
     explains_failure = False
-    title = Text(en="Model states overfill the GPU", zh="模型状态超出显存")
+    title = Text("Model states overfill the GPU", "模型状态超出显存")
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """All parameters trained with Adam on one GPU each, where even 16-bit states are more than the GPU has."""
@@ -88,7 +83,7 @@ class GpuOomModelStates(Hazard):
                 ),
                 Text("Or train adapters: LoRA, QLoRA", "或只训练适配器：LoRA、QLoRA"),
             ),
-            spans=(run.launch.place.span(),),
+            spans=run.launch.place.span(),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -123,11 +118,9 @@ class GpuOomModelStates(Hazard):
             ).format(sizes=short.sizes),
             certainty=certainty,
             cure=(*short.shared_or_cut_up, *_cures(log)),
-            confirm=(
-                Text(
-                    "It fails the same with micro-batch 1 and short samples; gonogo rehearse shows what fills the GPU",
-                    "micro-batch 为 1 且样本较短时同样失败；gonogo rehearse 会给出显存构成",
-                ),
+            confirm=Text(
+                "It fails the same with micro-batch 1 and short samples; gonogo rehearse shows what fills the GPU",
+                "micro-batch 为 1 且样本较短时同样失败；gonogo rehearse 会给出显存构成",
             ),
         )
         yield finding if short.kind == STATES else replace(finding, spans=())  # the place tells of the other

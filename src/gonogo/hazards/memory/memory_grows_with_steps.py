@@ -36,28 +36,22 @@ _HOST = (
 
 class MemoryGrowsWithSteps(Hazard):
     """Memory grows by about the same amount each step, and will run out.
-
     ## What happens
     Training runs well for hundreds or thousands of steps, then ends with CUDA out of memory, or is killed (-9).
-
     ## Why
     Something is kept from step to step: a loss with its graph, outputs in a list, a cache without a limit, Python
     objects in DataLoader workers that are copied as they are read. Or the GPU's memory is fragmented by batches of ever
     other lengths: reserved memory grows where allocated memory does not.
-
     ## Example
     ```python
     losses.append(loss)           # wrong: keeps the graph of every step
     losses.append(loss.item())    # right: keeps a number
     ```
-
     ## Cure
     Find what is kept (`loss.item()`, `detach()`, a limit for the cache); for fragmentation
     `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`. Resume from a checkpoint meanwhile.
-
     ## When it is safe
     In the first steps, while caches and optimizer states are made; and where it levels off far below the limit.
-
     ## Sources
     - https://docs.pytorch.org/docs/stable/notes/faq.html: do not accumulate history across your training loop
     - https://github.com/pytorch/pytorch/issues/13246: host memory that grows with DataLoader workers
@@ -84,7 +78,7 @@ class MemoryGrowsWithSteps(Hazard):
                 certainty=Certainty.CERTAIN if died else Certainty.LIKELY,
                 severity=Severity.ERROR if died else Severity.WARNING,
                 cure=_GPU if what == "gpu-memory" else _HOST,
-                spans=(span_of_rank(rank),),
+                spans=span_of_rank(rank),
                 ranks=tuple(sorted({*ranks, *died})),
                 confirm=()
                 if died
@@ -104,9 +98,9 @@ def _told(rank: GuardedRank, worst: Warned, place: Text, ranks: tuple[int, ...])
             f"rank {rank.rank} 上所见：第 {first.step} 步 {size(before)}，第 {last.step} 步 {size(now)}。",
         )
     return Text(
-        en="On {ranks} {place} grew by {each} a step at step {step}, with {left} left: enough for about {steps:.0f} "
-        "steps from there.{seen}",
-        zh="{ranks} 的{place}在第 {step} 步时每步增长 {each}，剩余 {left}：从那时起约够 {steps:.0f} 步。{seen}",
+        "On {ranks} {place} grew by {each} a step at step {step}, with {left} left: enough for about {steps:.0f} steps "
+        "from there.{seen}",
+        "{ranks} 的{place}在第 {step} 步时每步增长 {each}，剩余 {left}：从那时起约够 {steps:.0f} 步。{seen}",
     ).format(
         ranks=ranks_text(ranks),
         place=place,

@@ -16,15 +16,12 @@ _WHAT = {
 
 class OffloadWithoutEffect(Hazard):
     """What the DeepSpeed config offloads to the host is on the GPU all the same.
-
     ## What happens
     The run needs the GPU memory that offload was to save, and may run out of it; or `clip_grad_norm_` and the optimizer
     meet tensors on two devices.
-
     ## Why
     Another config was in force than the one that was edited (accelerate's own, a default of the framework), the
     optimizer was made by the program and brought its states along, or states were loaded from a checkpoint to the GPU.
-
     ## Example
     ```python
     optimizer = torch.optim.AdamW(model.parameters())                           # wrong: its states stay on the GPU
@@ -32,15 +29,12 @@ class OffloadWithoutEffect(Hazard):
 
     engine, *_ = deepspeed.initialize(model=model, config=offload_and_adamw)    # right: DeepSpeed makes it on the host
     ```
-
     ## Cure
     Look at the config that the engine prints at the start, let DeepSpeed make the optimizer, and load checkpoints
     through the engine.
-
     ## When it is safe
     Small parameters that ZeRO-3 keeps whole (`stage3_param_persistence_threshold`), and `ratio` below 1, which offloads
     only part of the optimizer.
-
     ## Sources
     - https://www.deepspeed.ai/docs/config-json/: what offload_param and offload_optimizer move, and where to
     """
@@ -58,9 +52,9 @@ class OffloadWithoutEffect(Hazard):
                     continue
                 yield self.finding(
                     Text(
-                        en="Before the first step, {told}, though the config offloads them (offload_param: "
-                        "{parameters}, offload_optimizer: {optimizer}).",
-                        zh="第一步之前，{told}，而配置要求卸载它们（offload_param：{parameters}，offload_optimizer："
+                        "Before the first step, {told}, though the config offloads them (offload_param: {parameters}, "
+                        "offload_optimizer: {optimizer}).",
+                        "第一步之前，{told}，而配置要求卸载它们（offload_param：{parameters}，offload_optimizer："
                         "{optimizer}）。",
                     ).format(
                         told=_told(wrong), parameters=census.offload_parameters, optimizer=census.offload_optimizer
@@ -79,7 +73,7 @@ class OffloadWithoutEffect(Hazard):
                             "checkpoint",
                         ),
                     ),
-                    spans=(span_of_rank(rank),),
+                    spans=span_of_rank(rank),
                     ranks=tuple(one.rank for one in run.ranks if any(_offended(c.misplaced) for c in one.censuses)),
                     parameter=wrong[0].names[0] if wrong[0].names else None,
                 )

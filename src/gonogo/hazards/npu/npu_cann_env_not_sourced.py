@@ -1,16 +1,6 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.rule import (
-    Certainty,
-    Environment,
-    FailureLog,
-    Findings,
-    Hazard,
-    Launch,
-    Pattern,
-    Run,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _LIBRARY = Pattern(
     r"lib(?:hccl\w*|hccd|ascendcl|ascend_hal|ascend_\w+|acl\w*|ge_\w+|graph\w*|msprofiler|runtime|opapi|nnopbase|atb"
@@ -50,16 +40,13 @@ _CURE = (
 
 class NpuCannEnvNotSourced(Hazard):
     """The process does not see CANN: its set_env.sh was not sourced.
-
     ## What happens
     `import torch_npu` ends with "ImportError: libhccl.so: cannot open shared object file: No such file or directory.
     Please check that the cann package is installed. Please run 'source set_env.sh' in the CANN installation path."
-
     ## Why
     torch_npu links with CANN's libraries, which lie where only CANN's `set_env.sh` puts the loader's path. A new
     shell, a remote node, cron, systemd, `docker exec` or sudo starts without it. In a container the driver's
     libraries may not be mounted.
-
     ## Example
     ```sh
     torchrun --nproc_per_node 8 train.py    # wrong in a new shell: libhccl.so is not found
@@ -67,13 +54,10 @@ class NpuCannEnvNotSourced(Hazard):
     source /usr/local/Ascend/ascend-toolkit/set_env.sh
     torchrun --nproc_per_node 8 train.py
     ```
-
     ## Cure
     Source `set_env.sh` in what really starts the processes, on every node.
-
     ## When it is safe
     `python -c "import torch_npu"` works in that very shell.
-
     ## Sources
     - https://github.com/vllm-project/vllm-ascend/issues/262: libhccl.so, behind "Failed to infer device type"
     - https://github.com/vllm-project/vllm-ascend/issues/152: libatb.so, which has a set_env.sh of its own
@@ -93,16 +77,16 @@ class NpuCannEnvNotSourced(Hazard):
             return
         yield self.finding(
             Text(
-                en="The script is for NPUs ({name}) and sources no set_env.sh: unless the calling shell has, CANN's "
+                "The script is for NPUs ({name}) and sources no set_env.sh: unless the calling shell has, CANN's "
                 "libraries are not found.",
-                zh="脚本面向 NPU（{name}），却没有 source set_env.sh：除非调用它的 shell 已经执行过，否则找不到 CANN 的"
-                "库。",
+                "脚本面向 NPU（{name}），却没有 source set_env.sh：除非调用它的 shell 已经执行过，否则找不到 CANN 的库"
+                "。",
             ).format(name=variable),
             certainty=Certainty.POSSIBLE,
             severity=Severity.NOTE,
             cure=_CURE,
-            spans=(launch.variables[variable].span() or launch.place.span(),),
-            confirm=(Text("echo $ASCEND_HOME_PATH prints nothing", "echo $ASCEND_HOME_PATH 没有输出"),),
+            spans=launch.variables[variable].span() or launch.place.span(),
+            confirm=Text("echo $ASCEND_HOME_PATH prints nothing", "echo $ASCEND_HOME_PATH 没有输出"),
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
@@ -117,9 +101,9 @@ class NpuCannEnvNotSourced(Hazard):
         place = environment.place("torch-npu")
         yield self.finding(
             Text(
-                en="CANN {cann} is on the machine, and its set_env.sh has not run in this environment: import "
-                "torch_npu finds none of its libraries.",
-                zh="机器上有 CANN {cann}，但该环境没有执行它的 set_env.sh：import torch_npu 找不到它的库。",
+                "CANN {cann} is on the machine, and its set_env.sh has not run in this environment: import torch_npu "
+                "finds none of its libraries.",
+                "机器上有 CANN {cann}，但该环境没有执行它的 set_env.sh：import torch_npu 找不到它的库。",
             ).format(cann=environment.cann.value),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
@@ -128,7 +112,7 @@ class NpuCannEnvNotSourced(Hazard):
                 run.launch.place.span() if run.launch is not None else None,
                 place.span() if place is not None else None,
             ),
-            confirm=(Text("echo $ASCEND_HOME_PATH prints nothing", "echo $ASCEND_HOME_PATH 没有输出"),),
+            confirm=Text("echo $ASCEND_HOME_PATH prints nothing", "echo $ASCEND_HOME_PATH 没有输出"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -150,7 +134,7 @@ class NpuCannEnvNotSourced(Hazard):
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=(Text("echo $ASCEND_HOME_PATH prints nothing there", "在那里 echo $ASCEND_HOME_PATH 没有输出"),),
+            confirm=Text("echo $ASCEND_HOME_PATH prints nothing there", "在那里 echo $ASCEND_HOME_PATH 没有输出"),
         )
 
 

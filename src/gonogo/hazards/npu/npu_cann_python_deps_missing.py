@@ -1,4 +1,5 @@
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Finding, Findings, Found, Hazard, Pattern, Run, Text
+from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Text
 
 _PACKAGES = (
     r"decorator|sympy|cffi|attrs?|psutil|absl(?:\.\w+)?|cloudpickle|ml_dtypes|tornado|pathlib2|scipy(?:\.\w+)*"
@@ -37,29 +38,23 @@ _CURE = (
 
 class NpuCannPythonDepsMissing(Hazard):
     """CANN's operator compiler is written in Python, and a package that it imports is missing.
-
     ## What happens
     The first operator on the NPU ends with "No module named 'decorator'" (sympy, attr, psutil ...) from CANN's `te` or
     `tbe` folder, "EC0010: Failed to import Python module", or only an inner error: "EH9999 [Init][Env]init env failed",
     "build op model failed, result = 500001", sometimes with a core dump.
-
     ## Why
     torch_npu does not declare the packages that CANN's TBE compiler imports, so pip does not install them. A fresh
     environment, or numpy 2 with an older CANN, breaks the compiler.
-
     ## Example
     ```sh
     pip install torch==2.6.0 torch-npu==2.6.0    # wrong: CANN's compiler imports more than they bring
     # right
     pip install torch==2.6.0 torch-npu==2.6.0 attrs decorator psutil scipy cloudpickle ml-dtypes tornado absl-py
     ```
-
     ## Cure
     Install the packages that CANN's guide lists.
-
     ## When it is safe
     `python -c "import te, tbe"` works after `source set_env.sh`.
-
     ## Sources
     - https://github.com/Ascend/pytorch/issues/7: init env failed; the list of packages settles it
     - https://github.com/hiyouga/LlamaFactory/pull/3930: a missing decorator shows as CANN's initialization error
@@ -88,12 +83,10 @@ class NpuCannPythonDepsMissing(Hazard):
                 Text("pip install {missing}", "执行 pip install {missing}").format(missing=" ".join(missing)),
                 _CURE[1],
             ),
-            spans=(place.span() if place is not None else None,),
-            confirm=(
-                Text(
-                    "python -c 'import te, tbe' after source set_env.sh fails",
-                    "source set_env.sh 后 python -c 'import te, tbe' 失败",
-                ),
+            spans=(place.span() if place is not None else None),
+            confirm=Text(
+                "python -c 'import te, tbe' after source set_env.sh fails",
+                "source set_env.sh 后 python -c 'import te, tbe' 失败",
             ),
         )
 
@@ -118,11 +111,9 @@ class NpuCannPythonDepsMissing(Hazard):
             ).format(module=Text(module.group(1), f" {module.group(1)}") if module else Text("a package", "某个包")),
             cure=_CURE,
             certainty=certainty,
-            confirm=(
-                Text(
-                    "python -c 'import te, tbe' after source set_env.sh fails with a missing module",
-                    "source set_env.sh 后 python -c 'import te, tbe' 报缺少模块",
-                ),
+            confirm=Text(
+                "python -c 'import te, tbe' after source set_env.sh fails with a missing module",
+                "source set_env.sh 后 python -c 'import te, tbe' 报缺少模块",
             ),
         )
 

@@ -1,6 +1,7 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
 
 _CONNECT = Pattern(r"\bEI0006\b|Communication_Error_Get_Socket|Getting socket times out")
 _NOTIFY = Pattern(r"\bEI0002\b|wait execution of the Notify register times out|Notify register has not received")
@@ -10,40 +11,34 @@ _CODES = Pattern(
 )
 _HCCL = Pattern(r"(?i)hccl|ascend|\bnpu|昇腾")
 _CONNECTING = Text(
-    en="The ranks could not connect in time (HCCL_CONNECT_TIMEOUT)", zh="各 rank 未能按时建链（HCCL_CONNECT_TIMEOUT）"
+    "The ranks could not connect in time (HCCL_CONNECT_TIMEOUT)", "各 rank 未能按时建链（HCCL_CONNECT_TIMEOUT）"
 )
 _COMPLETING = Text(
-    en="A collective was not completed in time (HCCL_EXEC_TIMEOUT)", zh="集合通信未能按时完成（HCCL_EXEC_TIMEOUT）"
+    "A collective was not completed in time (HCCL_EXEC_TIMEOUT)", "集合通信未能按时完成（HCCL_EXEC_TIMEOUT）"
 )
 
 
 class NpuHcclTimeout(Hazard):
     """An Ascend NPU waited in a collective (HCCL) for another that did not come in time.
-
     ## What happens
     "EI0006: Getting socket times out. Reason: Remote Rank did not send the data in time" while ranks connect, or
     "EI0002: The wait execution of the Notify register times out" in the midst of training; torch_npu adds "error
     code is 107020" (507046 where a stream's synchronization gives up).
-
     ## Why
     The ranks came to the collective too far apart (120 s to connect, 1800 s to execute): one tokenizes, loads or
     saves; one is dead, and its own log has the reason; ranks have unequal numbers of batches; a stale process holds
     an NPU; or the network is cut.
-
     ## Example
     ```sh
     export HCCL_CONNECT_TIMEOUT=120     # wrong with two nodes, of which one loads for three minutes
     export HCCL_CONNECT_TIMEOUT=1200    # right
     ```
-
     ## Cure
     Look first for another error in the other ranks' logs. Then: `export HCCL_CONNECT_TIMEOUT=1200
     HCCL_EXEC_TIMEOUT=7200` on all nodes; prepare the data before; kill stale processes (`npu-smi info`); make the
     batches even.
-
     ## When it is safe
     When the ranks reach each collective within the time-outs.
-
     ## Sources
     - https://github.com/hiyouga/LlamaFactory/issues/5071: EI0006 in PPO training on 910B
     - https://github.com/hiyouga/LlamaFactory/pull/975: EI0002 with error code 107020
@@ -52,8 +47,8 @@ class NpuHcclTimeout(Hazard):
 
     name = "npu-hccl-timeout"
     title = Text(
-        en="An NPU waited in a collective for another rank until HCCL gave up",
-        zh="NPU 在集合通信中等待其他 rank，直到 HCCL 超时",
+        "An NPU waited in a collective for another rank until HCCL gave up",
+        "NPU 在集合通信中等待其他 rank，直到 HCCL 超时",
     )
     log_words = ("EI0006", "EI0002", "107020", "507046", "HCCL", "Notify register", "socket times out")
     consequence = True
@@ -74,23 +69,21 @@ class NpuHcclTimeout(Hazard):
             fixes = (self.fix(title, launch.setting_variable("HCCL_CONNECT_TIMEOUT", "1200"), safe=False),)
         yield self.finding(
             Text(
-                en="HCCL waits {seconds} s for all ranks of {nodes} node(s) to connect{default}: one that loads or "
+                "HCCL waits {seconds} s for all ranks of {nodes} node(s) to connect{default}: one that loads or "
                 "tokenizes longer ends the run with EI0006.",
-                zh="HCCL 只等 {seconds} 秒让 {nodes} 个节点的所有 rank 建链{default}：某个 rank 加载或分词更久就会以 "
+                "HCCL 只等 {seconds} 秒让 {nodes} 个节点的所有 rank 建链{default}：某个 rank 加载或分词更久就会以 "
                 "EI0006 结束训练。",
             ).format(
                 seconds=seconds if seconds is not None else 120,
                 nodes=nodes,
-                default=Text(" (the default)", "（默认值）") if seconds is None else Text("", ""),
+                default=Text(" (the default)", "（默认值）") if seconds is None else "",
             ),
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
-            cure=(
-                Text("export HCCL_CONNECT_TIMEOUT=1200 on all nodes", "在所有节点 export HCCL_CONNECT_TIMEOUT=1200"),
-            ),
-            spans=(field.span() or launch.place.span(),),
+            cure=Text("export HCCL_CONNECT_TIMEOUT=1200 on all nodes", "在所有节点 export HCCL_CONNECT_TIMEOUT=1200"),
+            spans=field.span() or launch.place.span(),
             fixes=fixes,
-            confirm=(Text("The ranks reach the first collective far apart", "各 rank 到达首次集合通信的时间相差很大"),),
+            confirm=Text("The ranks reach the first collective far apart", "各 rank 到达首次集合通信的时间相差很大"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -108,31 +101,28 @@ class NpuHcclTimeout(Hazard):
         yield self.log_finding(
             found,
             Text(
-                en="{when}: another rank came too late, is dead (its own log has the reason), or cannot be reached.",
-                zh="{when}：另一个 rank 到得太晚、已经退出（原因在它自己的日志里），或网络不通。",
+                "{when}: another rank came too late, is dead (its own log has the reason), or cannot be reached.",
+                "{when}：另一个 rank 到得太晚、已经退出（原因在它自己的日志里），或网络不通。",
             ).format(when=_CONNECTING if connect else _COMPLETING),
             cure=(
                 Text(
-                    en="Look in the other ranks' logs (and ~/ascend/log) for an earlier, different error, and cure "
-                    "that",
-                    zh="查看其他 rank 的日志（及 ~/ascend/log）中更早的不同报错，先解决它",
+                    "Look in the other ranks' logs (and ~/ascend/log) for an earlier, different error, and cure that",
+                    "查看其他 rank 的日志（及 ~/ascend/log）中更早的不同报错，先解决它",
                 ),
                 Text(
-                    en="export HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=7200 on all nodes; prepare the dataset "
-                    "before training; give all ranks as many batches",
-                    zh="在所有节点 export HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=7200；训练前先处理好数据；各 "
-                    "rank 的 batch 数保持一致",
+                    "export HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=7200 on all nodes; prepare the dataset before "
+                    "training; give all ranks as many batches",
+                    "在所有节点 export HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=7200；训练前先处理好数据；各 rank 的"
+                    " batch 数保持一致",
                 ),
                 Text(
-                    en="Kill stale processes on the NPUs (npu-smi info) before the next start",
-                    zh="重新启动前清理 NPU 上的残留进程（npu-smi info）",
+                    "Kill stale processes on the NPUs (npu-smi info) before the next start",
+                    "重新启动前清理 NPU 上的残留进程（npu-smi info）",
                 ),
             ),
             certainty=certainty,
-            confirm=(
-                Text(
-                    en="All ranks report the time-out, and none reports another error before it",
-                    zh="所有 rank 都报超时，且之前没有其他报错",
-                ),
+            confirm=Text(
+                "All ranks report the time-out, and none reports another error before it",
+                "所有 rank 都报超时，且之前没有其他报错",
             ),
         )

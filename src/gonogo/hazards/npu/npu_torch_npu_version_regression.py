@@ -1,19 +1,17 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
-from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
 
 
 class NpuTorchNpuVersionRegression(Hazard):
     """An older torch_npu can't copy a tensor between NPUs while casting its dtype.
-
     ## What happens
     Loading or merging a model that `device_map` spreads over several NPUs prints, for thousands of parameters, "While
     copying the parameter named ..., an exception occurred: Expected all tensors to be on the same device, but found at
     least two devices, npu:7 and npu:0! (when checking argument for argument src in method wrapper__npu_dtype_cast_)".
-
     ## Why
     `copy_` from one device to another with a change of dtype is legal. Some torch_npu releases (2.6.0 is reported)
     hand it to `_npu_dtype_cast_`, which takes both tensors on one device only. The script has no part in it.
-
     ## Example
     ```python
     # wrong with torch_npu 2.6.0
@@ -21,22 +19,18 @@ class NpuTorchNpuVersionRegression(Hazard):
     # right
     model = AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.float16, device_map={"": "npu:0"})
     ```
-
     ## Cure
     Install a newer torch_npu for the same torch (a later post release), with the CANN version that it asks for. Until
     then load on one device (`ASCEND_RT_VISIBLE_DEVICES=0`, or on the CPU), or in the dtype of the checkpoint.
-
     ## When it is safe
     With one visible NPU, or with a torch_npu that has the fix.
-
     ## Sources
     - https://github.com/hiyouga/LlamaFactory/issues/9154: the report, torch_npu 2.6.0; newer releases load it
     """
 
     name = "npu-torch-npu-version-regression"
     title = Text(
-        en="This torch_npu can't cast and copy a tensor between NPUs",
-        zh="此版本 torch_npu 无法在 NPU 之间转换类型并拷贝张量",
+        "This torch_npu can't cast and copy a tensor between NPUs", "此版本 torch_npu 无法在 NPU 之间转换类型并拷贝张量"
     )
     log_words = ("npu_dtype_cast", "Expected all tensors to be on the same device")
 
@@ -52,25 +46,25 @@ class NpuTorchNpuVersionRegression(Hazard):
                     continue
                 yield self.finding(
                     Text(
-                        en="torch_npu 2.6.0 can't copy and cast a tensor from one NPU to another, and "
+                        "torch_npu 2.6.0 can't copy and cast a tensor from one NPU to another, and "
                         "device_map={value!r} spreads the model over all that it sees.",
-                        zh="torch_npu 2.6.0 无法在 NPU 之间拷贝并转换张量类型，而 device_map={value!r} 会把模型分布到所"
-                        "有可见的 NPU 上。",
+                        "torch_npu 2.6.0 无法在 NPU 之间拷贝并转换张量类型，而 device_map={value!r} 会把模型分布到所有"
+                        "可见的 NPU 上。",
                     ).format(value=mapped.value),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
                     cure=(
                         Text(
-                            en="Install a later post release of torch_npu 2.6.0, with the CANN that it asks for",
-                            zh="安装 torch_npu 2.6.0 的后续 post 版本，并配套其要求的 CANN",
+                            "Install a later post release of torch_npu 2.6.0, with the CANN that it asks for",
+                            "安装 torch_npu 2.6.0 的后续 post 版本，并配套其要求的 CANN",
                         ),
                         Text(
-                            en="Or load on one NPU: ASCEND_RT_VISIBLE_DEVICES=0",
-                            zh="或只在一张 NPU 上加载：ASCEND_RT_VISIBLE_DEVICES=0",
+                            "Or load on one NPU: ASCEND_RT_VISIBLE_DEVICES=0",
+                            "或只在一张 NPU 上加载：ASCEND_RT_VISIBLE_DEVICES=0",
                         ),
                     ),
                     spans=(place.span() if place is not None else None, mapped.span()),
-                    confirm=(Text("More than one NPU is visible", "可见的 NPU 多于一张"),),
+                    confirm=Text("More than one NPU is visible", "可见的 NPU 多于一张"),
                 )
                 return
 
@@ -84,30 +78,28 @@ class NpuTorchNpuVersionRegression(Hazard):
             yield self.log_finding(
                 mismatch.evidence,
                 Text(
-                    en="{told}. torch_npu{version} casts across devices with an operator that needs both tensors on "
-                    "one; the fault is torch_npu's, not the script's.",
-                    zh="{told}。torch_npu{version} 用一个要求两个张量在同一设备的算子做跨设备类型转换；这是 torch_npu "
-                    "的缺陷，与脚本无关。",
+                    "{told}. torch_npu{version} casts across devices with an operator that needs both tensors on one; "
+                    "the fault is torch_npu's, not the script's.",
+                    "{told}。torch_npu{version} 用一个要求两个张量在同一设备的算子做跨设备类型转换；这是 torch_npu 的缺"
+                    "陷，与脚本无关。",
                 ).format(told=mismatch.sentence, version=f" {version}" if version else ""),
                 cure=(
                     Text(
-                        en="Install a newer torch_npu for your torch (pip install -U torch-npu==<torch "
-                        "version>.post*), with the CANN that it asks for",
-                        zh="为当前 torch 安装更新的 torch_npu（pip install -U torch-npu==<torch 版本>.post*），并配套其"
-                        "要求的 CANN",
+                        "Install a newer torch_npu for your torch (pip install -U torch-npu==<torch version>.post*), "
+                        "with the CANN that it asks for",
+                        "为当前 torch 安装更新的 torch_npu（pip install -U torch-npu==<torch 版本>.post*），并配套其要"
+                        "求的 CANN",
                     ),
                     Text(
-                        en="Until then load on one NPU (ASCEND_RT_VISIBLE_DEVICES=0) or on the CPU, or without "
-                        "changing the dtype",
-                        zh="在此之前：只用一张 NPU（ASCEND_RT_VISIBLE_DEVICES=0）或在 CPU 上加载，或不改变类型",
+                        "Until then load on one NPU (ASCEND_RT_VISIBLE_DEVICES=0) or on the CPU, or without changing "
+                        "the dtype",
+                        "在此之前：只用一张 NPU（ASCEND_RT_VISIBLE_DEVICES=0）或在 CPU 上加载，或不改变类型",
                     ),
                 ),
                 certainty=certainty,
-                confirm=(
-                    Text(
-                        en="torch.ones(2).to('npu:0').copy_(torch.ones(2, dtype=torch.float16, device='npu:1')) fails",
-                        zh="torch.ones(2).to('npu:0').copy_(torch.ones(2, dtype=torch.float16, device='npu:1')) 会失败",
-                    ),
+                confirm=Text(
+                    "torch.ones(2).to('npu:0').copy_(torch.ones(2, dtype=torch.float16, device='npu:1')) fails",
+                    "torch.ones(2).to('npu:0').copy_(torch.ones(2, dtype=torch.float16, device='npu:1')) 会失败",
                 ),
             )
 

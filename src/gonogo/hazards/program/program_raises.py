@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.rehearsal.failures import (
     assumption_before,
@@ -11,7 +12,7 @@ from gonogo.evidence.rehearsal.failures import (
 )
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.finding.words import PHASES
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, RehearsalRecord, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Text
 
 # What to look at next, by the exception's type and words; the first that fits.
 _NEXT = (
@@ -62,36 +63,30 @@ _NEXT = (
 
 class ProgramRaises(Hazard):
     """The program raises an exception that no narrower hazard explains.
-
     ## What happens
     The rehearsal ran the real script and the real libraries, and they raised. On real GPUs the same line would be
     reached with the same types, shapes and devices. In a log: an exception ended the run, and no known hazard fits it.
-
     ## Why
     The exception's own message is all that is known: an error in the script, a wrong path, an argument that this
     version of a library does not take.
-
     ## Example
     ```python
     labels = inputs.pop("labels")          # wrong, where the collator makes no labels: KeyError
     labels = inputs["input_ids"].clone()    # right
     ```
-
     ## Cure
     Read the first place named, the innermost line of your own code, then the library's line below it. If the message
     names an argument or an attribute, compare the library's version with the one that the script was written for.
-
     ## When it is safe
     Where the exception hangs on a value that a rehearsal cannot know (a loss, a norm), the finding says so and is not
     called certain.
-
     ## Sources
     - https://docs.python.org/3/library/traceback.html: how to read a traceback
     """
 
     name = "program-raises"
     fallback = True
-    title = Text(en="The program raises an exception", zh="程序抛出异常")
+    title = Text("The program raises an exception", "程序抛出异常")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Any exception, but for one that only says that memory ran out, which the shortage explains."""
@@ -102,8 +97,8 @@ class ProgramRaises(Hazard):
             assumed = assumption_before(failed.first, failure) or guess_before(failed.first, failure)
             yield self.finding(
                 Text(
-                    en="{reading}{message}{cause} (last reached: {phase}, step {step}{module}){assumed}",
-                    zh="{reading}{message}{cause}（最后到达：{phase}，第 {step} 步{module}）{assumed}",
+                    "{reading}{message}{cause} (last reached: {phase}, step {step}{module}){assumed}",
+                    "{reading}{message}{cause}（最后到达：{phase}，第 {step} 步{module}）{assumed}",
                 ).format(
                     reading=Text(f"{failure.reading}: ", f"{failure.reading}：") if failure.reading else "",
                     message=shorten(failure.message) or failure.type,
@@ -121,7 +116,7 @@ class ProgramRaises(Hazard):
                     if assumed
                     else "",
                 ),
-                title=Text(en="The program raises {type}", zh="程序抛出 {type}").format(
+                title=Text("The program raises {type}", "程序抛出 {type}").format(
                     type=failure.type.rpartition(".")[2] or failure.type
                 ),
                 certainty=Certainty.LIKELY if assumed else Certainty.CERTAIN,
@@ -147,7 +142,7 @@ class ProgramRaises(Hazard):
                     if users
                     else "",
                 ),
-                title=Text(en="The program raises {type}", zh="程序抛出 {type}").format(type=error.type),
+                title=Text("The program raises {type}", "程序抛出 {type}").format(type=error.type),
                 certainty=Certainty.POSSIBLE,
                 cure=tuple(_next_steps(error)),
             )
@@ -156,16 +151,16 @@ class ProgramRaises(Hazard):
 def _cures(failure: Failure) -> Iterator[Text]:
     if failure.reading:
         yield Text(
-            en="Correct the syntax of {path} at the place that is named above; JSON knows neither comments nor a comma "
+            "Correct the syntax of {path} at the place that is named above; JSON knows neither comments nor a comma "
             "after the last entry",
-            zh="请更正 {path} 在上述位置的语法；JSON 不允许注释，也不允许最后一项之后的逗号",
+            "请更正 {path} 在上述位置的语法；JSON 不允许注释，也不允许最后一项之后的逗号",
         ).format(path=failure.reading)
         return
     yield from _by_what_it_says(failure.cause or f"{failure.type}: {failure.message}")
     if failure.innermost("user"):
         yield Text(
-            en="Start at the first place named below: it is the innermost line of your own code",
-            zh="请从下面的第一个位置查起：它是您自己代码中最内层的一行",
+            "Start at the first place named below: it is the innermost line of your own code",
+            "请从下面的第一个位置查起：它是您自己代码中最内层的一行",
         )
 
 

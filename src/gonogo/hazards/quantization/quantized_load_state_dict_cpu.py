@@ -1,19 +1,8 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.training_script import is_trainer, trained_loads
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
 
 _SAID = Pattern(r"Expected a cuda device, but got: cpu")
 _LOADS = (
@@ -33,31 +22,25 @@ _AT_THE_END = Pattern(r"100%\|")
 
 class QuantizedLoadStateDictCpu(Hazard):
     """An 8-bit model's state dict is loaded again (best model, resume), from tensors that are on the CPU.
-
     ## What happens
     "ValueError: Expected a cuda device, but got: cpu", often when the progress bar stands at 100 %: Trainer's
     `_load_best_model`, or at the start, when `resume_from_checkpoint` is given. The innermost frames are bitsandbytes'
     `load_state_dict` hook and `torch.cuda.device`.
-
     ## Why
     The checkpoint holds the whole model, its 8-bit weights included. Reading it gives CPU tensors, and bitsandbytes
     rearranges 8-bit weights with a CUDA kernel on the device where they are.
-
     ## Example
     ```python
     # with AutoModelForCausalLM.from_pretrained(path, load_in_8bit=True) and transformers 4.28
     TrainingArguments(output_dir="out", load_best_model_at_end=True)     # wrong
     TrainingArguments(output_dir="out", load_best_model_at_end=False)    # right
     ```
-
     ## Cure
     `load_best_model_at_end=False`, and load the adapter of the best checkpoint afterwards. To resume, load the adapter
     only (`PeftModel.from_pretrained(model, checkpoint, is_trainable=True)`). Upgrade bitsandbytes, transformers and
     PEFT, which save and load only the adapter; 4-bit weights are not rearranged.
-
     ## When it is safe
     With 4-bit weights, without quantisation, or with checkpoints that hold only the adapter.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/4880: at 100 %, in `_load_best_model`
     - https://github.com/hiyouga/LlamaFactory/issues/2041: at `--resume_from_checkpoint` with 8-bit
@@ -66,7 +49,7 @@ class QuantizedLoadStateDictCpu(Hazard):
 
     name = "quantized-load-state-dict-cpu"
     title = Text(
-        en="The state dict of an 8-bit model is loaded again from the CPU", zh="从 CPU 重新加载 8-bit 模型的 state dict"
+        "The state dict of an 8-bit model is loaded again from the CPU", "从 CPU 重新加载 8-bit 模型的 state dict"
     )
     log_words = ("Expected a cuda device",)
 
@@ -119,30 +102,28 @@ class QuantizedLoadStateDictCpu(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="The checkpoint's 8-bit weights are read onto the CPU, and bitsandbytes can rearrange them only on "
-                "a GPU: reloading the best model, or resuming, fails.",
-                zh="检查点中的 8-bit 权重被读到 CPU，而 bitsandbytes 只能在 GPU 上重排它们：重新加载最佳模型或断点续训"
-                "因此失败。",
+                "The checkpoint's 8-bit weights are read onto the CPU, and bitsandbytes can rearrange them only on a "
+                "GPU: reloading the best model, or resuming, fails.",
+                "检查点中的 8-bit 权重被读到 CPU，而 bitsandbytes 只能在 GPU 上重排它们：重新加载最佳模型或断点续训因此"
+                "失败。",
             ),
             cure=(
                 Text(
-                    en="Set load_best_model_at_end=False; the training itself is done, and the checkpoints are whole",
-                    zh="设 load_best_model_at_end=False；训练本身已经完成，检查点是完整的",
+                    "Set load_best_model_at_end=False; the training itself is done, and the checkpoints are whole",
+                    "设 load_best_model_at_end=False；训练本身已经完成，检查点是完整的",
                 ),
                 Text(
-                    en="To resume: PeftModel.from_pretrained(model, checkpoint, is_trainable=True) instead of "
+                    "To resume: PeftModel.from_pretrained(model, checkpoint, is_trainable=True) instead of "
                     "resume_from_checkpoint, or load in 4 bits",
-                    zh="断点续训：用 PeftModel.from_pretrained(model, checkpoint, is_trainable=True) 代替 "
+                    "断点续训：用 PeftModel.from_pretrained(model, checkpoint, is_trainable=True) 代替 "
                     "resume_from_checkpoint，或以 4-bit 加载",
                 ),
-                Text(en="Upgrade bitsandbytes, transformers and peft", zh="升级 bitsandbytes、transformers 与 peft"),
+                Text("Upgrade bitsandbytes, transformers and peft", "升级 bitsandbytes、transformers 与 peft"),
             ),
             certainty=certainty,
-            confirm=(
-                Text(
-                    en="The traceback passes _load_best_model or load_state_dict",
-                    zh="调用栈经过 _load_best_model 或 load_state_dict",
-                ),
+            confirm=Text(
+                "The traceback passes _load_best_model or load_state_dict",
+                "调用栈经过 _load_best_model 或 load_state_dict",
             ),
         )
 

@@ -1,21 +1,10 @@
 import ast
 
 from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.device_map import own_gpu_edits
 from gonogo.hazards.facts.training_script import is_trainer, several_a_node, trained_loads
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
 
 _SAID = Pattern(
     r"can't train a model that has been loaded in (?:8-bit|4-bit|8-bit or 4-bit|quantized) ?(?:precision)? "
@@ -30,17 +19,14 @@ _QUANTIZED = ("quantization_config", "load_in_4bit", "load_in_8bit")
 
 class QuantizedModelWrongDeviceMap(Hazard):
     """A quantized model is loaded on another GPU than its process trains on, or split over several.
-
     ## What happens
     accelerate refuses in `prepare`: "You can't train a model that has been loaded in 8-bit precision on a different
     device than the one you're training on", "... on multiple devices (in any distributed mode)", or "... with CPU or
     disk offload".
-
     ## Why
     Quantized weights can't be moved once they are loaded. `device_map="auto"`, or a loader that always takes cuda:0
     (`torch.cuda.current_device()` before `set_device`, unsloth), puts them elsewhere than on the process's own GPU.
     accelerate before 0.20 refused several devices even in one process.
-
     ## Example
     ```python
     # wrong in each of several processes
@@ -49,15 +35,12 @@ class QuantizedModelWrongDeviceMap(Hazard):
     device_map = {"": int(os.environ["LOCAL_RANK"])}
     model = AutoModelForCausalLM.from_pretrained(path, quantization_config=bnb, device_map=device_map)
     ```
-
     ## Cure
     `device_map={"": int(os.environ.get("LOCAL_RANK", 0))}` with one process a GPU. To split one model over the GPUs,
     start a single process without a launcher, with accelerate 0.20 or later. With "CPU or disk offload": a smaller
     model or 4 bits, so that it fits. Unsloth's free version trains on one GPU.
-
     ## When it is safe
     The whole quantized model on the process's GPU.
-
     ## Sources
     - https://github.com/artidoro/qlora/issues/137: both messages, and the fix in accelerate
     - https://github.com/hiyouga/LlamaFactory/issues/9: "on a different device", several processes
@@ -65,7 +48,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
     """
 
     name = "quantized-model-wrong-device-map"
-    title = Text(en="The quantized model is not on the GPU of its process", zh="量化模型不在该进程的 GPU 上")
+    title = Text("The quantized model is not on the GPU of its process", "量化模型不在该进程的 GPU 上")
     log_words = ("can't train a model that has been loaded in", "Expected a cuda device")
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -84,10 +67,10 @@ class QuantizedModelWrongDeviceMap(Hazard):
             assert run.launch is not None
             yield self.finding(
                 Text(
-                    en="device_map={given} loads the quantized model onto GPU {gpu} in every process; a quantized "
-                    "model can't be moved, and only the process with local rank {gpu} trains there.",
-                    zh="device_map={given} 让每个进程都把量化模型加载到 GPU {gpu}；量化模型不能移动，而只有 local rank "
-                    "为 {gpu} 的进程在那里训练。",
+                    "device_map={given} loads the quantized model onto GPU {gpu} in every process; a quantized model "
+                    "can't be moved, and only the process with local rank {gpu} trains there.",
+                    "device_map={given} 让每个进程都把量化模型加载到 GPU {gpu}；量化模型不能移动，而只有 local rank 为 "
+                    "{gpu} 的进程在那里训练。",
                 ).format(given=script.place(node).text, gpu=fixed),
                 certainty=Certainty.CERTAIN if run.deepspeed_on is False else Certainty.LIKELY,
                 cure=(
@@ -104,9 +87,9 @@ class QuantizedModelWrongDeviceMap(Hazard):
                     place.span() if place is not None else load.place.span(),
                     run.launch.place.span(Text("starts several processes a node", "每个节点启动多个进程")),
                 ),
-                fixes=(self.fix(Text("Give each process its own GPU", "让每个进程使用自己的 GPU"), *edits),)
+                fixes=self.fix(Text("Give each process its own GPU", "让每个进程使用自己的 GPU"), *edits)
                 if edits
-                else (),
+                else None,
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -135,34 +118,32 @@ class QuantizedModelWrongDeviceMap(Hazard):
             where = Text("on several GPUs", "到了多张 GPU 上")
         cures = [
             Text(
-                en='Load it whole onto the process\'s GPU: device_map={"": int(os.environ.get("LOCAL_RANK", 0))}',
-                zh='把它整体加载到该进程的 GPU：device_map={"": int(os.environ.get("LOCAL_RANK", 0))}',
+                'Load it whole onto the process\'s GPU: device_map={"": int(os.environ.get("LOCAL_RANK", 0))}',
+                '把它整体加载到该进程的 GPU：device_map={"": int(os.environ.get("LOCAL_RANK", 0))}',
             ),
             Text(
-                en="To split one model over the GPUs: a single process (python train.py) and accelerate >= 0.20",
-                zh="若要把一个模型切分到多卡：只用单进程（python train.py），且 accelerate >= 0.20",
+                "To split one model over the GPUs: a single process (python train.py) and accelerate >= 0.20",
+                "若要把一个模型切分到多卡：只用单进程（python train.py），且 accelerate >= 0.20",
             ),
         ]
         if offloaded:
             cures.insert(
                 0,
                 Text(
-                    en="Make it fit the GPU: 4 bits, a smaller model, or other processes off the GPU; nothing may be "
+                    "Make it fit the GPU: 4 bits, a smaller model, or other processes off the GPU; nothing may be "
                     "offloaded",
-                    zh="让它放得进 GPU：4-bit、更小的模型，或清掉 GPU 上的其他进程；不能有任何卸载",
+                    "让它放得进 GPU：4-bit、更小的模型，或清掉 GPU 上的其他进程；不能有任何卸载",
                 ),
             )
         return self.log_finding(
             evidence,
             Text(
-                en="The quantized model was loaded {where}; quantized weights can't be moved afterwards.",
-                zh="量化模型被加载{where}；量化权重之后无法再移动。",
+                "The quantized model was loaded {where}; quantized weights can't be moved afterwards.",
+                "量化模型被加载{where}；量化权重之后无法再移动。",
             ).format(where=where),
             cure=tuple(cures),
             certainty=certainty,
-            confirm=(
-                Text(en="print(model.hf_device_map), and LOCAL_RANK", zh="print(model.hf_device_map) 以及 LOCAL_RANK"),
-            ),
+            confirm=Text("print(model.hf_device_map), and LOCAL_RANK", "print(model.hf_device_map) 以及 LOCAL_RANK"),
         )
 
 

@@ -6,29 +6,23 @@ from gonogo.hazards.rule import Edit, Findings, Hazard, Run, Script, Text
 
 class TrainerOverrideWithoutNumItems(Hazard):
     """A subclass of the Trainer overrides compute_loss or training_step as it was before transformers 4.46.
-
     ## What happens
     "TypeError: CustomTrainer.compute_loss() got an unexpected keyword argument 'num_items_in_batch'", or
     "training_step() takes 3 positional arguments but 4 were given", at the first step.
-
     ## Why
     Since 4.46 the Trainer counts the labels of all accumulated micro-batches and hands the number on, so that the mean
     is taken over all of them.
-
     ## Example
     ```python
     class WeightedTrainer(Trainer):
         def compute_loss(self, model, inputs, return_outputs=False):    # wrong since transformers 4.46
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):    # right
     ```
-
     ## Cure
     Take the argument: `def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None)`, and pass
     it to `super()`.
-
     ## When it is safe
     Before transformers 4.46, or where the method takes `**kwargs`.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/36331: the TypeError, and the argument that cures it
     - https://github.com/zai-org/GLM-4/issues/652: the same in a published fine-tuning script
@@ -36,7 +30,7 @@ class TrainerOverrideWithoutNumItems(Hazard):
     """
 
     name = "trainer-override-without-num-items"
-    title = Text(en="A Trainer's override lacks num_items_in_batch", zh="Trainer 的重写方法缺少 num_items_in_batch")
+    title = Text("A Trainer's override lacks num_items_in_batch", "Trainer 的重写方法缺少 num_items_in_batch")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Overrides without the argument, under a transformers that gives it."""
@@ -54,21 +48,18 @@ class TrainerOverrideWithoutNumItems(Hazard):
                 edit = _adding(script, method)
                 yield self.finding(
                     Text(
-                        en="transformers {version} calls {owner}.{name} with num_items_in_batch, which it does not "
-                        "take.",
-                        zh="transformers {version} 调用 {owner}.{name} 时会传入 num_items_in_batch，而它不接受。",
+                        "transformers {version} calls {owner}.{name} with num_items_in_batch, which it does not take.",
+                        "transformers {version} 调用 {owner}.{name} 时会传入 num_items_in_batch，而它不接受。",
                     ).format(version=version.get(">= 4.46"), owner=owner.name, name=name),
-                    cure=(
-                        Text(
-                            "Give it a parameter num_items_in_batch with a default",
-                            "为它加上带默认值的参数 num_items_in_batch",
-                        ),
+                    cure=Text(
+                        "Give it a parameter num_items_in_batch with a default",
+                        "为它加上带默认值的参数 num_items_in_batch",
                     ),
                     spans=(
                         script.headline(method).span(),
                         version.span(Text("gives it since 4.46", "自 4.46 起会传入")),
                     ),
-                    fixes=(self.fix(Text("Take the argument", "接受该参数"), edit),) if edit is not None else (),
+                    fixes=self.fix(Text("Take the argument", "接受该参数"), edit) if edit is not None else None,
                 )
 
 

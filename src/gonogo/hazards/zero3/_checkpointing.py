@@ -1,7 +1,5 @@
 """Gradient checkpointing as a run's files set it, and losses that run the model more than once."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
@@ -138,11 +136,11 @@ def recomputed_twice(
             fixes = (hazard.fix(Text("Checkpoint without reentrance", "改用不可重入的检查点"), edit, safe=False),)
     yield hazard.finding(
         Text(
-            en="`{first}` and `{second}` run the model twice for one loss, and gradient checkpointing {how} reentrant: "
-            "each checkpointed call has a backward of its own, so ZeRO-{stage} gets the same gradient twice and "
-            "stops at “{message}”.",
-            zh="`{first}` 与 `{second}` 为同一个损失运行两次模型，而梯度检查点{how}可重入的：每个检查点调用各自做一次反"
-            "向，ZeRO-{stage} 会两次收到同一梯度，并以 “{message}” 停止。",
+            "`{first}` and `{second}` run the model twice for one loss, and gradient checkpointing {how} reentrant: "
+            "each checkpointed call has a backward of its own, so ZeRO-{stage} gets the same gradient twice and stops "
+            "at “{message}”.",
+            "`{first}` 与 `{second}` 为同一个损失运行两次模型，而梯度检查点{how}可重入的：每个检查点调用各自做一次反向"
+            "，ZeRO-{stage} 会两次收到同一梯度，并以 “{message}” 停止。",
         ).format(
             first=text_of(script, first.node, 50),
             second=text_of(script, second.node, 50),

@@ -1,7 +1,5 @@
 """What tells, in a log, which use of an empty (partitioned) parameter failed: the same last line has several causes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from enum import Enum
 

@@ -1,7 +1,5 @@
 """What a log says of parameters that were still in flight when ZeRO-3 expected none."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import Enum
 

@@ -1,7 +1,5 @@
 """Where scripts load models, and whether transformers knows of ZeRO-3 by then."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Trainers of TRL that generate while they train, under ZeRO-3."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gonogo.evidence.run import Run

@@ -1,7 +1,5 @@
 """What a log says of ZeRO-3, and of how its processes were started."""
 
-from __future__ import annotations
-
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 

@@ -1,7 +1,5 @@
 """The mismatches of shapes that loading a checkpoint tells of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

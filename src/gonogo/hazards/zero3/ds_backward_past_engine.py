@@ -6,34 +6,28 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severi
 
 class DsBackwardPastEngine(Hazard):
     """`loss.backward()` in a loop whose weights an engine steps.
-
     ## What happens
     The run goes on, but the ranks drift apart or nothing is learned; with fp16 the loss is not scaled, and under
     ZeRO the step may fail or use a part of the gradients.
-
     ## Why
     `engine.backward` divides the loss by the accumulation steps, scales it, and reduces the gradients over the
     ranks when the backward is done. DeepSpeed before 0.18.3 does none of it for a plain `loss.backward()`.
-
     ## Example
     ```python
     loss.backward()          # wrong: DeepSpeed before 0.18.3 does not see it
     engine.backward(loss)    # right
     ```
-
     ## Cure
     `engine.backward(loss)`; or DeepSpeed 0.18.3 and later, whose hooks make a plain backward do the same.
-
     ## When it is safe
     DeepSpeed 0.18.3 and later.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/329: without engine.backward gradients are not reduced
     - https://github.com/deepspeedai/DeepSpeed/pull/7665: newer DeepSpeed supports a plain backward
     """
 
     name = "ds-backward-past-engine"
-    title = Text(en="loss.backward() is called past the engine", zh="绕过引擎直接调用了 loss.backward()")
+    title = Text("loss.backward() is called past the engine", "绕过引擎直接调用了 loss.backward()")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A plain backward in the loop in which an engine steps."""
@@ -61,10 +55,10 @@ class DsBackwardPastEngine(Hazard):
             version = run.environment.field("deepspeed")
             yield self.finding(
                 Text(
-                    en="`{code}` goes past the engine, and `{engine}.step()` steps: DeepSpeed{version} neither scales "
+                    "`{code}` goes past the engine, and `{engine}.step()` steps: DeepSpeed{version} neither scales "
                     "that loss nor reduces its gradients over the ranks.",
-                    zh="`{code}` 绕过了引擎，却由 `{engine}.step()` 更新：DeepSpeed{version}既不缩放该 loss，也不跨 "
-                    "rank 归约其梯度。",
+                    "`{code}` 绕过了引擎，却由 `{engine}.step()` 更新：DeepSpeed{version}既不缩放该 loss，也不跨 rank "
+                    "归约其梯度。",
                 ).format(
                     code=text_of(script, call.node),
                     engine=engine,
@@ -74,18 +68,16 @@ class DsBackwardPastEngine(Hazard):
                 ),
                 certainty=Certainty.CERTAIN if older else Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=(
-                    Text("Call {engine}.backward({loss})", "调用 {engine}.backward({loss})").format(
-                        engine=engine, loss=receiver.id
-                    ),
+                cure=Text("Call {engine}.backward({loss})", "调用 {engine}.backward({loss})").format(
+                    engine=engine, loss=receiver.id
                 ),
                 spans=(
                     call.place.span(),
                     step.place.span(Text("the engine steps here", "引擎在此更新")),
                     version.span(),
                 ),
-                fixes=(self.fix(Text("Let the engine run the backward", "由引擎执行反向"), edit, safe=False),)
+                fixes=self.fix(Text("Let the engine run the backward", "由引擎执行反向"), edit, safe=False)
                 if edit
-                else (),
+                else None,
                 confirm=() if older else (Text("DeepSpeed is older than 0.18.3", "DeepSpeed 低于 0.18.3"),),
             )

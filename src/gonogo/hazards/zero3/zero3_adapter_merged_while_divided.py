@@ -5,37 +5,29 @@ from gonogo.hazards.zero3._loading import knows_zero3
 
 class Zero3AdapterMergedWhileDivided(Hazard):
     """`merge_and_unload` or `merge_adapter` while ZeRO-3 is on.
-
     ## What happens
     "RuntimeError: The size of tensor a (0) must match the size of tensor b (4096) at non-singleton dimension 1", in
     PEFT's `merge`.
-
     ## Why
     Merging adds B·A to the weight of each base layer. Under ZeRO-3 that weight is an empty tensor of shape [0], on
     whichever rank.
-
     ## Example
     ```python
     model.merge_and_unload()            # wrong: while ZeRO-3 is on
     model.save_pretrained("adapter")    # right: merge it in a process without ZeRO-3
     ```
-
     ## Cure
     Save the adapter, and merge in a separate process without ZeRO-3; or gather around it, where the whole model
     fits: `with deepspeed.zero.GatheredParameters(list(model.parameters())):`.
-
     ## When it is safe
     ZeRO-2 and lower; a merge in a process without ZeRO-3.
-
     ## Sources
     - https://github.com/huggingface/peft/issues/297: merging fails under ZeRO-3, and works under ZeRO-2
     - https://github.com/hiyouga/LlamaFactory/issues/2081: the same when an adapter is loaded for inference
     """
 
     name = "zero3-adapter-merged-while-divided"
-    title = Text(
-        en="Adapters are merged into weights that ZeRO-3 has partitioned", zh="把适配器合并进已被 ZeRO-3 切分的权重"
-    )
+    title = Text("Adapters are merged into weights that ZeRO-3 has partitioned", "把适配器合并进已被 ZeRO-3 切分的权重")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Merges outside of ``GatheredParameters``, once ZeRO-3 is on."""
@@ -49,10 +41,10 @@ class Zero3AdapterMergedWhileDivided(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{code}` adds the adapter to base weights that ZeRO-3 has partitioned, empty tensors of shape "
+                    "`{code}` adds the adapter to base weights that ZeRO-3 has partitioned, empty tensors of shape "
                     "[0]: “The size of tensor a (0) must match the size of tensor b”.",
-                    zh="`{code}` 把适配器加到已被 ZeRO-3 切分的基础权重上，而它们是形状 [0] 的空张量：“The size of "
-                    "tensor a (0) must match the size of tensor b”。",
+                    "`{code}` 把适配器加到已被 ZeRO-3 切分的基础权重上，而它们是形状 [0] 的空张量：“The size of tensor "
+                    "a (0) must match the size of tensor b”。",
                 ).format(code=text_of(script, call.node.func) + "()"),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,
@@ -69,5 +61,5 @@ class Zero3AdapterMergedWhileDivided(Hazard):
                     ).format(model=text_of(script, call.receiver) if call.receiver is not None else "model"),
                 ),
                 spans=(call.place.span(), stage_span(run)),
-                confirm=(Text("The model was loaded while ZeRO-3 was on", "模型是在 ZeRO-3 生效时加载的"),),
+                confirm=Text("The model was loaded while ZeRO-3 was on", "模型是在 ZeRO-3 生效时加载的"),
             )

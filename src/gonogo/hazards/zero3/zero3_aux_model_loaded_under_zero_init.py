@@ -1,9 +1,10 @@
 import ast
 from collections.abc import Iterator
 
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.facts.zero_files import TRAINERS, stage_span, tests_the_stage
-from gonogo.hazards.rule import Call, Certainty, FailureLog, Findings, Found, Hazard, LoggedError, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text
 from gonogo.hazards.zero3._empty_uses import AUXILIARY, EMPTY_WORDS, Use, empty_uses
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, zero3
@@ -29,16 +30,13 @@ _METRICS = ("bertscore", "perplexity")
 
 class Zero3AuxModelLoadedUnderZeroInit(Hazard):
     """A metric's model (BERTScore) is loaded during a ZeRO-3 run and gets empty weights.
-
     ## What happens
     At the first evaluation `compute_metrics` loads BERTScore, BLEURT or a sentence encoder, which then raises
     "Padding_idx must be within num_embeddings", "'weight' must be 2-D" or size mismatches with torch.Size([0]).
-
     ## Why
     As long as a ZeRO-3 `TrainingArguments` is alive, every `from_pretrained` in the process builds its model inside
     `deepspeed.zero.Init`, whatever the model is for. The metric's model is never handed to DeepSpeed, so nothing
     gathers its empty parameters.
-
     ## Example
     ```python
     def compute_metrics(prediction):
@@ -47,15 +45,12 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
     def compute_metrics(prediction):
         np.save("predictions.npy", prediction.predictions)  # right: score them in another process
     ```
-
     ## Cure
     Load the metric before `TrainingArguments` (or `HfDeepSpeedConfig`) is created and keep it; or load it with ZeRO-3
     unset around the call (`transformers.integrations.deepspeed.unset_hf_deepspeed_config()`, then set it again); or
     score the saved predictions in a separate process.
-
     ## When it is safe
     ZeRO-2 and lower; metrics without a model (ROUGE, BLEU, accuracy).
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/15244: BERTScore under ZeRO-3, not under ZeRO-2
     - https://github.com/deepspeedai/DeepSpeed/issues/2746: 'weight' must be 2-D came from BERTScore
@@ -65,8 +60,8 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
 
     name = "zero3-aux-model-loaded-under-zero-init"
     title = Text(
-        en="A metric's model is loaded while ZeRO-3 is on, and gets empty weights",
-        zh="指标模型在启用 ZeRO-3 时加载，得到空权重",
+        "A metric's model is loaded while ZeRO-3 is on, and gets empty weights",
+        "指标模型在启用 ZeRO-3 时加载，得到空权重",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -78,15 +73,15 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{what}` loads a model of its own during the run. ZeRO-3's config is alive then, so it is "
-                    "built under zero.Init with empty weights, which no engine gathers.",
-                    zh="`{what}` 会在运行期间加载自己的模型。此时 ZeRO-3 的配置仍然生效，模型会在 zero.Init 下以空权重"
-                    "构建，没有引擎聚合它们。",
+                    "`{what}` loads a model of its own during the run. ZeRO-3's config is alive then, so it is built "
+                    "under zero.Init with empty weights, which no engine gathers.",
+                    "`{what}` 会在运行期间加载自己的模型。此时 ZeRO-3 的配置仍然生效，模型会在 zero.Init 下以空权重构建"
+                    "，没有引擎聚合它们。",
                 ).format(what=what),
                 certainty=Certainty.LIKELY,
                 cure=_CURE,
                 spans=(call.place.span(), stage_span(run)),
-                confirm=(Text("The metric is computed in the training run", "指标在训练运行中计算"),),
+                confirm=Text("The metric is computed in the training run", "指标在训练运行中计算"),
             )
 
     log_words = (*ZERO3_WORDS, *EMPTY_WORDS, "compute_metrics", "bert_score", "BERTScore", "bertscore")
@@ -113,10 +108,10 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="The metric's own model was loaded while ZeRO-3's config was alive, so from_pretrained built it "
+                    "The metric's own model was loaded while ZeRO-3's config was alive, so from_pretrained built it "
                     "under zero.Init with empty parameters, which no engine gathers.",
-                    zh="指标自己的模型在 ZeRO-3 配置生效期间加载，from_pretrained 在 zero.Init 下以空参数构建了它，没有"
-                    "引擎聚合这些参数。",
+                    "指标自己的模型在 ZeRO-3 配置生效期间加载，from_pretrained 在 zero.Init 下以空参数构建了它，没有引"
+                    "擎聚合这些参数。",
                 ),
                 cure=_CURE,
                 certainty=certainty,

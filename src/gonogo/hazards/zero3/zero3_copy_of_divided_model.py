@@ -16,15 +16,12 @@ from gonogo.hazards.zero3._loading import knows_zero3, model_loads, variable_of
 
 class Zero3CopyOfDividedModel(Hazard):
     """`copy.deepcopy` of a model whose parameters ZeRO-3 has partitioned.
-
     ## What happens
     A reference model, teacher or EMA copy made so fails at its first layer ("'weight' must be 2-D"), or copying
     itself fails at the engine's hooks.
-
     ## Why
     Each parameter of a partitioned model is an empty tensor of shape [0]; its part lies beside it. The copy gets the
     empty tensors, and no engine gathers for it.
-
     ## Example
     ```python
     reference = copy.deepcopy(engine.module)                  # wrong: a copy of empty tensors
@@ -32,14 +29,11 @@ class Zero3CopyOfDividedModel(Hazard):
     reference = AutoModelForCausalLM.from_pretrained(name)    # right: loaded,
     reference, *_ = deepspeed.initialize(model=reference, config=without_optimizer)    # with an engine of its own
     ```
-
     ## Cure
     Load the second model by `from_pretrained` and hand it to DeepSpeed too; or copy before `deepspeed.initialize`,
     while the weights are whole; or copy single tensors inside `GatheredParameters`.
-
     ## When it is safe
     ZeRO-2 and lower; a copy made before the model is partitioned.
-
     ## Sources
     - https://github.com/huggingface/peft/issues/2500: a deep copy under ZeRO-3 has weights of shape [0]
     - https://github.com/deepspeedai/DeepSpeed/issues/6987: the question of an EMA copy, and where the docs answer it
@@ -47,8 +41,8 @@ class Zero3CopyOfDividedModel(Hazard):
 
     name = "zero3-copy-of-divided-model"
     title = Text(
-        en="A model that ZeRO-3 has partitioned is copied: the copy has no weights",
-        zh="复制了已被 ZeRO-3 切分的模型：副本没有权重",
+        "A model that ZeRO-3 has partitioned is copied: the copy has no weights",
+        "复制了已被 ZeRO-3 切分的模型：副本没有权重",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -63,21 +57,19 @@ class Zero3CopyOfDividedModel(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{code}` copies a model that ZeRO-3 has partitioned: the copy's parameters are empty tensors "
-                    "of shape [0], which no engine gathers.",
-                    zh="`{code}` 复制了已被 ZeRO-3 切分的模型：副本的参数是形状 [0] 的空张量，没有引擎聚合它们。",
+                    "`{code}` copies a model that ZeRO-3 has partitioned: the copy's parameters are empty tensors of "
+                    "shape [0], which no engine gathers.",
+                    "`{code}` 复制了已被 ZeRO-3 切分的模型：副本的参数是形状 [0] 的空张量，没有引擎聚合它们。",
                 ).format(code=text_of(script, call.node)),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=(
-                    Text(
-                        "Load the second model by from_pretrained and hand it to DeepSpeed too, or copy before "
-                        "deepspeed.initialize",
-                        "用 from_pretrained 加载第二个模型并同样交给 DeepSpeed，或在 deepspeed.initialize 之前复制",
-                    ),
+                cure=Text(
+                    "Load the second model by from_pretrained and hand it to DeepSpeed too, or copy before "
+                    "deepspeed.initialize",
+                    "用 from_pretrained 加载第二个模型并同样交给 DeepSpeed，或在 deepspeed.initialize 之前复制",
                 ),
                 spans=(call.place.span(), stage_span(run)),
-                confirm=(Text("The copy is run, or its weights are read", "会运行该副本，或读取其权重"),),
+                confirm=Text("The copy is run, or its weights are read", "会运行该副本，或读取其权重"),
             )
 
 

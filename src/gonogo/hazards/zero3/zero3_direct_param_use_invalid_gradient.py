@@ -1,23 +1,11 @@
 import ast
 from collections.abc import Iterator
 
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, places
 from gonogo.evidence.script.parameters import ParameterUse, parameter_uses
 from gonogo.hazards.facts.zero_files import has_peft, in_module, is_optional, stage_span, tests_the_stage, text_of
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    RehearsalRecord,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, Text
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, zero3
 
 _INVALID = Pattern(
@@ -34,46 +22,40 @@ _SHOWS = frozenset({"print", "float", "int", "log", "info", "debug", "warning", 
 _DEEPEST = 4
 _CURE = (
     Text(
-        en="Remove the term from the loss: under ZeRO-3 parameters need not all take part in it",
-        zh="从损失中去掉该项：ZeRO-3 不要求所有参数都参与损失",
+        "Remove the term from the loss: under ZeRO-3 parameters need not all take part in it",
+        "从损失中去掉该项：ZeRO-3 不要求所有参数都参与损失",
     ),
     Text(
-        en="Where the part must run on every rank, call its module on a dummy input inside the model's forward and add "
+        "Where the part must run on every rank, call its module on a dummy input inside the model's forward and add "
         "its output times 0.0, instead of touching its parameters",
-        zh="若该部分必须在每个 rank 上执行，请在模型 forward 中用假输入调用该模块，并加上其输出乘以 0.0，而不是直接使用"
-        "其参数",
+        "若该部分必须在每个 rank 上执行，请在模型 forward 中用假输入调用该模块，并加上其输出乘以 0.0，而不是直接使用其"
+        "参数",
     ),
 )
 
 
 class Zero3DirectParamUseInvalidGradient(Hazard):
     """A loss term that touches parameters directly, under ZeRO-3.
-
     ## What happens
     The forward passes; the backward ends with "Function SumBackward0 returned an invalid gradient at index 0 - got [0]
     but expected shape compatible with [12480]". ZeRO-2 and plain data parallel run the same script.
-
     ## Why
     ZeRO-3 keeps each parameter as an empty tensor of shape [0] and gathers it only while its module's forward or
     backward runs. `sum(p.sum() for p in adapter.parameters()) * 0.0`, added to the loss so that every parameter gets a
     gradient, reads the parameters outside of that: it sums empty tensors, and its backward hands a gradient of shape
     [0] to a parameter that expects one of its full shape.
-
     ## Example
     ```python
     loss = loss + 0.0 * sum(p.sum() for p in adapter.parameters())    # wrong: empty tensors
     loss = loss + 0.0 * adapter(dummy).sum()    # right, in the model's forward: the module runs
     ```
-
     ## Cure
     Remove the term: ZeRO-3 does not need every parameter to take part in the loss. Where a part must take part on every
     rank, run it: call the module on a dummy input inside the model's forward and add its output times zero. For a real
     penalty on the weights, use the optimizer's `weight_decay`, or compute it in the module's forward.
-
     ## When it is safe
     Under ZeRO-1, ZeRO-2 and DDP parameters keep their shape. Under ZeRO-3 a parameter below
     `stage3_param_persistence_threshold` is never partitioned, so small parameters hide the fault.
-
     ## Sources
     - https://github.com/modelscope/ms-swift/issues/3262: the report (7B model with a group-decode adapter)
     - https://github.com/deepspeedai/DeepSpeed/issues/7078: the reporter finds the dummy loss to be the cause
@@ -83,8 +65,8 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
 
     name = "zero3-direct-param-use-invalid-gradient"
     title = Text(
-        en="A loss term uses parameters outside their module's forward, where ZeRO-3 leaves them empty",
-        zh="损失项在模块前向之外使用参数，而 ZeRO-3 下这些参数是空的",
+        "A loss term uses parameters outside their module's forward, where ZeRO-3 leaves them empty",
+        "损失项在模块前向之外使用参数，而 ZeRO-3 下这些参数是空的",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -112,11 +94,11 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
         )
         return self.finding(
             Text(
-                en="`{term}` reads the parameters of `{module}` where no module's forward runs. ZeRO-3 has partitioned "
-                "them by then: each is an empty tensor of shape [0], and the backward ends with “returned an "
-                "invalid gradient … got [0]”.",
-                zh="`{term}` 在模块 forward 之外读取 `{module}` 的参数。此时 ZeRO-3 已将其切分，每个参数都是形状 [0] 的"
-                "空张量，反向会以 “returned an invalid gradient … got [0]” 结束。",
+                "`{term}` reads the parameters of `{module}` where no module's forward runs. ZeRO-3 has partitioned "
+                "them by then: each is an empty tensor of shape [0], and the backward ends with “returned an invalid "
+                "gradient … got [0]”.",
+                "`{term}` 在模块 forward 之外读取 `{module}` 的参数。此时 ZeRO-3 已将其切分，每个参数都是形状 [0] 的空"
+                "张量，反向会以 “returned an invalid gradient … got [0]” 结束。",
             ).format(term=text_of(script, use.node), module=text_of(script, use.module)),
             certainty=Certainty.CERTAIN if direct and not small else Certainty.LIKELY,
             cure=_CURE,
@@ -127,7 +109,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
                 else None,
                 stage_span(run),
             ),
-            fixes=(fix,) if edits else (),
+            fixes=fix if edits else None,
             confirm=(
                 Text(
                     "A parameter that is trained has more elements than stage3_param_persistence_threshold",
@@ -151,10 +133,10 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
             parameter = next((operand.parameter for operand in failure.operands if operand.parameter), None)
             yield self.finding(
                 Text(
-                    en="{function} hands a gradient of shape [0] to {parameter} of shape {shape}: the forward used the "
+                    "{function} hands a gradient of shape [0] to {parameter} of shape {shape}: the forward used the "
                     "parameter directly while ZeRO-3 had it partitioned.{place}",
-                    zh="{function} 把形状 [0] 的梯度交给了形状为 {shape} 的{parameter}：前向在 ZeRO-3 已将其切分时直接"
-                    "使用了它。{place}",
+                    "{function} 把形状 [0] 的梯度交给了形状为 {shape} 的{parameter}：前向在 ZeRO-3 已将其切分时直接使用"
+                    "了它。{place}",
                 ).format(
                     function=invalid.group(1),
                     shape=invalid.group(2),
@@ -191,19 +173,17 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="{function} gives a gradient whose shape is that of a partitioned, empty parameter: a loss term (or "
+                "{function} gives a gradient whose shape is that of a partitioned, empty parameter: a loss term (or "
                 "the forward) read the parameter itself, where its module did not run, while ZeRO-3 had it "
                 "partitioned.",
-                zh="{function} 给出的梯度形状与被切分的空参数一致：某个损失项（或前向）在模块未执行时直接读取了参数，而"
-                "此时 ZeRO-3 已将其切分。",
+                "{function} 给出的梯度形状与被切分的空参数一致：某个损失项（或前向）在模块未执行时直接读取了参数，而此"
+                "时 ZeRO-3 已将其切分。",
             ).format(function=function),
             cure=_CURE,
             certainty=certainty,
-            confirm=(
-                Text(
-                    "The loss sums parameters: sum(p.sum() for p in module.parameters()) * 0, or a penalty on weights",
-                    "损失中对参数求和：sum(p.sum() for p in module.parameters()) * 0，或对权重的惩罚项",
-                ),
+            confirm=Text(
+                "The loss sums parameters: sum(p.sum() for p in module.parameters()) * 0, or a penalty on weights",
+                "损失中对参数求和：sum(p.sum() for p in module.parameters()) * 0，或对权重的惩罚项",
             ),
         )
 

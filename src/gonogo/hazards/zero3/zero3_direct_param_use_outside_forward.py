@@ -1,5 +1,6 @@
 import ast
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.script.parameters import parameter_uses
 from gonogo.hazards.facts.zero_files import (
     before_initialize,
@@ -13,7 +14,7 @@ from gonogo.hazards.facts.zero_files import (
     tests_the_stage,
     text_of,
 )
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS
 
@@ -33,32 +34,26 @@ _COMPUTES = (*_MULTIPLIES, "normalize", "cosine_similarity", "mse_loss", "cat", 
 
 class Zero3DirectParamUseOutsideForward(Hazard):
     """Code reads another module's weight itself, where ZeRO-3 has it partitioned.
-
     ## What happens
     Under ZeRO-3 an operator meets an empty tensor: "size mismatch, got input (2048), mat (2048x4096), vec (0)", "The
     size of tensor a (0) must match the size of tensor b (5120)", "mat2 must be a matrix, got 1-D tensor". DeepSpeed of
     2021 left a shape of [1] instead of [0].
-
     ## Why
     ZeRO-3 gathers a parameter when its module's `forward` is entered, and frees it after. `F.linear(x,
     self.lm_head.weight)`, a fused loss on `lm_head.weight`, merging LoRA weights, or a learned token of another module
     read the parameter without entering that module: it is empty there.
-
     ## Example
     ```python
     logits = F.linear(hidden, model.lm_head.weight)    # wrong: the weight is empty here
     logits = model.lm_head(hidden)                     # right: the module's forward gathers it
     ```
-
     ## Cure
     Call the module (`self.lm_head(x)`). Where the parameter itself is needed in a forward, tell DeepSpeed:
     `deepspeed.zero.register_external_parameter(self, self.lm_head.weight)`; outside of a forward, gather it: `with
     deepspeed.zero.GatheredParameters([weight], modifier_rank=None):`. Merge LoRA weights without ZeRO-3.
-
     ## When it is safe
     A module that reads its own parameters in its own forward; ZeRO-2 and lower; parameters below
     `stage3_param_persistence_threshold`, which stay whole.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/876: external parameters, and how to register them
     - https://github.com/huggingface/accelerate/issues/1261: F.linear on an empty weight
@@ -68,7 +63,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
 
     name = "zero3-direct-param-use-outside-forward"
     title = Text(
-        en="Code reads a weight itself, where ZeRO-3 leaves it empty", zh="代码直接读取权重，而 ZeRO-3 下它在该处是空的"
+        "Code reads a weight itself, where ZeRO-3 leaves it empty", "代码直接读取权重，而 ZeRO-3 下它在该处是空的"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -89,10 +84,10 @@ class Zero3DirectParamUseOutsideForward(Hazard):
             )
             yield self.finding(
                 Text(
-                    en="`{code}` hands a parameter of `{module}` to {operator} where no module's forward runs: ZeRO-3 "
-                    "has partitioned it, and it is an empty tensor of shape [0].",
-                    zh="`{code}` 在模块 forward 之外把 `{module}` 的参数交给 {operator}：ZeRO-3 已将其切分，它是形状 "
-                    "[0] 的空张量。",
+                    "`{code}` hands a parameter of `{module}` to {operator} where no module's forward runs: ZeRO-3 has "
+                    "partitioned it, and it is an empty tensor of shape [0].",
+                    "`{code}` 在模块 forward 之外把 `{module}` 的参数交给 {operator}：ZeRO-3 已将其切分，它是形状 [0] "
+                    "的空张量。",
                 ).format(code=text_of(script, use.node), module=text_of(script, use.module), operator=operator),
                 certainty=Certainty.CERTAIN if sure and operator in _MULTIPLIES else Certainty.LIKELY,
                 cure=_CURE,
@@ -114,9 +109,9 @@ class Zero3DirectParamUseOutsideForward(Hazard):
             yield self.log_finding(
                 use.evidence,
                 Text(
-                    en="An operator was handed an empty (partitioned) parameter: it is read where its own module's "
+                    "An operator was handed an empty (partitioned) parameter: it is read where its own module's "
                     "forward does not run, so ZeRO-3 did not gather it.{place}",
-                    zh="某个算子收到了空的（已切分的）参数：它在自己模块的前向之外被读取，ZeRO-3 没有聚合它。{place}",
+                    "某个算子收到了空的（已切分的）参数：它在自己模块的前向之外被读取，ZeRO-3 没有聚合它。{place}",
                 ).format(place=Text(f" It is read at {place}.", f"读取位置：{place}。") if place else ""),
                 cure=(
                     Text(
@@ -131,11 +126,9 @@ class Zero3DirectParamUseOutsideForward(Hazard):
                     ),
                 ),
                 certainty=certainty,
-                confirm=(
-                    Text(
-                        "The same run passes under ZeRO-2, and the failing line uses some_module.weight",
-                        "同样的训练在 ZeRO-2 下通过，且报错行使用了 some_module.weight",
-                    ),
+                confirm=Text(
+                    "The same run passes under ZeRO-2, and the failing line uses some_module.weight",
+                    "同样的训练在 ZeRO-2 下通过，且报错行使用了 some_module.weight",
                 ),
             )
 

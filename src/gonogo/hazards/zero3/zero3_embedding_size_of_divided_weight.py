@@ -7,29 +7,23 @@ from gonogo.hazards.zero3._loading import knows_zero3
 
 class Zero3EmbeddingSizeOfDividedWeight(Hazard):
     """`get_input_embeddings().weight.shape[0]` under ZeRO-3.
-
     ## What happens
     The size is 0, so `if len(tokenizer) > embedding_size` always holds: embeddings are resized to the tokenizer's
     length, which makes them smaller where the model pads its vocabulary (Qwen: 152064 rows, 151665 tokens). New
     sizes computed from it are wrong.
-
     ## Why
     Under ZeRO-3 the weight is an empty tensor of shape [0] until it is gathered; its real shape is
     `weight.ds_shape`.
-
     ## Example
     ```python
     size = model.get_input_embeddings().weight.shape[0]    # wrong: 0
     size = model.get_input_embeddings().num_embeddings     # right
     ```
-
     ## Cure
     Use `get_input_embeddings().num_embeddings` or `model.config.vocab_size`; or gather: `with
     deepspeed.zero.GatheredParameters(weight):`.
-
     ## When it is safe
     ZeRO-2 and lower.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/25982: the expression is 0 under ZeRO-3
     - https://github.com/huggingface/transformers/pull/26024: transformers itself gathers to read it
@@ -37,8 +31,8 @@ class Zero3EmbeddingSizeOfDividedWeight(Hazard):
 
     name = "zero3-embedding-size-of-divided-weight"
     title = Text(
-        en="The size of the vocabulary is taken from a partitioned weight, and is 0",
-        zh="从被切分的权重读取词表大小，结果为 0",
+        "The size of the vocabulary is taken from a partitioned weight, and is 0",
+        "从被切分的权重读取词表大小，结果为 0",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -55,24 +49,20 @@ class Zero3EmbeddingSizeOfDividedWeight(Hazard):
             edit = script.replacing(node, text_of(script, layer, 500) + ".num_embeddings")
             yield self.finding(
                 Text(
-                    en="`{code}` is 0 under ZeRO-3: the weight is partitioned, and has shape [0] until it is gathered.",
-                    zh="`{code}` 在 ZeRO-3 下为 0：权重已被切分，聚合之前其形状为 [0]。",
+                    "`{code}` is 0 under ZeRO-3: the weight is partitioned, and has shape [0] until it is gathered.",
+                    "`{code}` 在 ZeRO-3 下为 0：权重已被切分，聚合之前其形状为 [0]。",
                 ).format(code=text_of(script, node)),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
-                cure=(
-                    Text(
-                        "Use get_input_embeddings().num_embeddings, or model.config.vocab_size",
-                        "使用 get_input_embeddings().num_embeddings 或 model.config.vocab_size",
-                    ),
+                cure=Text(
+                    "Use get_input_embeddings().num_embeddings, or model.config.vocab_size",
+                    "使用 get_input_embeddings().num_embeddings 或 model.config.vocab_size",
                 ),
                 spans=(script.place(node).span(), stage_span(run)),
-                fixes=(
-                    self.fix(Text("Read the layer's num_embeddings", "改读该层的 num_embeddings"), edit, safe=False),
-                )
+                fixes=self.fix(Text("Read the layer's num_embeddings", "改读该层的 num_embeddings"), edit, safe=False)
                 if edit and method == "get_input_embeddings"
-                else (),
-                confirm=(Text("The size is used to resize or to check", "该大小用于调整或检查"),),
+                else None,
+                confirm=Text("The size is used to resize or to check", "该大小用于调整或检查"),
             )
 
 

@@ -14,16 +14,13 @@ _WRITES = frozenset(
 
 class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
     """`GatheredParameters` without `modifier_rank` around code that changes the weights.
-
     ## What happens
     Rows of an embedding, an initialization or an EMA written inside `with deepspeed.zero.GatheredParameters(p):`
     are gone afterwards: the next gather shows the former values, and nothing was said. Newer DeepSpeed raises an
     error instead.
-
     ## Why
     On leaving the block each rank keeps its own part of a parameter, and drops the whole tensor. Only with
     `modifier_rank=k` does DeepSpeed first broadcast the tensor of rank k and cut the parts anew.
-
     ## Example
     ```python
     with deepspeed.zero.GatheredParameters(weight):                     # wrong: the change is lost
@@ -32,13 +29,10 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
     with deepspeed.zero.GatheredParameters(weight, modifier_rank=0):    # right
         weight.data[-1] = mean
     ```
-
     ## Cure
     Pass `modifier_rank=0`; only that rank's change counts, so it may stand under `if rank == 0`.
-
     ## When it is safe
     A block that only reads.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/7811: an in-place change without modifier_rank
     - https://github.com/deepspeedai/DeepSpeed/pull/7817: newer DeepSpeed raises an error
@@ -47,8 +41,8 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
 
     name = "zero3-gathered-weights-changed-without-modifier"
     title = Text(
-        en="Gathered weights are changed without modifier_rank, and the change is lost",
-        zh="未给出 modifier_rank 就修改聚合的权重，修改会丢失",
+        "Gathered weights are changed without modifier_rank, and the change is lost",
+        "未给出 modifier_rank 就修改聚合的权重，修改会丢失",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -68,18 +62,18 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
             edit = script.setting_keyword(call, "modifier_rank", "0")
             yield self.finding(
                 Text(
-                    en="`{change}` changes what `{gather}` has gathered: without modifier_rank each rank keeps its "
-                    "former part, and the change is lost.",
-                    zh="`{change}` 修改了 `{gather}` 聚合的内容：没有 modifier_rank 时每个 rank 仍保留原来的分片，修改"
-                    "会丢失。",
+                    "`{change}` changes what `{gather}` has gathered: without modifier_rank each rank keeps its former "
+                    "part, and the change is lost.",
+                    "`{change}` 修改了 `{gather}` 聚合的内容：没有 modifier_rank 时每个 rank 仍保留原来的分片，修改会丢"
+                    "失。",
                 ).format(change=text_of(script, change, 60), gather=text_of(script, call.node, 60)),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.ERROR,
-                cure=(Text("Pass modifier_rank=0", "传入 modifier_rank=0"),),
+                cure=Text("Pass modifier_rank=0", "传入 modifier_rank=0"),
                 spans=(call.place.span(), script.place(change).span(Text("changed here", "此处修改")), stage_span(run)),
-                fixes=(self.fix(Text("Pass modifier_rank=0", "传入 modifier_rank=0"), edit, safe=False),)
+                fixes=self.fix(Text("Pass modifier_rank=0", "传入 modifier_rank=0"), edit, safe=False)
                 if edit
-                else (),
+                else None,
             )
 
 

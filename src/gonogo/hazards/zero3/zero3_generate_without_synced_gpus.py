@@ -1,31 +1,21 @@
 import ast
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.zero_files import gathered, is_engine, is_trained, name_of, stage_span, tests_the_stage
-from gonogo.hazards.rule import (
-    Call,
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Hazard,
-    RehearsalRecord,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, RehearsalRecord, Run, Script, Text
 from gonogo.hazards.zero3._loading import tells_of_zero3
 
 _CURE = (
     Text(
-        en="model.generate(..., synced_gpus=True), and the same number of calls on every rank",
-        zh="model.generate(..., synced_gpus=True)，且每个 rank 的调用次数相同",
+        "model.generate(..., synced_gpus=True), and the same number of calls on every rank",
+        "model.generate(..., synced_gpus=True)，且每个 rank 的调用次数相同",
     ),
     Text(
-        en="Or gather the weights once for the generation (deepspeed.zero.GatheredParameters; TRL: "
+        "Or gather the weights once for the generation (deepspeed.zero.GatheredParameters; TRL: "
         "ds3_gather_for_generation=True), or use ZeRO-2",
-        zh="或在生成前一次性聚合权重（deepspeed.zero.GatheredParameters；TRL：ds3_gather_for_generation=True），或使用 "
+        "或在生成前一次性聚合权重（deepspeed.zero.GatheredParameters；TRL：ds3_gather_for_generation=True），或使用 "
         "ZeRO-2",
     ),
 )
@@ -40,38 +30,32 @@ _GENERATES_IN_CODE = (
 )
 _GENERATES = frozenset({"generate", "_sample", "_beam_search", "_greedy_search"})
 _REHEARSED = Text(
-    en="Each token needs the weights of all ranks, and a rank whose text has ended leaves the others waiting in the "
+    "Each token needs the weights of all ranks, and a rank whose text has ended leaves the others waiting in the "
     "gather.",
-    zh="每个 token 都需要所有 rank 的权重，文本已结束的 rank 会让其他 rank 一直等待聚合。",
+    "每个 token 都需要所有 rank 的权重，文本已结束的 rank 会让其他 rank 一直等待聚合。",
 )
 
 
 class Zero3GenerateWithoutSyncedGpus(Hazard):
     """Under ZeRO-3 the ranks generate texts of different lengths, and the first to finish leaves the others waiting.
-
     ## What happens
     Training runs; the run stands still in validation, evaluation or a rollout, as soon as one GPU has finished its
     sequence. Under ZeRO-2 it runs.
-
     ## Why
     Each token's forward gathers all weights from all ranks. A rank that has met its end-of-sequence stops calling
     the model, and the others wait for its share. A batch that fewer ranks have (the last one) does the same.
-
     ## Example
     ```python
     engine.module.generate(prompt, max_new_tokens=128)                      # wrong
     engine.module.generate(prompt, max_new_tokens=128, synced_gpus=True)    # right
     ```
-
     ## Cure
     `model.generate(..., synced_gpus=True)`: finished ranks go on with dummy forwards. Transformers sets it by itself
     where it sees ZeRO-3 (an `HfDeepSpeedConfig` that is still alive); a custom loop, Lightning or DeepSpeed-Chat
     does not. Give every rank as many batches; or gather the weights once (`GatheredParameters`,
     `ds3_gather_for_generation`).
-
     ## When it is safe
     With `synced_gpus=True` and as many calls of generate on every rank.
-
     ## Sources
     - https://github.com/aehrc/cxrmate/issues/15: validation hangs as soon as one GPU has finished its sequence
     - https://github.com/huggingface/transformers/issues/18281: generate under ZeRO-3 and synced_gpus
@@ -80,8 +64,8 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
 
     name = "zero3-generate-without-synced-gpus"
     title = Text(
-        en="Under ZeRO-3 a rank that has finished generating leaves the others waiting",
-        zh="ZeRO-3 下，先生成完的 rank 使其他 rank 一直等待",
+        "Under ZeRO-3 a rank that has finished generating leaves the others waiting",
+        "ZeRO-3 下，先生成完的 rank 使其他 rank 一直等待",
     )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -115,9 +99,9 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         place = call.keyword_place("synced_gpus")
         return self.finding(
             Text(
-                en="{why}: each token needs the weights of all ranks, so a rank whose text has ended leaves the others "
+                "{why}: each token needs the weights of all ranks, so a rank whose text has ended leaves the others "
                 "waiting in the gather.",
-                zh="{why}：每个 token 都需要所有 rank 的权重，文本已结束的 rank 会让其他 rank 一直等待聚合。",
+                "{why}：每个 token 都需要所有 rank 的权重，文本已结束的 rank 会让其他 rank 一直等待聚合。",
             ).format(
                 why=Text("generate runs under ZeRO-3 with synced_gpus=False", "在 ZeRO-3 下以 synced_gpus=False 生成")
                 if off
@@ -130,8 +114,8 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
             certainty=Certainty.LIKELY,
             cure=_CURE,
             spans=((place or call.place).span(), stage_span(run)),
-            fixes=(self.fix(Text("Pass synced_gpus=True", "传入 synced_gpus=True"), edit, safe=off),) if edit else (),
-            confirm=(Text("The ranks' texts differ in length", "各 rank 生成的文本长度不同"),),
+            fixes=self.fix(Text("Pass synced_gpus=True", "传入 synced_gpus=True"), edit, safe=off) if edit else None,
+            confirm=Text("The ranks' texts differ in length", "各 rank 生成的文本长度不同"),
         )
 
     log_words = STALL_WORDS
@@ -148,17 +132,15 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         yield self.log_finding(
             stall.evidence,
             Text(
-                en="The run stands still while it generates under ZeRO-3: each token needs the weights of all ranks, "
-                "and a rank whose sequence has ended does not take part any more.",
-                zh="程序在 ZeRO-3 下生成时停住：每个 token 都需要所有 rank 的权重，而序列已结束的 rank 不再参与。",
+                "The run stands still while it generates under ZeRO-3: each token needs the weights of all ranks, and "
+                "a rank whose sequence has ended does not take part any more.",
+                "程序在 ZeRO-3 下生成时停住：每个 token 都需要所有 rank 的权重，而序列已结束的 rank 不再参与。",
             ),
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY),
-            confirm=(
-                Text(
-                    en="py-spy dump shows some ranks inside generate and others past it",
-                    zh="py-spy dump 显示部分 rank 在 generate 中，另一些已离开",
-                ),
+            confirm=Text(
+                "py-spy dump shows some ranks inside generate and others past it",
+                "py-spy dump 显示部分 rank 在 generate 中，另一些已离开",
             ),
         )
 

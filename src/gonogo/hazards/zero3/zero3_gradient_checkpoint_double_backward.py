@@ -1,4 +1,5 @@
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, LoggedError, Pattern, Run, Script, Text
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._checkpointing import recomputed_twice
 from gonogo.hazards.zero3._partitioned import cut_at
 
@@ -21,30 +22,24 @@ _REDUCING = ("reduce_and_partition_ipg_grads", "reduce_independent_p_g_buckets")
 
 class Zero3GradientCheckpointDoubleBackward(Hazard):
     """Reentrant gradient checkpointing around a model that runs twice in a step, under ZeRO-3.
-
     ## What happens
     The backward ends with a bare "AssertionError" in DeepSpeed's `stage3.py`, at `assert len(set(p.ds_id for p in
     self.params_in_ipg_bucket)) == len(self.params_in_ipg_bucket)`. Typical of reward and pairwise trainers.
-
     ## Why
     A pairwise loss runs the model twice (chosen, rejected). Reentrant checkpointing starts a backward of its own for
     each checkpointed call, so a parameter's gradient arrives twice before its bucket is reduced; the bucket asserts
     that each parameter is in it once.
-
     ## Example
     ```python
     model.gradient_checkpointing_enable({"use_reentrant": True})     # wrong: with two forwards for one loss
     model.gradient_checkpointing_enable({"use_reentrant": False})    # right
     loss = -F.logsigmoid(model(**chosen).logits - model(**rejected).logits).mean()
     ```
-
     ## Cure
     `gradient_checkpointing_kwargs={"use_reentrant": False}`; or one forward on the concatenated batch, as TRL's DPO
     does; or no checkpointing.
-
     ## When it is safe
     One forward in a step, or checkpointing that is off or not reentrant.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/4505: a reward model; without checkpointing it runs
     - https://github.com/huggingface/trl/issues/835: RewardTrainer, with all multi-GPU modes compared
@@ -52,8 +47,8 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
 
     name = "zero3-gradient-checkpoint-double-backward"
     title = Text(
-        en="ZeRO-3 gets a parameter's gradient twice: reentrant checkpointing and two forwards in a step",
-        zh="ZeRO-3 两次收到同一参数的梯度：可重入检查点加一步两次前向",
+        "ZeRO-3 gets a parameter's gradient twice: reentrant checkpointing and two forwards in a step",
+        "ZeRO-3 两次收到同一参数的梯度：可重入检查点加一步两次前向",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -84,18 +79,15 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="A parameter's gradient reached ZeRO-3's bucket twice before it was reduced: reentrant gradient "
+                "A parameter's gradient reached ZeRO-3's bucket twice before it was reduced: reentrant gradient "
                 "checkpointing while the model runs twice in a step (chosen and rejected, or two losses).",
-                zh="同一参数的梯度在归约之前两次进入 ZeRO-3 的 bucket：一步中运行两次模型（chosen 与 rejected，或两个损"
-                "失），又使用了可重入的梯度检查点。",
+                "同一参数的梯度在归约之前两次进入 ZeRO-3 的 bucket：一步中运行两次模型（chosen 与 rejected，或两个损失"
+                "），又使用了可重入的梯度检查点。",
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=(
-                Text(
-                    "The last frame is the assertion on params_in_ipg_bucket, and it passes without gradient "
-                    "checkpointing",
-                    "最后一个调用帧是对 params_in_ipg_bucket 的断言，且关闭梯度检查点后可以运行",
-                ),
+            confirm=Text(
+                "The last frame is the assertion on params_in_ipg_bucket, and it passes without gradient checkpointing",
+                "最后一个调用帧是对 params_in_ipg_bucket 的断言，且关闭梯度检查点后可以运行",
             ),
         )

@@ -1,17 +1,6 @@
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.zero_files import has_peft, stage_span
-from gonogo.hazards.rule import (
-    Certainty,
-    DeepSpeedConfig,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Run, Text
 from gonogo.hazards.zero3._checkpointing import checkpointing
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, zero3
 
@@ -37,16 +26,13 @@ _CONFIRM = (
 
 class Zero3GradientCheckpointRecompute(Hazard):
     """Non-reentrant gradient checkpointing of a frozen, partitioned model (LoRA) under ZeRO-3.
-
     ## What happens
     The first backward raises "CheckpointError: Recomputed values for the following tensors have different metadata than
     during the forward pass": saved metadata show a whole shape, recomputed metadata `torch.Size([0])`.
-
     ## Why
     Non-reentrant checkpointing compares what the recomputation saves with what the forward saved. Under ZeRO-3 frozen
     parameters (all but the adapters, with PEFT) are partitioned again while the block is recomputed: the parameter that
     was saved whole is found empty.
-
     ## Example
     ```python
     model.gradient_checkpointing_enable({"use_reentrant": False})    # wrong: with LoRA under ZeRO-3
@@ -54,14 +40,11 @@ class Zero3GradientCheckpointRecompute(Hazard):
     model.gradient_checkpointing_enable({"use_reentrant": True})     # right, with
     model.enable_input_require_grads()
     ```
-
     ## Cure
     `gradient_checkpointing_kwargs={"use_reentrant": True}`, together with `model.enable_input_require_grads()` for
     PEFT. Newer DeepSpeed keeps such parameters (PR #8148). Or ZeRO-2, or no checkpointing.
-
     ## When it is safe
     Full fine-tuning; ZeRO-2; reentrant checkpointing.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/47254: PEFT, ZeRO-3 and checkpointing; the cause
     - https://github.com/huggingface/trl/issues/2514: SFTTrainer with LoRA
@@ -71,8 +54,8 @@ class Zero3GradientCheckpointRecompute(Hazard):
 
     name = "zero3-gradient-checkpoint-recompute"
     title = Text(
-        en="Recomputation for gradient checkpointing meets weights that ZeRO-3 has partitioned again",
-        zh="梯度检查点重算时，权重已被 ZeRO-3 重新切分",
+        "Recomputation for gradient checkpointing meets weights that ZeRO-3 has partitioned again",
+        "梯度检查点重算时，权重已被 ZeRO-3 重新切分",
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -85,11 +68,11 @@ class Zero3GradientCheckpointRecompute(Hazard):
         version = run.environment.field("deepspeed")
         yield self.finding(
             Text(
-                en="Frozen weights are partitioned again while a block is recomputed (ZeRO-3, adapters, use_reentrant "
+                "Frozen weights are partitioned again while a block is recomputed (ZeRO-3, adapters, use_reentrant "
                 "false, DeepSpeed {version}): non-reentrant checkpointing may find them empty and raise "
                 "CheckpointError.",
-                zh="重算某个块时，冻结的权重会被重新切分（ZeRO-3、适配器、use_reentrant 为 false、DeepSpeed {version}）"
-                "：不可重入的检查点可能发现它们为空并抛出 CheckpointError。",
+                "重算某个块时，冻结的权重会被重新切分（ZeRO-3、适配器、use_reentrant 为 false、DeepSpeed {version}）："
+                "不可重入的检查点可能发现它们为空并抛出 CheckpointError。",
             ).format(version=version.get("< 0.19")),
             certainty=Certainty.POSSIBLE,
             cure=_CURE,
@@ -129,10 +112,9 @@ class Zero3GradientCheckpointRecompute(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="Non-reentrant gradient checkpointing saved whole parameters in the forward; while it recomputed "
-                "the block ZeRO-3 had partitioned the frozen ones again, so they are empty.",
-                zh="不可重入的梯度检查点在前向时保存了完整的参数；重算该块时，ZeRO-3 已把冻结的参数重新切分，它们是空的"
-                "。",
+                "Non-reentrant gradient checkpointing saved whole parameters in the forward; while it recomputed the "
+                "block ZeRO-3 had partitioned the frozen ones again, so they are empty.",
+                "不可重入的梯度检查点在前向时保存了完整的参数；重算该块时，ZeRO-3 已把冻结的参数重新切分，它们是空的。",
             ),
             cure=_CURE,
             certainty=certainty,

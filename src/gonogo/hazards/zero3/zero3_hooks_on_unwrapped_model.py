@@ -1,5 +1,6 @@
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._online import gathering_trainers
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, first_match, zero3
 
@@ -27,30 +28,24 @@ _CURE = (
 
 class Zero3HooksOnUnwrappedModel(Hazard):
     """TRL removes ZeRO-3's hooks from the bare model instead of the engine.
-
     ## What happens
     Generation in GRPO, PPO or online DPO under ZeRO-3 raises "'Qwen2ForCausalLM' object has no attribute 'optimizer'"
     in TRL's `remove_hooks` or `add_hooks`.
-
     ## Why
     To generate quickly, TRL gathers the weights and takes ZeRO-3's hooks off; it finds them through
     `model.optimizer.parameter_offload`. Only the DeepSpeed engine has `optimizer`: where a trainer passes the unwrapped
     model (or, in evaluation before any training step, none was wrapped yet), the attribute is missing. A kin fault:
     DeepSpeed 0.16.4 renamed `_register_hooks_recursively`, which an older TRL calls.
-
     ## Example
     ```text
     trl==0.15.2 deepspeed==0.16.4    # wrong
     trl==0.29.0 deepspeed==0.16.4    # right
     ```
-
     ## Cure
     Upgrade TRL (fixed in PR #2776). Until then pass the engine (`self.model_wrapped`) or set
     `ds3_gather_for_generation=False`.
-
     ## When it is safe
     ZeRO-2 and lower do not take this way, nor does generation in vLLM with a newer TRL.
-
     ## Sources
     - https://github.com/huggingface/trl/issues/2782: GRPO under ZeRO-3; fixed in #2776
     - https://github.com/huggingface/trl/issues/1543: the same with DPO
@@ -59,8 +54,8 @@ class Zero3HooksOnUnwrappedModel(Hazard):
 
     name = "zero3-hooks-on-unwrapped-model"
     title = Text(
-        en="TRL looks for ZeRO-3's hooks on the bare model, which has no optimizer",
-        zh="TRL 在没有 optimizer 的裸模型上查找 ZeRO-3 的钩子",
+        "TRL looks for ZeRO-3's hooks on the bare model, which has no optimizer",
+        "TRL 在没有 optimizer 的裸模型上查找 ZeRO-3 的钩子",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -74,18 +69,18 @@ class Zero3HooksOnUnwrappedModel(Hazard):
         for call in gathering_trainers(script, run):
             cause = (
                 Text(
-                    en="TRL {trl} puts ZeRO-3's hooks back by `_register_hooks_recursively`, which DeepSpeed "
-                    "{deepspeed} (any since 0.16.4) has renamed: the first generation ends with an AttributeError.",
-                    zh="TRL {trl} 通过 `_register_hooks_recursively` 重新挂上 ZeRO-3 的钩子，而 DeepSpeed {deepspeed}（"
-                    "自 0.16.4 起）已将其改名：第一次生成会以 AttributeError 结束。",
+                    "TRL {trl} puts ZeRO-3's hooks back by `_register_hooks_recursively`, which DeepSpeed {deepspeed} "
+                    "(any since 0.16.4) has renamed: the first generation ends with an AttributeError.",
+                    "TRL {trl} 通过 `_register_hooks_recursively` 重新挂上 ZeRO-3 的钩子，而 DeepSpeed {deepspeed}（自 "
+                    "0.16.4 起）已将其改名：第一次生成会以 AttributeError 结束。",
                 )
                 if renamed
                 else Text(
-                    en="TRL {trl} looks for ZeRO-3's hooks at `model.optimizer`, which a model that is not wrapped yet "
+                    "TRL {trl} looks for ZeRO-3's hooks at `model.optimizer`, which a model that is not wrapped yet "
                     "doesn't have: generation before the first training step ends with “object has no attribute "
                     "'optimizer'”.",
-                    zh="TRL {trl} 在 `model.optimizer` 上寻找 ZeRO-3 的钩子，而尚未包装的模型没有它：首个训练步之前的生"
-                    "成会以 “object has no attribute 'optimizer'” 结束。",
+                    "TRL {trl} 在 `model.optimizer` 上寻找 ZeRO-3 的钩子，而尚未包装的模型没有它：首个训练步之前的生成"
+                    "会以 “object has no attribute 'optimizer'” 结束。",
                 )
             )
             yield self.finding(
@@ -106,9 +101,9 @@ class Zero3HooksOnUnwrappedModel(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A model without ``optimizer``; sure where the frames are those of TRL's generation helper."""
         cause = Text(
-            en="TRL's helper for generation under ZeRO-3 was given the bare model; ZeRO-3's hooks hang on the "
-            "DeepSpeed engine's optimizer.",
-            zh="TRL 在 ZeRO-3 下的生成辅助函数收到的是裸模型，而 ZeRO-3 的钩子挂在 DeepSpeed 引擎的 optimizer 上。",
+            "TRL's helper for generation under ZeRO-3 was given the bare model; ZeRO-3's hooks hang on the DeepSpeed "
+            "engine's optimizer.",
+            "TRL 在 ZeRO-3 下的生成辅助函数收到的是裸模型，而 ZeRO-3 的钩子挂在 DeepSpeed 引擎的 optimizer 上。",
         )
         confirm = (
             Text(
@@ -133,13 +128,11 @@ class Zero3HooksOnUnwrappedModel(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="An older TRL calls DeepSpeed's _register_hooks_recursively, which DeepSpeed 0.16.4 renamed.",
-                    zh="旧版 TRL 调用 DeepSpeed 的 _register_hooks_recursively，而 DeepSpeed 0.16.4 已将其改名。",
+                    "An older TRL calls DeepSpeed's _register_hooks_recursively, which DeepSpeed 0.16.4 renamed.",
+                    "旧版 TRL 调用 DeepSpeed 的 _register_hooks_recursively，而 DeepSpeed 0.16.4 已将其改名。",
                 ),
-                cure=(
-                    Text(
-                        'Upgrade TRL, or pip install "deepspeed<0.16.4"', '升级 TRL，或 pip install "deepspeed<0.16.4"'
-                    ),
+                cure=Text(
+                    'Upgrade TRL, or pip install "deepspeed<0.16.4"', '升级 TRL，或 pip install "deepspeed<0.16.4"'
                 ),
                 certainty=Certainty.POSSIBLE,
             )

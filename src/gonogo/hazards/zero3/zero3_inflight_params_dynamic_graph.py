@@ -1,22 +1,20 @@
 import ast
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_files import in_module, names_self, stage_span, tests_the_stage, text_of
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
 from gonogo.hazards.zero3._inflight import INFLIGHT_WORDS, Cause, inflight
 
 
 class Zero3InflightParamsDynamicGraph(Hazard):
     """ZeRO-3 prefetched parameters of modules that this step does not run.
-
     ## What happens
     A step ends with "RuntimeError: still have inflight params [{'id': 1078, 'status': 'INFLIGHT', ...". Lines
     "Invalidate trace cache @ step 414: expected module 2612, but got module 2248" often stand before it.
-
     ## Why
     ZeRO-3 records in the first step which modules run in which order, and from then on fetches the next ones ahead. A
     module that runs only for some batches (a vision branch, a router's choice, an `if` on the data) breaks the record:
     what was fetched for it is never waited for, and the end of the step finds it in flight.
-
     ## Example
     ```python
     if random.random() > 0.1:
@@ -25,15 +23,12 @@ class Zero3InflightParamsDynamicGraph(Hazard):
     keep = float(random.random() > 0.1)
     x = x + keep * layer(x)                 # right: every step runs it
     ```
-
     ## Cure
     Run the same modules in every step: feed a dummy input through the branch and add its output times zero. Or switch
     the prefetch off: `"stage3_prefetch_bucket_size": 0`. For experts, `deepspeed.utils.set_z3_leaf_modules(model,
     [MoEBlock])`. Or use ZeRO-2.
-
     ## When it is safe
     Every step runs the same modules in the same order; ZeRO-2 and lower.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/5828: a module chosen by the data
     - https://github.com/tsb0601/MMVP/issues/26: a second vision tower; ZeRO-2 helped
@@ -42,8 +37,7 @@ class Zero3InflightParamsDynamicGraph(Hazard):
 
     name = "zero3-inflight-params-dynamic-graph"
     title = Text(
-        en="ZeRO-3 prefetched parameters of modules that did not run in this step",
-        zh="ZeRO-3 预取了本步没有执行的模块的参数",
+        "ZeRO-3 prefetched parameters of modules that did not run in this step", "ZeRO-3 预取了本步没有执行的模块的参数"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -62,11 +56,11 @@ class Zero3InflightParamsDynamicGraph(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{call}` runs only where `{test}`: ZeRO-3 expects the same modules in the same order in every "
+                    "`{call}` runs only where `{test}`: ZeRO-3 expects the same modules in the same order in every "
                     "step and on every rank. A skipped one leaves its prefetched weights in flight (“still have "
                     "inflight params”), or other ranks waiting.",
-                    zh="`{call}` 只在 `{test}` 时执行：ZeRO-3 要求每一步、每个 rank 按同样顺序运行同样的模块。被跳过的"
-                    "模块会留下未完成的预取（“still have inflight params”），或让其他 rank 等待。",
+                    "`{call}` 只在 `{test}` 时执行：ZeRO-3 要求每一步、每个 rank 按同样顺序运行同样的模块。被跳过的模块"
+                    "会留下未完成的预取（“still have inflight params”），或让其他 rank 等待。",
                 ).format(call=text_of(script, node, 50), test=ast.unparse(chance)[:60]),
                 certainty=Certainty.LIKELY,
                 cure=(
@@ -97,9 +91,9 @@ class Zero3InflightParamsDynamicGraph(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="The modules that ran differ from those that ZeRO-3 recorded and prefetched for: some run only for "
+                "The modules that ran differ from those that ZeRO-3 recorded and prefetched for: some run only for "
                 "some batches, or in another order.",
-                zh="实际执行的模块与 ZeRO-3 记录并预取的不同：有的模块只在部分批次执行，或顺序不同。",
+                "实际执行的模块与 ZeRO-3 记录并预取的不同：有的模块只在部分批次执行，或顺序不同。",
             ),
             cure=(
                 Text(
@@ -112,11 +106,9 @@ class Zero3InflightParamsDynamicGraph(Hazard):
                 ),
             ),
             certainty=causes[Cause.DYNAMIC],
-            confirm=(
-                Text(
-                    '"Invalidate trace cache" stands before the error, or the forward branches on the data',
-                    "报错之前有 “Invalidate trace cache”，或前向按数据分支",
-                ),
+            confirm=Text(
+                '"Invalidate trace cache" stands before the error, or the forward branches on the data',
+                "报错之前有 “Invalidate trace cache”，或前向按数据分支",
             ),
         )
 

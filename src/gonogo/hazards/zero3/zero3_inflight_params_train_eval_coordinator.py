@@ -1,5 +1,6 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, FailureLog, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 from gonogo.hazards.zero3._inflight import INFLIGHT_WORDS, Cause, inflight
 
 _CURE = (
@@ -17,30 +18,24 @@ _CURE = (
 
 class Zero3InflightParamsTrainEvalCoordinator(Hazard):
     """DeepSpeed's two parameter coordinators, for training and evaluation, lose each other's prefetches.
-
     ## What happens
     After an evaluation or a generation, "RuntimeError: still have inflight params" is raised at
     `self.get_param_coordinator(training=False).reset_step()` in `parameter_offload.py`.
-
     ## Why
     Older DeepSpeed keeps one coordinator for training and one for evaluation over the same parameters, and chooses by
     `module.training` in one place and by whether gradients are on in another. A forward under `no_grad` in training
     mode, or a switch between the modes, leaves fetches to a coordinator that never waits for them.
-
     ## Example
     ```text
     deepspeed==0.14.4    # wrong: where training and evaluation alternate
     deepspeed==0.15.4    # right: one coordinator for both
     ```
-
     ## Cure
     Upgrade DeepSpeed: PR #3462 and #3884 separated the fetches, PR #6662 (end of 2024) has one coordinator for both.
     Until then call `model.eval()` before and `model.train()` after every pass without gradients, or set
     `"stage3_prefetch_bucket_size": 0`.
-
     ## When it is safe
     Training without evaluation or generation in between; a DeepSpeed with PR #6662.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/pull/3884: separate registries for train and eval
     - https://github.com/deepspeedai/DeepSpeed/pull/6662: one coordinator for both
@@ -50,8 +45,8 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
 
     name = "zero3-inflight-params-train-eval-coordinator"
     title = Text(
-        en="DeepSpeed's coordinators for training and evaluation lose each other's prefetched parameters",
-        zh="DeepSpeed 的训练与评估协调器丢失了对方预取的参数",
+        "DeepSpeed's coordinators for training and evaluation lose each other's prefetched parameters",
+        "DeepSpeed 的训练与评估协调器丢失了对方预取的参数",
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -67,16 +62,16 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
         version = run.environment.field("deepspeed")
         yield self.finding(
             Text(
-                en="DeepSpeed {version} keeps one parameter coordinator for training and one for evaluation, and this "
-                "run evaluates in between ({strategy}): a forward without gradients in training mode loses "
-                "prefetches, and “still have inflight params” ends the run.",
-                zh="DeepSpeed {version} 为训练和评估各保留一个参数协调器，而本次运行会穿插评估（{strategy}）：训练模式"
-                "下不带梯度的前向会丢失预取，并以 “still have inflight params” 结束。",
+                "DeepSpeed {version} keeps one parameter coordinator for training and one for evaluation, and this run "
+                "evaluates in between ({strategy}): a forward without gradients in training mode loses prefetches, and "
+                "“still have inflight params” ends the run.",
+                "DeepSpeed {version} 为训练和评估各保留一个参数协调器，而本次运行会穿插评估（{strategy}）：训练模式下不"
+                "带梯度的前向会丢失预取，并以 “still have inflight params” 结束。",
             ).format(version=version.get("< 0.15.4"), strategy=strategy.value),
             certainty=Certainty.POSSIBLE,
             cure=_CURE,
             spans=(version.span() or strategy.span(), strategy.span() if version.span() else None, stage_span(run)),
-            confirm=(Text("Some pass without gradients runs in training mode", "有不带梯度的前向在训练模式下执行"),),
+            confirm=Text("Some pass without gradients runs in training mode", "有不带梯度的前向在训练模式下执行"),
         )
 
     log_words = (*INFLIGHT_WORDS, "evaluation_loop", "RLHF", "PPO")
@@ -90,18 +85,16 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="A pass without gradients (evaluation, generation) and the training share parameters but not "
+                "A pass without gradients (evaluation, generation) and the training share parameters but not "
                 "DeepSpeed's coordinator: what one fetched ahead, the other finds in flight.",
-                zh="无梯度的前向（评估、生成）与训练共用参数，却不共用 DeepSpeed 的协调器：一方预取的参数，另一方发现仍"
-                "在传输。",
+                "无梯度的前向（评估、生成）与训练共用参数，却不共用 DeepSpeed 的协调器：一方预取的参数，另一方发现仍在"
+                "传输。",
             ),
             cure=_CURE,
             certainty=causes[Cause.COORDINATORS],
-            confirm=(
-                Text(
-                    "The frame is get_param_coordinator(training=False).reset_step(), right after an evaluation or a "
-                    "generation",
-                    "调用帧是 get_param_coordinator(training=False).reset_step()，且紧接在评估或生成之后",
-                ),
+            confirm=Text(
+                "The frame is get_param_coordinator(training=False).reset_step(), right after an evaluation or a "
+                "generation",
+                "调用帧是 get_param_coordinator(training=False).reset_step()，且紧接在评估或生成之后",
             ),
         )

@@ -1,22 +1,9 @@
 import ast
 import re
 
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import (
-    Call,
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Severity, Text
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, zero3
 
@@ -45,33 +32,27 @@ _CURE = (
 
 class Zero3InitNotActiveLoadOom(Hazard):
     """ZeRO-3 is configured, but `zero.Init` is not on while the model loads: each rank loads the whole model.
-
     ## What happens
     While "Loading checkpoint shards" or "Loading weights" runs, host memory grows by the model's size times the number
     of ranks, until the kernel or Ray kills a worker. transformers may say instead: "Model was not initialized with
     `Zero-3` despite being configured for DeepSpeed Zero-3".
-
     ## Why
     `from_pretrained` partitions the model while loading only if it knows of ZeRO-3: through a live `TrainingArguments`
     or `HfDeepSpeedConfig` object. A script that makes its arguments after the model, or lets the `HfDeepSpeedConfig`
     be garbage-collected, loads the whole checkpoint on every rank.
-
     ## Example
     ```python
     model = AutoModelForCausalLM.from_pretrained(name)    # wrong: transformers knows nothing of ZeRO-3 yet
     args = TrainingArguments("out", deepspeed="ds_config.json")
     model = AutoModelForCausalLM.from_pretrained(name)    # right
     ```
-
     ## Cure
     Create `TrainingArguments` (or `dschf = HfDeepSpeedConfig(ds_config)`, and keep the object) before
     `from_pretrained`. With accelerate: `zero3_init_flag: true`. Without transformers: build the model in `with
     deepspeed.zero.Init():`.
-
     ## When it is safe
     The log says "Detected DeepSpeed ZeRO-3: activating zero.init() for this model"; or host memory holds the model once
     per rank.
-
     ## Sources
     - https://github.com/Roblox/FAI-RL/issues/66: the arguments were made after the model; figures per rank
     - https://github.com/deepspeedai/DeepSpeed/issues/3722: 15B on 8 ranks fills 500 GB; zero.Init is the answer
@@ -80,8 +61,8 @@ class Zero3InitNotActiveLoadOom(Hazard):
 
     name = "zero3-init-not-active-load-oom"
     title = Text(
-        en="zero.Init is not on while the model loads: every rank loads all of it into host memory",
-        zh="加载模型时 zero.Init 未启用：每个 rank 都把整个模型加载到主机内存",
+        "zero.Init is not on while the model loads: every rank loads all of it into host memory",
+        "加载模型时 zero.Init 未启用：每个 rank 都把整个模型加载到主机内存",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -156,20 +137,18 @@ class Zero3InitNotActiveLoadOom(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="from_pretrained did not know of ZeRO-3 when it loaded the model, so every rank loads the whole "
+                "from_pretrained did not know of ZeRO-3 when it loaded the model, so every rank loads the whole "
                 "checkpoint into host memory instead of its share.",
-                zh="from_pretrained 加载模型时不知道启用了 ZeRO-3，因此每个 rank 都把整个 checkpoint 加载到主机内存，而"
-                "不是只加载自己的一份。",
+                "from_pretrained 加载模型时不知道启用了 ZeRO-3，因此每个 rank 都把整个 checkpoint 加载到主机内存，而不"
+                "是只加载自己的一份。",
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=(
-                Text(
-                    'The log lacks "Detected DeepSpeed ZeRO-3: activating zero.init() for this model", and the script '
-                    "loads the model before it makes its arguments",
-                    "日志中没有 “Detected DeepSpeed ZeRO-3: activating zero.init() for this model”，且脚本先加载模型后"
-                    "创建参数对象",
-                ),
+            confirm=Text(
+                'The log lacks "Detected DeepSpeed ZeRO-3: activating zero.init() for this model", and the script '
+                "loads the model before it makes its arguments",
+                "日志中没有 “Detected DeepSpeed ZeRO-3: activating zero.init() for this model”，且脚本先加载模型后创建"
+                "参数对象",
             ),
         )
 

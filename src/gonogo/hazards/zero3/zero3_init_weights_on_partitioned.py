@@ -1,20 +1,8 @@
 import ast
 
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.zero_files import gathered, in_module, stage_span, tests_the_stage, text_of
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Severity, Text
 from gonogo.hazards.zero3._empty_uses import AUXILIARY, INITIALIZING, RESIZING
 from gonogo.hazards.zero3._loading import knows_zero3
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, first_match, zero3
@@ -32,16 +20,13 @@ _BY_FAN = ("xavier", "kaiming", "orthogonal", "dirac", "eye")
 
 class Zero3InitWeightsOnPartitioned(Hazard):
     """Weights are initialized while ZeRO-3 has them partitioned.
-
     ## What happens
     Loading or building a model under ZeRO-3 raises "IndexError: index 0 is out of bounds for dimension 0 with size 0"
     in `_init_weights`, at `module.weight.data[module.padding_idx].zero_()`.
-
     ## Why
     Inside `zero.Init` a parameter is empty as soon as its module is built. `_init_weights` then indexes the row of the
     padding token, or asks for fan-in and fan-out of an empty weight. transformers skips initialization under ZeRO-3,
     but not everywhere: Gemma 3 in 4.5x and, in 5.0, BERT and models with missing keys went through it.
-
     ## Example
     ```python
     nn.init.xavier_uniform_(model.head.weight)        # wrong: the weight is empty
@@ -49,14 +34,11 @@ class Zero3InitWeightsOnPartitioned(Hazard):
     with deepspeed.zero.GatheredParameters(model.head.weight, modifier_rank=0):
         nn.init.xavier_uniform_(model.head.weight)    # right
     ```
-
     ## Cure
     Upgrade transformers (or take the version that your framework pins). In a model of your own, initialize inside `with
     deepspeed.zero.GatheredParameters([weight], modifier_rank=0):`, or skip what is partitioned. Or use ZeRO-2.
-
     ## When it is safe
     Loading a full checkpoint with no missing keys, under a transformers that skips initialization; ZeRO-2.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/43596: BERT under zero.Init with transformers 5.0
     - https://github.com/huggingface/transformers/issues/41762: Gemma 3 with transformers 4.57
@@ -66,7 +48,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
 
     name = "zero3-init-weights-on-partitioned"
     title = Text(
-        en="Weights are initialized while ZeRO-3 has them partitioned and empty", zh="初始化了 ZeRO-3 已切分的空权重"
+        "Weights are initialized while ZeRO-3 has them partitioned and empty", "初始化了 ZeRO-3 已切分的空权重"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -83,8 +65,8 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             raises = call.method.startswith(_BY_FAN)
             yield self.finding(
                 Text(
-                    en="`{code}` meets a weight that ZeRO-3 has partitioned already: {then}.",
-                    zh="`{code}` 处理的权重已被 ZeRO-3 切分：{then}。",
+                    "`{code}` meets a weight that ZeRO-3 has partitioned already: {then}.",
+                    "`{code}` 处理的权重已被 ZeRO-3 切分：{then}。",
                 ).format(
                     code=text_of(script, call.node),
                     then=Text(
@@ -99,13 +81,11 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                     ),
                 ),
                 severity=Severity.ERROR if raises else Severity.WARNING,
-                cure=(
-                    Text(
-                        "Initialize inside with deepspeed.zero.GatheredParameters(weight, modifier_rank=0), or in "
-                        "self.apply(fn), which DeepSpeed gathers for",
-                        "在 with deepspeed.zero.GatheredParameters(weight, modifier_rank=0) 中初始化，或使用 "
-                        "self.apply(fn)（DeepSpeed 会为其聚合）",
-                    ),
+                cure=Text(
+                    "Initialize inside with deepspeed.zero.GatheredParameters(weight, modifier_rank=0), or in "
+                    "self.apply(fn), which DeepSpeed gathers for",
+                    "在 with deepspeed.zero.GatheredParameters(weight, modifier_rank=0) 中初始化，或使用 self.apply(fn)"
+                    "（DeepSpeed 会为其聚合）",
                 ),
                 spans=(
                     call.place.span(),
@@ -146,8 +126,8 @@ class Zero3InitWeightsOnPartitioned(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="Initializing a weight indexes into it while zero.Init has already partitioned it: it has no rows.",
-                zh="初始化权重时对其取下标，而 zero.Init 已将其切分：它没有任何行。",
+                "Initializing a weight indexes into it while zero.Init has already partitioned it: it has no rows.",
+                "初始化权重时对其取下标，而 zero.Init 已将其切分：它没有任何行。",
             ),
             cure=(
                 Text(
@@ -162,11 +142,9 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                 ),
             ),
             certainty=certainty,
-            confirm=(
-                Text(
-                    "The last frames are _init_weights or initialize_weights, and the run uses ZeRO-3",
-                    "最后的调用帧是 _init_weights 或 initialize_weights，且训练使用 ZeRO-3",
-                ),
+            confirm=Text(
+                "The last frames are _init_weights or initialize_weights, and the run uses ZeRO-3",
+                "最后的调用帧是 _init_weights 或 initialize_weights，且训练使用 ZeRO-3",
             ),
         )
 

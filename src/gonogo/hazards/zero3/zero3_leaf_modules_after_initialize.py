@@ -4,14 +4,11 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severi
 
 class Zero3LeafModulesAfterInitialize(Hazard):
     """`set_z3_leaf_modules` stands after `deepspeed.initialize`.
-
     ## What happens
     A mixture-of-experts model hangs under ZeRO-3 although its blocks were made leaf modules.
-
     ## Why
     DeepSpeed hooks into every submodule while it builds the engine, and stops at those that are leaves by then. A
     module that becomes one later has the hooks of its experts already.
-
     ## Example
     ```python
     engine, *_ = deepspeed.initialize(model=model, config="ds_config.json")
@@ -20,14 +17,11 @@ class Zero3LeafModulesAfterInitialize(Hazard):
     set_z3_leaf_modules(model, [SparseBlock])            # right
     engine, *_ = deepspeed.initialize(model=model, config="ds_config.json")
     ```
-
     ## Cure
     Call it after the model is made and before `deepspeed.initialize`, `accelerator.prepare` or the Trainer's
     `train`.
-
     ## When it is safe
     ZeRO-2 and lower, where leaf modules mean nothing.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/pull/4966: set_z3_leaf_modules: hooks stop at a leaf while they are set
     - https://github.com/deepspeedai/DeepSpeed/pull/7604: the ways to set leaf modules, and their documentation
@@ -35,8 +29,8 @@ class Zero3LeafModulesAfterInitialize(Hazard):
 
     name = "zero3-leaf-modules-after-initialize"
     title = Text(
-        en="Leaf modules are set after the engine was built, and count for nothing",
-        zh="在引擎建立之后才设置 leaf module，不起作用",
+        "Leaf modules are set after the engine was built, and count for nothing",
+        "在引擎建立之后才设置 leaf module，不起作用",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -51,17 +45,17 @@ class Zero3LeafModulesAfterInitialize(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="{name} stands after the engine is built (line {line}): the experts inside have their own hooks "
+                    "{name} stands after the engine is built (line {line}): the experts inside have their own hooks "
                     "already, and are still gathered one by one.",
-                    zh="{name} 在引擎建立（第 {line} 行）之后才调用：内部的专家已各自挂上钩子，仍会逐个聚合。",
+                    "{name} 在引擎建立（第 {line} 行）之后才调用：内部的专家已各自挂上钩子，仍会逐个聚合。",
                 ).format(name=call.method, line=here[-1].line),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=(Text("Call it before the engine is built", "在建立引擎之前调用"),),
+                cure=Text("Call it before the engine is built", "在建立引擎之前调用"),
                 spans=(
                     call.place.span(),
                     here[-1].place.span(Text("the engine is built here", "在此建立引擎")),
                     stage_span(run),
                 ),
-                confirm=(Text("The model has no other engine", "该模型没有其他引擎"),),
+                confirm=Text("The model has no other engine", "该模型没有其他引擎"),
             )

@@ -1,20 +1,9 @@
 import ast
 
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.training_script import makers
 from gonogo.hazards.facts.zero_files import gathered, is_engine, is_optional, stage_span, tests_the_stage, text_of
-from gonogo.hazards.rule import (
-    Call,
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script, Text
 from gonogo.hazards.zero3._loading import knows_zero3
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, zero3
 from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
@@ -35,15 +24,12 @@ _CURE = (
 
 class Zero3LoadIntoPartitionedModel(Hazard):
     """A state dict is loaded into a model whose parameters ZeRO-3 has partitioned.
-
     ## What happens
     `load_state_dict` raises "size mismatch for lm_head.weight: copying a param with shape torch.Size([32000, 4096])
     from checkpoint, the shape in current model is torch.Size([0])". The empty side is the *current model*.
-
     ## Why
     Under ZeRO-3 the model was built inside `zero.Init`, or is already wrapped: its parameters have shape [0] (in
     DeepSpeed of 2021: [1]). `torch.load` and `load_state_dict`, or a PEFT adapter loaded so, know nothing of that.
-
     ## Example
     ```python
     engine, *_ = deepspeed.initialize(model=model, config="ds_config.json")
@@ -52,15 +38,12 @@ class Zero3LoadIntoPartitionedModel(Hazard):
     model.load_state_dict(torch.load("model.pt"))            # right: before they are partitioned
     engine, *_ = deepspeed.initialize(model=model, config="ds_config.json")
     ```
-
     ## Cure
     Load through `from_pretrained(path)` while ZeRO-3 is on: it gathers, copies and partitions again. For a state dict
     of your own copy each part inside `with deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)),
     modifier_rank=0):`, or load into the whole model before ZeRO-3 is set up. Resume with `engine.load_checkpoint`.
-
     ## When it is safe
     ZeRO-2 and lower; `from_pretrained` of a recent transformers.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeedExamples/issues/560: a checkpoint loaded into from_config's model
     - https://github.com/deepspeedai/DeepSpeed/issues/3125: a state dict copied under GatheredParameters
@@ -69,8 +52,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
 
     name = "zero3-load-into-partitioned-model"
     title = Text(
-        en="A state dict is loaded into a model that ZeRO-3 has partitioned",
-        zh="把 state dict 加载到 ZeRO-3 已切分的模型",
+        "A state dict is loaded into a model that ZeRO-3 has partitioned", "把 state dict 加载到 ZeRO-3 已切分的模型"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -87,10 +69,10 @@ class Zero3LoadIntoPartitionedModel(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{model}` is partitioned by ZeRO-3 here: each of its parameters has shape [0], and "
+                    "`{model}` is partitioned by ZeRO-3 here: each of its parameters has shape [0], and "
                     "load_state_dict raises a size mismatch for every whole tensor that it is given.",
-                    zh="此处 `{model}` 已被 ZeRO-3 切分：每个参数的形状都是 [0]，load_state_dict 会对每个完整张量报 "
-                    "size mismatch。",
+                    "此处 `{model}` 已被 ZeRO-3 切分：每个参数的形状都是 [0]，load_state_dict 会对每个完整张量报 size "
+                    "mismatch。",
                 ).format(model=text_of(script, receiver)),
                 certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
                 cure=_CURE,
@@ -114,10 +96,9 @@ class Zero3LoadIntoPartitionedModel(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="The checkpoint's weights are whole ([{saved}]); the model they are loaded into is partitioned by "
+                "The checkpoint's weights are whole ([{saved}]); the model they are loaded into is partitioned by "
                 "ZeRO-3 and its parameters are empty ([{current}]).",
-                zh="checkpoint 中的权重是完整的（[{saved}]）；要加载到的模型已被 ZeRO-3 切分，参数是空的（[{current}]）"
-                "。",
+                "checkpoint 中的权重是完整的（[{saved}]）；要加载到的模型已被 ZeRO-3 切分，参数是空的（[{current}]）。",
             ).format(saved=saved, current=current),
             cure=_CURE,
             certainty=certainty,

@@ -9,15 +9,12 @@ from gonogo.hazards.zero3._loading import model_loads
 
 class Zero3LoadedInMainProcessFirst(Hazard):
     """`from_pretrained` of a model inside `main_process_first()`, under ZeRO-3.
-
     ## What happens
     The run stands still before "Loading checkpoint shards": rank 0 is inside `from_pretrained`, the others wait for
     it to leave the block.
-
     ## Why
     Under ZeRO-3 `from_pretrained` partitions each parameter as it is made and broadcasts what it reads: all ranks must
     be in it together. `main_process_first` (to download once) lets one rank in, and the others wait at a barrier.
-
     ## Example
     ```python
     with accelerator.main_process_first():
@@ -27,22 +24,19 @@ class Zero3LoadedInMainProcessFirst(Hazard):
         folder = snapshot_download(name)                      # right: only the download
     model = AutoModelForCausalLM.from_pretrained(folder)
     ```
-
     ## Cure
     Take the model's loading out of the block; download beforehand (`hf download`), or put only `snapshot_download`
     into it.
-
     ## When it is safe
     Tokenizers, processors and data sets in the block; ZeRO-2 and lower.
-
     ## Sources
     - https://github.com/huggingface/accelerate/issues/3709: from_pretrained in main_process_first hangs under ZeRO-3
     """
 
     name = "zero3-loaded-in-main-process-first"
     title = Text(
-        en="A model is loaded on one rank before the others, which ZeRO-3 can't do",
-        zh="先在一个 rank 上加载模型，而 ZeRO-3 无法这样做",
+        "A model is loaded on one rank before the others, which ZeRO-3 can't do",
+        "先在一个 rank 上加载模型，而 ZeRO-3 无法这样做",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -57,18 +51,16 @@ class Zero3LoadedInMainProcessFirst(Hazard):
             where = block.items[0].context_expr if block is not None else test
             yield self.finding(
                 Text(
-                    en="The model is loaded where only one rank is let in: under ZeRO-3 from_pretrained needs all "
-                    "ranks at once, and the run hangs here.",
-                    zh="模型在只允许一个 rank 进入的地方加载：ZeRO-3 下 from_pretrained 需要所有 rank 同时参与，运行会"
-                    "在此挂起。",
+                    "The model is loaded where only one rank is let in: under ZeRO-3 from_pretrained needs all ranks "
+                    "at once, and the run hangs here.",
+                    "模型在只允许一个 rank 进入的地方加载：ZeRO-3 下 from_pretrained 需要所有 rank 同时参与，运行会在此"
+                    "挂起。",
                 ),
                 certainty=Certainty.CERTAIN if block is not None else Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=(
-                    Text(
-                        "Load the model outside of it; let only the download (snapshot_download) stand there",
-                        "在其外加载模型；其中只保留下载（snapshot_download）",
-                    ),
+                cure=Text(
+                    "Load the model outside of it; let only the download (snapshot_download) stand there",
+                    "在其外加载模型；其中只保留下载（snapshot_download）",
                 ),
                 spans=(
                     call.place.span(),

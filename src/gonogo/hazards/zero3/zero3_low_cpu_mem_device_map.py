@@ -1,19 +1,9 @@
 import ast
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
 from gonogo.hazards.facts.zero_files import is_optional, stage_span, tests_the_stage
-from gonogo.hazards.rule import (
-    Call,
-    Certainty,
-    FailureLog,
-    Findings,
-    Hazard,
-    Pattern,
-    RehearsalRecord,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, Text
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads
 from gonogo.hazards.zero3._partitioned import first_match
 
@@ -22,41 +12,35 @@ _REFUSED = Pattern(
 )
 _CURE = (
     Text(
-        en="Drop device_map (and low_cpu_mem_usage) from the from_pretrained call",
-        zh="从 from_pretrained 调用中去掉 device_map（以及 low_cpu_mem_usage）",
+        "Drop device_map (and low_cpu_mem_usage) from the from_pretrained call",
+        "从 from_pretrained 调用中去掉 device_map（以及 low_cpu_mem_usage）",
     ),
     Text(
-        en='For a quantized (QLoRA) model use ZeRO-2 with device_map={"": local_rank} instead of ZeRO-3',
-        zh='量化（QLoRA）模型请改用 ZeRO-2，并设 device_map={"": local_rank}',
+        'For a quantized (QLoRA) model use ZeRO-2 with device_map={"": local_rank} instead of ZeRO-3',
+        '量化（QLoRA）模型请改用 ZeRO-2，并设 device_map={"": local_rank}',
     ),
 )
 
 
 class Zero3LowCpuMemDeviceMap(Hazard):
     """`device_map` or `low_cpu_mem_usage=True` passed to `from_pretrained` under ZeRO-3.
-
     ## What happens
     Loading the model raises "DeepSpeed Zero-3 is not compatible with passing a `device_map`" (in older transformers: "…
     with `low_cpu_mem_usage=True` or with passing a `device_map`").
-
     ## Why
     Under ZeRO-3 `from_pretrained` builds the model inside `deepspeed.zero.Init`, which partitions every parameter over
     all ranks as it is made. A `device_map` asks for the opposite: each process places whole layers on devices of its
     choice. transformers knows of ZeRO-3 as soon as a `TrainingArguments` with such a config exists, and refuses both.
-
     ## Example
     ```python
     AutoModelForCausalLM.from_pretrained(name, device_map="auto")    # wrong
     AutoModelForCausalLM.from_pretrained(name)                       # right
     ```
-
     ## Cure
     Drop `device_map` (and `low_cpu_mem_usage`) from the call: ZeRO-3 already never holds a whole model on one device.
     Loaders that add them by themselves (Unsloth, QLoRA recipes) do not go with ZeRO-3: use ZeRO-2, or FSDP with QLoRA.
-
     ## When it is safe
     `device_map=None`, or no ZeRO-3. `device_map={"": local_rank}` is right for QLoRA under DDP or ZeRO-2.
-
     ## Sources
     - https://github.com/hiyouga/LlamaFactory/issues/3949: Unsloth's loader under ZeRO-3; maintainer: not supported
     - https://github.com/QwenLM/Qwen/pull/833: Qwen's finetune.py set `device_map` and met this under ZeRO-3
@@ -66,8 +50,8 @@ class Zero3LowCpuMemDeviceMap(Hazard):
 
     name = "zero3-low-cpu-mem-device-map"
     title = Text(
-        en="from_pretrained is given a device_map or low_cpu_mem_usage, which ZeRO-3 refuses",
-        zh="from_pretrained 收到 device_map 或 low_cpu_mem_usage，而 ZeRO-3 不接受",
+        "from_pretrained is given a device_map or low_cpu_mem_usage, which ZeRO-3 refuses",
+        "from_pretrained 收到 device_map 或 low_cpu_mem_usage，而 ZeRO-3 不接受",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -98,17 +82,17 @@ class Zero3LowCpuMemDeviceMap(Hazard):
         where = [call.keyword_place(name) for name in names]
         yield self.finding(
             Text(
-                en="`{given}` is passed to from_pretrained under ZeRO-3: transformers partitions the model over all "
-                "ranks there and refuses to place it otherwise.",
-                zh="在 ZeRO-3 下把 `{given}` 传给了 from_pretrained：此时 transformers 要把模型切分到所有 rank，会拒绝"
-                "另行放置。",
+                "`{given}` is passed to from_pretrained under ZeRO-3: transformers partitions the model over all ranks "
+                "there and refuses to place it otherwise.",
+                "在 ZeRO-3 下把 `{given}` 传给了 from_pretrained：此时 transformers 要把模型切分到所有 rank，会拒绝另行"
+                "放置。",
             ).format(given=", ".join(one.text for one in where if one is not None)),
             certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
             cure=_CURE,
             spans=(*(one.span() for one in where if one is not None), stage_span(run), version),
-            fixes=(self.fix(Text("Drop {names}", "去掉 {names}").format(names=", ".join(names)), *edits, safe=known),)
+            fixes=self.fix(Text("Drop {names}", "去掉 {names}").format(names=", ".join(names)), *edits, safe=known)
             if len(edits) == len(names)
-            else (),
+            else None,
             confirm=()
             if known
             else (
@@ -131,9 +115,9 @@ class Zero3LowCpuMemDeviceMap(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="ZeRO-3 partitions every parameter over the {world} ranks while the model is built; placing "
-                    "whole layers by device_map contradicts that. transformers: {message}",
-                    zh="ZeRO-3 在构建模型时就把每个参数切分到 {world} 个 rank；按 device_map 放置整层与之矛盾。"
+                    "ZeRO-3 partitions every parameter over the {world} ranks while the model is built; placing whole "
+                    "layers by device_map contradicts that. transformers: {message}",
+                    "ZeRO-3 在构建模型时就把每个参数切分到 {world} 个 rank；按 device_map 放置整层与之矛盾。"
                     "transformers 的原话：{message}",
                 ).format(world=record.world_size, message=shorten(message)),
                 cure=_CURE,
@@ -147,11 +131,11 @@ class Zero3LowCpuMemDeviceMap(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="from_pretrained was given device_map or low_cpu_mem_usage (by the script, or by a loader such "
-                    "as Unsloth's or a QLoRA recipe), while ZeRO-3 partitions every parameter over the ranks as it "
-                    "is made.",
-                    zh="from_pretrained 收到了 device_map 或 low_cpu_mem_usage（来自脚本，或来自 Unsloth、QLoRA 等加载"
-                    "器），而 ZeRO-3 在参数建立时就把它们切分到所有 rank。",
+                    "from_pretrained was given device_map or low_cpu_mem_usage (by the script, or by a loader such as "
+                    "Unsloth's or a QLoRA recipe), while ZeRO-3 partitions every parameter over the ranks as it is "
+                    "made.",
+                    "from_pretrained 收到了 device_map 或 low_cpu_mem_usage（来自脚本，或来自 Unsloth、QLoRA 等加载器）"
+                    "，而 ZeRO-3 在参数建立时就把它们切分到所有 rank。",
                 ),
                 cure=_CURE,
             )

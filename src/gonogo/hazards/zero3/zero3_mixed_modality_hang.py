@@ -1,31 +1,21 @@
 import ast
 
+from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.named_model import named_multimodal
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
 from gonogo.hazards.facts.zero_files import in_module, name_of, names_self, stage_span, tests_the_stage, text_of
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Findings,
-    Found,
-    Hazard,
-    Pattern,
-    RehearsalRecord,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, Text
 
 _CURE = (
     Text(
-        en="Run the tower on every rank in every step: give batches without an image a small dummy one and add its "
-        "output times zero",
-        zh="让每个 rank 每一步都运行该塔：给没有图片的 batch 加一张很小的假图片，把其输出乘以零后加上",
+        "Run the tower on every rank in every step: give batches without an image a small dummy one and add its output "
+        "times zero",
+        "让每个 rank 每一步都运行该塔：给没有图片的 batch 加一张很小的假图片，把其输出乘以零后加上",
     ),
     Text(
-        en="Or batches of one kind at a time on all ranks (group_by_modality_length), or ZeRO-2",
-        zh="或让所有 rank 同时使用同类 batch（group_by_modality_length），或使用 ZeRO-2",
+        "Or batches of one kind at a time on all ranks (group_by_modality_length), or ZeRO-2",
+        "或让所有 rank 同时使用同类 batch（group_by_modality_length），或使用 ZeRO-2",
     ),
 )
 _TOWERS = ("vision", "visual", "image", "audio", "video", "speech", "encode_images")
@@ -36,24 +26,21 @@ _TOWER = Pattern(
     r"(?i)vision|visual|image|pixel|picture|video|audio|speech|whisper|tower|projector|resampler|\bvit\b|multi_modal"
 )
 _REHEARSED = Text(
-    en="ZeRO-3 gathers a tower's weights when it is run, and a rank whose batch has nothing for it (no image, no "
-    "audio) does not run it.",
-    zh="ZeRO-3 在运行某个塔时才聚合其权重，而 batch 中没有相应数据（没有图片或音频）的 rank 不会运行它。",
+    "ZeRO-3 gathers a tower's weights when it is run, and a rank whose batch has nothing for it (no image, no audio) "
+    "does not run it.",
+    "ZeRO-3 在运行某个塔时才聚合其权重，而 batch 中没有相应数据（没有图片或音频）的 rank 不会运行它。",
 )
 
 
 class Zero3MixedModalityHang(Hazard):
     """Under ZeRO-3 some ranks run the vision or audio tower in a step and others, whose batch has only text, do not.
-
     ## What happens
     A multimodal model (Qwen-VL, LLaVA, InternVL, MiniCPM-V) stands still on a mixture of data: text only beside
     images, or images beside videos. "Invalidate trace cache @ step 0: expected module 2, but got module 1" may come
     before. With one kind of data, or under ZeRO-2, it runs.
-
     ## Why
     The tower's partitioned weights are gathered by all ranks together. A rank whose batch has no image does not call
     the tower, and the others wait for it; with images and videos the tower is called once or twice.
-
     ## Example
     ```python
     if images is not None:                               # wrong: a rank without images skips the tower
@@ -62,14 +49,11 @@ class Zero3MixedModalityHang(Hazard):
     pixels = self.dummy if images is None else images    # right: every rank runs it
     x = x + self.vision_tower(pixels) * float(images is not None)
     ```
-
     ## Cure
     Call the tower on every rank in every step: a small dummy image whose output is multiplied by zero (newer
     LLaMA-Factory and ms-swift do so for many models); or batches of one kind at a time on all ranks; or ZeRO-2.
-
     ## When it is safe
     Where every batch of every rank has the same modalities, or with ZeRO-2 or less.
-
     ## Sources
     - https://github.com/QwenLM/Qwen3-VL/issues/126: images and videos mixed under ZeRO-3; a dummy image cures it
     - https://github.com/deepspeedai/DeepSpeed/issues/7170: the trace cache and the hang
@@ -78,8 +62,8 @@ class Zero3MixedModalityHang(Hazard):
 
     name = "zero3-mixed-modality-hang"
     title = Text(
-        en="Under ZeRO-3 the ranks call different parts of a multimodal model, and wait for each other for ever",
-        zh="ZeRO-3 下各 rank 调用多模态模型的不同部分，互相永远等待",
+        "Under ZeRO-3 the ranks call different parts of a multimodal model, and wait for each other for ever",
+        "ZeRO-3 下各 rank 调用多模态模型的不同部分，互相永远等待",
     )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -116,10 +100,10 @@ class Zero3MixedModalityHang(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{call}` runs only for some batches: a rank whose batch brings nothing for self.{tower} does "
-                    "not call it, and the ranks that do wait for its share of the weights.",
-                    zh="`{call}` 只对部分 batch 执行：batch 中没有相应数据的 rank 不会调用 self.{tower}，而调用它的 "
-                    "rank 会一直等待权重分片。",
+                    "`{call}` runs only for some batches: a rank whose batch brings nothing for self.{tower} does not "
+                    "call it, and the ranks that do wait for its share of the weights.",
+                    "`{call}` 只对部分 batch 执行：batch 中没有相应数据的 rank 不会调用 self.{tower}，而调用它的 rank "
+                    "会一直等待权重分片。",
                 ).format(call=text_of(script, node, 50), tower=tower.attr),
                 certainty=Certainty.POSSIBLE,
                 cure=_CURE,
@@ -128,7 +112,7 @@ class Zero3MixedModalityHang(Hazard):
                     script.place(test).span(Text("decided by the batch", "由 batch 决定")),
                     stage_span(run),
                 ),
-                confirm=(Text("Some batches have no images (audio, video)", "部分 batch 没有图片（音频、视频）"),),
+                confirm=Text("Some batches have no images (audio, video)", "部分 batch 没有图片（音频、视频）"),
             )
 
     log_words = STALL_WORDS
@@ -153,19 +137,17 @@ class Zero3MixedModalityHang(Hazard):
         yield self.log_finding(
             stall.evidence,
             Text(
-                en="The ranks wait in ZeRO-3's gathering of parameters. Where a rank's batch has no image (video, "
-                "audio) it does not call that tower, and the ranks that do call it wait for its share.",
-                zh="各 rank 停在 ZeRO-3 的参数聚合中。batch 中没有图片（视频、音频）的 rank 不调用对应的塔，调用了的 "
-                "rank 则一直等待它的那一份。",
+                "The ranks wait in ZeRO-3's gathering of parameters. Where a rank's batch has no image (video, audio) "
+                "it does not call that tower, and the ranks that do call it wait for its share.",
+                "各 rank 停在 ZeRO-3 的参数聚合中。batch 中没有图片（视频、音频）的 rank 不调用对应的塔，调用了的 rank "
+                "则一直等待它的那一份。",
             ),
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
             also=tuple(one for one in (named, cache) if isinstance(one, Found)),
-            confirm=(
-                Text(
-                    en="With text-only or image-only data the run goes on; so it does under ZeRO-2",
-                    zh="只用纯文本或只用图文数据时能继续训练；换成 ZeRO-2 也能",
-                ),
+            confirm=Text(
+                "With text-only or image-only data the run goes on; so it does under ZeRO-2",
+                "只用纯文本或只用图文数据时能继续训练；换成 ZeRO-2 也能",
             ),
         )
 

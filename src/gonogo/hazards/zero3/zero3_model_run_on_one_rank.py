@@ -22,21 +22,18 @@ _CURE = (
     ),
 )
 _REHEARSED = Text(
-    en="Each layer gathers its weights from all ranks when it is run.", zh="每一层运行时都要从所有 rank 聚合权重。"
+    "Each layer gathers its weights from all ranks when it is run.", "每一层运行时都要从所有 rank 聚合权重。"
 )
 
 
 class Zero3ModelRunOnOneRank(Hazard):
     """A forward, `generate` or an evaluation under `if rank == 0`, with ZeRO-3.
-
     ## What happens
     The run stands still where rank 0 generates a sample, profiles a forward or evaluates: the watchdog reports an
     all-gather that the other ranks never joined.
-
     ## Why
     Under ZeRO-3 each layer of a forward gathers its weights from all ranks. A rank that runs the model by itself
     waits for shares that the others, which are elsewhere, do not send.
-
     ## Example
     ```python
     if engine.global_rank == 0:
@@ -46,14 +43,11 @@ class Zero3ModelRunOnOneRank(Hazard):
     if engine.global_rank == 0:
         print(text)
     ```
-
     ## Cure
     Run the model on all ranks, with the same number of calls, and let rank 0 print or write what came out. For
     generation pass `synced_gpus=True`.
-
     ## When it is safe
     ZeRO-2 and lower for a plain forward without gradients; a run of one process.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeedExamples/issues/344: a forward that only rank 0 profiles
     - https://github.com/huggingface/transformers/pull/29980: a prompt encoder that only rank 0 runs while it saves
@@ -61,8 +55,8 @@ class Zero3ModelRunOnOneRank(Hazard):
 
     name = "zero3-model-run-on-one-rank"
     title = Text(
-        en="One rank alone runs a model whose weights ZeRO-3 has partitioned among all",
-        zh="只有一个 rank 运行被 ZeRO-3 切分到所有 rank 的模型",
+        "One rank alone runs a model whose weights ZeRO-3 has partitioned among all",
+        "只有一个 rank 运行被 ZeRO-3 切分到所有 rank 的模型",
     )
     yields_to = (
         "collective-sizes-differ",
@@ -95,10 +89,10 @@ class Zero3ModelRunOnOneRank(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{code}` runs on one rank only; each of its layers gathers its weights from all ranks, which "
+                    "`{code}` runs on one rank only; each of its layers gathers its weights from all ranks, which "
                     "never join in: the run hangs here.",
-                    zh="`{code}` 只在一个 rank 上运行；它的每一层都要从所有 rank 聚合权重，而其他 rank 不会加入：运行会"
-                    "在此挂起。",
+                    "`{code}` 只在一个 rank 上运行；它的每一层都要从所有 rank 聚合权重，而其他 rank 不会加入：运行会在"
+                    "此挂起。",
                 ).format(code=text_of(script, node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_optional(script, node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,

@@ -1,27 +1,16 @@
+from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.named_model import named_multimodal, named_with_experts
 from gonogo.evidence.log.progress import before_first_step
 from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, stall_of
 from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import (
-    Certainty,
-    DeepSpeedConfig,
-    FailureLog,
-    Field,
-    Findings,
-    Found,
-    Hazard,
-    Pattern,
-    RehearsalRecord,
-    Run,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Pattern, RehearsalRecord, Run, Text
 
 _CURE = (
     Text(
-        en="deepspeed.utils.set_z3_leaf_modules(model, [TheSparseMoeBlock]) before training (Accelerate: "
+        "deepspeed.utils.set_z3_leaf_modules(model, [TheSparseMoeBlock]) before training (Accelerate: "
         "deepspeed_moe_layer_cls_names; newer LLaMA-Factory and ms-swift set it themselves)",
-        zh="训练前调用 deepspeed.utils.set_z3_leaf_modules(model, [该模型的 SparseMoeBlock])（Accelerate："
+        "训练前调用 deepspeed.utils.set_z3_leaf_modules(model, [该模型的 SparseMoeBlock])（Accelerate："
         "deepspeed_moe_layer_cls_names；较新的 LLaMA-Factory 与 ms-swift 会自动设置）",
     ),
     Text("Or ZeRO-2, with offload if memory is short", "或使用 ZeRO-2，显存不足时加上卸载"),
@@ -33,23 +22,20 @@ _LEAVES_BY_DEFAULT = ("mixtral", "qwen2_moe", "qwen3_moe")
 
 _EXPERT = Pattern(r"(?i)expert|\bmoe\b")
 _REHEARSED = Text(
-    en="ZeRO-3 gathers each expert by itself, and a rank none of whose tokens go to an expert does not call it.",
-    zh="ZeRO-3 逐个聚合专家的权重，而没有 token 路由到某专家的 rank 不会调用它。",
+    "ZeRO-3 gathers each expert by itself, and a rank none of whose tokens go to an expert does not call it.",
+    "ZeRO-3 逐个聚合专家的权重，而没有 token 路由到某专家的 rank 不会调用它。",
 )
 
 
 class Zero3MoeHang(Hazard):
     """ZeRO-3 gathers each expert by itself, and the ranks route their tokens to different experts.
-
     ## What happens
     A mixture-of-experts model (Mixtral, Qwen-MoE, DeepSeek, gpt-oss) trained under ZeRO-3 stands still, in the first
     step or after hundreds, GPUs at 100 %. The watchdog then names _ALLGATHER_BASE, with a different NumelIn on each
     rank at the same SeqNum.
-
     ## Why
     A partitioned expert is gathered by all ranks when one uses it. A rank whose tokens do not go there does not call
     it, and gathers another.
-
     ## Example
     ```python
     trainer = Trainer(model=model, args=args)    # wrong: each expert is gathered by itself
@@ -57,15 +43,12 @@ class Zero3MoeHang(Hazard):
     deepspeed.utils.set_z3_leaf_modules(model, [MixtralSparseMoeBlock])    # right
     trainer = Trainer(model=model, args=args)
     ```
-
     ## Cure
     Make the block of experts one unit for ZeRO-3: `deepspeed.utils.set_z3_leaf_modules(model,
     [MixtralSparseMoeBlock])` (DeepSpeed >= 0.13; Accelerate: `deepspeed_moe_layer_cls_names`); or ZeRO-2. Or a model
     code that computes all experts on every rank.
-
     ## When it is safe
     With ZeRO-2 or less, or with leaf modules set; or where the experts are one fused parameter.
-
     ## Sources
     - https://github.com/hiyouga/LlamaFactory/issues/1845: Mixtral stands still under ZeRO-3
     - https://github.com/PKU-YuanGroup/MoE-LLaVA/issues/20: after 270 steps; ZeRO-2 is advised
@@ -75,8 +58,8 @@ class Zero3MoeHang(Hazard):
 
     name = "zero3-moe-hang"
     title = Text(
-        en="Under ZeRO-3 the ranks gather different experts, and wait for each other for ever",
-        zh="ZeRO-3 下各 rank 聚合不同的专家，互相永远等待",
+        "Under ZeRO-3 the ranks gather different experts, and wait for each other for ever",
+        "ZeRO-3 下各 rank 聚合不同的专家，互相永远等待",
     )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -109,9 +92,9 @@ class Zero3MoeHang(Hazard):
         named = run.arguments.model.span()
         yield self.finding(
             Text(
-                en="{model} routes tokens to experts, which ZeRO-3 gathers one by one: ranks that choose different "
+                "{model} routes tokens to experts, which ZeRO-3 gathers one by one: ranks that choose different "
                 "experts wait for each other for ever. No leaf modules are set.",
-                zh="{model} 把 token 路由到专家，而 ZeRO-3 逐个聚合专家：选择不同专家的 rank 会永远互相等待。没有设置 "
+                "{model} 把 token 路由到专家，而 ZeRO-3 逐个聚合专家：选择不同专家的 rank 会永远互相等待。没有设置 "
                 "leaf module。",
             ).format(model=model.name),
             certainty=Certainty.LIKELY if older and model.config is not None else Certainty.POSSIBLE,
@@ -123,7 +106,7 @@ class Zero3MoeHang(Hazard):
                     Text("runs only the experts that were chosen", "只运行被选中的专家")
                 ),
             ),
-            confirm=(Text("The model's code skips experts without tokens", "模型代码会跳过没有 token 的专家"),),
+            confirm=Text("The model's code skips experts without tokens", "模型代码会跳过没有 token 的专家"),
         )
 
     log_words = STALL_WORDS
@@ -144,19 +127,16 @@ class Zero3MoeHang(Hazard):
         yield self.log_finding(
             stall.evidence,
             Text(
-                en="The ranks wait in ZeRO-3's gathering of parameters. In a mixture of experts each rank gathers only "
+                "The ranks wait in ZeRO-3's gathering of parameters. In a mixture of experts each rank gathers only "
                 "the experts that its own tokens reach, so the ranks ask for different ones.",
-                zh="各 rank 停在 ZeRO-3 的参数聚合中。混合专家模型里，每个 rank 只聚合自己的 token 用到的专家，因此各 "
+                "各 rank 停在 ZeRO-3 的参数聚合中。混合专家模型里，每个 rank 只聚合自己的 token 用到的专家，因此各 "
                 "rank 请求的参数不同。",
             ),
             cure=_CURE,
             certainty=stall.at_most(_certainty(log, stall)) if experts else Certainty.POSSIBLE,
             also=tuple(one for one in (experts, stall.trace_cache if experts else None) if isinstance(one, Found)),
-            confirm=(
-                Text(
-                    en="The model has experts, and the run goes on under ZeRO-2",
-                    zh="模型含有专家层，且换成 ZeRO-2 后能继续训练",
-                ),
+            confirm=Text(
+                "The model has experts, and the run goes on under ZeRO-2", "模型含有专家层，且换成 ZeRO-2 后能继续训练"
             ),
         )
 

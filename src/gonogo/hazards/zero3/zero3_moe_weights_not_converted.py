@@ -1,18 +1,9 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, innermost, path_ends, places
 from gonogo.hazards.facts.drawn_weights import lost_in_conversion, named_instead, report_of_drawn, some_of
 from gonogo.hazards.facts.installed import describe_package, span_of, version_fix
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import (
-    Certainty,
-    Environment,
-    FailureLog,
-    Findings,
-    Hazard,
-    Pattern,
-    RehearsalRecord,
-    Run,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, RehearsalRecord, Run, Text
 from gonogo.hazards.zero3._partitioned import zero3
 
 _RAISES = ">=5.1,<5.2"
@@ -23,9 +14,9 @@ _FAILED = Pattern(r"Failed to apply weight conversion for '([\w.]+)'")
 _UNPACKED = Pattern(r"not enough values to unpack \(expected 2, got 1\)")
 _LOADING = "transformers/integrations/deepspeed.py"
 _CAUSE = Text(
-    en="transformers 5.1 can't join the weights of the experts under ZeRO-3: it takes the result for a pair. The "
+    "transformers 5.1 can't join the weights of the experts under ZeRO-3: it takes the result for a pair. The "
     "checkpoint is right.",
-    zh="transformers 5.1 无法在 ZeRO-3 下合并专家的权重：它把结果当作二元组。checkpoint 本身没有问题。",
+    "transformers 5.1 无法在 ZeRO-3 下合并专家的权重：它把结果当作二元组。checkpoint 本身没有问题。",
 )
 _CURE = (
     Text(
@@ -38,30 +29,24 @@ _CURE = (
 
 class Zero3MoeWeightsNotConverted(Hazard):
     """Under ZeRO-3 transformers 5.0 loads nothing of a mixture of experts but its experts; 5.1 raises.
-
     ## What happens
     transformers 5.0: nothing is raised. The LOAD REPORT says MISSING for embed_tokens, every layer's attention, norms
     and lm_head; these are drawn at random, and the loss begins near ln(vocabulary size). 5.1: "RuntimeError: Failed to
     apply weight conversion for 'model.layers.0.mlp.experts.down_proj'. This likely means the checkpoint format is
     incompatible with the current model version. Error: not enough values to unpack (expected 2, got 1)".
-
     ## Why
     transformers 5 joins the experts of a checkpoint into one tensor while it loads. Under ZeRO-3 that is done apart
     from the other loading: 5.0 takes every weight out of the checkpoint for it and puts only the joined ones back; 5.1
     reads the result of the joining as a pair, which it is no more. 5.2 is right.
-
     ## Example
     ```text
     transformers==5.0.0    # wrong: for a mixture of experts
     transformers==5.2.0    # right
     ```
-
     ## Cure
     `pip install "transformers>=5.2"`. Or 4.57, whose experts are separate modules: set them as leaf modules. Or ZeRO-2.
-
     ## When it is safe
     Dense models; ZeRO-2 and lower; a model that is built from its configuration, with no checkpoint.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/43257: Qwen3-MoE's weights MISSING under DeepSpeed
     - https://github.com/huggingface/transformers/pull/43524: the conversion mended
@@ -84,8 +69,8 @@ class Zero3MoeWeightsNotConverted(Hazard):
         raises = environment.within("transformers", _RAISES) is True
         yield self.finding(
             Text(
-                en="{transformers} {then} when {model}, a mixture of experts, is loaded under ZeRO-3.",
-                zh="在 ZeRO-3 下加载混合专家模型 {model} 时，{transformers} {then}。",
+                "{transformers} {then} when {model}, a mixture of experts, is loaded under ZeRO-3.",
+                "在 ZeRO-3 下加载混合专家模型 {model} 时，{transformers} {then}。",
             ).format(
                 transformers=describe_package(environment, "transformers"),
                 model=model.name,
@@ -115,10 +100,10 @@ class Zero3MoeWeightsNotConverted(Hazard):
         for rank, lost in losing[:1]:
             yield self.finding(
                 Text(
-                    en="transformers {version} gives {model} no values for {count} weights that {source} holds "
-                    "({names}): under ZeRO-3 it loses all but the experts', and nothing is raised.",
-                    zh="{source} 中存有 {count} 个权重，transformers {version} 却没有把它们的值交给 {model}（{names}）"
-                    "：ZeRO-3 下它会丢失专家以外的一切，且没有报错。",
+                    "transformers {version} gives {model} no values for {count} weights that {source} holds ({names}): "
+                    "under ZeRO-3 it loses all but the experts', and nothing is raised.",
+                    "{source} 中存有 {count} 个权重，transformers {version} 却没有把它们的值交给 {model}（{names}）："
+                    "ZeRO-3 下它会丢失专家以外的一切，且没有报错。",
                 ).format(
                     version=rank.versions["transformers"],
                     model=lost.model,
@@ -158,17 +143,15 @@ class Zero3MoeWeightsNotConverted(Hazard):
             yield self.log_finding(
                 report,
                 Text(
-                    en="transformers 5.0 lost weights of a mixture of experts while it joined the experts' under "
-                    "ZeRO-3: what the report calls MISSING is drawn at random, though the checkpoint holds it.",
-                    zh="transformers 5.0 在 ZeRO-3 下合并专家权重时丢失了混合专家模型的权重：报告中标为 MISSING 的部分"
-                    "是随机生成的，尽管 checkpoint 中有它们。",
+                    "transformers 5.0 lost weights of a mixture of experts while it joined the experts' under ZeRO-3: "
+                    "what the report calls MISSING is drawn at random, though the checkpoint holds it.",
+                    "transformers 5.0 在 ZeRO-3 下合并专家权重时丢失了混合专家模型的权重：报告中标为 MISSING 的部分是随"
+                    "机生成的，尽管 checkpoint 中有它们。",
                 ),
                 cure=_CURE,
                 certainty=Certainty.LIKELY,
-                confirm=(
-                    Text(
-                        "pip show transformers prints 5.0.0, and the first loss is near ln(vocabulary size)",
-                        "pip show transformers 显示 5.0.0，且第一个 loss 约为 ln(词表大小)",
-                    ),
+                confirm=Text(
+                    "pip show transformers prints 5.0.0, and the first loss is near ln(vocabulary size)",
+                    "pip show transformers 显示 5.0.0，且第一个 loss 约为 ln(词表大小)",
                 ),
             )

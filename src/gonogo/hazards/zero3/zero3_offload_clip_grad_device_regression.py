@@ -1,17 +1,15 @@
 from gonogo.evidence.log.context import under_zero3
 from gonogo.evidence.log.cut import cut_in
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import failed_ranks, path_ends, places, setting
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
-    FailureLog,
     Finding,
     Findings,
-    Found,
     Hazard,
-    LoggedError,
     Pattern,
     RehearsalRecord,
     Run,
@@ -20,13 +18,13 @@ from gonogo.hazards.rule import (
 
 _CURE = (
     Text(
-        en='Install a DeepSpeed without the fault: pip install "deepspeed>=0.14.3" (or ==0.14.0)',
-        zh='安装没有该缺陷的 DeepSpeed：pip install "deepspeed>=0.14.3"（或 ==0.14.0）',
+        'Install a DeepSpeed without the fault: pip install "deepspeed>=0.14.3" (or ==0.14.0)',
+        '安装没有该缺陷的 DeepSpeed：pip install "deepspeed>=0.14.3"（或 ==0.14.0）',
     ),
     Text(
-        en="Where the version must stay: remove offload_optimizer from the DeepSpeed JSON if the GPU memory allows it, "
-        "or set gradient_clipping (Trainer: max_grad_norm) to 0",
-        zh="若必须保留该版本：显存允许时从 DeepSpeed JSON 中去掉 offload_optimizer，或把 gradient_clipping（Trainer 的 "
+        "Where the version must stay: remove offload_optimizer from the DeepSpeed JSON if the GPU memory allows it, or "
+        "set gradient_clipping (Trainer: max_grad_norm) to 0",
+        "若必须保留该版本：显存允许时从 DeepSpeed JSON 中去掉 offload_optimizer，或把 gradient_clipping（Trainer 的 "
         "max_grad_norm）设为 0",
     ),
 )
@@ -34,31 +32,25 @@ _CURE = (
 
 class Zero3OffloadClipGradDeviceRegression(Hazard):
     """DeepSpeed 0.14.1 and 0.14.2: ZeRO-3, CPU offload and gradient clipping do not work together.
-
     ## What happens
     The first optimizer step whose gradients are clipped ends with "Expected all tensors to be on the same device, but
     found at least two devices, cuda:0 and cpu!", raised in DeepSpeed's own `stage3.py`, in `unscale_and_clip_grads`.
-
     ## Why
     0.14.1 computes the global gradient norm with `torch.norm(torch.stack(...))` (PR #5256), which leaves a tensor on
     the GPU where 0.14.0 had a Python number. Dividing by it makes the clip factor a CUDA tensor, while the offloaded
     fp32 gradients that it multiplies are in host memory. 0.14.3 took the change back (PR #5461); it returned with the
     norm put on the right device (PR #5493, #5504). Your script and your model have no part in it.
-
     ## Example
     ```text
     deepspeed==0.14.2    # wrong: with offload_optimizer and gradient_clipping
     deepspeed==0.14.4    # right
     ```
-
     ## Cure
     Install DeepSpeed 0.14.3 or later, or 0.14.0. Where the version cannot change: train without offloading the
     optimizer, or without clipping (`gradient_clipping: 0`).
-
     ## When it is safe
     Without offload, or with clipping off, 0.14.1 and 0.14.2 run. A run whose gradient norm never exceeds the limit
     passes too, until it does.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/5538: the report, with the traceback and "0.14.0 works"
     - https://github.com/deepspeedai/DeepSpeed/issues/5634: the same from a training loop without Trainer
@@ -69,8 +61,8 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
 
     name = "zero3-offload-clip-grad-device-regression"
     title = Text(
-        en="This DeepSpeed cannot clip gradients that ZeRO-3 has offloaded to the CPU",
-        zh="此版本 DeepSpeed 无法裁剪被 ZeRO-3 卸载到 CPU 的梯度",
+        "This DeepSpeed cannot clip gradients that ZeRO-3 has offloaded to the CPU",
+        "此版本 DeepSpeed 无法裁剪被 ZeRO-3 卸载到 CPU 的梯度",
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -88,13 +80,13 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         clip_place = clipping.place or config.raw("gradient_clipping").place
         yield self.finding(
             Text(
-                en="DeepSpeed {version} cannot clip gradients that are offloaded: with offload_optimizer on {device} "
-                "and gradient_clipping {limit} it multiplies gradients in host memory by a clip factor that it left "
-                "on the GPU, and the optimizer step ends with “Expected all tensors to be on the same device”. Only "
-                "0.14.1 and 0.14.2 do so.",
-                zh="DeepSpeed {version} 无法裁剪已卸载的梯度：offload_optimizer 为 {device}、gradient_clipping 为 "
-                "{limit} 时，它用留在 GPU 上的裁剪系数去乘主机内存中的梯度，优化器更新以 “Expected all tensors to "
-                "be on the same device” 结束。只有 0.14.1 与 0.14.2 如此。",
+                "DeepSpeed {version} cannot clip gradients that are offloaded: with offload_optimizer on {device} and "
+                "gradient_clipping {limit} it multiplies gradients in host memory by a clip factor that it left on the "
+                "GPU, and the optimizer step ends with “Expected all tensors to be on the same device”. Only 0.14.1 "
+                "and 0.14.2 do so.",
+                "DeepSpeed {version} 无法裁剪已卸载的梯度：offload_optimizer 为 {device}、gradient_clipping 为 {limit} "
+                "时，它用留在 GPU 上的裁剪系数去乘主机内存中的梯度，优化器更新以 “Expected all tensors to be on the "
+                "same device” 结束。只有 0.14.1 与 0.14.2 如此。",
             ).format(
                 version=version.get(package.specifier.strip()),
                 device=offload.value,
@@ -108,9 +100,9 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
                 offload.span(Text("the optimizer is offloaded", "优化器被卸载")),
                 clip_place.span(Text("gradients are clipped", "梯度被裁剪")) if clip_place else None,
             ),
-            fixes=(self.fix(Text("Pin deepspeed 0.14.4", "固定为 deepspeed 0.14.4"), edit, safe=False),)
+            fixes=self.fix(Text("Pin deepspeed 0.14.4", "固定为 deepspeed 0.14.4"), edit, safe=False)
             if edit is not None
-            else (),
+            else None,
             confirm=() if sure else (Text("gradient_clipping is above 0", "gradient_clipping 大于 0"),),
         )
 
@@ -128,10 +120,10 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
             limit = setting(failed.first.deepspeed_config, "gradient_clipping")
             yield self.finding(
                 Text(
-                    en="DeepSpeed {version} multiplies the offloaded gradients, which are on the CPU, by a clip factor "
+                    "DeepSpeed {version} multiplies the offloaded gradients, which are on the CPU, by a clip factor "
                     "that it left on {device} (gradient_clipping: {limit}). The fault is DeepSpeed's, in 0.14.1 and "
                     "0.14.2; neither the script nor the model puts a tensor on the wrong device.",
-                    zh="DeepSpeed {version} 用留在 {device} 上的裁剪系数去乘位于 CPU 的已卸载梯度（gradient_clipping: "
+                    "DeepSpeed {version} 用留在 {device} 上的裁剪系数去乘位于 CPU 的已卸载梯度（gradient_clipping: "
                     "{limit}）。这是 DeepSpeed 0.14.1 与 0.14.2 自身的缺陷，脚本和模型没有放错张量。",
                 ).format(
                     version=version,
@@ -162,11 +154,11 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="DeepSpeed{version} multiplies the offloaded gradients, which are on the CPU, by a clip factor that "
-                "it left on the accelerator. The fault is DeepSpeed's, in 0.14.1 and 0.14.2; neither the script nor "
-                "the model puts a tensor on the wrong device.",
-                zh="DeepSpeed{version} 用留在加速卡上的裁剪系数去乘位于 CPU 的已卸载梯度。这是 DeepSpeed 0.14.1 与 "
-                "0.14.2 自身的缺陷，脚本和模型没有放错张量。",
+                "DeepSpeed{version} multiplies the offloaded gradients, which are on the CPU, by a clip factor that it "
+                "left on the accelerator. The fault is DeepSpeed's, in 0.14.1 and 0.14.2; neither the script nor the "
+                "model puts a tensor on the wrong device.",
+                "DeepSpeed{version} 用留在加速卡上的裁剪系数去乘位于 CPU 的已卸载梯度。这是 DeepSpeed 0.14.1 与 0.14.2 "
+                "自身的缺陷，脚本和模型没有放错张量。",
             ).format(version=f" {version}" if version else ""),
             cure=_CURE,
             certainty=certainty,

@@ -1,16 +1,6 @@
 from gonogo.evidence.log.context import outside_training, under_zero3
-from gonogo.hazards.rule import (
-    Certainty,
-    DeepSpeedConfig,
-    FailureLog,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Text,
-)
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, Text
 
 _NOT_CUDA = Pattern(r"[Tt]ensors must be CUDA and dense")
 _ZERO = ("deepspeed/runtime/zero", "deepspeed/runtime/engine.py", "deepspeed/runtime/utils.py", "strategies/deepspeed")
@@ -26,29 +16,23 @@ _CURE = (
 
 class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
     """DeepSpeed 0.5.5: ZeRO-3 with CPU offload gives NCCL a tensor of the CPU.
-
     ## What happens
     The first optimizer step of a ZeRO-3 run with `offload_optimizer` (or `offload_param`) ends with "RuntimeError:
     Tensors must be CUDA and dense", in `torch.distributed.all_reduce`, called from DeepSpeed's `stage3.py`. The same
     run worked with 0.5.4.
-
     ## Why
     0.5.5 reduces a value (the gradient norm, the overflow flag) that it computed on the offloaded gradients, without
     moving it to the GPU; NCCL takes only CUDA tensors. Script and model have no part in it.
-
     ## Example
     ```text
     deepspeed==0.5.5    # wrong: where ZeRO-3 offloads
     deepspeed==0.5.6    # right
     ```
-
     ## Cure
     Another DeepSpeed: 0.5.4, or 0.5.6 and later (any current release). Until then train without offload.
-
     ## When it is safe
     ZeRO-3 without offload. With other versions the same words mean that something else gives NCCL a CPU tensor: a
     parameter that was never moved, or a broadcast of a model that is on the CPU.
-
     ## Sources
     - https://github.com/Lightning-AI/pytorch-lightning/issues/10378: Lightning with ZeRO-3 and offload, 0.5.5
     - https://github.com/deepspeedai/DeepSpeed/issues/1517: with Trainer; 0.5.4 works
@@ -56,8 +40,8 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
 
     name = "zero3-offload-collective-cpu-tensor-regression"
     title = Text(
-        en="This DeepSpeed gives NCCL a CPU tensor when ZeRO-3 offloads",
-        zh="此版本 DeepSpeed 在 ZeRO-3 卸载时把 CPU 张量交给 NCCL",
+        "This DeepSpeed gives NCCL a CPU tensor when ZeRO-3 offloads",
+        "此版本 DeepSpeed 在 ZeRO-3 卸载时把 CPU 张量交给 NCCL",
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -73,17 +57,17 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         edit = run.environment.replacing_version("deepspeed", "==0.5.6")
         yield self.finding(
             Text(
-                en="DeepSpeed 0.5.5 hands NCCL a tensor of the CPU where ZeRO-3 offloads: the first optimizer step "
-                "ends with “Tensors must be CUDA and dense”. 0.5.4 and 0.5.6 don't.",
-                zh="ZeRO-3 卸载时，DeepSpeed 0.5.5 会把 CPU 张量交给 NCCL：第一次优化器更新以 “Tensors must be CUDA "
-                "and dense” 结束。0.5.4 与 0.5.6 没有此问题。",
+                "DeepSpeed 0.5.5 hands NCCL a tensor of the CPU where ZeRO-3 offloads: the first optimizer step ends "
+                "with “Tensors must be CUDA and dense”. 0.5.4 and 0.5.6 don't.",
+                "ZeRO-3 卸载时，DeepSpeed 0.5.5 会把 CPU 张量交给 NCCL：第一次优化器更新以 “Tensors must be CUDA and "
+                "dense” 结束。0.5.4 与 0.5.6 没有此问题。",
             ),
             cure=_CURE,
             spans=(
                 version.span() or offload.span(),
                 offload.span(Text("offloaded here", "此处卸载")) if version.span() else None,
             ),
-            fixes=(self.fix(Text("Pin deepspeed 0.5.6", "固定为 deepspeed 0.5.6"), edit, safe=False),) if edit else (),
+            fixes=self.fix(Text("Pin deepspeed 0.5.6", "固定为 deepspeed 0.5.6"), edit, safe=False) if edit else None,
         )
 
     log_words = ("must be CUDA and dense",)
@@ -100,17 +84,15 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="DeepSpeed{version} hands NCCL a tensor that it computed from offloaded gradients and left on the "
-                "CPU. The fault is DeepSpeed's, in 0.5.5.",
-                zh="DeepSpeed{version} 把由已卸载梯度算出、留在 CPU 的张量交给 NCCL。这是 DeepSpeed 0.5.5 的缺陷。",
+                "DeepSpeed{version} hands NCCL a tensor that it computed from offloaded gradients and left on the CPU. "
+                "The fault is DeepSpeed's, in 0.5.5.",
+                "DeepSpeed{version} 把由已卸载梯度算出、留在 CPU 的张量交给 NCCL。这是 DeepSpeed 0.5.5 的缺陷。",
             ).format(version=f" {version}" if version else ""),
             cure=_CURE,
             certainty=certainty,
-            confirm=(
-                Text(
-                    en="pip show deepspeed prints 0.5.5, and the config offloads under stage 3",
-                    zh="pip show deepspeed 显示 0.5.5，且配置在 stage 3 下启用卸载",
-                ),
+            confirm=Text(
+                "pip show deepspeed prints 0.5.5, and the config offloads under stage 3",
+                "pip show deepspeed 显示 0.5.5，且配置在 stage 3 下启用卸载",
             ),
         )
 

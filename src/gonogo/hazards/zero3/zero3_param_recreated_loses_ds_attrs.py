@@ -1,19 +1,8 @@
 import ast
 
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.zero_files import in_module, stage_span, text_of
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._partitioned import cut_at, first_match
 
 _LOST = Pattern(
@@ -30,17 +19,14 @@ _QUANTIZED_TYPES = ("Params4bit", "Int8Params")
 
 class Zero3ParamRecreatedLosesDsAttrs(Hazard):
     """Code replaces a parameter after ZeRO-3 has marked it, so DeepSpeed's marks are gone.
-
     ## What happens
     "AttributeError: 'Parameter' object has no attribute 'ds_status'" (or `ds_id`, `ds_grads_remaining`), typically at
     the first evaluation.
-
     ## Why
     ZeRO-3 keeps its state (`ds_id`, `ds_status`, `ds_tensor`, ...) as attributes of each parameter object. `self.weight
     = nn.Parameter(...)` makes a new object without them: Baichuan2's `NormHead` does so in the first forward in eval
     mode. A layer that is copied or replaced after `deepspeed.initialize` (PEFT's `modules_to_save`, a resized head)
     loses the attributes of its module in the same way.
-
     ## Example
     ```python
     self.weight = nn.Parameter(F.normalize(self.weight))    # wrong: a new object, without ds_id
@@ -48,16 +34,13 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
 
     return F.linear(x, F.normalize(self.weight))            # right: the parameter stays
     ```
-
     ## Cure
     Change the data, not the parameter: `with torch.no_grad(): self.weight.data.copy_(...)`, gathered; or compute the
     normalized weight without storing it. Baichuan2: use its newer modelling file, or skip evaluation. Replace or resize
     layers before `deepspeed.initialize`. For `'Linear' ... 'ds_grads_remaining'` change DeepSpeed's version (0.16.4
     runs).
-
     ## When it is safe
     Parameters that stay the objects which `zero.Init` or `deepspeed.initialize` saw; ZeRO-2.
-
     ## Sources
     - https://github.com/baichuan-inc/Baichuan2/issues/215: NormHead makes a new nn.Parameter
     - https://github.com/hiyouga/LlamaFactory/issues/1113: the same in LLaMA-Factory
@@ -67,8 +50,7 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
 
     name = "zero3-param-recreated-loses-ds-attrs"
     title = Text(
-        en="A parameter was made anew and lost what ZeRO-3 keeps on it",
-        zh="参数被重新创建，丢失了 ZeRO-3 保存在其上的属性",
+        "A parameter was made anew and lost what ZeRO-3 keeps on it", "参数被重新创建，丢失了 ZeRO-3 保存在其上的属性"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -94,10 +76,10 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
             target = statement.targets[0]
             yield self.finding(
                 Text(
-                    en="`{target}` becomes a new nn.Parameter {when}: it has none of ZeRO-3's marks (ds_id, ds_status, "
+                    "`{target}` becomes a new nn.Parameter {when}: it has none of ZeRO-3's marks (ds_id, ds_status, "
                     "…), and the next gather fails with “'Parameter' object has no attribute 'ds_…'”.",
-                    zh="`{target}` {when}变成了新的 nn.Parameter：它没有 ZeRO-3 的标记（ds_id、ds_status……），下一次聚"
-                    "合会报 “'Parameter' object has no attribute 'ds_…'”。",
+                    "`{target}` {when}变成了新的 nn.Parameter：它没有 ZeRO-3 的标记（ds_id、ds_status……），下一次聚合会"
+                    "报 “'Parameter' object has no attribute 'ds_…'”。",
                 ).format(
                     target=text_of(script, target),
                     when=Text("in a forward", "在 forward 中")
@@ -105,20 +87,18 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
                     else Text("after deepspeed.initialize", "在 deepspeed.initialize 之后"),
                 ),
                 certainty=Certainty.LIKELY,
-                cure=(
-                    Text(
-                        "Assign the data in place (weight.data.copy_(...) under GatheredParameters with "
-                        "modifier_rank), or replace layers before deepspeed.initialize",
-                        "原地赋值（在带 modifier_rank 的 GatheredParameters 中 weight.data.copy_(...)），或在 "
-                        "deepspeed.initialize 之前替换层",
-                    ),
+                cure=Text(
+                    "Assign the data in place (weight.data.copy_(...) under GatheredParameters with modifier_rank), or "
+                    "replace layers before deepspeed.initialize",
+                    "原地赋值（在带 modifier_rank 的 GatheredParameters 中 weight.data.copy_(...)），或在 "
+                    "deepspeed.initialize 之前替换层",
                 ),
                 spans=(
                     script.place(statement).span(),
                     built.place.span(Text("the engine is built here", "此处建立引擎")) if built else None,
                     stage_span(run),
                 ),
-                confirm=(Text("This code runs in the training", "训练中会执行这段代码"),),
+                confirm=Text("This code runs in the training", "训练中会执行这段代码"),
             )
 
     log_words = (
@@ -157,10 +137,10 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="A {holder} lacks {attribute}, which DeepSpeed sets on every parameter and module it knows: it was "
+                "A {holder} lacks {attribute}, which DeepSpeed sets on every parameter and module it knows: it was "
                 "made, copied or replaced after ZeRO-3 took the model over.",
-                zh="某个 {holder} 没有 {attribute}，而 DeepSpeed 会在它所知的每个参数与模块上设置该属性：它是在 ZeRO-3 "
-                "接管模型之后新建、复制或替换的。",
+                "某个 {holder} 没有 {attribute}，而 DeepSpeed 会在它所知的每个参数与模块上设置该属性：它是在 ZeRO-3 接"
+                "管模型之后新建、复制或替换的。",
             ).format(holder=holder, attribute=attribute),
             cure=(
                 Text(
@@ -177,11 +157,8 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
                 ),
             ),
             certainty=certainty,
-            confirm=(
-                Text(
-                    "The model's code assigns nn.Parameter(...) in forward, or layers were replaced after "
-                    "initialization",
-                    "模型代码在 forward 中赋值 nn.Parameter(...)，或初始化之后替换了层",
-                ),
+            confirm=Text(
+                "The model's code assigns nn.Parameter(...) in forward, or layers were replaced after initialization",
+                "模型代码在 forward 中赋值 nn.Parameter(...)，或初始化之后替换了层",
             ),
         )

@@ -1,5 +1,6 @@
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._online import gathering_trainers
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, first_match, zero3
 
@@ -19,29 +20,23 @@ _CURE = (
 
 class Zero3ParamTraceEmptyDeque(Hazard):
     """ZeRO-3's record of the module order does not fit after generation without hooks.
-
     ## What happens
     The training step that follows a generation raises "IndexError: pop from an empty deque" in `record_parameters` of
     DeepSpeed's `partitioned_param_coordinator.py`.
-
     ## Why
     ZeRO-3 records in which order modules run. TRL (GRPO, RLOO, PPO, GKD, online DPO) takes ZeRO-3's hooks off to
     generate, and puts them back; one hook stays on, so `reset_step` runs during generation without the fetches that
     belong to it. The record is then inconsistent when the next forward completes it.
-
     ## Example
     ```text
     trl==0.24.0    # wrong: where GRPOTrainer generates without vLLM
     trl==0.29.0    # right
     ```
-
     ## Cure
     Upgrade TRL (it invalidates the record when it puts the hooks back, PR #4693) and DeepSpeed (PR #8043). Until then
     set `ds3_gather_for_generation=False`, generate with vLLM, or use ZeRO-2.
-
     ## When it is safe
     Supervised training without generation in between.
-
     ## Sources
     - https://github.com/huggingface/trl/pull/4693: the cause, and the cure on TRL's side
     - https://github.com/deepspeedai/DeepSpeed/pull/8043: the cure on DeepSpeed's side
@@ -51,8 +46,8 @@ class Zero3ParamTraceEmptyDeque(Hazard):
 
     name = "zero3-param-trace-empty-deque"
     title = Text(
-        en="ZeRO-3's record of modules is broken after a generation with its hooks removed",
-        zh="移除钩子生成之后，ZeRO-3 的模块记录被破坏",
+        "ZeRO-3's record of modules is broken after a generation with its hooks removed",
+        "移除钩子生成之后，ZeRO-3 的模块记录被破坏",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -66,19 +61,17 @@ class Zero3ParamTraceEmptyDeque(Hazard):
             trl = environment.field("trl")
             yield self.finding(
                 Text(
-                    en="TRL {trl} takes ZeRO-3's hooks off to generate and puts them back without invalidating the "
-                    "record of the module order: the next training step may end with “pop from an empty deque”.",
-                    zh="TRL {trl} 为生成取下 ZeRO-3 的钩子，重新挂上时没有作废模块顺序的记录：下一个训练步可能以 “pop "
+                    "TRL {trl} takes ZeRO-3's hooks off to generate and puts them back without invalidating the record "
+                    "of the module order: the next training step may end with “pop from an empty deque”.",
+                    "TRL {trl} 为生成取下 ZeRO-3 的钩子，重新挂上时没有作废模块顺序的记录：下一个训练步可能以 “pop "
                     "from an empty deque” 结束。",
                 ).format(trl=trl.get("< 0.29")),
                 certainty=Certainty.POSSIBLE,
                 cure=_CURE,
                 spans=(trl.span(), call.script.headline(call.node).span(), stage_span(run)),
-                confirm=(
-                    Text(
-                        "record_parameters in partitioned_param_coordinator.py fails",
-                        "partitioned_param_coordinator.py 的 record_parameters 报错",
-                    ),
+                confirm=Text(
+                    "record_parameters in partitioned_param_coordinator.py fails",
+                    "partitioned_param_coordinator.py 的 record_parameters 报错",
                 ),
             )
 
@@ -101,16 +94,14 @@ class Zero3ParamTraceEmptyDeque(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="ZeRO-3's hooks were taken off for a generation and put back while its record of the module order "
-                "was left as it was; the next forward finds a module that was never fetched.",
-                zh="生成时移除、随后装回了 ZeRO-3 的钩子，而模块顺序的记录没有作废；下一次前向遇到了从未获取过的模块。",
+                "ZeRO-3's hooks were taken off for a generation and put back while its record of the module order was "
+                "left as it was; the next forward finds a module that was never fetched.",
+                "生成时移除、随后装回了 ZeRO-3 的钩子，而模块顺序的记录没有作废；下一次前向遇到了从未获取过的模块。",
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=(
-                Text(
-                    "The last frame is record_parameters in partitioned_param_coordinator.py",
-                    "最后一个调用帧是 partitioned_param_coordinator.py 的 record_parameters",
-                ),
+            confirm=Text(
+                "The last frame is record_parameters in partitioned_param_coordinator.py",
+                "最后一个调用帧是 partitioned_param_coordinator.py 的 record_parameters",
             ),
         )

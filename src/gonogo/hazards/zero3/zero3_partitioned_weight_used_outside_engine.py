@@ -1,7 +1,8 @@
 import ast
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_files import TRAINERS, in_module, name_of, stage_span, tests_the_stage
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
 from gonogo.hazards.zero3._loading import handed_to, knows_zero3, model_loads, variable_of
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS
@@ -36,17 +37,14 @@ _WRAP = (
 
 class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
     """A teacher, reference model or encoder runs without a DeepSpeed engine, and its weights are empty.
-
     ## What happens
     Under ZeRO-3 the forward of a second model (teacher, DPO's reference model, reward model, text encoder, a vision
     tower loaded late) raises "RuntimeError: 'weight' must be 2-D" at its embedding, or another error of an empty
     weight.
-
     ## Why
     While ZeRO-3 is on, `from_pretrained` builds every model inside `deepspeed.zero.Init`, which leaves empty
     parameters. Only `deepspeed.initialize` gives a model the hooks that gather them around each layer. The trained
     model gets them; a second model that is called by itself does not.
-
     ## Example
     ```python
     args = TrainingArguments("out", deepspeed="ds_config.json")
@@ -55,15 +53,12 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
 
     teacher = accelerator.prepare(teacher)    # right: an engine gathers them
     ```
-
     ## Cure
     Hand the second model to DeepSpeed too: `accelerator.prepare(teacher)` or `deepspeed.initialize(model=teacher,
     config=config_without_optimizer)[0]`, as TRL's `prepare_deepspeed` does. Where it fits on a GPU, load it whole
     instead: outside `zero.Init` (accelerate's `zero3_init_context_manager(enable=False)`), or before ZeRO-3 is set up.
-
     ## When it is safe
     ZeRO-2 and lower keep parameters whole.
-
     ## Sources
     - https://github.com/arcee-ai/DistillKit/issues/3: a teacher; deepspeed.initialize for it helped
     - https://github.com/huggingface/trl/pull/687: the reference model of DPO, and why
@@ -73,8 +68,8 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
 
     name = "zero3-partitioned-weight-used-outside-engine"
     title = Text(
-        en="A second model runs without a DeepSpeed engine, so its ZeRO-3 weights are empty",
-        zh="第二个模型未经 DeepSpeed 引擎运行，其 ZeRO-3 权重是空的",
+        "A second model runs without a DeepSpeed engine, so its ZeRO-3 weights are empty",
+        "第二个模型未经 DeepSpeed 引擎运行，其 ZeRO-3 权重是空的",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -96,10 +91,10 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{name}` is loaded while ZeRO-3 is on, so its weights are partitioned, and no engine is built "
-                    "for it: where it is called nothing gathers them, and its embedding says “'weight' must be 2-D”.",
-                    zh="`{name}` 在 ZeRO-3 生效时加载，权重已被切分，却没有为它建立引擎：调用它时没有人聚合权重，其嵌入"
-                    "层会报 “'weight' must be 2-D”。",
+                    "`{name}` is loaded while ZeRO-3 is on, so its weights are partitioned, and no engine is built for "
+                    "it: where it is called nothing gathers them, and its embedding says “'weight' must be 2-D”.",
+                    "`{name}` 在 ZeRO-3 生效时加载，权重已被切分，却没有为它建立引擎：调用它时没有人聚合权重，其嵌入层"
+                    "会报 “'weight' must be 2-D”。",
                 ).format(name=name),
                 certainty=Certainty.LIKELY,
                 cure=_CURE,
@@ -108,7 +103,7 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                     script.place(use).span(Text("called here", "此处调用")),
                     stage_span(run),
                 ),
-                confirm=(Text("No code elsewhere hands it to DeepSpeed", "其他代码没有把它交给 DeepSpeed"),),
+                confirm=Text("No code elsewhere hands it to DeepSpeed", "其他代码没有把它交给 DeepSpeed"),
             )
 
     log_words = (*ZERO3_WORDS, *EMPTY_WORDS)
@@ -122,20 +117,18 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
             yield self.log_finding(
                 use.evidence,
                 Text(
-                    en="A model was built under zero.Init, so its parameters are empty, and is called without a "
-                    "DeepSpeed engine that would gather them: a teacher, reference or reward model, an encoder, or "
-                    "the bare model.",
-                    zh="某个模型在 zero.Init 下构建，参数是空的，却在没有 DeepSpeed 引擎为其聚合参数的情况下被调用：教"
-                    "师、参考或奖励模型、编码器，或未包装的模型。",
+                    "A model was built under zero.Init, so its parameters are empty, and is called without a DeepSpeed "
+                    "engine that would gather them: a teacher, reference or reward model, an encoder, or the bare "
+                    "model.",
+                    "某个模型在 zero.Init 下构建，参数是空的，却在没有 DeepSpeed 引擎为其聚合参数的情况下被调用：教师、"
+                    "参考或奖励模型、编码器，或未包装的模型。",
                 ),
                 cure=_CURE,
                 certainty=certainty,
-                confirm=(
-                    Text(
-                        "The frames above the error call a model other than the trained one, or the run was started "
-                        "with a distributed launcher",
-                        "报错之上的调用帧调用的不是被训练的模型，或者训练是用分布式启动器启动的",
-                    ),
+                confirm=Text(
+                    "The frames above the error call a model other than the trained one, or the run was started with a "
+                    "distributed launcher",
+                    "报错之上的调用帧调用的不是被训练的模型，或者训练是用分布式启动器启动的",
                 ),
             )
 

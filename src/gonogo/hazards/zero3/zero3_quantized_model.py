@@ -1,19 +1,6 @@
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import (
-    Certainty,
-    DeepSpeedConfig,
-    FailureLog,
-    Finding,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Span,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Run, Script, Span, Text
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, first_match, zero3
 
 _REFUSED = Pattern(
@@ -52,30 +39,24 @@ _CURE = (
 
 class Zero3QuantizedModel(Hazard):
     """ZeRO-3 with a model whose weights are quantized (bitsandbytes, GPTQ, AWQ, fp8).
-
     ## What happens
     LLaMA-Factory refuses: "DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models". Elsewhere the first
     gather raises "expected there to be only one unique element in <generator object ... all_gather_coalesced", or
     loading raises "Only Tensors of floating point and complex dtype can require gradients".
-
     ## Why
     ZeRO-3 partitions every parameter and gathers several of them in one collective, for which they must have one dtype.
     Quantized layers hold packed integers, in shapes of their own, beside scales and unquantized layers in floating
     point.
-
     ## Example
     ```json
     "zero_optimization": {"stage": 3}    // wrong: with load_in_4bit
     "zero_optimization": {"stage": 2}    // right
     ```
-
     ## Cure
     QLoRA with ZeRO-2 or DDP (each GPU holds the quantized model), or FSDP with `bnb_4bit_quant_storage` set to the
     compute dtype. For ZeRO-3, load an unquantized checkpoint (dequantize DeepSeek's fp8 weights to bf16).
-
     ## When it is safe
     ZeRO-2 and lower. transformers since 4.44 leaves quantized models out of `zero.Init`, so they are not partitioned.
-
     ## Sources
     - https://github.com/hiyouga/LlamaFactory/issues/6898: DeepSeek-R1's fp8 weights under ZeRO-3
     - https://github.com/bigcode-project/starcoder/issues/96: one unique element, with 8-bit weights
@@ -84,7 +65,7 @@ class Zero3QuantizedModel(Hazard):
     """
 
     name = "zero3-quantized-model"
-    title = Text(en="ZeRO-3 is to partition a quantized model, which it can't", zh="ZeRO-3 无法切分量化模型")
+    title = Text("ZeRO-3 is to partition a quantized model, which it can't", "ZeRO-3 无法切分量化模型")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """LLaMA-Factory's refusals; elsewhere a model whose config.json or name says that it is quantized."""
@@ -97,8 +78,8 @@ class Zero3QuantizedModel(Hazard):
             yield self._file_finding(
                 run,
                 Text(
-                    en="quantization_bit is {bits} under ZeRO-3: LLaMA-Factory takes only 4 there.",
-                    zh="ZeRO-3 下 quantization_bit 为 {bits}：LLaMA-Factory 此时只接受 4。",
+                    "quantization_bit is {bits} under ZeRO-3: LLaMA-Factory takes only 4 there.",
+                    "ZeRO-3 下 quantization_bit 为 {bits}：LLaMA-Factory 此时只接受 4。",
                 ).format(bits=bits.number),
                 Certainty.CERTAIN,
                 bits.span(),
@@ -108,13 +89,13 @@ class Zero3QuantizedModel(Hazard):
             yield self._file_finding(
                 run,
                 Text(
-                    en="{model} holds {method} weights, packed integers beside floating point, which ZeRO-3 can't "
+                    "{model} holds {method} weights, packed integers beside floating point, which ZeRO-3 can't "
                     "partition and gather together{refusal}.",
-                    zh="{model} 的权重经 {method} 量化，打包的整数与浮点并存，ZeRO-3 无法一起切分和聚合{refusal}。",
+                    "{model} 的权重经 {method} 量化，打包的整数与浮点并存，ZeRO-3 无法一起切分和聚合{refusal}。",
                 ).format(
                     model=run.model.name,
                     method=quantized,
-                    refusal=Text("; LLaMA-Factory refuses it", "；LLaMA-Factory 会拒绝") if refuses else Text("", ""),
+                    refusal=Text("; LLaMA-Factory refuses it", "；LLaMA-Factory 会拒绝") if refuses else "",
                 ),
                 Certainty.CERTAIN if refuses and run.model.config is not None else Certainty.LIKELY,
                 named.span(),
@@ -133,9 +114,9 @@ class Zero3QuantizedModel(Hazard):
             yield self._file_finding(
                 run,
                 Text(
-                    en="The model is loaded in {bits} bits under ZeRO-3: packed {bits}-bit weights beside floating "
-                    "point can't be partitioned and gathered together.",
-                    zh="ZeRO-3 下以 {bits} 位加载模型：打包的 {bits} 位权重与浮点参数无法一起切分和聚合。",
+                    "The model is loaded in {bits} bits under ZeRO-3: packed {bits}-bit weights beside floating point "
+                    "can't be partitioned and gathered together.",
+                    "ZeRO-3 下以 {bits} 位加载模型：打包的 {bits} 位权重与浮点参数无法一起切分和聚合。",
                 ).format(bits=bits),
                 Certainty.LIKELY,
                 (call.keyword_place(f"load_in_{bits}bit") or call.place).span(),
@@ -192,19 +173,17 @@ class Zero3QuantizedModel(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                en="The model's weights are quantized (bitsandbytes, GPTQ, AWQ or fp8): packed integers of several "
+                "The model's weights are quantized (bitsandbytes, GPTQ, AWQ or fp8): packed integers of several "
                 "dtypes, which ZeRO-3 can neither partition nor gather together.",
-                zh="模型权重是量化的（bitsandbytes、GPTQ、AWQ 或 fp8）：多种 dtype 的打包整数，ZeRO-3 无法切分，也无法"
-                "一起聚合。",
+                "模型权重是量化的（bitsandbytes、GPTQ、AWQ 或 fp8）：多种 dtype 的打包整数，ZeRO-3 无法切分，也无法一起"
+                "聚合。",
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=(
-                Text(
-                    "load_in_4bit / load_in_8bit / quantization_bit is set, or the checkpoint's config.json has "
-                    "quantization_config",
-                    "设置了 load_in_4bit / load_in_8bit / quantization_bit，或 checkpoint 的 config.json 含 "
-                    "quantization_config",
-                ),
+            confirm=Text(
+                "load_in_4bit / load_in_8bit / quantization_bit is set, or the checkpoint's config.json has "
+                "quantization_config",
+                "设置了 load_in_4bit / load_in_8bit / quantization_bit，或 checkpoint 的 config.json 含 "
+                "quantization_config",
             ),
         )

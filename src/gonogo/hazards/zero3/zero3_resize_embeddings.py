@@ -1,19 +1,8 @@
 import ast
 
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.zero_files import gathered, stage_span, tests_the_stage
-from gonogo.hazards.rule import (
-    Certainty,
-    FailureLog,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, Text
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, RESIZING
 from gonogo.hazards.zero3._loading import knows_zero3
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, zero3
@@ -39,16 +28,13 @@ _GATHER_CURE = Text(
 
 class Zero3ResizeEmbeddings(Hazard):
     """`resize_token_embeddings` under ZeRO-3 reads the size of a partitioned, empty weight.
-
     ## What happens
     After tokens are added, `model.config.vocab_size` is 0 and the loss raises "shape '[-1, 0]' is invalid for input of
     size 32705022"; or `resize_token_embeddings` itself fails, since `embedding.weight.shape[0]` is 0.
-
     ## Why
     Under ZeRO-3 the weight is partitioned and has shape [0] until it is gathered. transformers 4.32 and 4.33, and again
     4.43.0 to 4.43.2, took the new size of the vocabulary and of the head from it; frameworks and scripts that resize
     embeddings by themselves do so too.
-
     ## Example
     ```python
     embeddings = model.get_input_embeddings().weight
@@ -57,15 +43,12 @@ class Zero3ResizeEmbeddings(Hazard):
     with deepspeed.zero.GatheredParameters(embeddings, modifier_rank=0):
         embeddings.data[-1] = mean    # right
     ```
-
     ## Cure
     Upgrade transformers. In code of your own read and write the embedding only inside `with
     deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0):`, and take sizes from `num_embeddings` or
     `len(tokenizer)`. Or resize once without ZeRO-3, save the model and train that.
-
     ## When it is safe
     No resize, or one done before ZeRO-3 is on; ZeRO-2 and lower.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/25982: embedding size 0 after the resize
     - https://github.com/huggingface/transformers/issues/26398: vocab_size 0, and shape '[-1, 0]'
@@ -75,8 +58,7 @@ class Zero3ResizeEmbeddings(Hazard):
 
     name = "zero3-resize-embeddings"
     title = Text(
-        en="The embeddings are resized by the size of an empty ZeRO-3 weight",
-        zh="按 ZeRO-3 的空权重的大小调整了 embedding",
+        "The embeddings are resized by the size of an empty ZeRO-3 weight", "按 ZeRO-3 的空权重的大小调整了 embedding"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -99,14 +81,14 @@ class Zero3ResizeEmbeddings(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{code}` writes into the embedding while ZeRO-3 has it partitioned: the tensor is empty there, "
+                    "`{code}` writes into the embedding while ZeRO-3 has it partitioned: the tensor is empty there, "
                     "nothing is written, and the new tokens keep the rows that resize_token_embeddings gave them.",
-                    zh="`{code}` 在 ZeRO-3 切分期间写入嵌入：此时该张量为空，什么也没有写入，新 token 保持 "
+                    "`{code}` 在 ZeRO-3 切分期间写入嵌入：此时该张量为空，什么也没有写入，新 token 保持 "
                     "resize_token_embeddings 给出的值。",
                 ).format(code=ast.unparse(statement)[:70]),
                 severity=Severity.WARNING if (called := _surely_called(script, statement)) else Severity.NOTE,
                 certainty=Certainty.LIKELY if called else Certainty.POSSIBLE,
-                cure=(_GATHER_CURE,),
+                cure=_GATHER_CURE,
                 spans=(
                     script.place(statement).span(),
                     script.place(source).span(Text("the partitioned embedding", "被切分的嵌入")),
@@ -123,9 +105,9 @@ class Zero3ResizeEmbeddings(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="transformers {version} takes the new sizes from the embedding's weight, which ZeRO-3 has "
+                    "transformers {version} takes the new sizes from the embedding's weight, which ZeRO-3 has "
                     "partitioned: it comes out as 0, and the loss fails with “shape '[-1, 0]' is invalid”.",
-                    zh="transformers {version} 从嵌入权重读取新的大小，而 ZeRO-3 已将其切分：结果为 0，计算损失时报 "
+                    "transformers {version} 从嵌入权重读取新的大小，而 ZeRO-3 已将其切分：结果为 0，计算损失时报 "
                     "“shape '[-1, 0]' is invalid”。",
                 ).format(version=version.get("?")),
                 certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
@@ -138,9 +120,9 @@ class Zero3ResizeEmbeddings(Hazard):
                     call.place.span(),
                     stage_span(run),
                 ),
-                fixes=(self.fix(Text(f"Pin transformers {fixed}", f"固定为 transformers {fixed}"), edit, safe=False),)
+                fixes=self.fix(Text(f"Pin transformers {fixed}", f"固定为 transformers {fixed}"), edit, safe=False)
                 if edit
-                else (),
+                else None,
             )
 
     log_words = (
@@ -170,9 +152,9 @@ class Zero3ResizeEmbeddings(Hazard):
             yield self.log_finding(
                 one,
                 Text(
-                    en="Under ZeRO-3 the embedding's weight is partitioned and has shape [0]; resizing took the new "
-                    "size from it, or wrote to it, without gathering it.",
-                    zh="ZeRO-3 下 embedding 权重已切分，形状为 [0]；调整大小时没有聚合就从它取得新的大小或向它写入。",
+                    "Under ZeRO-3 the embedding's weight is partitioned and has shape [0]; resizing took the new size "
+                    "from it, or wrote to it, without gathering it.",
+                    "ZeRO-3 下 embedding 权重已切分，形状为 [0]；调整大小时没有聚合就从它取得新的大小或向它写入。",
                 ),
                 cure=(
                     Text(
@@ -187,11 +169,9 @@ class Zero3ResizeEmbeddings(Hazard):
                     ),
                 ),
                 certainty=certainty,
-                confirm=(
-                    Text(
-                        "model.config.vocab_size prints 0 after resize_token_embeddings",
-                        "resize_token_embeddings 之后 model.config.vocab_size 打印为 0",
-                    ),
+                confirm=Text(
+                    "model.config.vocab_size prints 0 after resize_token_embeddings",
+                    "resize_token_embeddings 之后 model.config.vocab_size 打印为 0",
                 ),
             )
 

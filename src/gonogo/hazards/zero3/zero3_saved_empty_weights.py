@@ -1,6 +1,7 @@
 import ast
 from math import prod
 
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.zero_files import (
     before_initialize,
     gathered,
@@ -12,7 +13,7 @@ from gonogo.hazards.facts.zero_files import (
     tests_the_stage,
     text_of,
 )
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, LoggedError, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, zero3
 from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
 
@@ -37,30 +38,24 @@ _FILE_CURE = (
 
 class Zero3SavedEmptyWeights(Hazard):
     """The checkpoint was written while ZeRO-3 had the weights partitioned: it holds empty tensors.
-
     ## What happens
     Loading what a ZeRO-3 run saved raises "size mismatch for model.layers.25.self_attn.q_proj.weight: copying a param
     with shape torch.Size([0]) from checkpoint, the shape in current model is torch.Size([2560, 2560])". The empty side
     is the *checkpoint*; its file is far too small.
-
     ## Why
     `model.save_pretrained` or `state_dict()` under ZeRO-3 sees only placeholders of shape [0] (in DeepSpeed of 2021:
     [1]). The real weights lie in the ranks' `zero_pp_rank_*` and `*_optim_states.pt` files.
-
     ## Example
     ```python
     torch.save(engine.module.state_dict(), "model.pt")    # wrong: tensors of shape [0]
     engine.save_16bit_model("out")    # right, with "stage3_gather_16bit_weights_on_model_save": true
     ```
-
     ## Cure
     Rebuild the weights from the DeepSpeed checkpoint: `python zero_to_fp32.py . output_dir`. For the next run set
     `"stage3_gather_16bit_weights_on_model_save": true`, and save through Trainer, `accelerator.save_model`, or
     `save_pretrained(..., state_dict=accelerator.get_state_dict(engine))`, called on all ranks.
-
     ## When it is safe
     ZeRO-2 and lower: parameters are whole.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/20082: weights of shape [0] after a ZeRO-3 run
     - https://github.com/OpenRLHF/OpenRLHF/issues/651: a LoRA adapter saved so
@@ -70,8 +65,8 @@ class Zero3SavedEmptyWeights(Hazard):
 
     name = "zero3-saved-empty-weights"
     title = Text(
-        en="The checkpoint holds empty weights: it was saved while ZeRO-3 had them partitioned",
-        zh="checkpoint 中是空权重：保存时 ZeRO-3 已将其切分",
+        "The checkpoint holds empty weights: it was saved while ZeRO-3 had them partitioned",
+        "checkpoint 中是空权重：保存时 ZeRO-3 已将其切分",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -92,9 +87,9 @@ class Zero3SavedEmptyWeights(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    en="`{code}` sees only what this rank holds of a model that ZeRO-3 has partitioned: tensors of "
-                    "shape [0] are saved instead of weights.",
-                    zh="`{code}` 只能看到 ZeRO-3 切分后本 rank 持有的内容：保存的是形状 [0] 的张量，而不是权重。",
+                    "`{code}` sees only what this rank holds of a model that ZeRO-3 has partitioned: tensors of shape "
+                    "[0] are saved instead of weights.",
+                    "`{code}` 只能看到 ZeRO-3 切分后本 rank 持有的内容：保存的是形状 [0] 的张量，而不是权重。",
                 ).format(code=text_of(script, call.node)),
                 certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
                 cure=_FILE_CURE,
@@ -119,9 +114,9 @@ class Zero3SavedEmptyWeights(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                en="The saved file holds ZeRO-3's empty placeholders instead of the weights, which lie in the ranks' "
-                "own files.",
-                zh="保存的文件中是 ZeRO-3 的空占位，而不是权重；真正的权重在各 rank 自己的文件中。",
+                "The saved file holds ZeRO-3's empty placeholders instead of the weights, which lie in the ranks' own "
+                "files.",
+                "保存的文件中是 ZeRO-3 的空占位，而不是权重；真正的权重在各 rank 自己的文件中。",
             ),
             cure=(
                 Text(
@@ -136,11 +131,9 @@ class Zero3SavedEmptyWeights(Hazard):
                 ),
             ),
             certainty=certainty,
-            confirm=(
-                Text(
-                    "The saved file is far smaller than the model, and the run that saved it used ZeRO-3",
-                    "保存的文件远小于模型，且保存它的训练使用 ZeRO-3",
-                ),
+            confirm=Text(
+                "The saved file is far smaller than the model, and the run that saved it used ZeRO-3",
+                "保存的文件远小于模型，且保存它的训练使用 ZeRO-3",
             ),
         )
 

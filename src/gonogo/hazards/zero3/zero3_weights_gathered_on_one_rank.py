@@ -21,22 +21,19 @@ _SAVES_WEIGHTS = frozenset(
     {"save_16bit_model", "save_fp16_model", "_zero3_consolidated_16bit_state_dict", "save_pretrained", "save_model"}
 )
 _REHEARSED = Text(
-    en="ZeRO-3 has partitioned the weights among all ranks; to gather them is a call of all.",
-    zh="ZeRO-3 把权重切分到了所有 rank；聚合需要所有 rank 一起调用。",
+    "ZeRO-3 has partitioned the weights among all ranks; to gather them is a call of all.",
+    "ZeRO-3 把权重切分到了所有 rank；聚合需要所有 rank 一起调用。",
 )
 
 
 class Zero3WeightsGatheredOnOneRank(Hazard):
     """A gather of ZeRO-3's weights under `if rank == 0`.
-
     ## What happens
     The run stands still when it saves or looks at weights: `accelerator.get_state_dict`, `engine.save_16bit_model`,
     `trainer.save_model`, `GatheredParameters` or `safe_get_full_fp32_param` never returns on rank 0.
-
     ## Why
     Each of these gathers the parts of all ranks, so all ranks must call it. What comes back is then written by rank
     0 only, and most of them see to that themselves.
-
     ## Example
     ```python
     if accelerator.is_main_process:
@@ -46,13 +43,10 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
     if accelerator.is_main_process:
         torch.save(state, "model.pt")
     ```
-
     ## Cure
     Call it on all ranks; put only the use of the result under the test.
-
     ## When it is safe
     ZeRO-2 and lower, where each rank has the whole weights; a run of one process.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/pull/2727: the utilities hang unless all processes call them
     - https://github.com/deepspeedai/DeepSpeed/issues/7117: a maintainer: call it on all ranks to avoid hangs
@@ -60,8 +54,8 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
 
     name = "zero3-weights-gathered-on-one-rank"
     title = Text(
-        en="One rank alone asks for the whole weights that ZeRO-3 has partitioned",
-        zh="只有一个 rank 请求被 ZeRO-3 切分的完整权重",
+        "One rank alone asks for the whole weights that ZeRO-3 has partitioned",
+        "只有一个 rank 请求被 ZeRO-3 切分的完整权重",
     )
     yields_to = ("collective-sizes-differ", "zero3-generate-without-synced-gpus", "ds-checkpoint-saved-on-one-rank")
 
@@ -72,7 +66,7 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
             return
         side, _ = divergence.rank_test
         if divergence.zero_stage == 3 and _gathers_to_read(side):
-            yield self.divergence_finding(divergence, side, cure=(_ON_ALL,), because=_REHEARSED)
+            yield self.divergence_finding(divergence, side, cure=_ON_ALL, because=_REHEARSED)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Gathers that only one rank calls."""
@@ -88,19 +82,19 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
             edit = script.replacing(lone, script.place(call.node).text) if lone is not None else None
             yield self.finding(
                 Text(
-                    en="`{code}` is called by one rank only; it gathers the parts of all ranks, which never join in: "
-                    "the run hangs here.",
-                    zh="`{code}` 只由一个 rank 调用；它要聚合所有 rank 的分片，而其他 rank 不会加入：运行会在此挂起。",
+                    "`{code}` is called by one rank only; it gathers the parts of all ranks, which never join in: the "
+                    "run hangs here.",
+                    "`{code}` 只由一个 rank 调用；它要聚合所有 rank 的分片，而其他 rank 不会加入：运行会在此挂起。",
                 ).format(code=text_of(script, call.node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,
-                cure=(_ON_ALL,),
+                cure=_ON_ALL,
                 spans=(
                     call.place.span(),
                     script.place(test).span(Text("only one rank gets here", "只有一个 rank 会到这里")),
                     stage_span(run),
                 ),
-                fixes=(self.fix(Text("Call it on all ranks", "在所有 rank 上调用"), edit, safe=False),) if edit else (),
+                fixes=self.fix(Text("Call it on all ranks", "在所有 rank 上调用"), edit, safe=False) if edit else None,
             )
 
 

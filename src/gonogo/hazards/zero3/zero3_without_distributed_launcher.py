@@ -1,16 +1,17 @@
 from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.field import whole_number
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.launch_facts import visible_gpus
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Text
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, started_singly
 
 _NOT_CONVERTED = Pattern(r"'Parameter' object has no attribute 'ds_numel'")
 _CAUSE = Text(
-    en="ZeRO-3's config made from_pretrained build the model with empty parameters, but the process was not started by "
-    "a distributed launcher, so Trainer wrapped the model in no DeepSpeed engine and nothing gathers them.",
-    zh="ZeRO-3 配置使 from_pretrained 以空参数构建模型，但进程不是由分布式启动器启动的，Trainer 没有用 DeepSpeed 引擎包"
-    "装模型，参数无人聚合。",
+    "ZeRO-3's config made from_pretrained build the model with empty parameters, but the process was not started by a "
+    "distributed launcher, so Trainer wrapped the model in no DeepSpeed engine and nothing gathers them.",
+    "ZeRO-3 配置使 from_pretrained 以空参数构建模型，但进程不是由分布式启动器启动的，Trainer 没有用 DeepSpeed 引擎包装"
+    "模型，参数无人聚合。",
 )
 _CURE = (
     Text(
@@ -35,29 +36,23 @@ _CONFIRM = (
 
 class Zero3WithoutDistributedLauncher(Hazard):
     """ZeRO-3 in a process that no distributed launcher started.
-
     ## What happens
     The very first step of the trained model raises "RuntimeError: 'weight' must be 2-D" at its embedding. The run was
     started as `python train.py`, `llamafactory-cli train` or `swift sft` with one process.
-
     ## Why
     The ZeRO-3 config is enough for `from_pretrained` to build the model with empty, partitioned parameters. Trainer and
     accelerate wrap it in a DeepSpeed engine, which gathers them, only in a distributed run: they go by `LOCAL_RANK`
     and `WORLD_SIZE`, which a launcher sets.
-
     ## Example
     ```sh
     python train.py --deepspeed ds_config.json                         # wrong
     torchrun --nproc_per_node 1 train.py --deepspeed ds_config.json    # right, for one GPU too
     ```
-
     ## Cure
     Use a launcher for a single GPU too: `deepspeed --num_gpus 1 train.py`, `torchrun --nproc_per_node 1 train.py`,
     `accelerate launch`, `FORCE_TORCHRUN=1 llamafactory-cli train`, `NPROC_PER_NODE=1 swift sft`.
-
     ## When it is safe
     Started by a launcher; or without ZeRO-3, which brings nothing on one GPU unless it offloads.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/24643: plain python3; a maintainer names the launcher
     - https://github.com/modelscope/ms-swift/issues/1996: swift with one process
@@ -66,8 +61,8 @@ class Zero3WithoutDistributedLauncher(Hazard):
 
     name = "zero3-without-distributed-launcher"
     title = Text(
-        en="ZeRO-3 without a distributed launcher: no engine gathers the empty weights",
-        zh="未用分布式启动器而使用 ZeRO-3：没有引擎聚合空权重",
+        "ZeRO-3 without a distributed launcher: no engine gathers the empty weights",
+        "未用分布式启动器而使用 ZeRO-3：没有引擎聚合空权重",
     )
     log_words = (*ZERO3_WORDS, *EMPTY_WORDS, "ds_numel")
 
@@ -95,7 +90,7 @@ class Zero3WithoutDistributedLauncher(Hazard):
         yield self.finding(
             _CAUSE,
             certainty=Certainty.LIKELY,
-            cure=(_CURE[launch.launcher == "swift"],),
+            cure=_CURE[launch.launcher == "swift"],
             spans=(launch.place.span(), run.config_field.span()),
             fixes=fixes,
         )

@@ -17,29 +17,23 @@ from gonogo.hazards.rule import Call, Certainty, Field, Findings, Fix, Hazard, R
 
 class ZeroClipGradNormOfTorch(Hazard):
     """`torch.nn.utils.clip_grad_norm_` in a loop that ZeRO steps.
-
     ## What happens
     The run goes on, but gradients are never clipped, and the norm that the call returns is 0: losses spike as if
     there were no limit.
-
     ## Why
     ZeRO takes the gradients out of `p.grad` during the backward (all stages from 1), keeps them in buffers of its
     own and leaves None behind. torch finds nothing to clip.
-
     ## Example
     ```python
     engine.backward(loss)
     torch.nn.utils.clip_grad_norm_(engine.parameters(), 1.0)    # wrong: p.grad is None by now
     engine.step()    # right: clips by "gradient_clipping": 1.0 of the DeepSpeed config
     ```
-
     ## Cure
     Set `"gradient_clipping": 1.0` in the DeepSpeed config, where `engine.step` clips, and drop the call;
     `engine.get_global_grad_norm()` tells the norm.
-
     ## When it is safe
     Without ZeRO; or `accelerator.clip_grad_norm_`, which leaves it to DeepSpeed.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/6480: clipping is asked for under ZeRO
     - https://github.com/deepspeedai/DeepSpeed/issues/6767: a maintainer: clipping is handled in ZeRO's optimizers
@@ -48,8 +42,7 @@ class ZeroClipGradNormOfTorch(Hazard):
 
     name = "zero-clip-grad-norm-of-torch"
     title = Text(
-        en="torch's gradient clipping does nothing beside a ZeRO engine",
-        zh="在 ZeRO 引擎旁调用 torch 的梯度裁剪不起作用",
+        "torch's gradient clipping does nothing beside a ZeRO engine", "在 ZeRO 引擎旁调用 torch 的梯度裁剪不起作用"
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -70,12 +63,12 @@ class ZeroClipGradNormOfTorch(Hazard):
             limit = _limit(call)
             yield self.finding(
                 Text(
-                    en="`{code}` clips nothing: ZeRO-{stage} has taken the gradients out of p.grad by then. {instead}",
-                    zh="`{code}` 不会裁剪任何梯度：此时 ZeRO-{stage} 已把梯度移出 p.grad。{instead}",
+                    "`{code}` clips nothing: ZeRO-{stage} has taken the gradients out of p.grad by then. {instead}",
+                    "`{code}` 不会裁剪任何梯度：此时 ZeRO-{stage} 已把梯度移出 p.grad。{instead}",
                 ).format(code=text_of(script, call.node), stage=stage, instead=_instead(clipping)),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
-                cure=(_cure(clipping, limit),),
+                cure=_cure(clipping, limit),
                 spans=(
                     call.place.span(),
                     clipping.span(Text("this clips", "真正起作用的裁剪")) if clipping.number else stage_span(run),

@@ -15,27 +15,21 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severi
 
 class ZeroGradientReadFromParameter(Hazard):
     """A loop reads `p.grad` of parameters that a ZeRO engine trains.
-
     ## What happens
     Every `p.grad` is None: "'NoneType' object has no attribute 'norm'", or gradient norms and masks that are
     silently empty.
-
     ## Why
     ZeRO (from stage 1) reduces gradients during the backward into buffers of its own, and sets `p.grad` to None.
-
     ## Example
     ```python
     norms = [p.grad.norm() for p in engine.parameters()]    # wrong: p.grad is None
     norms = [safe_get_full_grad(p).norm() for p in engine.parameters()]    # right, on all ranks
     ```
-
     ## Cure
     Read gradients after `engine.backward` and before `engine.step` by `deepspeed.utils.safe_get_full_grad(p)`, on
     all ranks; change them by `safe_set_full_grad`. The norm is `engine.get_global_grad_norm()`.
-
     ## When it is safe
     ZeRO off; hooks on tensors (`p.register_hook`), which see each gradient as it comes.
-
     ## Sources
     - https://github.com/huggingface/transformers/issues/11850: all gradients are None after the backward
     - https://github.com/deepspeedai/DeepSpeed/issues/1098: why, and safe_get_full_grad as the answer
@@ -43,7 +37,7 @@ class ZeroGradientReadFromParameter(Hazard):
     """
 
     name = "zero-gradient-read-from-parameter"
-    title = Text(en="Gradients are read from p.grad, which ZeRO empties", zh="从 p.grad 读取梯度，而 ZeRO 会清空它")
+    title = Text("Gradients are read from p.grad, which ZeRO empties", "从 p.grad 读取梯度，而 ZeRO 会清空它")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``p.grad`` in a loop over the parameters of an engine, after its backward."""
@@ -69,17 +63,15 @@ class ZeroGradientReadFromParameter(Hazard):
             seen.add(loop.lineno)
             yield self.finding(
                 Text(
-                    en="`{code}` is empty for every parameter: ZeRO-{stage} has moved the gradients into its own "
-                    "buffers during the backward.",
-                    zh="对每个参数，`{code}` 都是空值：ZeRO-{stage} 在反向时已把梯度移入自己的缓冲区。",
+                    "`{code}` is empty for every parameter: ZeRO-{stage} has moved the gradients into its own buffers "
+                    "during the backward.",
+                    "对每个参数，`{code}` 都是空值：ZeRO-{stage} 在反向时已把梯度移入自己的缓冲区。",
                 ).format(code=text_of(script, node), stage=run.zero_stage),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
-                cure=(
-                    Text(
-                        "Use deepspeed.utils.safe_get_full_grad(p) on all ranks, or engine.get_global_grad_norm()",
-                        "在所有 rank 上使用 deepspeed.utils.safe_get_full_grad(p)，或 engine.get_global_grad_norm()",
-                    ),
+                cure=Text(
+                    "Use deepspeed.utils.safe_get_full_grad(p) on all ranks, or engine.get_global_grad_norm()",
+                    "在所有 rank 上使用 deepspeed.utils.safe_get_full_grad(p)，或 engine.get_global_grad_norm()",
                 ),
                 spans=(
                     script.place(node).span(),

@@ -1,19 +1,8 @@
 from gonogo.evidence.field import whole_number
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.zero_files import is_engine, stage_span, text_of
-from gonogo.hazards.rule import (
-    Certainty,
-    DeepSpeedConfig,
-    FailureLog,
-    Findings,
-    Found,
-    Hazard,
-    LoggedError,
-    Pattern,
-    Run,
-    Script,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match
 
 _REFUSED = Pattern(r"no_sync(?:\(\))? context manager is incompatible|assert not self\.zero_optimization_partition_")
@@ -32,16 +21,13 @@ _ENTERED = ("accelerate/accelerator.py", "deepspeed/runtime/engine.py", "transfo
 
 class ZeroNoSyncIncompatible(Hazard):
     """Gradient accumulation through `no_sync` under ZeRO-2 or ZeRO-3.
-
     ## What happens
     With gradient accumulation above 1 the first step raises "AssertionError: no_sync context manager is incompatible
     with gradient partitioning logic of ZeRO stage 3" (or 2).
-
     ## Why
     `no_sync` postpones the reduction of gradients, but ZeRO-2 and ZeRO-3 partition them as they arise. DeepSpeed 0.16.0
     gave its engine a `no_sync` that refuses this; before that the engine had none, so the `no_sync` that transformers
     and accelerate enter around accumulated micro-batches did nothing.
-
     ## Example
     ```python
     with engine.no_sync():       # wrong
@@ -50,15 +36,12 @@ class ZeroNoSyncIncompatible(Hazard):
     engine.backward(loss)        # right: the engine accumulates by itself
     engine.step()
     ```
-
     ## Cure
     Newer transformers and accelerate do not enter it under ZeRO-2/3: upgrade them. Where they must stay, install
     `deepspeed<0.16` (0.15.4). In a loop of your own, drop `no_sync` or `accelerator.accumulate(model)`: the engine
     accumulates by itself, by `gradient_accumulation_steps` of its JSON.
-
     ## When it is safe
     ZeRO-0 and ZeRO-1, or gradient accumulation of 1.
-
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/6793: the report, since 0.16.0
     - https://github.com/huggingface/transformers/pull/35157: Trainer stops entering it under ZeRO-2/3
@@ -67,8 +50,8 @@ class ZeroNoSyncIncompatible(Hazard):
 
     name = "zero-no-sync-incompatible"
     title = Text(
-        en="no_sync is entered for gradient accumulation, which ZeRO-2 and ZeRO-3 refuse",
-        zh="梯度累积时进入了 no_sync，而 ZeRO-2 与 ZeRO-3 不允许",
+        "no_sync is entered for gradient accumulation, which ZeRO-2 and ZeRO-3 refuse",
+        "梯度累积时进入了 no_sync，而 ZeRO-2 与 ZeRO-3 不允许",
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -94,10 +77,10 @@ class ZeroNoSyncIncompatible(Hazard):
         given = run.arguments.get("gradient_accumulation_steps")
         yield self.finding(
             Text(
-                en="ZeRO-{stage} with {steps} accumulated micro-batches: {name} {version} enters no_sync between them, "
+                "ZeRO-{stage} with {steps} accumulated micro-batches: {name} {version} enters no_sync between them, "
                 "which DeepSpeed {deepspeed} (any since 0.16) refuses where ZeRO partitions gradients.",
-                zh="ZeRO-{stage} 且梯度累积 {steps} 步：{name} {version} 会在其间进入 no_sync，而 DeepSpeed {deepspeed}"
-                "（自 0.16 起）在切分梯度时拒绝它。",
+                "ZeRO-{stage} 且梯度累积 {steps} 步：{name} {version} 会在其间进入 no_sync，而 DeepSpeed {deepspeed}（"
+                "自 0.16 起）在切分梯度时拒绝它。",
             ).format(
                 stage=config.zero_stage,
                 steps=steps,
@@ -138,9 +121,9 @@ class ZeroNoSyncIncompatible(Hazard):
                     continue
             yield self.finding(
                 Text(
-                    en="`{code}` enters no_sync under ZeRO-{stage}, which DeepSpeed{version} refuses where ZeRO "
+                    "`{code}` enters no_sync under ZeRO-{stage}, which DeepSpeed{version} refuses where ZeRO "
                     "partitions the gradients.",
-                    zh="`{code}` 在 ZeRO-{stage} 下进入 no_sync，而 DeepSpeed{version} 在切分梯度时拒绝它。",
+                    "`{code}` 在 ZeRO-{stage} 下进入 no_sync，而 DeepSpeed{version} 在切分梯度时拒绝它。",
                 ).format(
                     code=text_of(script, call.node, 60),
                     stage=stage,
@@ -170,11 +153,10 @@ class ZeroNoSyncIncompatible(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="transformers, accelerate or the training loop enters no_sync between accumulated "
-                    "micro-batches; DeepSpeed since 0.16.0 refuses that where ZeRO partitions the gradients (stages "
-                    "2 and 3).",
-                    zh="transformers、accelerate 或训练循环在累积的 micro-batch 之间进入 no_sync；DeepSpeed 自 0.16.0 "
-                    "起在切分梯度的 ZeRO（2 与 3）下拒绝这样做。",
+                    "transformers, accelerate or the training loop enters no_sync between accumulated micro-batches; "
+                    "DeepSpeed since 0.16.0 refuses that where ZeRO partitions the gradients (stages 2 and 3).",
+                    "transformers、accelerate 或训练循环在累积的 micro-batch 之间进入 no_sync；DeepSpeed 自 0.16.0 起在"
+                    "切分梯度的 ZeRO（2 与 3）下拒绝这样做。",
                 ),
                 cure=(
                     _UPGRADE,

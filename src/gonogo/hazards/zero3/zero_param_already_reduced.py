@@ -1,4 +1,5 @@
-from gonogo.hazards.rule import Certainty, FailureLog, Findings, Found, Hazard, LoggedError, Pattern, Run, Script, Text
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._checkpointing import recomputed_twice
 from gonogo.hazards.zero3._partitioned import cut_at, first_match
 
@@ -18,30 +19,24 @@ _CURE = (
 
 class ZeroParamAlreadyReduced(Hazard):
     """A parameter's gradient is finished twice in one backward, under ZeRO-1 or ZeRO-2.
-
     ## What happens
     The backward raises "AssertionError: The parameter 827 has already been reduced. Gradient computed twice for this
     partition. Multiple gradient reduction is currently not supported".
-
     ## Why
     ZeRO-1 and ZeRO-2 reduce a gradient as soon as its hook fires, and expect that once. Reentrant gradient
     checkpointing runs a backward of its own for each checkpointed call: a module that is called twice in a step (a
     vision tower on several images, chosen and rejected answers, a bi-encoder) or shares weights fires twice.
-
     ## Example
     ```python
     encoder.gradient_checkpointing_enable({"use_reentrant": True})     # wrong: with two forwards for one loss
     encoder.gradient_checkpointing_enable({"use_reentrant": False})    # right
     loss = contrast(engine(**query), engine(**passage))
     ```
-
     ## Cure
     `gradient_checkpointing_kwargs={"use_reentrant": False}`; or no checkpointing for the module that is called twice
     (the vision tower, a frozen part); or one call on the concatenated inputs.
-
     ## When it is safe
     Every checkpointed module is called once in a step, or checkpointing is off or not reentrant.
-
     ## Sources
     - https://github.com/OpenBMB/MiniCPM-V/issues/1003: full fine-tune with gradient checkpointing
     - https://github.com/OpenSenseNova/piccolo-embedding/issues/8: a bi-encoder; checkpointing off helped
@@ -50,8 +45,8 @@ class ZeroParamAlreadyReduced(Hazard):
 
     name = "zero-param-already-reduced"
     title = Text(
-        en="A parameter's gradient is computed twice in one backward, which ZeRO-1/2 refuse",
-        zh="同一参数的梯度在一次反向中被计算两次，而 ZeRO-1/2 不允许",
+        "A parameter's gradient is computed twice in one backward, which ZeRO-1/2 refuse",
+        "同一参数的梯度在一次反向中被计算两次，而 ZeRO-1/2 不允许",
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -77,9 +72,9 @@ class ZeroParamAlreadyReduced(Hazard):
             yield self.log_finding(
                 evidence,
                 Text(
-                    en="A gradient's hook fired twice in one backward: reentrant gradient checkpointing around a "
-                    "module that is called twice in the step, or that shares its weights.",
-                    zh="一次反向中同一梯度的钩子触发了两次：可重入的梯度检查点包住了一步中被调用两次或共享权重的模块。",
+                    "A gradient's hook fired twice in one backward: reentrant gradient checkpointing around a module "
+                    "that is called twice in the step, or that shares its weights.",
+                    "一次反向中同一梯度的钩子触发了两次：可重入的梯度检查点包住了一步中被调用两次或共享权重的模块。",
                 ),
                 cure=_CURE,
                 certainty=certainty,

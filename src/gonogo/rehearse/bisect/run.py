@@ -73,8 +73,8 @@ def bisect(request: BisectRequest, attempt: Try, on_progress: OnProgress | None 
     if good == bad:
         raise UserError(
             Text(
-                en="--good and --bad are both {version}: name two releases",
-                zh="--good 与 --bad 都是 {version}：请给出两个不同的版本",
+                "--good and --bad are both {version}: name two releases",
+                "--good 与 --bad 都是 {version}：请给出两个不同的版本",
             ).format(version=good)
         )
     found = Bisected(name, good, bad)
@@ -99,8 +99,8 @@ def _search(found: Bisected, releases: list[Version], trying: _Trying) -> None:
     if (good.verdict, bad.verdict) == (Verdict.NO_GO, Verdict.GO):
         raise UserError(
             Text(
-                en="it is the other way round: {package} {bad} is GO and {good} is NO-GO; swap --good and --bad",
-                zh="方向反了：{package} {bad} 为 GO，{good} 为 NO-GO；请对调 --good 与 --bad",
+                "it is the other way round: {package} {bad} is GO and {good} is NO-GO; swap --good and --bad",
+                "方向反了：{package} {bad} 为 GO，{good} 为 NO-GO；请对调 --good 与 --bad",
             ).format(package=found.package, good=found.good, bad=found.bad)
         )
     if (good.verdict, bad.verdict) != (Verdict.GO, Verdict.NO_GO):
@@ -178,11 +178,11 @@ def _trial(version: Version, report: Report, failure: str | None) -> Trial:
 def _why_skipped(report: Report) -> Text:
     if report.verdict is Verdict.NO_GO:
         first = next(finding for finding in report.findings if _is_certain_error(finding))
-        return Text(en="it fails in another way: {hazard}", zh="它因其他原因失败：{hazard}").format(hazard=first.hazard)
+        return Text("it fails in another way: {hazard}", "它因其他原因失败：{hazard}").format(hazard=first.hazard)
     reasons = [skipped for skipped in report.skipped if "--ranks" not in skipped.why.en]
     if not reasons:
-        return Text(en="CANNOT-TELL", zh="CANNOT-TELL")
-    return Text(en="{what}: {why}", zh="{what}：{why}").format(what=reasons[-1].what, why=reasons[-1].why)
+        return Text("CANNOT-TELL", "CANNOT-TELL")
+    return Text("{what}: {why}", "{what}：{why}").format(what=reasons[-1].what, why=reasons[-1].why)
 
 
 def _version(option: str, text: str) -> Version:
@@ -190,9 +190,9 @@ def _version(option: str, text: str) -> Version:
         return Version(text)
     except InvalidVersion:
         raise UserError(
-            Text(
-                en="{option} {text}: write a version, as in 0.14.2", zh="{option} {text}：请写成版本号，例如 0.14.2"
-            ).format(option=option, text=repr(text))
+            Text("{option} {text}: write a version, as in 0.14.2", "{option} {text}：请写成版本号，例如 0.14.2").format(
+                option=option, text=repr(text)
+            )
         ) from None
 
 
@@ -200,17 +200,17 @@ def _check_package(name: str, rehearsal: RehearsalRequest) -> None:
     if not can_be_laid_over(name):
         raise UserError(
             Text(
-                en="--package {name}: it is compiled, and can't be laid over the installed one; make a Python "
-                "environment for each version, and rehearse there",
-                zh="--package {name}：它是编译包，无法叠加安装；请为每个版本各建一个 Python 环境，分别排练",
+                "--package {name}: it is compiled, and can't be laid over the installed one; make a Python environment "
+                "for each version, and rehearse there",
+                "--package {name}：它是编译包，无法叠加安装；请为每个版本各建一个 Python 环境，分别排练",
             ).format(name=name)
         )
     for option in rehearsal.with_packages:
         if canonicalize_name(option.partition("==")[0].strip()) == name:
             raise UserError(
                 Text(
-                    en="--with {option}: the versions of --package {name} are chosen by the bisection; leave this out",
-                    zh="--with {option}：--package {name} 的版本由二分查找决定，请去掉此选项",
+                    "--with {option}: the versions of --package {name} are chosen by the bisection; leave this out",
+                    "--with {option}：--package {name} 的版本由二分查找决定，请去掉此选项",
                 ).format(option=option, name=name)
             )
 
@@ -220,7 +220,7 @@ def _no_release(name: str, option: str, version: Version, releases: list[Version
     after = [release for release in releases if release > version][:2]
     return UserError(
         Text(
-            en="{option} {version}: pip finds no such release of {name}; the nearest are {nearest}",
-            zh="{option} {version}：pip 找不到 {name} 的这个版本；最接近的有 {nearest}",
+            "{option} {version}: pip finds no such release of {name}; the nearest are {nearest}",
+            "{option} {version}：pip 找不到 {name} 的这个版本；最接近的有 {nearest}",
         ).format(option=option, version=version, name=name, nearest=", ".join(map(str, [*before, *after])))
     )

@@ -72,8 +72,8 @@ def captured(
     except subprocess.TimeoutExpired:
         raise UserError(
             Text(
-                en="`{command}` was still not read after {seconds:.0f} s: give a longer --timeout",
-                zh="{seconds:.0f} 秒后仍未能解析 `{command}`：请用 --timeout 给出更长的时间",
+                "`{command}` was still not read after {seconds:.0f} s: give a longer --timeout",
+                "{seconds:.0f} 秒后仍未能解析 `{command}`：请用 --timeout 给出更长的时间",
             ).format(command=command, seconds=timeout)
         ) from None
     written = answer_path.read_bytes() if answer_path.exists() else b""
@@ -81,7 +81,7 @@ def captured(
         last = process.stdout.decode(errors="replace").strip().splitlines()[-1:] or [f"status {process.returncode}"]
         raise UserError(
             Text(
-                en="`{command}` could not be read with {python}: {last}", zh="用 {python} 无法解析 `{command}`：{last}"
+                "`{command}` could not be read with {python}: {last}", "用 {python} 无法解析 `{command}`：{last}"
             ).format(command=command, python=python, last=last[0])
         )
     answer = msgspec.json.decode(written, type=Answer)
@@ -89,9 +89,9 @@ def captured(
         own = answer.missing == launcher.described.package
         raise UserError(
             Text(
-                en="`{command}` needs {package}, which {python} doesn't have: {install} there, or start gonogo from "
-                "the environment that has it",
-                zh="`{command}` 需要 {package}，但 {python} 中没有：请先在其中{install}，或在装有它的环境中启动 gonogo",
+                "`{command}` needs {package}, which {python} doesn't have: {install} there, or start gonogo from the "
+                "environment that has it",
+                "`{command}` 需要 {package}，但 {python} 中没有：请先在其中{install}，或在装有它的环境中启动 gonogo",
             ).format(
                 command=command,
                 package=answer.missing,
@@ -103,7 +103,7 @@ def captured(
         )
     if answer.started is None:
         raise UserError(
-            Text(en="`{command}` would not start: {why}", zh="`{command}` 无法启动：{why}").format(
+            Text("`{command}` would not start: {why}", "`{command}` 无法启动：{why}").format(
                 command=command, why=answer.refusal
             )
         )

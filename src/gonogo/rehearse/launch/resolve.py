@@ -88,8 +88,8 @@ def _not_accepted(command: Sequence[str]) -> UserError:
     forms = "; ".join([*examples, "python train.py", "bash launch.sh"])
     return UserError(
         Text(
-            en="can't rehearse `{command}`: give one of these forms: {forms}",
-            zh="无法排练 `{command}`：请使用以下形式之一：{forms}",
+            "can't rehearse `{command}`: give one of these forms: {forms}",
+            "无法排练 `{command}`：请使用以下形式之一：{forms}",
         ).format(command=shortened(command), forms=forms)
     )
 
@@ -161,8 +161,8 @@ def _python(words: list[str], situation: Situation) -> ResolvedLaunch:
         return _alone(command.kind, command.target, command.arguments, situation, interpreter)
     raise UserError(
         Text(
-            en="`{command}` names no program: put the code into a file, as in: python train.py",
-            zh="`{command}` 没有给出程序文件：请把代码写入文件，例如 python train.py",
+            "`{command}` names no program: put the code into a file, as in: python train.py",
+            "`{command}` 没有给出程序文件：请把代码写入文件，例如 python train.py",
         ).format(command=shortened(words))
     )
 
@@ -218,15 +218,11 @@ def _check_program(kind: ProgramKind, program: str, situation: Situation) -> Non
     if os.path.isdir(path) and os.path.isfile(os.path.join(path, "__main__.py")):
         return
     if not os.path.isfile(path):
-        what = (
-            Text(en="is a directory", zh="是一个目录")
-            if os.path.isdir(path)
-            else Text(en="does not exist", zh="不存在")
-        )
+        what = Text("is a directory", "是一个目录") if os.path.isdir(path) else Text("does not exist", "不存在")
         raise UserError(
-            Text(
-                en="the script {script} {what} (looked for in {cwd})", zh="脚本 {script} {what}（在 {cwd} 中查找）"
-            ).format(script=program, what=what, cwd=situation.cwd)
+            Text("the script {script} {what} (looked for in {cwd})", "脚本 {script} {what}（在 {cwd} 中查找）").format(
+                script=program, what=what, cwd=situation.cwd
+            )
         )
 
 
@@ -243,8 +239,8 @@ def _check_module(name: str, situation: Situation) -> None:
     if found.returncode == 1:
         raise UserError(
             Text(
-                en="{python} finds no module {name} from {cwd}: start gonogo where the command is to be started",
-                zh="{python} 在 {cwd} 中找不到模块 {name}：请在启动该命令的目录中运行 gonogo",
+                "{python} finds no module {name} from {cwd}: start gonogo where the command is to be started",
+                "{python} 在 {cwd} 中找不到模块 {name}：请在启动该命令的目录中运行 gonogo",
             ).format(python=sys.executable, name=name, cwd=situation.cwd)
         )
 
@@ -264,8 +260,8 @@ def _interpreter(program: str, situation: Situation) -> _Interpreter:
         if works.returncode == 0:
             return _Interpreter(python)
     note = Text(
-        en="the command names {program}, which has no gonogo: rehearsed with {python} and the packages there",
-        zh="命令指定了 {program}，但其中没有安装 gonogo：改用 {python} 及其中的软件包排练",
+        "the command names {program}, which has no gonogo: rehearsed with {python} and the packages there",
+        "命令指定了 {program}，但其中没有安装 gonogo：改用 {python} 及其中的软件包排练",
     ).format(program=program, python=sys.executable)
     return _Interpreter(sys.executable, notes=(note,))
 

@@ -38,9 +38,8 @@ def as_ranks(launch: ResolvedLaunch, count: int) -> ResolvedLaunch:
     """The launch whose ranks are the processes that the program starts, on the machine that it runs on."""
     (alone,) = launch.processes
     note = Text(
-        en="the program starts {count} process(es) itself: each is a rank; what it does once they have ended was not "
-        "run",
-        zh="程序自己启动 {count} 个进程：每个都是一个 rank；它们结束之后程序还会做什么，没有运行",
+        "the program starts {count} process(es) itself: each is a rank; what it does once they have ended was not run",
+        "程序自己启动 {count} 个进程：每个都是一个 rank；它们结束之后程序还会做什么，没有运行",
     ).format(count=count)
     return replace(
         launch,

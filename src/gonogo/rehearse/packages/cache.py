@@ -111,8 +111,8 @@ def _install(cache: Path, name: str, specifier: SpecifierSet, say: Say) -> Path:
     except OSError as error:
         raise UserError(
             Text(
-                en="the cache {path} can't be written ({why}): point XDG_CACHE_HOME to a folder that can",
-                zh="缓存目录 {path} 无法写入（{why}）：请用 XDG_CACHE_HOME 指向可写的目录",
+                "the cache {path} can't be written ({why}): point XDG_CACHE_HOME to a folder that can",
+                "缓存目录 {path} 无法写入（{why}）：请用 XDG_CACHE_HOME 指向可写的目录",
             ).format(path=cache, why=error.strerror)
         ) from None
     try:
@@ -161,8 +161,8 @@ def _run_pip(name: str, specifier: SpecifierSet, target: Path, say: Say) -> None
                 if seconds > _SAY_AFTER:
                     say(
                         Text(
-                            en="installing {what} into gonogo's cache ({seconds:.0f} s)",
-                            zh="正在把 {what} 安装到 gonogo 的缓存（{seconds:.0f} 秒）",
+                            "installing {what} into gonogo's cache ({seconds:.0f} s)",
+                            "正在把 {what} 安装到 gonogo 的缓存（{seconds:.0f} 秒）",
                         ).format(what=f"{name}{specifier}", seconds=seconds)
                     )
                 with contextlib.suppress(subprocess.TimeoutExpired):

@@ -214,15 +214,15 @@ def _installed_requirements(name: str) -> list[Requirement]:
 def _not_there(name: str, specifier: SpecifierSet, error: NotInstalled) -> UserError:
     if not error.versions:
         return UserError(
-            Text(en="{what} could not be installed: {why}", zh="无法安装 {what}：{why}").format(
+            Text("{what} could not be installed: {why}", "无法安装 {what}：{why}").format(
                 what=f"{name}{specifier}", why=error.why
             )
         )
     releases = [version for version in error.versions if not version.is_prerelease] or list(error.versions)
     return UserError(
         Text(
-            en="there is no {what} for Python {python}: the nearest are {nearest}, the newest is {newest}",
-            zh="没有适用于 Python {python} 的 {what}：最接近的有 {nearest}，最新的是 {newest}",
+            "there is no {what} for Python {python}: the nearest are {nearest}, the newest is {newest}",
+            "没有适用于 Python {python} 的 {what}：最接近的有 {nearest}，最新的是 {newest}",
         ).format(
             what=f"{name}{specifier}",
             python=platform.python_version(),

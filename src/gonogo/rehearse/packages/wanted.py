@@ -37,8 +37,8 @@ def wanted_by_options(options: tuple[str, ...]) -> dict[str, SpecifierSet]:
         except InvalidRequirement:
             raise UserError(
                 Text(
-                    en="--with {option}: write NAME==VERSION, as in deepspeed==0.14.2",
-                    zh="--with {option}：请写成 NAME==VERSION，例如 deepspeed==0.14.2",
+                    "--with {option}: write NAME==VERSION, as in deepspeed==0.14.2",
+                    "--with {option}：请写成 NAME==VERSION，例如 deepspeed==0.14.2",
                 ).format(option=option)
             ) from None
         found[canonicalize_name(requirement.name)] = requirement.specifier

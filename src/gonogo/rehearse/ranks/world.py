@@ -21,16 +21,16 @@ def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, stated: Machi
     if is_unstated(per_node):
         raise UserError(
             Text(
-                en="neither the command nor --gpus says how many accelerators a node has: add --gpus 8x{name}",
-                zh="命令和 --gpus 都没有说明每个节点有多少加速器：请加上 --gpus 8x{name}",
+                "neither the command nor --gpus says how many accelerators a node has: add --gpus 8x{name}",
+                "命令和 --gpus 都没有说明每个节点有多少加速器：请加上 --gpus 8x{name}",
             ).format(name=stated.accelerator.name)
         )
     if request.nodes is not None and request.nodes != launch.nodes:
         raise UserError(
             Text(
-                en="the command starts {launched} node(s), --nodes says {asked}: change one of them (torchrun "
-                "--nnodes, accelerate --num_machines, deepspeed --hostfile)",
-                zh="命令启动 {launched} 个节点，而 --nodes 为 {asked}：请统一二者（torchrun --nnodes、accelerate "
+                "the command starts {launched} node(s), --nodes says {asked}: change one of them (torchrun --nnodes, "
+                "accelerate --num_machines, deepspeed --hostfile)",
+                "命令启动 {launched} 个节点，而 --nodes 为 {asked}：请统一二者（torchrun --nnodes、accelerate "
                 "--num_machines、deepspeed --hostfile）",
             ).format(launched=launch.nodes, asked=request.nodes)
         )
@@ -40,9 +40,9 @@ def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, stated: Machi
     if per_node > stated.count:
         raise UserError(
             Text(
-                en="the command starts {processes} processes on a node, --gpus gives it {count} accelerators: start "
+                "the command starts {processes} processes on a node, --gpus gives it {count} accelerators: start "
                 "{count}, or say --gpus {processes}x{name}",
-                zh="命令在每个节点启动 {processes} 个进程，而 --gpus 只有 {count} 个加速器：请启动 {count} 个，或使用 "
+                "命令在每个节点启动 {processes} 个进程，而 --gpus 只有 {count} 个加速器：请启动 {count} 个，或使用 "
                 "--gpus {processes}x{name}",
             ).format(processes=per_node, count=stated.count, name=stated.accelerator.name)
         )
@@ -79,8 +79,7 @@ def ranks_to_run(asked: str, launch: ResolvedLaunch, machine: Machine, *, may_be
         if match is None:
             raise UserError(
                 Text(
-                    en="--ranks {asked}: write 0, 0,3, sample or all",
-                    zh="--ranks {asked}：请写成 0、0,3、sample 或 all",
+                    "--ranks {asked}: write 0, 0,3, sample or all", "--ranks {asked}：请写成 0、0,3、sample 或 all"
                 ).format(asked=asked)
             )
         ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))
@@ -89,8 +88,8 @@ def ranks_to_run(asked: str, launch: ResolvedLaunch, machine: Machine, *, may_be
         if max(ranks, default=0) >= world:
             raise UserError(
                 Text(
-                    en="--ranks {asked}: the command starts {world} process(es), ranks 0 to {last}",
-                    zh="--ranks {asked}：命令启动 {world} 个进程，rank 为 0 到 {last}",
+                    "--ranks {asked}: the command starts {world} process(es), ranks 0 to {last}",
+                    "--ranks {asked}：命令启动 {world} 个进程，rank 为 0 到 {last}",
                 ).format(asked=asked, world=world, last=world - 1)
             )
     surroundings = Surroundings.of(machine, None)

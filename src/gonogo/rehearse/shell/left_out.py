@@ -20,13 +20,13 @@ def skipped_of(
             continue
         if call.kind == "launch" or chosen.kind != "launch":
             why = Text(
-                en="{script} starts it besides; rehearse it by itself: gonogo rehearse -- {command}",
-                zh="{script} 还会启动它；可单独排练：gonogo rehearse -- {command}",
+                "{script} starts it besides; rehearse it by itself: gonogo rehearse -- {command}",
+                "{script} 还会启动它；可单独排练：gonogo rehearse -- {command}",
             ).format(script=shortened(words, 80), command=shortened(call.words, 400))
         else:
             why = Text(
-                en="{script} runs it beside the training; what it would have made is not there",
-                zh="{script} 在训练之外运行它；它本应生成的内容不存在",
+                "{script} runs it beside the training; what it would have made is not there",
+                "{script} 在训练之外运行它；它本应生成的内容不存在",
             ).format(script=shortened(words, 80))
         what = shortened(call.words, 120)
         yield Text(what, what), why
@@ -34,12 +34,12 @@ def skipped_of(
         names = list(dict.fromkeys(shortened(left_out, 60) for left_out in run.left_out))
         listed = "; ".join(names[:8]) + (f"; … ({len(names)})" if len(names) > 8 else "")
         yield (
-            Text(en="commands of {script}: {listed}", zh="{script} 中的命令：{listed}").format(
+            Text("commands of {script}: {listed}", "{script} 中的命令：{listed}").format(
                 script=shortened(words, 80), listed=listed
             ),
             Text(
-                en="not run: they would change files or this machine, or are not known to be harmless",
-                zh="未执行：它们会改动文件或本机，或不确定是否无害",
+                "not run: they would change files or this machine, or are not known to be harmless",
+                "未执行：它们会改动文件或本机，或不确定是否无害",
             ),
         )
     environment = chosen.environment
@@ -47,11 +47,10 @@ def skipped_of(
         if environment.get(name) not in (None, outer.get(name), sys.prefix):
             yield (
                 Text(
-                    en="the Python environment {path}, which {script} activates",
-                    zh="{script} 激活的 Python 环境 {path}",
+                    "the Python environment {path}, which {script} activates", "{script} 激活的 Python 环境 {path}"
                 ).format(path=environment[name], script=shortened(words, 80)),
                 Text(
-                    en="rehearsed with {python} and the packages there; start gonogo from that environment",
-                    zh="改用 {python} 及其中的软件包排练；请在该环境中启动 gonogo",
+                    "rehearsed with {python} and the packages there; start gonogo from that environment",
+                    "改用 {python} 及其中的软件包排练；请在该环境中启动 gonogo",
                 ).format(python=sys.executable),
             )

@@ -67,8 +67,8 @@ def run_script(
     if bash is None:
         raise UserError(
             Text(
-                en="`{command}` needs bash, which is not on PATH: give the launch command itself",
-                zh="`{command}` 需要 bash，但 PATH 中没有：请直接给出启动命令",
+                "`{command}` needs bash, which is not on PATH: give the launch command itself",
+                "`{command}` 需要 bash，但 PATH 中没有：请直接给出启动命令",
             ).format(command=shortened(words))
         )
     words = _as_bash(words)
@@ -80,8 +80,8 @@ def run_script(
     if failure is not None:
         raise UserError(
             Text(
-                en="`{command}` can't be followed: {failure}; give the launch command itself",
-                zh="无法跟踪 `{command}`：{failure}；请直接给出启动命令",
+                "`{command}` can't be followed: {failure}; give the launch command itself",
+                "无法跟踪 `{command}`：{failure}；请直接给出启动命令",
             ).format(command=shortened(words), failure=failure)
         )
     run = ScriptRun(tuple(session.calls()), tuple(session.left_out()), session.files, status, output)
@@ -96,8 +96,8 @@ def _as_bash(words: Sequence[str]) -> list[str]:
     if name in SHELLS and name not in ("bash", "sh", "dash"):
         raise UserError(
             Text(
-                en="{shell} scripts can't be rehearsed, only bash and sh ones: give the launch command itself",
-                zh="只能排练 bash 和 sh 脚本，不支持 {shell}：请直接给出启动命令",
+                "{shell} scripts can't be rehearsed, only bash and sh ones: give the launch command itself",
+                "只能排练 bash 和 sh 脚本，不支持 {shell}：请直接给出启动命令",
             ).format(shell=name)
         )
     return list(words) if name in SHELLS else ["bash", *words]
@@ -109,22 +109,18 @@ def _check_script(words: Sequence[str], bash: str, cwd: str) -> None:
         return
     path = os.path.join(cwd, script)
     if not os.path.isfile(path):
-        what = (
-            Text(en="is a directory", zh="是一个目录")
-            if os.path.isdir(path)
-            else Text(en="does not exist", zh="不存在")
-        )
+        what = Text("is a directory", "是一个目录") if os.path.isdir(path) else Text("does not exist", "不存在")
         raise UserError(
-            Text(
-                en="the script {script} {what} (looked for in {cwd})", zh="脚本 {script} {what}（在 {cwd} 中查找）"
-            ).format(script=script, what=what, cwd=cwd)
+            Text("the script {script} {what} (looked for in {cwd})", "脚本 {script} {what}（在 {cwd} 中查找）").format(
+                script=script, what=what, cwd=cwd
+            )
         )
     parsed = subprocess.run([bash, "-n", path], capture_output=True, cwd=cwd, stdin=subprocess.DEVNULL, check=False)
     if parsed.returncode != 0:
         message = parsed.stderr.decode(errors="replace").strip().splitlines()
         first = message[0].removeprefix(f"{path}: ") if message else f"status {parsed.returncode}"
         raise UserError(
-            Text(en="bash can't parse {script}: {message}", zh="bash 无法解析 {script}：{message}").format(
+            Text("bash can't parse {script}: {message}", "bash 无法解析 {script}：{message}").format(
                 script=script, message=first
             )
         )
@@ -178,30 +174,30 @@ def _run(
 
 def _started_nothing(words: Sequence[str], run: ScriptRun, timeout: float) -> UserError:
     last = "; ".join(line.strip()[:200] for line in run.output[-2:])
-    said = Text(en=": {last}", zh="：{last}").format(last=last) if last else Text(en="", zh="")
+    said = Text(": {last}", "：{last}").format(last=last) if last else Text("", "")
     command = shortened(words)
     if run.status == -signal.SIGKILL:
         return UserError(
             Text(
-                en="`{command}` had started no training after {seconds:.0f} s (its output so far{said}): give the "
-                "launch command itself, or a longer --timeout",
-                zh="`{command}` 在 {seconds:.0f} 秒内没有启动训练（目前的输出{said}）：请直接给出启动命令，或用 "
-                "--timeout 给出更长的时间",
+                "`{command}` had started no training after {seconds:.0f} s (its output so far{said}): give the launch "
+                "command itself, or a longer --timeout",
+                "`{command}` 在 {seconds:.0f} 秒内没有启动训练（目前的输出{said}）：请直接给出启动命令，或用 --timeout "
+                "给出更长的时间",
             ).format(command=command, seconds=timeout, said=said)
         )
     if run.status != 0:
         return UserError(
             Text(
-                en="`{command}` ended with status {status} before it started a training{said}",
-                zh="`{command}` 在启动训练之前以状态 {status} 退出{said}",
+                "`{command}` ended with status {status} before it started a training{said}",
+                "`{command}` 在启动训练之前以状态 {status} 退出{said}",
             ).format(command=command, status=run.status, said=said)
         )
     others = "; ".join(shortened(words, 80) for words in run.left_out[:4])
-    hint = Text(en="; it was not run: {others}", zh="；以下命令未执行：{others}").format(others=others)
+    hint = Text("; it was not run: {others}", "；以下命令未执行：{others}").format(others=others)
     return UserError(
         Text(
-            en="`{command}` ended without starting a training (deepspeed, torchrun, accelerate launch or "
+            "`{command}` ended without starting a training (deepspeed, torchrun, accelerate launch or "
             "python){said}{hint}",
-            zh="`{command}` 结束时没有启动任何训练（deepspeed、torchrun、accelerate launch 或 python）{said}{hint}",
+            "`{command}` 结束时没有启动任何训练（deepspeed、torchrun、accelerate launch 或 python）{said}{hint}",
         ).format(command=command, said=said, hint=hint if others else "")
     )

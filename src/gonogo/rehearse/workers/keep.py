@@ -21,7 +21,7 @@ def check_keep(folder: Path | None) -> None:
     if not folder.is_dir() or any(folder.iterdir()):
         raise UserError(
             Text(
-                en="--keep {folder}: name a folder that is new or empty", zh="--keep {folder}：请指定一个新的或空的目录"
+                "--keep {folder}: name a folder that is new or empty", "--keep {folder}：请指定一个新的或空的目录"
             ).format(folder=folder)
         )
 
@@ -39,5 +39,5 @@ def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[As
                     shutil.copyfile(assignment.folder / name, own / name)
     except OSError as error:
         raise UserError(
-            Text(en="--keep {folder}: {why}", zh="--keep {folder}：{why}").format(folder=folder, why=error.strerror)
+            Text("--keep {folder}: {why}", "--keep {folder}：{why}").format(folder=folder, why=error.strerror)
         ) from None

@@ -262,7 +262,7 @@ def _say_if_gonogo_is_missing(error: Any) -> None:
     if "No module named 'gonogo" in str(error):
         raise UserError(
             Text(
-                en="gonogo is not installed on a Ray node: every node needs the same Python environment",
-                zh="某个 Ray 节点没有安装 gonogo：每个节点都需要同样的 Python 环境",
+                "gonogo is not installed on a Ray node: every node needs the same Python environment",
+                "某个 Ray 节点没有安装 gonogo：每个节点都需要同样的 Python 环境",
             )
         ) from None

@@ -13,8 +13,8 @@ from gonogo.finding import Text
 from gonogo.virtual.hooks.patching import Patches
 
 REFUSED = Text(
-    en="the program tried to reach {host} over the network, which a rehearsal does not use",
-    zh="程序试图通过网络访问 {host}，而排练不使用网络",
+    "the program tried to reach {host} over the network, which a rehearsal does not use",
+    "程序试图通过网络访问 {host}，而排练不使用网络",
 )
 _ENVIRONMENT = {
     # Read when these packages are imported: they look in their caches at once instead of trying, and waiting, first.

@@ -22,14 +22,14 @@ _LEAST_FREE = 32 << 20
 _CHECK_EVERY = 0.2
 
 SCRATCH_FULL = Text(
-    en="the scratch folder {path} is full: the rehearsal keeps there what the program writes. Free some space, or "
-    "point TMPDIR to a larger disk",
-    zh="临时目录 {path} 已满：排练把程序写出的文件存放在那里。请清理空间，或用 TMPDIR 指向更大的磁盘",
+    "the scratch folder {path} is full: the rehearsal keeps there what the program writes. Free some space, or point "
+    "TMPDIR to a larger disk",
+    "临时目录 {path} 已满：排练把程序写出的文件存放在那里。请清理空间，或用 TMPDIR 指向更大的磁盘",
 )
 SCRATCH_LIMIT = Text(
-    en="the program wrote more than {limit} of real data, which the rehearsal keeps in {path}; have it write less (a "
+    "the program wrote more than {limit} of real data, which the rehearsal keeps in {path}; have it write less (a "
     "smaller data set), or raise the limit",
-    zh="程序写出的真实数据超过 {limit}（排练存放于 {path}）；请让它少写一些（例如更小的数据集），或提高上限",
+    "程序写出的真实数据超过 {limit}（排练存放于 {path}）；请让它少写一些（例如更小的数据集），或提高上限",
 )
 
 

@@ -67,10 +67,10 @@ def from_signature(found: Found, seq_len: int, micro_batch: int) -> dict[str, An
 def _needs_processor(found: Found, kind: media.Kind) -> UserError:
     return UserError(
         Text(
-            en="{kind}: its configuration does not say how many tokens an {what} takes: put the model's processor "
+            "{kind}: its configuration does not say how many tokens an {what} takes: put the model's processor "
             "(processor_config.json, tokenizer) beside its config.json",
-            zh="{kind}：配置没有说明一个 {what} 占多少 token：请把模型的 processor（processor_config.json、tokenizer）"
-            "放在 config.json 旁边",
+            "{kind}：配置没有说明一个 {what} 占多少 token：请把模型的 processor（processor_config.json、tokenizer）放在"
+            " config.json 旁边",
         ).format(kind=found.config.model_type, what=kind.name)
     )
 

@@ -135,8 +135,8 @@ def _lacking(found: Found, processor: str, error: ImportError) -> UserError:
     libraries = sorted(set(re.findall(r"the (\w[\w.-]*) library", str(error)))) or [str(error).strip().split("\n")[0]]
     return UserError(
         Text(
-            en="{kind}: {processor}, which makes its inputs, needs {libraries}: install it and try again",
-            zh="{kind}：生成其输入的 {processor} 需要 {libraries}：请安装后重试",
+            "{kind}: {processor}, which makes its inputs, needs {libraries}: install it and try again",
+            "{kind}：生成其输入的 {processor} 需要 {libraries}：请安装后重试",
         ).format(kind=found.config.model_type, processor=processor, libraries=", ".join(libraries))
     )
 

@@ -53,8 +53,8 @@ def read_model(path: str) -> Found:
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise UserError(
             Text(
-                en="{file}: transformers can't read it as a model's configuration: {error}",
-                zh="{file}：transformers 无法将其解析为模型配置：{error}",
+                "{file}: transformers can't read it as a model's configuration: {error}",
+                "{file}：transformers 无法将其解析为模型配置：{error}",
             ).format(file=file, error=str(error).strip().partition("\n")[0])
         ) from error
     return _trainable(Found(config, _class_of(config, stated, folder, file), folder), file)
@@ -85,8 +85,8 @@ def _class_of(config: Any, stated: dict[str, Any], folder: str | None, file: str
             return found[0] if isinstance(found, tuple) else found
     raise UserError(
         Text(
-            en="{file}: transformers {version} has no model to train for model_type {kind}: name one in architectures",
-            zh="{file}：transformers {version} 没有可训练 model_type {kind} 的模型类：请在 architectures 中指定",
+            "{file}: transformers {version} has no model to train for model_type {kind}: name one in architectures",
+            "{file}：transformers {version} 没有可训练 model_type {kind} 的模型类：请在 architectures 中指定",
         ).format(file=file, version=transformers.__version__, kind=config.model_type)
     )
 
@@ -113,8 +113,8 @@ def _trainable(found: Found, file: str) -> Found:
         return Found(thinker, inner, found.folder)
     raise UserError(
         Text(
-            en="{file}: {name} has no forward: name in architectures a class that can be trained",
-            zh="{file}：{name} 没有 forward：请在 architectures 中指定可训练的模型类",
+            "{file}: {name} has no forward: name in architectures a class that can be trained",
+            "{file}：{name} 没有 forward：请在 architectures 中指定可训练的模型类",
         ).format(file=file, name=found.model_class.__name__)
     )
 

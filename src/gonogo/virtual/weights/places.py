@@ -16,22 +16,21 @@ ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 _POINTER = b"version https://git-lfs"
 
 NOT_CACHED = Text(
-    en="the model {name} is not in the Hugging Face cache, and a rehearsal does not use the network; get its config, "
-    "not its weights: hf download {name} --include '*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude "
-    "'*.index.json'",
-    zh="模型 {name} 不在 Hugging Face 缓存中，而排练不使用网络；请只下载它的配置（不含权重）：hf download {name} "
+    "the model {name} is not in the Hugging Face cache, and a rehearsal does not use the network; get its config, not "
+    "its weights: hf download {name} --include '*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude '*.index.json'",
+    "模型 {name} 不在 Hugging Face 缓存中，而排练不使用网络；请只下载它的配置（不含权重）：hf download {name} "
     "--include '*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude '*.index.json'",
 )
 NO_FOLDER = Text(
-    en="the model folder {name} is not on this machine; put its config.json and tokenizer files there (the weights are "
+    "the model folder {name} is not on this machine; put its config.json and tokenizer files there (the weights are "
     "not needed)",
-    zh="本机没有模型目录 {name}；请把它的 config.json 和分词器文件放到该路径（不需要权重）",
+    "本机没有模型目录 {name}；请把它的 config.json 和分词器文件放到该路径（不需要权重）",
 )
 NO_CONFIG = Text(
-    en="the model folder {name} has no config.json; copy it there from the model (the weights are not needed)",
-    zh="模型目录 {name} 中没有 config.json；请从模型复制到那里（不需要权重）",
+    "the model folder {name} has no config.json; copy it there from the model (the weights are not needed)",
+    "模型目录 {name} 中没有 config.json；请从模型复制到那里（不需要权重）",
 )
-BAD_CONFIG = Text(en="{path} is not readable as JSON: {why}", zh="{path} 不是可读的 JSON：{why}")
+BAD_CONFIG = Text("{path} is not readable as JSON: {why}", "{path} 不是可读的 JSON：{why}")
 
 
 class ModelNotHere(UserError, OSError):
