@@ -106,6 +106,11 @@ class Finding(msgspec.Struct, frozen=True):
     confirm: tuple[Text, ...] = ()
     """What would make sure of a finding that is not certain."""
 
+    @property
+    def left_to_confirm(self) -> tuple[Text, ...]:
+        """What would make sure of it: nothing, where it is certain."""
+        return () if self.certainty is Certainty.CERTAIN else self.confirm
+
 
 class Skipped(msgspec.Struct, frozen=True):
     """Something that was not checked, and why. A check that did not run is never a pass."""

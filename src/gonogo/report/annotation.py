@@ -57,7 +57,7 @@ def annotation_text(finding: Finding, language: str) -> str:
     lines = [
         f"{finding.cause.in_language(language)} ({', '.join(facts)})",
         *(f"{word('help', language)}{between}{step.in_language(language)}" for step in finding.cure),
-        *(f"{word('confirm', language)}{between}{text.in_language(language)}" for text in finding.confirm),
+        *(f"{word('confirm', language)}{between}{text.in_language(language)}" for text in finding.left_to_confirm),
         f"gonogo explain {finding.hazard}",
     ]
     return "\n".join(clean(line) for line in lines)

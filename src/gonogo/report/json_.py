@@ -83,7 +83,7 @@ def _finding_object(finding: Finding, language: str) -> dict[str, Any]:
         "parameter": finding.parameter,
         "fixes": [_fix_object(fix, language) for fix in finding.fixes],
         "sources": list(finding.sources),
-        "confirm": [text.in_language(language) for text in finding.confirm],
+        "confirm": [text.in_language(language) for text in finding.left_to_confirm],
     }
 
 

@@ -88,7 +88,7 @@ def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
     )
     yield from (
         f"- **{word('confirm', language)}**{colon(language)}{_plain(text.in_language(language))}"
-        for text in finding.confirm
+        for text in finding.left_to_confirm
     )
     for fix in finding.fixes:
         how = word(fix.applicability.value, language)

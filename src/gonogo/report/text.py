@@ -28,7 +28,7 @@ def print_report(report: Report, page: Page, language: str) -> None:
     advised: set[tuple[object, ...]] = set()
     for finding in report.findings[:in_full]:
         page.line()
-        advice = (finding.hazard, finding.cure, finding.confirm, finding.sources)
+        advice = (finding.hazard, finding.cure, finding.left_to_confirm, finding.sources)
         _print_finding(finding, page, language, advise=advice not in advised)
         advised.add(advice)
     if others := report.findings[in_full:]:
@@ -85,7 +85,7 @@ def _print_finding(finding: Finding, page: Page, language: str, *, advise: bool)
     labelled = [(_label("cause", "bold", language), finding.cause)]
     if advise:
         labelled += [(_label("help", "bold cyan", language), step) for step in finding.cure]
-        labelled += [(_label("confirm", "bold", language), text) for text in finding.confirm]
+        labelled += [(_label("confirm", "bold", language), text) for text in finding.left_to_confirm]
     column = max(cells(label.plain) for label, _ in labelled)
     for label, text in labelled:
         page.labelled(label, column, Styled(_say(text, language)))
@@ -102,7 +102,7 @@ def _print_briefly(finding: Finding, page: Page, language: str) -> None:
     head = Styled.assemble((clean_line(finding.hazard), _OF_SEVERITY[finding.severity]), f" ({certainty})")
     text = clean_line(finding.title.in_language(language))
     page.line(head.append(f"{colon(language)}{text}{place}"), indent=2)
-    for confirm in finding.confirm[:1]:
+    for confirm in finding.left_to_confirm[:1]:
         said = f"{word('confirm', language)}{colon(language)}{clean_line(confirm.in_language(language))}"
         page.line(Styled(said, "dim"), indent=4)
 
