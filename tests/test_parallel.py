@@ -24,7 +24,9 @@ def test_answers_come_in_order(count: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_many_are_asked_in_other_processes_and_few_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     _two_processors(monkeypatch)
-    assert len({*parallel.parallel_map(lambda number: os.getpid(), 200, lambda done: None)} - {os.getpid()}) == 2
+    others = {*parallel.parallel_map(lambda number: os.getpid(), 200, lambda done: None)}
+    assert os.getpid() not in others
+    assert 1 <= len(others) <= 2  # one may have done it all before the other was there
     assert {*parallel.parallel_map(lambda number: os.getpid(), 10, lambda done: None)} == {os.getpid()}
 
 
