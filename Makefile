@@ -1,10 +1,10 @@
-# make setup | demo | test | test-all | snapshots | lint | bench
+# make setup | demo | test | test-examples | test-all | snapshots | lint | bench
 PYTHON ?= python3
 BIN := .venv/bin
 # Tests side by side: some start eight processes and take two gigabytes, so no more than two by default.
 TESTERS ?= 2
 
-.PHONY: setup demo test test-all snapshots lint bench clean
+.PHONY: setup demo test test-examples test-all snapshots lint bench clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed
@@ -22,6 +22,10 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m 'not very_slow'
+
+# The five examples as they are launched, cured, and trained for real: of the slowest tests those that fit into CI.
+test-examples: setup
+	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m very_slow tests/examples
 
 test-all: setup
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal

@@ -257,7 +257,7 @@ for _ in range(3):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 @pytest.mark.timeout(900)
 def test_the_deepspeed_that_mended_clipping_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()

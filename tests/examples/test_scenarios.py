@@ -139,7 +139,7 @@ def test_a_script_that_check_has_fixed_is_go(name: str, gpus: str, tmp_path: Pat
     ("name", "micro_batches"),
     [
         ("minicpmv_zero3_offload", None),
-        ("qwen_72b_zero3_offload", 1),
+        pytest.param("qwen_72b_zero3_offload", 1, marks=pytest.mark.very_slow),
         pytest.param("qwen_72b_zero3_offload", None, marks=pytest.mark.very_slow),  # 8 micro-batches of 80 layers
     ],
 )
@@ -165,7 +165,7 @@ def test_the_faulty_environment_is_no_go_and_deepspeeds_line_is_named(
 @pytest.mark.parametrize(
     ("name", "steps"),
     [
-        ("minicpmv_zero3_offload", "1"),
+        pytest.param("minicpmv_zero3_offload", "1", marks=pytest.mark.very_slow),
         pytest.param("qwen_72b_zero3_offload", "2", marks=pytest.mark.very_slow),  # 16 micro-batches of 80 layers
     ],
 )

@@ -57,7 +57,7 @@ def test_the_dummy_loss_fails_as_in_the_thread(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("processes", "compiled"),
-    [pytest.param(1, True, marks=compiles), (2, False)],
+    [pytest.param(1, True, marks=compiles), pytest.param(2, False, marks=pytest.mark.very_slow)],
     ids=["one process, compiled operators", "two processes"],
 )
 def test_without_the_dummy_loss_it_trains_and_saves(processes: int, compiled: bool, tmp_path: Path) -> None:
@@ -94,7 +94,13 @@ def test_without_the_dummy_loss_it_trains_and_saves(processes: int, compiled: bo
             *("minicpmv_zero3_offload", ("finetune.py", *TRAINER, "--remove_unused_columns", "False")),
             marks=pytest.mark.very_slow,
         ),
-        ("qwen_omni_audio_zero3", ("train.py", *TRAINER, "--remove_unused_columns", "False", "--save_strategy", "no")),
+        pytest.param(
+            *(
+                "qwen_omni_audio_zero3",
+                ("train.py", *TRAINER, "--remove_unused_columns", "False", "--save_strategy", "no"),
+            ),
+            marks=pytest.mark.very_slow,
+        ),
     ],
 )
 def test_a_trainer_script_trains_and_saves(

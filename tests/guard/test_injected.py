@@ -194,6 +194,7 @@ def _free_memory() -> int:
 
 
 class TestTheGuardHarmsNobody:
+    @pytest.mark.very_slow
     def test_training_goes_on_when_gonogo_is_killed(self, tmp_path: Path) -> None:
         command = gonogo_run(tmp_path / "run", "--", *torchrun(2, INJECTED, "healthy"))
         with (tmp_path / "out").open("w") as out:

@@ -26,6 +26,7 @@ def train(folder: Path, *arguments: str, ranks: int) -> str:
     return done.stderr
 
 
+@pytest.mark.very_slow
 def test_two_ranks_with_ddp(tmp_path: Path) -> None:
     errors = train(tmp_path, ranks=2)
     assert "gonogo" not in errors

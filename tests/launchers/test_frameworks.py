@@ -113,7 +113,7 @@ def started(words: list[str], folder: Path, gpus: int) -> Started:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 def test_trl_sft(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(framework("trl")))
     with pytest.raises(UserError, match=r"No such file or directory: 'absent\.yaml'"):

@@ -93,7 +93,7 @@ def comparable(record: RankRecord) -> dict[str, Any]:
     return {name: value for name, value in msgspec.to_builtins(record).items() if name not in _VARIES}
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 @pytest.mark.timeout(900)
 def test_records_are_those_of_the_local_pool_also_after_a_node_was_lost(cluster: Any, folder: Path) -> None:
     here = run(ray=None)

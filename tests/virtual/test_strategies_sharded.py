@@ -157,7 +157,7 @@ assert importlib.metadata.version("flash-attn") == "2.8.3" and is_flash_attn_2_a
 """
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 @pytest.mark.timeout(1800)
 def test_sharded_data_parallel_and_flash_attention(tmp_path: Path) -> None:
     compared = {"fsdp2": FSDP2, "ddp": DDP}

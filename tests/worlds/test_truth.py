@@ -47,7 +47,7 @@ def wrong(ended: dict[str, dict[str, str]]) -> list[str]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 def test_some_programs_do_what_they_are_kept_for() -> None:
     ended = truth(*SOON)
     assert set(ended) == set(SOON)
