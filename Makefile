@@ -1,10 +1,10 @@
-# make setup | demo | test | test-examples | test-all | snapshots | lint | bench
+# make setup | demo | test | test-more | test-all | snapshots | lint | bench
 PYTHON ?= python3
 BIN := .venv/bin
 # Tests side by side: some start eight processes and take two gigabytes, so no more than two by default.
 TESTERS ?= 2
 
-.PHONY: setup demo test test-examples test-all snapshots lint bench clean
+.PHONY: setup demo test test-more test-all snapshots lint bench clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed
@@ -23,9 +23,10 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m 'not very_slow'
 
-# The five examples as they are launched, cured, and trained for real: of the slowest tests those that fit into CI.
-test-examples: setup
-	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m very_slow tests/examples
+# Of the slowest tests those that CI has time for: the examples at full size and trained, strategies, frameworks.
+test-more: setup
+	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m very_slow tests/examples tests/virtual/test_strategies.py \
+		tests/virtual/test_memory.py tests/virtual/test_saving.py tests/launchers/test_frameworks.py -k 'not axolotl'
 
 test-all: setup
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal

@@ -13,7 +13,7 @@ NAME = "slam_omni_dummy_loss"
 GPUS = "8xAscend910B4-32G"
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 @pytest.mark.timeout(1200)
 def test_the_dummy_loss_fails_as_reported(tmp_path: Path) -> None:
     folder = example(NAME, tmp_path)

@@ -60,6 +60,7 @@ class TestARankEnds:
         assert done.report["verdict"] == "NO-GO"
         assert "Rank 1 failed first." in done.stderr
 
+    @pytest.mark.very_slow
     def test_by_sigkill(self, tmp_path: Path) -> None:
         done = injected(tmp_path, "killed")
         assert (done.hazards, done.first["ranks"]) == (["rank-killed"], [1])

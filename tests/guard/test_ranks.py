@@ -147,6 +147,7 @@ def test_the_first_value_that_is_not_finite(tmp_path: Path) -> None:
     assert [(warning.what, warning.value) for warning in rank.warnings] == [("nonfinite-loss", "nan")]
 
 
+@pytest.mark.very_slow
 def test_a_loop_of_ones_own_with_ddp(tmp_path: Path) -> None:
     run, done = train(tmp_path, str(HERE / "plain.py"))
     assert done.returncode == 0, done.stderr[-3000:]

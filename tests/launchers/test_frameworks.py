@@ -144,7 +144,7 @@ def test_swift_pt_on_two_nodes(project: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (record.nodes, record.world_size, record.ranks[0].device) == (2, 4, "cuda:0")
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="LLaMA-Factory 0.9.5 needs Python 3.11")
 def test_llamafactory_train(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(framework("llamafactory")))

@@ -87,8 +87,8 @@ def test_a_plan_and_the_same_again(tmp_path: Path) -> None:
     assert "(0 new" in again.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("tune", ["lora", pytest.param("qlora", marks=pytest.mark.very_slow)])
+@pytest.mark.very_slow
+@pytest.mark.parametrize("tune", ["lora", "qlora"])
 def test_a_frozen_base_has_no_states(tune: str, tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")
     if tune == "qlora":

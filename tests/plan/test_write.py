@@ -79,7 +79,7 @@ def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("family", "tune", "launcher"),
     [
-        (Family(2), "full", "torchrun"),
+        pytest.param(Family(2), "full", "torchrun", marks=pytest.mark.very_slow),
         pytest.param(Family(3, "cpu", "cpu"), "lora", "deepspeed", marks=pytest.mark.very_slow),
         pytest.param(Family(3), "full", "accelerate", marks=pytest.mark.very_slow),
     ],

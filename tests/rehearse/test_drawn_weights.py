@@ -75,7 +75,7 @@ with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0
 """
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 @pytest.mark.parametrize(("taken", "verdict"), [("", "GO"), ("norm", "NO-GO")], ids=["all", "the norms alone"])
 def test_what_the_program_takes_itself_afterwards_is_not_drawn(tmp_path: Path, taken: str, verdict: str) -> None:
     import transformers
@@ -92,7 +92,7 @@ def test_what_the_program_takes_itself_afterwards_is_not_drawn(tmp_path: Path, t
         assert drawn == []
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 def test_a_new_head_is_no_finding(tmp_path: Path) -> None:
     import transformers
 
@@ -104,7 +104,7 @@ def test_a_new_head_is_no_finding(tmp_path: Path) -> None:
     assert "weights-not-loaded" not in report
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 def test_a_head_of_another_size_is_no_finding(tmp_path: Path) -> None:
     import transformers
 

@@ -256,7 +256,7 @@ with open(os.environ["DUMP"] + os.environ.get("RANK", "0"), "w") as file:
 _NOT_TOLD = {"TORCHELASTIC_ERROR_FILE", "PYTORCH_NVML_BASED_CUDA_CHECK", "_"}
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 @pytest.mark.parametrize(
     "line",
     [

@@ -240,8 +240,8 @@ engine.step()
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("version", [pytest.param("0.14.0", marks=pytest.mark.very_slow), "0.14.2"])
+@pytest.mark.very_slow
+@pytest.mark.parametrize("version", ["0.14.0", "0.14.2"])
 def test_an_old_deepspeed_is_laid_over(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the package index; its launcher works as it is, though its package no longer imports with this torch."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

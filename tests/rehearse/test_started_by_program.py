@@ -70,7 +70,7 @@ def rehearsed(
     "start",
     [
         _SPAWN,
-        "mp.spawn(main, (world, 16), world, join=False).join()",
+        pytest.param("mp.spawn(main, (world, 16), world, join=False).join()", marks=pytest.mark.very_slow),
         "mp.start_processes(main, (world, 16), world, start_method='fork')",
     ],
 )

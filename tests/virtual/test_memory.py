@@ -134,7 +134,7 @@ def completed(records: dict[str, RankRecord]) -> dict[str, RankRecord]:
     return records
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 def test_programs_take_what_they_really_take(tmp_path: Path) -> None:
     """One test of all: they share what imports the stack, and test workers side by side share nothing."""
     real = real_peaks(tmp_path, PLAIN, runner=TRACKED) | real_peaks(tmp_path, STAGES, runner=COUNTED)

@@ -209,7 +209,7 @@ trainer.save_model("final")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 def test_a_trainer_saves_and_resumes_from_what_deepspeed_saved(folder: Path) -> None:
     """ZeRO-3 through the Trainer: checkpoints each step, the gathered model, and a run that takes up where it was."""
     import json

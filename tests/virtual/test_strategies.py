@@ -121,7 +121,7 @@ def sent(record: RankRecord, *operators: str) -> int:
     return sum(total.bytes for total in record.collectives if total.operator in operators)
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 @pytest.mark.timeout(1800)
 def test_strategies(tmp_path: Path) -> None:
     records = rehearse_all(tmp_path, {name: TRAINER + program for name, program in PROGRAMS.items()})
