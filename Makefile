@@ -26,7 +26,7 @@ test: setup
 # Of the slowest tests those that CI has time for: the examples at full size and trained, strategies, frameworks.
 test-more: setup
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m very_slow tests/examples tests/virtual/test_strategies.py \
-		tests/virtual/test_memory.py tests/virtual/test_saving.py tests/launchers/test_frameworks.py -k 'not axolotl'
+		tests/virtual/test_memory.py tests/virtual/test_saving.py tests/launchers/test_frameworks.py -k 'not axolotl and not two_nodes'
 
 test-all: setup
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
