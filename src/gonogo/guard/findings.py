@@ -19,7 +19,7 @@ from gonogo.rehearse.findings import fallback_findings, findings_in_record
 def findings_in_guarded_run(run: GuardedRun) -> tuple[Finding, ...]:
     """What all hazards find, the root cause first; at most one finding a hazard and place.
 
-    A hazard looks at the guard's own records, at the exceptions and at the calls where ranks diverge as at a rehearsal's,
+    A hazard looks at the guard's own records, at exceptions and at calls where ranks diverge as at a rehearsal's,
     and at the tracebacks that are left as at a log's. Fallbacks speak only where nothing else explains a rank.
     """
     first = roots(run)
