@@ -32,11 +32,11 @@ from typing import Any
 import msgspec
 from memory_cells import STEPS, Cell, all_cells
 
-from gonogo.plan.choice import BANDS
-from gonogo.plan.extend import extended, peak_of
 from gonogo.rehearse.launch.environment import fixed_environment
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.report.atomic import write_atomically
+from gonogo.trials.plan.choice import BANDS
+from gonogo.trials.plan.extend import extended, peak_of
 from gonogo.virtual.measuring.jobs import Job, JobEnded, Measured
 from gonogo.virtual.measuring.server import ServerSettings
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gonogo.plan.strategy import Family, Place, Strategy, Tune, deepspeed_config
+from gonogo.trials.plan.strategy import Family, Place, Strategy, Tune, deepspeed_config
 from gonogo.virtual.measuring.depth import depth_of, with_depth
 
 STEPS = 2

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from gonogo.rehearse.bisect.search import Bisection, Judgement
+from gonogo.trials.bisect.search import Bisection, Judgement
 
 RELEASES = [Version(f"0.{minor}.{patch}") for minor in range(10) for patch in range(6)]
 # A machine that is busy says nothing of the search.

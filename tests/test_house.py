@@ -154,8 +154,8 @@ MAY_IMPORT = {
     "check": {"check", "hazards", "evidence", "report", "finding"},
     "diagnose": {"diagnose", "hazards", "evidence", "finding"},
     "virtual": {"virtual", "evidence", "finding"},
-    "rehearse": {"rehearse", "diagnose", "hazards", "evidence", "virtual", "report", "finding"},
-    "plan": {"plan", "rehearse", "virtual", "check", "evidence", "report", "finding"},
+    "rehearse": {"rehearse", "check", "diagnose", "hazards", "evidence", "virtual", "report", "finding"},
+    "trials": {"trials", "rehearse", "virtual", "check", "diagnose", "hazards", "evidence", "report", "finding"},
     "guard": {"guard", "virtual", "rehearse", "diagnose", "hazards", "evidence", "report", "finding"},
 }
 # Distributions whose module has another name.

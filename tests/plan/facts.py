@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.evidence.environment.hardware import machine_from
-from gonogo.plan.request import PlanRequest
+from gonogo.trials.plan.request import PlanRequest
 from gonogo.virtual.measuring.jobs import Facts
 
 SEVEN_BILLION = Facts(

@@ -8,8 +8,8 @@ from typing import Any
 from plan.facts import SEVEN_BILLION
 
 from gonogo.evidence.rehearsal.record import DeviceMemory, HostMemory, RankRecord
-from gonogo.plan.measure import Measurement, NotMeasured
-from gonogo.plan.strategy import BUCKET
+from gonogo.trials.plan.measure import Measurement, NotMeasured
+from gonogo.trials.plan.strategy import BUCKET
 from gonogo.virtual.measuring.jobs import Facts, Measured, PhasePeak, PhaseWork
 
 GIB = 1 << 30
@@ -32,7 +32,7 @@ def allocated(cell: Measurement, buckets: float = 0.0) -> float:
 
 
 class FakeMeter:
-    """Has the face of :class:`gonogo.plan.measure.Meter`. ``broken``: ZeRO's stages whose rehearsals fail."""
+    """Has the face of :class:`gonogo.trials.plan.measure.Meter`. ``broken``: ZeRO's stages whose rehearsals fail."""
 
     def __init__(self, *, broken: frozenset[int] = frozenset(), reserve: float = 1.05, buckets: float = 0.0) -> None:
         self.config = {"model_type": "qwen2", "num_hidden_layers": DEPTH, "max_position_embeddings": 131072}

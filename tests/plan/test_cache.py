@@ -15,11 +15,11 @@ from plan.facts import model_in, request
 
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding.errors import UserError
-from gonogo.plan import cache
-from gonogo.plan.measure import Measurement, Meter
-from gonogo.plan.needed import check_packages
-from gonogo.plan.request import PlanRequest
-from gonogo.plan.strategy import Family, Strategy
+from gonogo.trials.plan import cache
+from gonogo.trials.plan.measure import Measurement, Meter
+from gonogo.trials.plan.needed import check_packages
+from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.strategy import Family, Strategy
 from gonogo.virtual.measuring.jobs import Facts, Measured
 
 CELL = Measurement(Strategy(Family(2), False, 1, 2), 0, 128, 8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gonogo.plan.extend import Peak, Work, extended
+from gonogo.trials.plan.extend import Peak, Work, extended
 from gonogo.virtual.measuring.depth import depth_of, depths, period_of, with_depth
 from gonogo.virtual.measuring.jobs import PhasePeak
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.plan import roofline
-from gonogo.plan.choice import BANDS
+from gonogo.trials.plan import roofline
+from gonogo.trials.plan.choice import BANDS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = ("docs/plan.md", "docs/plan.zh-CN.md")

@@ -8,8 +8,8 @@ import pytest
 from plan.facts import model_in
 
 from gonogo.finding.errors import UserError
-from gonogo.plan.from_command import TrainingCommand, read_training_command
-from gonogo.plan.request import PlanOptions, request_of
+from gonogo.trials.plan.from_command import TrainingCommand, read_training_command
+from gonogo.trials.plan.request import PlanOptions, request_of
 
 SCRIPT = """
 from peft import LoraConfig, get_peft_model

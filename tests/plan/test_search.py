@@ -12,14 +12,14 @@ from plan.fake_meter import GIB, FakeMeter, allocated
 from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.planned import Solution
-from gonogo.plan.answer import plan_report
-from gonogo.plan.answer_solved import solved_report
-from gonogo.plan.choice import BANDS, Choice, capacity_of
-from gonogo.plan.measure import Measurement, Meter
-from gonogo.plan.request import PlanRequest
-from gonogo.plan.search import Plan, check_batch, search
-from gonogo.plan.solve import Solved, Unknown, check_unknown, solve
-from gonogo.plan.strategy import Family
+from gonogo.trials.plan.answer import plan_report
+from gonogo.trials.plan.answer_solved import solved_report
+from gonogo.trials.plan.choice import BANDS, Choice, capacity_of
+from gonogo.trials.plan.measure import Measurement, Meter
+from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.search import Plan, check_batch, search
+from gonogo.trials.plan.solve import Solved, Unknown, check_unknown, solve
+from gonogo.trials.plan.strategy import Family
 
 MODEL = Path("model")
 
@@ -106,7 +106,7 @@ def test_a_batch_that_does_not_divide_names_its_neighbours() -> None:
 
 def most(unknown: Unknown, asked: PlanRequest, family: Family, value: int) -> bool:
     """Whether a value leaves room by the laws of the fake meter."""
-    from gonogo.plan.strategy import Strategy
+    from gonogo.trials.plan.strategy import Strategy
 
     samples = value if unknown == "micro-batch" else 1
     length = value if unknown == "seq-len" else asked.seq_len

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gonogo.evidence.environment.hardware import all_accelerators, find_accelerator
-from gonogo.plan.roofline import collective_seconds, step_time
-from gonogo.plan.strategy import Family, Strategy, deepspeed_config, families, micro_batches
+from gonogo.trials.plan.roofline import collective_seconds, step_time
+from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config, families, micro_batches
 from gonogo.virtual.measuring.operator_time import operator_seconds
 
 

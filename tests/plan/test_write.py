@@ -16,10 +16,10 @@ from plan.facts import SEVEN_BILLION, model_in, request
 from gonogo.check.findings import check
 from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError
-from gonogo.plan.choice import by_formula
-from gonogo.plan.closed_form import NOTHING_KNOWN
-from gonogo.plan.strategy import TUNES, Family, Strategy, Tune
-from gonogo.plan.write import check_folder, to_change, write
+from gonogo.trials.plan.choice import by_formula
+from gonogo.trials.plan.closed_form import NOTHING_KNOWN
+from gonogo.trials.plan.strategy import TUNES, Family, Strategy, Tune
+from gonogo.trials.plan.write import check_folder, to_change, write
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "swift", "llamafactory")
 

@@ -25,14 +25,14 @@ from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Report
 from gonogo.guard.report import report_of
-from gonogo.plan.answer import plan_report
-from gonogo.plan.measure import Meter
-from gonogo.plan.search import search
 from gonogo.rehearse.answer import rehearsal_report
-from gonogo.rehearse.bisect.report import bisect_report
-from gonogo.rehearse.bisect.run import BisectRequest, bisect
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.report import FORMATS, render
+from gonogo.trials.bisect.report import bisect_report
+from gonogo.trials.bisect.run import BisectRequest, bisect
+from gonogo.trials.plan.answer import plan_report
+from gonogo.trials.plan.measure import Meter
+from gonogo.trials.plan.search import search
 
 TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
@@ -74,7 +74,7 @@ def _bisected() -> Report:
 
     listed = [Version(f"0.14.{patch}") for patch in range(4)]
     request = BisectRequest("deepspeed", "0.14.0", "0.14.3", RehearsalRequest(["bash", "launch.sh"]))
-    with patch("gonogo.rehearse.bisect.run.releases_of", lambda name: listed):
+    with patch("gonogo.trials.bisect.run.releases_of", lambda name: listed):
         return bisect_report(bisect(request, attempt))
 
 

@@ -74,12 +74,12 @@ def bisect(
                     "0.14.2 -- bash launch.sh",
                 )
             )
-        from gonogo.rehearse.bisect.report import bisect_report
-        from gonogo.rehearse.bisect.run import BisectRequest
-        from gonogo.rehearse.bisect.run import bisect as run_bisection
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.keep import check_keep
+        from gonogo.trials.bisect.report import bisect_report
+        from gonogo.trials.bisect.run import BisectRequest
+        from gonogo.trials.bisect.run import bisect as run_bisection
 
         check_keep(keep)
         rehearsal = RehearsalRequest(

@@ -86,18 +86,18 @@ def plan(
         from gonogo.report.plan_picture import check_picture, write_picture
 
         check_picture(picture)
-        from gonogo.plan.answer import plan_report
-        from gonogo.plan.answer_solved import solved_report
-        from gonogo.plan.from_command import read_training_command
-        from gonogo.plan.measure import Meter, NotMeasured
-        from gonogo.plan.needed import check_model, check_packages
-        from gonogo.plan.request import PlanOptions, request_of
-        from gonogo.plan.search import Plan, check_batch, search
-        from gonogo.plan.solve import check_unknown
-        from gonogo.plan.solve import solve as solve_for
-        from gonogo.plan.write import check_folder, write_best
         from gonogo.rehearse.launch.torch_installed import check_torch
         from gonogo.rehearse.workers.scratch import scratch_folder
+        from gonogo.trials.plan.answer import plan_report
+        from gonogo.trials.plan.answer_solved import solved_report
+        from gonogo.trials.plan.from_command import read_training_command
+        from gonogo.trials.plan.measure import Meter, NotMeasured
+        from gonogo.trials.plan.needed import check_model, check_packages
+        from gonogo.trials.plan.request import PlanOptions, request_of
+        from gonogo.trials.plan.search import Plan, check_batch, search
+        from gonogo.trials.plan.solve import check_unknown
+        from gonogo.trials.plan.solve import solve as solve_for
+        from gonogo.trials.plan.write import check_folder, write_best
 
         words, command = before_and_after(arguments or [])
         asked = PlanOptions(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Certainty(str, Enum):
-    """How sure a finding is. Only a ``certain`` error makes NO-GO."""
+    """How sure a finding is: a ``certain`` error makes NO-GO, a ``likely`` one CANNOT-TELL; ``verdict_of`` decides."""
 
     CERTAIN = "certain"
     LIKELY = "likely"
@@ -31,6 +31,15 @@ class Severity(str, Enum):
     """What happens to the run: it fails (error), may fail or wastes (warning), or is merely remarked on (note)."""
 
     ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Level(str, Enum):
+    """How a finding is spoken of: an error that is merely possible is a risk."""
+
+    ERROR = "error"
+    RISK = "risk"
     WARNING = "warning"
     NOTE = "note"
 
@@ -107,6 +116,13 @@ class Finding(msgspec.Struct, frozen=True):
     """What would make sure of a finding that is not certain."""
 
     @property
+    def level(self) -> Level:
+        """What the finding is called in reports: its severity, but for an error that is merely possible."""
+        if self.severity is Severity.ERROR and self.certainty is Certainty.POSSIBLE:
+            return Level.RISK
+        return Level(self.severity.value)
+
+    @property
     def left_to_confirm(self) -> tuple[Text, ...]:
         """What would make sure of it: nothing, where it is certain."""
         return () if self.certainty is Certainty.CERTAIN else self.confirm
@@ -146,7 +162,11 @@ def best_first(findings: list[Finding]) -> tuple[Finding, ...]:
 
 
 def verdict_of(findings: tuple[Finding, ...], *, complete: bool) -> Verdict:
-    """NO-GO where an error is certain; else CANNOT-TELL where not all that was asked for was covered; else GO."""
-    if any(f.severity is Severity.ERROR and f.certainty is Certainty.CERTAIN for f in findings):
+    """NO-GO where an error is certain; CANNOT-TELL where one is likely, or not all that was asked for was covered; GO.
+
+    A risk, which is an error that is merely possible, leaves the verdict as it is: docs/verdict.md.
+    """
+    sureness = {finding.certainty for finding in findings if finding.severity is Severity.ERROR}
+    if Certainty.CERTAIN in sureness:
         return Verdict.NO_GO
-    return Verdict.GO if complete else Verdict.CANNOT_TELL
+    return Verdict.GO if complete and Certainty.LIKELY not in sureness else Verdict.CANNOT_TELL

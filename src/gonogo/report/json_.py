@@ -61,7 +61,7 @@ def _finding_object(finding: Finding, language: str) -> dict[str, Any]:
     return {
         "hazard": finding.hazard,
         "certainty": finding.certainty.value,
-        "severity": finding.severity.value,
+        "severity": finding.level.value,
         "title": finding.title.in_language(language),
         "cause": finding.cause.in_language(language),
         "cure": [step.in_language(language) for step in finding.cure],

@@ -76,13 +76,12 @@ def _add_finding(
     if span and not is_stream(span.path):
         case.set("file", _line(path))
         case.set("line", str(span.line))
-    level = level_of(finding)
     title = _line(finding.title.in_language(language))
     where = [f"{_line(path)}:{span.line}:{span.column}", _text(span.text).rstrip()] if span else []
     lines = [title, *where, _text(annotation_text(finding, language)), *map(_line, finding.sources)]
     body = "\n".join(line for line in lines if line)
-    if level is Severity.ERROR:
+    if level_of(finding) is Severity.ERROR:
         failure = ElementTree.SubElement(case, "failure", {"message": title, "type": _line(finding.hazard)})
         failure.text = body
     else:
-        ElementTree.SubElement(case, "system-out").text = f"{word(level.value, language)}\n{body}"
+        ElementTree.SubElement(case, "system-out").text = f"{word(finding.level.value, language)}\n{body}"

@@ -65,8 +65,8 @@ def _lines(report: Report, language: str) -> Iterator[str]:
 
 
 def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
-    severity = word(finding.severity.value, language)
-    yield from ("", f"### {severity}{colon(language)}{_plain(finding.title.in_language(language))}", "")
+    level = word(finding.level.value, language)
+    yield from ("", f"### {level}{colon(language)}{_plain(finding.title.in_language(language))}", "")
     facts = [_code(finding.hazard), word(finding.certainty.value, language)]
     if finding.ranks:
         facts.append(ranks_text(finding.ranks).en)

@@ -133,7 +133,7 @@ def _result(finding: Finding, rule: int, fingerprint: str, language: str) -> dic
         "partialFingerprints": {"gonogoFinding/v1": fingerprint},
         "properties": {
             "certainty": finding.certainty.value,
-            "severity": finding.severity.value,
+            "severity": finding.level.value,
             "cure": [clean(step.in_language(language)) for step in finding.cure],
             "confirm": [clean(text.in_language(language)) for text in finding.left_to_confirm],
             "ranks": list(finding.ranks),

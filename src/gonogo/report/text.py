@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.finding import Finding, Fix, Report, Severity, Text, Verdict
+from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict
 from gonogo.finding.ranks import ranks_text
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.page import Page, Styled, cells
@@ -14,7 +14,7 @@ from gonogo.report.words import colon, counted, how_to_apply, word
 _SCREEN = 3
 """Findings in full that fit a screen."""
 _OF_VERDICT = {Verdict.GO: "bold green", Verdict.NO_GO: "bold red", Verdict.CANNOT_TELL: "bold yellow"}
-_OF_SEVERITY = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
+_OF_LEVEL = {Level.ERROR: "bold red", Level.RISK: "bold magenta", Level.WARNING: "bold yellow", Level.NOTE: "bold cyan"}
 
 
 def print_report(report: Report, page: Page, language: str) -> None:
@@ -68,8 +68,8 @@ def _banner(report: Report) -> Styled:
 
 def _print_finding(finding: Finding, page: Page, language: str, *, advise: bool) -> None:
     """Print a finding; without ``advise`` less what has been said of the same hazard above: cures and sources."""
-    style = _OF_SEVERITY[finding.severity]
-    head = Styled.assemble((f"{word(finding.severity.value, language)}[{clean_line(finding.hazard)}]", style))
+    style = _OF_LEVEL[finding.level]
+    head = Styled.assemble((f"{word(finding.level.value, language)}[{clean_line(finding.hazard)}]", style))
     page.line(head.append(f"{colon(language)}{clean_line(finding.title.in_language(language))}", "bold"))
     gutter = max((len(str(span.line)) for span in finding.spans), default=1) + 1
     for number, span in enumerate(finding.spans):
@@ -99,7 +99,7 @@ def _print_finding(finding: Finding, page: Page, language: str, *, advise: bool)
 def _print_briefly(finding: Finding, page: Page, language: str) -> None:
     certainty = word(finding.certainty.value, language)
     place = f" ({clean_line(finding.spans[0].path)}:{finding.spans[0].line})" if finding.spans else ""
-    head = Styled.assemble((clean_line(finding.hazard), _OF_SEVERITY[finding.severity]), f" ({certainty})")
+    head = Styled.assemble((clean_line(finding.hazard), _OF_LEVEL[finding.level]), f" ({certainty})")
     text = clean_line(finding.title.in_language(language))
     page.line(head.append(f"{colon(language)}{text}{place}"), indent=2)
     for confirm in finding.left_to_confirm[:1]:

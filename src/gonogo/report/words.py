@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from gonogo.finding import Applicability, Fix, Report, Severity, Text
+from gonogo.finding import Applicability, Fix, Level, Report, Text
 from gonogo.finding.words import CATEGORIES, PHASE_NAMES, size
 
 WORDS: dict[str, Text] = {
     **CATEGORIES,
     **PHASE_NAMES,
     "error": Text("error", "错误"),
+    "risk": Text("risk", "风险"),
     "warning": Text("warning", "警告"),
     "note": Text("note", "提示"),
     "certain": Text("certain", "确定"),
@@ -88,9 +89,9 @@ def how_to_apply(fix: Fix) -> str | None:
 def counted(report: Report, language: str) -> str:
     """``1 error, 2 warnings``: how many findings the report has; empty where it has none."""
     counts = []
-    for severity in Severity:
-        if count := sum(finding.severity is severity for finding in report.findings):
-            name = word(severity.value, language)
+    for level in Level:
+        if count := sum(finding.level is level for finding in report.findings):
+            name = word(level.value, language)
             counts.append(f"{count} 个{name}" if language == "zh" else f"{count} {name}{'s' if count > 1 else ''}")
     return ("，" if language == "zh" else ", ").join(counts)
 

@@ -1,4 +1,4 @@
-"""How long an operator takes on an accelerator, by a roofline; see :mod:`gonogo.plan.roofline`."""
+"""How long an operator takes on an accelerator, by a roofline; see :mod:`gonogo.trials.plan.roofline`."""
 
 from __future__ import annotations
 

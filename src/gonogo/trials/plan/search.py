@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.plan.candidates import Candidates, Group, group_of
-from gonogo.plan.choice import Choice
-from gonogo.plan.measure import Meter
-from gonogo.plan.request import PlanRequest
+from gonogo.trials.plan.candidates import Candidates, Group, group_of
+from gonogo.trials.plan.choice import Choice
+from gonogo.trials.plan.measure import Meter
+from gonogo.trials.plan.request import PlanRequest
 from gonogo.virtual.measuring.jobs import Facts
 
 Say = Callable[[Text], None]

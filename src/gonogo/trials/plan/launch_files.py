@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from gonogo.plan.choice import Choice
-from gonogo.plan.request import PlanRequest
+from gonogo.trials.plan.choice import Choice
+from gonogo.trials.plan.request import PlanRequest
 
 CONFIG = "ds_config.json"
 _SWIFT_TUNES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}

@@ -12,12 +12,12 @@ from packaging.version import InvalidVersion, Version
 from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.hazards.hazard import all_hazards
-from gonogo.rehearse.bisect.search import Bisection, Judgement
 from gonogo.rehearse.packages.index import releases_of
 from gonogo.rehearse.packages.laying import installed_version
 from gonogo.rehearse.packages.names import can_be_laid_over
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
+from gonogo.trials.bisect.search import Bisection, Judgement
 
 Try = Callable[[RehearsalRequest, OnProgress | None], tuple[Report, bool]]
 """Rehearses a request: the report, and whether Ctrl-C ended it."""

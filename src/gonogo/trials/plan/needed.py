@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.plan.strategy import Tune
+from gonogo.trials.plan.strategy import Tune
 
 _NEEDED: dict[Tune, tuple[str, ...]] = {"lora": ("peft",), "qlora": ("peft", "bitsandbytes")}
 

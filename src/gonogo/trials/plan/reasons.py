@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.finding import Text
-from gonogo.plan.choice import Choice
-from gonogo.plan.request import PlanRequest
-from gonogo.plan.roofline import ALIKE
+from gonogo.trials.plan.choice import Choice
+from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.roofline import ALIKE
 
 GIB = 1 << 30
 

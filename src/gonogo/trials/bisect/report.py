@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gonogo.finding import Report, Skipped, Text, Verdict
 from gonogo.finding.bisection import Bisection, TriedRelease
-from gonogo.rehearse.bisect.run import Bisected, Trial
+from gonogo.trials.bisect.run import Bisected, Trial
 
 _BREAKS = Text(
     "{package} {bad} breaks it: {good} is the last release with which it runs",

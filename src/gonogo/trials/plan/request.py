@@ -9,8 +9,8 @@ import msgspec
 from gonogo.evidence.environment.hardware import Machine, machine_from, memory_size
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.plan.from_command import TrainingCommand
-from gonogo.plan.strategy import TUNES, Tune
+from gonogo.trials.plan.from_command import TrainingCommand
+from gonogo.trials.plan.strategy import TUNES, Tune
 
 _SEQ_LEN = 4096
 _LORA_RANK = 16

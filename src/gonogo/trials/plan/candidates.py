@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from gonogo.plan.choice import Choice, by_formula, by_peak, capacity_of
-from gonogo.plan.closed_form import Calibration, buffers, lower_bound
-from gonogo.plan.extend import Peak, extended, peak_of
-from gonogo.plan.measure import Measurement, Meter, NotMeasured
-from gonogo.plan.request import PlanRequest
-from gonogo.plan.roofline import ALIKE
-from gonogo.plan.strategy import Family, Strategy, families, micro_batches
+from gonogo.trials.plan.choice import Choice, by_formula, by_peak, capacity_of
+from gonogo.trials.plan.closed_form import Calibration, buffers, lower_bound
+from gonogo.trials.plan.extend import Peak, extended, peak_of
+from gonogo.trials.plan.measure import Measurement, Meter, NotMeasured
+from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.roofline import ALIKE
+from gonogo.trials.plan.strategy import Family, Strategy, families, micro_batches
 from gonogo.virtual.measuring.depth import depths
 from gonogo.virtual.measuring.jobs import Facts, Measured
 

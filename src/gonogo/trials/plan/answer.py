@@ -10,13 +10,13 @@ from msgspec.structs import asdict
 
 from gonogo.evidence.environment.hardware import Accelerator, all_accelerators
 from gonogo.finding import Report, Skipped, Text, Verdict, planned
-from gonogo.plan import roofline
-from gonogo.plan.choice import BANDS, Choice
-from gonogo.plan.machine_room import HOST_RESERVE
-from gonogo.plan.reasons import GIB, limit, shortfall, why
-from gonogo.plan.request import PlanRequest
-from gonogo.plan.search import Plan
-from gonogo.plan.solve import Solved
+from gonogo.trials.plan import roofline
+from gonogo.trials.plan.choice import BANDS, Choice
+from gonogo.trials.plan.machine_room import HOST_RESERVE
+from gonogo.trials.plan.reasons import GIB, limit, shortfall, why
+from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.search import Plan
+from gonogo.trials.plan.solve import Solved
 from gonogo.virtual.measuring.jobs import Facts
 
 _MOST_GPUS = 1024

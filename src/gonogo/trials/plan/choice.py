@@ -6,13 +6,13 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.plan import closed_form
-from gonogo.plan.closed_form import Calibration
-from gonogo.plan.extend import Peak, Work
-from gonogo.plan.machine_room import Room, room
-from gonogo.plan.request import PlanRequest
-from gonogo.plan.roofline import NETWORK_BYTES, StepTime, collective_seconds, step_time
-from gonogo.plan.strategy import Strategy
+from gonogo.trials.plan import closed_form
+from gonogo.trials.plan.closed_form import Calibration
+from gonogo.trials.plan.extend import Peak, Work
+from gonogo.trials.plan.machine_room import Room, room
+from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.roofline import NETWORK_BYTES, StepTime, collective_seconds, step_time
+from gonogo.trials.plan.strategy import Strategy
 from gonogo.virtual.measuring.jobs import Facts
 
 Source = Literal["rehearsed", "extended", "formula"]

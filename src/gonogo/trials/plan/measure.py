@@ -13,12 +13,12 @@ from typing import TypeVar
 
 import msgspec
 
-from gonogo.plan.cache import cached, keep, key_of
-from gonogo.plan.choice import BANDS, capacity_of
-from gonogo.plan.request import PlanRequest
-from gonogo.plan.strategy import Family, Strategy, deepspeed_config
 from gonogo.rehearse.launch.environment import fixed_environment
 from gonogo.rehearse.launch.python_start import python_module
+from gonogo.trials.plan.cache import cached, keep, key_of
+from gonogo.trials.plan.choice import BANDS, capacity_of
+from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config
 from gonogo.virtual.measuring.depth import with_depth
 from gonogo.virtual.measuring.jobs import Facts, Job, JobEnded, Measured
 from gonogo.virtual.measuring.server import ServerSettings

@@ -10,7 +10,7 @@ import msgspec
 from gonogo.evidence.config.training_defaults import training_defaults
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.plan.strategy import Tune
+from gonogo.trials.plan.strategy import Tune
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from msgspec.structs import asdict
 
 from gonogo.finding import Report, Text, Verdict, planned
-from gonogo.plan.answer import covered, planned_for, planned_strategy, too_large, uncovered, unstated
-from gonogo.plan.candidates import default_global_batch
-from gonogo.plan.solve import Solution, Solved
+from gonogo.trials.plan.answer import covered, planned_for, planned_strategy, too_large, uncovered, unstated
+from gonogo.trials.plan.candidates import default_global_batch
+from gonogo.trials.plan.solve import Solution, Solved
 
 _RECOMPUTED = Text(
     "only strategies with gradient checkpointing were tried: without it less fits",

@@ -9,14 +9,14 @@ from typing import Any
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.plan.choice import Choice
-from gonogo.plan.launch_files import CONFIG, launch_files
-from gonogo.plan.request import PlanRequest
-from gonogo.plan.search import Plan
-from gonogo.plan.solve import Solved
-from gonogo.plan.strategy import deepspeed_config
-from gonogo.plan.training_script import TRAINING_SCRIPT
 from gonogo.report.atomic import write_atomically
+from gonogo.trials.plan.choice import Choice
+from gonogo.trials.plan.launch_files import CONFIG, launch_files
+from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.search import Plan
+from gonogo.trials.plan.solve import Solved
+from gonogo.trials.plan.strategy import deepspeed_config
+from gonogo.trials.plan.training_script import TRAINING_SCRIPT
 from gonogo.virtual.measuring.jobs import Facts
 
 

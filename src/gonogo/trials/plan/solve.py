@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.plan.candidates import Candidates, Group, group_of
-from gonogo.plan.choice import Choice, by_formula, by_peak, capacity_of
-from gonogo.plan.closed_form import NOTHING_KNOWN
-from gonogo.plan.extend import Peak, extended
-from gonogo.plan.measure import Meter
-from gonogo.plan.request import PlanRequest
-from gonogo.plan.strategy import Strategy
+from gonogo.trials.plan.candidates import Candidates, Group, group_of
+from gonogo.trials.plan.choice import Choice, by_formula, by_peak, capacity_of
+from gonogo.trials.plan.closed_form import NOTHING_KNOWN
+from gonogo.trials.plan.extend import Peak, extended
+from gonogo.trials.plan.measure import Meter
+from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.strategy import Strategy
 from gonogo.virtual.measuring.depth import longest_sequence
 from gonogo.virtual.measuring.jobs import Facts
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gonogo.plan.roofline import LAUNCH_SECONDS
+from gonogo.trials.plan.roofline import LAUNCH_SECONDS
 from gonogo.virtual.measuring.jobs import Measured, PhasePeak, PhaseWork
 
 _OF_SAMPLES = {"forward", "backward"}

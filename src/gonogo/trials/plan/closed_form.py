@@ -10,8 +10,8 @@ from __future__ import annotations
 import msgspec
 
 from gonogo.evidence.environment.hardware import Speed
-from gonogo.plan.roofline import LINK_SHARE, MATMUL_SHARE, StepTime, step_time
-from gonogo.plan.strategy import Family, Strategy
+from gonogo.trials.plan.roofline import LINK_SHARE, MATMUL_SHARE, StepTime, step_time
+from gonogo.trials.plan.strategy import Family, Strategy
 from gonogo.virtual.measuring.jobs import Facts
 
 _LOGITS_BYTES = 14
