@@ -85,12 +85,14 @@ def test_the_design_names_files_that_exist(document: str) -> None:
     assert len(named) > 40
     for path in named:
         places = [PACKAGE / path, PACKAGE / "virtual" / path, PACKAGE / "hazards" / path, PACKAGE / "evidence" / path]
-        assert any(place.exists() for place in [*places, PACKAGE / "rehearse" / path, ROOT / path]), path
+        assert any(
+            place.exists() for place in [*places, PACKAGE / "rehearse" / path, PACKAGE / "trials" / path, ROOT / path]
+        ), path
 
 
 def test_every_option_is_documented_with_its_default() -> None:
     help_text = subprocess.run(
-        [sys.executable, "-m", "gonogo", "rehearse", "--help"], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-m", "gonogo", "rehearse", "--help"], capture_output=True, text=True, timeout=300, check=True
     ).stdout
     options = set(re.findall(r"^ +(?:-\w, )?(--[\w-]+)", help_text, re.MULTILINE)) - {"--help"}
     assert {"--gpus", "--with", "--format"} <= options

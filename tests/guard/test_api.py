@@ -34,7 +34,7 @@ def linear_on_gpu(inputs: int, outputs: int) -> nn.Linear:
 
 def test_import_brings_in_nothing_heavy() -> None:
     program = "import sys, gonogo; print({'torch', 'msgspec', 'transformers'} & set(sys.modules)); gonogo.Finding"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout == "set()\n"
 
 

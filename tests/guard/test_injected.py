@@ -34,7 +34,7 @@ def stopped_when_told(
         while child.poll() is None and time.monotonic() < deadline and not _tells_of_a_standstill(report):
             time.sleep(0.5)
         child.send_signal(signal.SIGTERM)
-        stdout, stderr = child.communicate(timeout=60)
+        stdout, stderr = child.communicate(timeout=300)
     finally:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
@@ -212,7 +212,7 @@ class TestTheGuardHarmsNobody:
         _wait(lambda: all(b'"kind":"end"' in beat.read_bytes() for beat in beats))
         done = subprocess.run(
             [sys.executable, "-m", "gonogo", "run", "--report", str(tmp_path / "run")],
-            env=environment(), capture_output=True, text=True, timeout=60, check=False,
+            env=environment(), capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert done.returncode == 3
         assert "30 steps" in done.stdout

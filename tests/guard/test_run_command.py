@@ -30,7 +30,7 @@ def gonogo(*words: str, **named: object) -> subprocess.CompletedProcess[str]:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         **named,  # type: ignore[call-overload]
     )
@@ -51,7 +51,7 @@ class TestTheCommandIsAsEver:
             input="in\n",
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         assert done.stdout == "in\nout\n"
@@ -98,7 +98,7 @@ class TestSignals:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
         child.send_signal(number)
-        child.communicate(timeout=30)
+        child.communicate(timeout=300)
         assert child.returncode == 5
         assert read_launches(tmp_path / "run")[0].signals == [int(number)]
 

@@ -19,7 +19,7 @@ DOCUMENTS = ("docs/plan.md", "docs/plan.zh-CN.md")
 @pytest.fixture(scope="module")
 def help_text() -> str:
     return subprocess.run(
-        [sys.executable, "-m", "gonogo", "plan", "--help"], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-m", "gonogo", "plan", "--help"], capture_output=True, text=True, timeout=300, check=True
     ).stdout
 
 

@@ -7,13 +7,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import psutil
 import pytest
+from processes import is_gone
 
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.rehearse.request import RehearsalRequest
@@ -121,15 +120,6 @@ def test_a_worker_and_what_it_started_are_ended_by_a_signal(workers: Workers, se
     process.signal_group(signal.SIGKILL)
     assert process.wait(120) == -signal.SIGKILL
     assert is_gone(below)
-
-
-def is_gone(pid: int) -> bool:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_workers_end_with_their_server(workers: Workers, server: ForkServer) -> None:

@@ -40,7 +40,7 @@ def launch(tmp_path: Path):
             cwd=str(tmp_path),
             python=sys.executable,
             scratch=tmp_path,
-            timeout=60,
+            timeout=300,
         )
 
     return run

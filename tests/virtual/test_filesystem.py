@@ -346,7 +346,7 @@ def test_full_scratch_is_said_clearly(folder: Path) -> None:
     script = 'mkdir -p /mnt/gonogo-test && mount -t tmpfs -o size=48m tmpfs /mnt/gonogo-test && exec "$0" -c "$1"'
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", script, sys.executable, program],
-        cwd=folder, capture_output=True, text=True, timeout=60, check=False,
+        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     if "mount" in done.stderr or "unshare" in done.stderr:
         pytest.skip(f"no private mount here: {done.stderr.strip()}")
@@ -454,7 +454,7 @@ def test_any_calls_give_what_the_real_ones_give(folder: Path, seed: int) -> None
             cwd=where,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=True,
         )
         outputs.append(done.stdout.splitlines())

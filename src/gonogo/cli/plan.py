@@ -136,9 +136,9 @@ def plan(
             notes += write_best(write, found)
         report = plan_report(found, notes) if isinstance(found, Plan) else solved_report(found, notes)
         if picture is not None and report.plan is not None:
-            told = write_picture(report.plan, picture, language)
-            if told is not None:
-                typer.echo(told.in_language(language), err=True)
+            note = write_picture(report.plan, picture, language)
+            if note is not None:
+                typer.echo(note.in_language(language), err=True)
         publish(report, format_, output, language)
         raise SystemExit(report.verdict.exit_status)
 

@@ -117,8 +117,8 @@ def _covered(log: FailureLog) -> tuple[Text, ...]:
     ]
     setup = log.setup
     if setup.version_texts:
-        told = ", ".join(f"{name} {version}" for name, version in sorted(setup.version_texts.items())[:12])
-        covered.append(Text("versions: {told}", "版本：{told}").format(told=told))
+        listed = ", ".join(f"{name} {version}" for name, version in sorted(setup.version_texts.items())[:12])
+        covered.append(Text("versions: {listed}", "版本：{listed}").format(listed=listed))
     if setup.zero_stage is not None:
         covered.append(Text(f"ZeRO stage {setup.zero_stage}", f"ZeRO 阶段 {setup.zero_stage}"))
     return tuple(covered)
@@ -148,10 +148,10 @@ def _notes(log: FailureLog, findings: tuple[Finding, ...]) -> tuple[Text, ...]:
     places = {(span.path, span.line) for finding in findings for span in finding.spans}
     others = [error for error in log.errors if (error.raised.at.path, error.raised.at.number) not in places]
     if findings and others:
-        told = "; ".join(_line_with_number(error.raised.at.text, error.raised.at.number) for error in others[:3])
+        listed = "; ".join(_line_with_number(error.raised.at.text, error.raised.at.number) for error in others[:3])
         rest = len(others) - 3
         more = Text(f" and {rest} more", f" 等另外 {rest} 个") if rest > 0 else ""
-        notes.append(Text("Also seen: {told}{more}", "另外看到：{told}{more}").format(told=told, more=more))
+        notes.append(Text("Also seen: {listed}{more}", "另外看到：{listed}{more}").format(listed=listed, more=more))
     return tuple(notes)
 
 

@@ -43,8 +43,8 @@ class Setup(msgspec.Struct, frozen=True):
 
     def release(self, package: str) -> tuple[int, ...] | None:
         """A package's version as numbers, as far as told: (0, 14) for "0.14.*"; None where it isn't told."""
-        told = re.match(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})", self.version_texts.get(canonical(package), ""))
-        return tuple(int(part) for part in told.group(1).split(".")) if told else None
+        found = re.match(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})", self.version_texts.get(canonical(package), ""))
+        return tuple(int(part) for part in found.group(1).split(".")) if found else None
 
     def config(self, *keys: str) -> Any:
         """A value of the DeepSpeed config, or None: ``config("zero_optimization", "stage")``."""
@@ -60,10 +60,10 @@ class Setup(msgspec.Struct, frozen=True):
         if isinstance(stage, int) and not isinstance(stage, bool):
             return stage
         text = f"{self.deepspeed_config_text}\n{self.launch}"
-        told = re.search(r"""["']?(?:zero_stage|stage)["']?\s*[:=]\s*["']?([0-3])\b""", text) or re.search(
+        found = re.search(r"""["']?(?:zero_stage|stage)["']?\s*[:=]\s*["']?([0-3])\b""", text) or re.search(
             r"(?i)(?:zero|ds_z|z|stage)[-_]?([0-3])(?![0-9])[\w-]*(?:\.json|\b)", self.launch
         )
-        return int(told.group(1)) if told else None
+        return int(found.group(1)) if found else None
 
     def offloads(self, what: str) -> bool | None:
         """True where the config offloads ``"optimizer"`` or ``"param"`` to CPU or NVMe; None where it isn't told."""
@@ -84,11 +84,11 @@ class Setup(msgspec.Struct, frozen=True):
     @property
     def processes(self) -> int | None:
         """Processes a node by the launch command, where it gives a number."""
-        told = re.search(
+        found = re.search(
             r"(?:--nproc[-_]per[-_]node|--num[-_]gpus|--num[-_]processes|NPROC_PER_NODE|--nproc)[= ]+(\d{1,5})\b",
             self.launch,
         )
-        return int(told.group(1)) if told else None
+        return int(found.group(1)) if found else None
 
     def mentions(self, pattern: str) -> bool:
         """True where the launch command, the script or the config has the pattern (of :mod:`re`: the user's texts)."""
@@ -158,6 +158,6 @@ def _versions(path: Path, text: str) -> Iterator[tuple[str, str]]:
     if not environment.packages and environment.unread:
         raise UserError(environment.unread[0].reason)
     for name, package in environment.packages.items():
-        told = re.fullmatch(r"={2,3}([^,]+)", package.specifier)
-        if told is not None:
-            yield name, told[1]
+        found = re.fullmatch(r"={2,3}([^,]+)", package.specifier)
+        if found is not None:
+            yield name, found[1]

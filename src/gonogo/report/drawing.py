@@ -35,7 +35,7 @@ class Box(msgspec.Struct, frozen=True):
     width: float
     height: float
     fill: str
-    told: str = ""
+    tooltip: str = ""
     outline: str = ""
 
 
@@ -88,9 +88,9 @@ def as_svg(drawing: Drawing) -> str:
 def _svg(shape: Box | Words | Line) -> str:
     if isinstance(shape, Box):
         outline = f' stroke="{shape.outline}"' if shape.outline else ""
-        told = f"<title>{escape(shape.told)}</title>" if shape.told else ""
+        tooltip = f"<title>{escape(shape.tooltip)}</title>" if shape.tooltip else ""
         place = f'x="{shape.x:.1f}" y="{shape.y:.1f}" width="{shape.width:.1f}" height="{shape.height:.1f}"'
-        return f'<rect {place} fill="{shape.fill}"{outline}>{told}</rect>'
+        return f'<rect {place} fill="{shape.fill}"{outline}>{tooltip}</rect>'
     if isinstance(shape, Words):
         weight = ' font-weight="600"' if shape.bold else ""
         place = f'x="{shape.x:.1f}" y="{shape.y:.1f}" font-size="{shape.size:g}" text-anchor="{shape.anchor}"'

@@ -62,16 +62,16 @@ def write_picture(plan: Plan, path: Path, language: str) -> Text | None:
     Raises UserError where it can't be written.
     """
     png = path.suffix.lower() == ".png"
-    told = None
+    note = None
     if png and language == "zh" and chinese_font() is None:
-        language, told = "en", _NO_CHINESE_FONT.format(path=path)
+        language, note = "en", _NO_CHINESE_FONT.format(path=path)
     drawing = draw(plan, language)
     data = as_png(drawing) if png else as_svg(drawing).encode()
     try:
         write_atomically(path, data)
     except OSError as error:
         raise _unwritable(path, Text(str(error.strerror), str(error.strerror))) from error
-    return told
+    return note
 
 
 def _unwritable(path: Path, why: Text) -> UserError:
@@ -132,8 +132,8 @@ def _row(
     for part, share in shares(choice, capacity).items():
         width = min(share * unit, end - left)
         if width >= _LEAST_WIDTH:
-            told = f"{legend_names(language)[part]}: {size(round(share * capacity))}"
-            shapes.append(Box(left, y, width, _BAR_HEIGHT, COLOURS[part], told))
+            note = f"{legend_names(language)[part]}: {size(round(share * capacity))}"
+            shapes.append(Box(left, y, width, _BAR_HEIGHT, COLOURS[part], note))
             left += width
     held = choice.reserved_bytes / capacity * unit
     if held > _BAR_WIDTH:

@@ -32,11 +32,11 @@ set_data: Callable[[torch.Tensor, torch.Tensor], None] = _data.__set__
 
 
 def make_wrapper(
-    cls: type, shape: Any, strides: Any, dtype: torch.dtype, told: torch.device, requires_grad: bool
+    cls: type, shape: Any, strides: Any, dtype: torch.dtype, shown_device: torch.device, requires_grad: bool
 ) -> Any:
     """A wrapper-subclass tensor with a storage of its own, which C++ finds on ``told``."""
     return torch.Tensor._make_wrapper_subclass(
-        cls, shape, strides=strides, storage_offset=0, dtype=dtype, device=told, requires_grad=requires_grad
+        cls, shape, strides=strides, storage_offset=0, dtype=dtype, device=shown_device, requires_grad=requires_grad
     )
 
 

@@ -151,10 +151,10 @@ def _table(name: str, kind: type[_Table]) -> _Table:
 
 def torch_release(version: str | Version) -> TorchRelease | None:
     """What is known of a torch release (``2.1.0``, ``2.1.0+cu118``); None for one that the table doesn't have."""
-    told = parse_version(str(version))
-    if told is None or told.is_prerelease or len(told.release) < 2:
+    parsed = parse_version(str(version))
+    if parsed is None or parsed.is_prerelease or len(parsed.release) < 2:
         return None
-    minor = ".".join(map(str, told.release[:2]))
+    minor = ".".join(map(str, parsed.release[:2]))
     return next((row for row in _table("torch", _TorchTable).releases if row.torch == minor), None)
 
 
@@ -256,8 +256,8 @@ def newest_transformers_looked_at() -> str:
 
 def required_by(package: str, version: str | Version) -> tuple[Requirement, ...]:
     """What a release of a package requires of others, as far as the tables know."""
-    told = parse_version(str(version))
-    if told is None:
+    parsed = parse_version(str(version))
+    if parsed is None:
         return ()
     if package == "transformers":
         table = _table("transformers", _TransformersTable)
@@ -265,24 +265,24 @@ def required_by(package: str, version: str | Version) -> tuple[Requirement, ...]
         best = None
         for row in table.required:
             since = parse_version(row.since)
-            if since is not None and since <= told:
+            if since is not None and since <= parsed:
                 best = row
-        if best is None or newest is None or told > newest:
+        if best is None or newest is None or parsed > newest:
             return ()
         return (
-            Requirement(package, f"=={told}", best.requires, f"https://pypi.org/project/transformers/{best.since}/"),
+            Requirement(package, f"=={parsed}", best.requires, f"https://pypi.org/project/transformers/{best.since}/"),
         )
     rows = [row for row in _table("packages", _PackagesTable).requires if row.package == package]
-    return tuple(row for row in rows if (versions := versions_in(row.versions)) is not None and versions.has(told))
+    return tuple(row for row in rows if (versions := versions_in(row.versions)) is not None and versions.has(parsed))
 
 
 def cuda_of_bitsandbytes(version: str | Version) -> tuple[tuple[str, ...], str] | None:
     """The CUDA versions that a bitsandbytes release has libraries for, and where that stands; None where not known."""
-    told = parse_version(str(version))
+    parsed = parse_version(str(version))
     rows = _table("packages", _PackagesTable).bitsandbytes
     for row in rows:
         known = parse_version(row.bitsandbytes)
-        if told is not None and known is not None and told.release[:2] == known.release[:2]:
+        if parsed is not None and known is not None and parsed.release[:2] == known.release[:2]:
             return row.cuda, row.source
     return None
 
@@ -292,7 +292,7 @@ def known_bad(package: str, version: str | Version | None = None) -> tuple[Known
     rows = tuple(row for row in _table("known_bad", _KnownBadTable).known_bad if row.package == package)
     if version is None:
         return rows
-    told = parse_version(str(version))
-    if told is None:
+    parsed = parse_version(str(version))
+    if parsed is None:
         return ()
-    return tuple(row for row in rows if (versions := versions_in(row.versions)) is not None and versions.has(told))
+    return tuple(row for row in rows if (versions := versions_in(row.versions)) is not None and versions.has(parsed))

@@ -187,8 +187,8 @@ class Environment(msgspec.Struct, frozen=True):
         version = package.version
         if version is not None:
             return wanted.has(version)
-        told = versions_in(package.specifier, released=True) if package.specifier else None
-        return wanted.holds(told) if told is not None else None
+        stated = versions_in(package.specifier, released=True) if package.specifier else None
+        return wanted.holds(stated) if stated is not None else None
 
     def has(self, name: str) -> bool | None:
         """Whether a package is there: surely, surely not, or not told."""

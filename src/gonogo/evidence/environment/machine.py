@@ -195,8 +195,8 @@ def _first_of(*paths: str) -> Field:
 def _platform() -> str:
     name = ""
     try:
-        told = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(encoding="utf-8"), re.M))
-        name = told.get("PRETTY_NAME", "")
+        fields = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(encoding="utf-8"), re.M))
+        name = fields.get("PRETTY_NAME", "")
     except (OSError, UnicodeDecodeError):
         pass
     libc = " ".join(part for part in platform.libc_ver() if part)

@@ -26,9 +26,9 @@ def this_machine(deep: bool = False) -> Environment:
     packages: dict[str, Package] = {}
     torch_folder = None
     for folder in sys.path:
-        for name, told in installed_in(folder or "."):
+        for name, found_version in installed_in(folder or "."):
             if name not in packages:
-                packages[name] = Package(name, f"=={told}" if told else "", source=interpreter())
+                packages[name] = Package(name, f"=={found_version}" if found_version else "", source=interpreter())
                 if name == "torch":
                     torch_folder = os.path.join(folder or ".", "torch")
     torch = build_of_torch(torch_folder) if torch_folder is not None else {}

@@ -18,8 +18,8 @@ def as_rehearsal(run: GuardedRun) -> RehearsalRecord:
     What a rehearsal knows and a guarded run does not is empty, and so no hazard speaks of it.
     """
     failed = {death.rank for death in roots(run) if death.how == "exception"}
-    parted = divergence(run) if not unlike(run) else None  # what differs is the cause, and is told
-    waiting = {rank for side in parted.sides for rank in side.ranks} if parted is not None else set()
+    diverged = divergence(run) if not unlike(run) else None  # what differs is the cause, and is told
+    waiting = {rank for side in diverged.sides for rank in side.ranks} if diverged is not None else set()
     hosts = {rank.start.host for rank in run.ranks if rank.start is not None}
     start = next((rank.start for rank in run.ranks if rank.start is not None), None)
     gpu = start.gpu if start is not None else None
@@ -35,13 +35,13 @@ def as_rehearsal(run: GuardedRun) -> RehearsalRecord:
         host_memory_bytes=None,
         ranks=[_rank(run, rank, rank.rank in failed, rank.rank in waiting) for rank in run.ranks],
         launcher="",
-        divergence=parted,
+        divergence=diverged,
     )
 
 
-def _rank(run: GuardedRun, rank: GuardedRank, failed: bool, parted: bool) -> RankRecord:
-    raised = exception_of(rank) if failed and not parted else None
-    outcome: Outcome = "diverged" if parted else "raised" if raised is not None else "completed"
+def _rank(run: GuardedRun, rank: GuardedRank, failed: bool, diverged: bool) -> RankRecord:
+    raised = exception_of(rank) if failed and not diverged else None
+    outcome: Outcome = "diverged" if diverged else "raised" if raised is not None else "completed"
     start = rank.start
     return RankRecord(
         rank=rank.rank,

@@ -76,8 +76,8 @@ def interrupted(run: GuardedRun) -> bool:
 
 def exception_of(rank: GuardedRank) -> ExceptionRecord | None:
     """The exception that ended the rank, as the record has it that tells most of it; None where none did."""
-    told = [one for one in rank.exceptions if one.type.rpartition(".")[2] not in _SWALLOWED]
-    main = [one for one in told if not one.thread]
+    ending = [one for one in rank.exceptions if one.type.rpartition(".")[2] not in _SWALLOWED]
+    main = [one for one in ending if not one.thread]
     last = next((one for one in reversed(main) if one.fatal), None)
     if last is None and main and not _ended_well(rank):
         last = main[-1]

@@ -44,7 +44,7 @@ class OptionTable(msgspec.Struct, frozen=True):
 
 
 def names(text: str) -> frozenset[str]:
-    """The names in a text, parted by blanks."""
+    """The names in a text, separated by blanks."""
     return frozenset(text.split())
 
 

@@ -17,18 +17,18 @@ def lines_of_error_file(path: str, rank: int | None, parts: Iterable[Part]) -> l
         message: Any = json.loads(b"\n".join(part.data for part in kept).decode("utf-8", "replace"))["message"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return cleaned(path, rank, kept)
-    told, time = message, None
+    stack_text, time = message, None
     if isinstance(message, dict):
         extra = message.get("extraInfo")
         extra = extra if isinstance(extra, dict) else {}
-        told = extra.get("py_callstack") or message.get("message")
+        stack_text = extra.get("py_callstack") or message.get("message")
         time = _seconds(extra.get("timestamp"))
-    lines = cleaned(path, rank, [Part(1, str(told or "").encode("utf-8", "replace"))])
+    lines = cleaned(path, rank, [Part(1, str(stack_text or "").encode("utf-8", "replace"))])
     return [LogLine(path, line.number, line.text[:LONGEST], line.rank, line.node, time) for line in lines]
 
 
-def _seconds(told: Any) -> float | None:
+def _seconds(stack_text: Any) -> float | None:
     try:
-        return float(told)
+        return float(stack_text)
     except (TypeError, ValueError):
         return None

@@ -71,10 +71,10 @@ def setup_of_log(lines: Sequence[LogLine], candidates: Callable[[Pattern], Itera
     for index in islice(candidates(_NUMBERED), _MOST_LINES):
         for banner in _BANNERS:
             position = 0
-            while told := banner.search(lines[index].text, position):
-                name = told.group(1).lower()
-                versions.setdefault(canonical(_ALIASES.get(name, name)), told.group(2))
-                position = told.end(2)
+            while banner_match := banner.search(lines[index].text, position):
+                name = banner_match.group(1).lower()
+                versions.setdefault(canonical(_ALIASES.get(name, name)), banner_match.group(2))
+                position = banner_match.end(2)
     met = (_launch(lines[index].text) for index in islice(candidates(_LAUNCHES), _MOST_LINES))
     launches = [launch for launch in met if launch]
     configs = (_config_at(lines, index) for index in islice(candidates(_CONFIG_STARTS), _MOST_CONFIGS))

@@ -125,10 +125,10 @@ class FailureLog:
         """Versions, DeepSpeed config, launch command and script: as given beside the log, and as the log tells."""
         from gonogo.evidence.log.facts import setup_of_log
 
-        told = setup_of_log(self.lines, self._candidates, self._given)
-        if told.zero_stage is None and self.passes("deepspeed/runtime/zero/stage3.py"):
-            return replace(told, launch=f"{told.launch}\nzero_stage: 3".strip())
-        return told
+        complete = setup_of_log(self.lines, self._candidates, self._given)
+        if complete.zero_stage is None and self.passes("deepspeed/runtime/zero/stage3.py"):
+            return replace(complete, launch=f"{complete.launch}\nzero_stage: 3".strip())
+        return complete
 
     @cached_property
     def errors(self) -> tuple[LoggedError, ...]:

@@ -277,4 +277,4 @@ class RehearsalRecord(msgspec.Struct):
     notes: list[tuple[str, str]] = []
     """Facts about how the command was understood, in English and Chinese."""
     divergence: Divergence | None = None
-    """Where the rehearsed ranks parted; None where they did not, or where one rank alone was rehearsed."""
+    """Where the rehearsed ranks diverged; None where they did not, or where one rank alone was rehearsed."""

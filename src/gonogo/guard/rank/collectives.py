@@ -288,10 +288,10 @@ def _nccl_states() -> dict[str, tuple[int | None, int | None]]:
     dump = getattr(torch._C._distributed_c10d, "_dump_nccl_trace_json", None)
     if dump is None or not torch.cuda.is_initialized():
         return {}
-    told = json.loads(dump(includeCollectives=False, onlyActive=False))
-    config = told.get("pg_config", {})
+    dump_ = json.loads(dump(includeCollectives=False, onlyActive=False))
+    config = dump_.get("pg_config", {})
     states: dict[str, tuple[int | None, int | None]] = {}
-    for number, state in told.get("pg_status", {}).items():
+    for number, state in dump_.get("pg_status", {}).items():
         name = config.get(number, {}).get("name", number)
         states[str(name)] = (_number(state, "last_started_collective"), _number(state, "last_completed_collective"))
     return states

@@ -55,9 +55,9 @@ def versions() -> dict[str, str]:
     found = {}
     for name in PACKAGES:
         module = sys.modules.get(name.replace("-", "_"))
-        told = getattr(module, "__version__", None)
+        found_version = getattr(module, "__version__", None)
         try:
-            found[name] = str(told) if isinstance(told, str) else version(name)
+            found[name] = str(found_version) if isinstance(found_version, str) else version(name)
         except PackageNotFoundError:
             continue
     return found
@@ -77,7 +77,7 @@ def joined(model: Any, engine: Any, data: dict[str, str]) -> Joined:
     torch: Any = sys.modules["torch"]
     distributed = torch.distributed
     ready = distributed.is_available() and distributed.is_initialized()
-    facts = {f"version of {name}": told for name, told in versions().items()}
+    facts = {f"version of {name}": found_version for name, found_version in versions().items()}
     facts["version of python"] = platform.python_version()
     if torch.version.cuda:
         facts["cuda"] = torch.version.cuda
@@ -125,10 +125,10 @@ def gpu_in_use() -> GpuRecord | None:
 def _nccl() -> str:
     torch: Any = sys.modules["torch"]
     try:
-        told = torch.cuda.nccl.version()
+        found_version = torch.cuda.nccl.version()
     except Exception:  # torch was built without it
         return ""
-    return ".".join(str(part) for part in told) if isinstance(told, tuple) else str(told)
+    return ".".join(str(part) for part in found_version) if isinstance(found_version, tuple) else str(found_version)
 
 
 def settings_of(engine: Any) -> dict[str, str]:

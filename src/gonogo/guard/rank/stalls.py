@@ -23,7 +23,7 @@ class StallWatch:
     def __init__(self, least: float) -> None:
         self._least = least
         self._since: float | None = None
-        self._told = 0
+        self._reported = 0
         self._next = 0.0
 
     def look(self, now: float, progress: float, median: float, loading: bool) -> StallNotice | None:
@@ -36,9 +36,9 @@ class StallWatch:
         if self._since is None:
             if quiet < limit:
                 return None
-            self._since, self._told, self._next = progress, 0, limit
+            self._since, self._reported, self._next = progress, 0, limit
         if quiet < self._next:
             return None
         self._next = quiet * 2
-        self._told += 1
-        return StallNotice(quiet, self._told - 1)
+        self._reported += 1
+        return StallNotice(quiet, self._reported - 1)

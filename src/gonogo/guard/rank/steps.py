@@ -21,8 +21,8 @@ class StepLog:
         self._every = sample_seconds
         self._ended: float | None = None
         self._lengths: deque[float] = deque(maxlen=_LONGEST_MEDIAN)
-        self._untold: deque[float] = deque(maxlen=_MOST_UNTOLD)
-        self._sampled = self._told = 0.0
+        self._unreported: deque[float] = deque(maxlen=_MOST_UNTOLD)
+        self._sampled = self._reported = 0.0
         self._sample: tuple[int, Memory] | None = None
 
     def begin(self, now: float) -> None:
@@ -33,7 +33,7 @@ class StepLog:
         """A step has ended."""
         if self._ended is not None:
             self._lengths.append(now - self._ended)
-            self._untold.append(now - self._ended)
+            self._unreported.append(now - self._ended)
         self._ended = now
 
     def sample_due(self, now: float) -> bool:
@@ -51,15 +51,15 @@ class StepLog:
         """The median length of the last steps; 0 before there were three."""
         return statistics.median(tuple(self._lengths)) if len(self._lengths) >= 3 else 0.0
 
-    def untold(self, step: int, now: float, *, all_: bool = False) -> tuple[Step, int] | None:
+    def unreported(self, step: int, now: float, *, all_: bool = False) -> tuple[Step, int] | None:
         """A record of the steps up to ``step`` that none has told yet, and the step that its memory is of.
 
         None where there are none, or where it is too early (unless ``all_``: at the end).
         """
-        if not self._untold or not (all_ or self._sample is not None or now - self._told >= self._every):
+        if not self._unreported or not (all_ or self._sample is not None or now - self._reported >= self._every):
             return None
-        self._told = now
-        lengths = [self._untold.popleft() for _ in range(len(self._untold))]
+        self._reported = now
+        lengths = [self._unreported.popleft() for _ in range(len(self._unreported))]
         (at, held), self._sample = self._sample or (step, Memory(0.0)), None
         record = Step(
             **msgspec.structs.asdict(held) | {"time": time.time()},

@@ -204,7 +204,7 @@ class Guard(RankState):
     @harmless("steps")
     def tell_steps(self) -> None:
         """Write down the steps that were not told yet, and warn where they show memory running out."""
-        told = self.steps.untold(self.step, time.monotonic(), all_=self._stop.is_set())
+        told = self.steps.unreported(self.step, time.monotonic(), all_=self._stop.is_set())
         if told is None or self.writer is None:
             return
         record, at = told

@@ -70,9 +70,9 @@ class NcclP2pHang(Hazard):
         if not launch.variable("NCCL_P2P_DISABLE").absent or not launch.variable("NCCL_P2P_LEVEL").absent:
             return
         asked = launch.slurm.get("gres")
-        told = str(asked.get("")) if asked is not None else ""
+        gres = str(asked.get("")) if asked is not None else ""
         named = next((gpu.name for gpu in run.environment.gpus if _CONSUMER.search(gpu.name)), None)
-        if named is None and _CONSUMER.search(told) is None:
+        if named is None and _CONSUMER.search(gres) is None:
             return
         fixes: tuple[Fix, ...] = ()
         if launch.source.writable:
@@ -83,7 +83,7 @@ class NcclP2pHang(Hazard):
                 "{count} ranks on {gpu}, whose driver announces peer-to-peer copies that some releases never deliver: "
                 "the first collective may hang.",
                 "{count} 个 rank 使用 {gpu}，某些驱动版本声称支持 P2P 拷贝却从不完成：首次集合通信可能卡死。",
-            ).format(count=whole_number(launch.processes_per_node), gpu=named or told),
+            ).format(count=whole_number(launch.processes_per_node), gpu=named or gres),
             title=Text(
                 "NCCL's peer-to-peer copies between these GPUs may never arrive",
                 "这些 GPU 之间的 NCCL P2P 拷贝可能永远不会完成",

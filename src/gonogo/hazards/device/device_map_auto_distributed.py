@@ -132,35 +132,35 @@ class DeviceMapAutoDistributed(Hazard):
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A refusal by accelerate or DDP; a mismatch between accelerators; else a spread model that got through."""
-        told: set[int] = set()
+        explained: set[int] = set()
         for failed in failed_ranks(record):
             if _refused(failed.failure) or _crossed(failed, record):
-                told.update(failed.ranks)
+                explained.update(failed.ranks)
                 yield self._finding(record, failed.first, failed.ranks, failed.failure)
         spread = [
             rank
             for rank in record.ranks
-            if rank.rank not in told and record.world_size > 1 and len(accelerators_of(rank.device_map)) > 1
+            if rank.rank not in explained and record.world_size > 1 and len(accelerators_of(rank.device_map)) > 1
         ]
         if spread:
             yield self._finding(record, spread[0], tuple(rank.rank for rank in spread), None)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A refusal by accelerate or DDP; a mismatch between accelerators in a rank of several."""
-        told = False
+        explained = False
         for error in log.errors_of(says=_REFUSAL):
             devices = parameter_devices(error.message)
             if _REFUSED_BY_DDP not in error.message or len(accelerators_in(devices)) > 1:
-                told = True
+                explained = True
                 yield self._log_finding(error, devices, Certainty.CERTAIN)
-        line = None if told else log.find(_REFUSAL)
+        line = None if explained else log.find(_REFUSAL)
         if line is not None:
             following = " ".join(other.text for other in log.lines_after(line.line, 2))
             devices = parameter_devices(f"{line.text} {following}")
             if _REFUSED_BY_DDP not in line.text or len(accelerators_in(devices)) > 1:
-                told = True
+                explained = True
                 yield self._log_finding(line, devices, Certainty.CERTAIN)
-        if told:
+        if explained:
             return
         # Of what prepare() itself refuses, the device map is the most common.
         cut = None if log.errors else cut_in(log, ("accelerate/accelerator.py", "raise ValueError("), within=1)

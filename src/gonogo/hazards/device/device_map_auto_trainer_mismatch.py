@@ -128,11 +128,11 @@ class DeviceMapAutoTrainerMismatch(Hazard):
             yield self.log_finding(
                 mismatch.evidence,
                 Text(
-                    '{told}. The model is split over several GPUs (device_map="auto", or what the framework does '
+                    '{mismatch}. The model is split over several GPUs (device_map="auto", or what the framework does '
                     "where several are visible), and no hook moves this tensor.",
-                    '{told}。模型被切分到多张 GPU（device_map="auto"，或框架在可见多卡时的默认做法），'
+                    '{mismatch}。模型被切分到多张 GPU（device_map="auto"，或框架在可见多卡时的默认做法），'
                     "而没有钩子搬运这个张量。",
-                ).format(told=mismatch.sentence),
+                ).format(mismatch=mismatch.sentence),
                 cure=(
                     *_CURES,
                     Text(

@@ -145,8 +145,8 @@ class DeviceMismatch(Hazard):
         for mismatch in all_mismatches_in(log):
             yield self.log_finding(
                 mismatch.evidence,
-                Text("{told}. Out of place is likely {owner}.", "{told}。放错位置的可能是{owner}。").format(
-                    told=mismatch.sentence, owner=mismatch.owner.value
+                Text("{mismatch}. Out of place is likely {owner}.", "{mismatch}。放错位置的可能是{owner}。").format(
+                    mismatch=mismatch.sentence, owner=mismatch.owner.value
                 ),
                 cure=_OWNER_CURES[mismatch.owner],
                 certainty=Certainty.POSSIBLE,

@@ -70,10 +70,10 @@ class DeviceMismatchAdapterParam(Hazard):
         return self.log_finding(
             mismatch.evidence,
             Text(
-                "{told}. The line uses {what}, which stayed on the CPU when the base model went to the GPU.",
-                "{told}。该行使用的{what}在基座模型移到 GPU 时留在了 CPU。",
+                "{mismatch}. The line uses {what}, which stayed on the CPU when the base model went to the GPU.",
+                "{mismatch}。该行使用的{what}在基座模型移到 GPU 时留在了 CPU。",
             ).format(
-                told=mismatch.sentence,
+                mismatch=mismatch.sentence,
                 what=Text("AdaLoRA's ranknum", " AdaLoRA 的 ranknum ")
                 if adalora
                 else Text("the adapter's parameters", "适配器参数"),

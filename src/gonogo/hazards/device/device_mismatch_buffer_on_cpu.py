@@ -57,9 +57,9 @@ class DeviceMismatchBufferOnCpu(Hazard):
         return self.log_finding(
             mismatch.evidence,
             Text(
-                "{told}. The line uses {name}, which was not moved to the GPU with the model.",
-                "{told}。该行使用的 {name} 没有随模型移到 GPU。",
-            ).format(told=mismatch.sentence, name=name or Text("a tensor kept by the module", "模块保存的张量")),
+                "{mismatch}. The line uses {name}, which was not moved to the GPU with the model.",
+                "{mismatch}。该行使用的 {name} 没有随模型移到 GPU。",
+            ).format(mismatch=mismatch.sentence, name=name or Text("a tensor kept by the module", "模块保存的张量")),
             cure=(
                 Text(
                     "Update the model's (remote) code: newer versions move this buffer to the input's device",

@@ -103,19 +103,19 @@ class DeviceMismatchInputNotMoved(Hazard):
             yield self.log_finding(
                 mismatch.evidence,
                 Text(
-                    "{told}. What is on the CPU is no weight of the model, but {name}.",
-                    "{told}。位于 CPU 的不是模型的权重，而是{name}。",
+                    "{mismatch}. What is on the CPU is no weight of the model, but {name}.",
+                    "{mismatch}。位于 CPU 的不是模型的权重，而是{name}。",
                 ).format(
-                    told=mismatch.sentence,
+                    mismatch=mismatch.sentence,
                     name=Text(f"an input or a tensor made on the way ({name})", f"输入或途中创建的张量（{name}）")
                     if name
                     else Text("an input or a tensor made on the way", "输入或途中创建的张量"),
                 )
                 if certainty is not Certainty.POSSIBLE
                 else Text(
-                    "{told}. Most often that is an input, a label or a mask that nobody moved to the GPU.",
-                    "{told}。最常见的是没有移到 GPU 的输入、标签或掩码。",
-                ).format(told=mismatch.sentence),
+                    "{mismatch}. Most often that is an input, a label or a mask that nobody moved to the GPU.",
+                    "{mismatch}。最常见的是没有移到 GPU 的输入、标签或掩码。",
+                ).format(mismatch=mismatch.sentence),
                 cure=(
                     Text(
                         "Move the batch to the model before the forward: batch = {batch}",

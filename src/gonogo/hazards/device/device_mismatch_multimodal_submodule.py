@@ -123,12 +123,12 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             yield self.log_finding(
                 mismatch.evidence,
                 Text(
-                    "{told}. {where}Under ZeRO-3 a model is built inside deepspeed.zero.Init, where some functions "
+                    "{found}. {where}Under ZeRO-3 a model is built inside deepspeed.zero.Init, where some functions "
                     "give GPU tensors and others CPU tensors.",
-                    "{told}。{where}ZeRO-3 在 deepspeed.zero.Init 中构建模型，其中部分函数得到 GPU 张量，其余得到 CPU "
+                    "{found}。{where}ZeRO-3 在 deepspeed.zero.Init 中构建模型，其中部分函数得到 GPU 张量，其余得到 CPU "
                     "张量。",
                 ).format(
-                    told=mismatch.sentence,
+                    found=mismatch.sentence,
                     where=Text(f"The line belongs to {part}. ", f"该行属于 {part}。")
                     if mismatch.part
                     else Text(

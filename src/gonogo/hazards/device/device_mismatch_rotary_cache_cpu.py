@@ -60,13 +60,13 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
             both = Text("The log breaks off in the rotary embedding", "日志在旋转位置编码处中断")
             yield self._finding(cut, both, Certainty.LIKELY if under_zero3(log) else Certainty.POSSIBLE, None)
 
-    def _finding(self, evidence: LoggedError | Found, told: Text, certainty: Certainty, module: str | None) -> Finding:
+    def _finding(self, evidence: LoggedError | Found, where: Text, certainty: Certainty, module: str | None) -> Finding:
         return self.log_finding(
             evidence,
             Text(
-                "{told}. The rotary embedding's cos and sin (or inv_freq, which they come from) stayed on the CPU.",
-                "{told}。旋转位置编码的 cos、sin（或计算它们的 inv_freq）留在了 CPU。",
-            ).format(told=told),
+                "{mismatch}. The rotary embedding's cos and sin (or inv_freq, which they come from) stayed on the CPU.",
+                "{mismatch}。旋转位置编码的 cos、sin（或计算它们的 inv_freq）留在了 CPU。",
+            ).format(mismatch=where),
             cure=(
                 Text(
                     "Upgrade transformers (pip install -U transformers), or the model's remote code: newer ones "

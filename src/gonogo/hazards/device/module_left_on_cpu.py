@@ -118,10 +118,10 @@ class ModuleLeftOnCpu(Hazard):
             yield self.log_finding(
                 mismatch.evidence,
                 Text(
-                    "{told}. By the operator's arguments it is the weight that is on the CPU, and the input on the "
+                    "{mismatch}. By the operator's arguments it is the weight that is on the CPU, and the input on the "
                     "accelerator: this part was not moved with the model, or was moved back.",
-                    "{told}。由算子的参数可知，权重在 CPU 而输入在加速卡上：该部分没有随模型移动，或被移回。",
-                ).format(told=mismatch.sentence),
+                    "{mismatch}。由算子的参数可知，权重在 CPU 而输入在加速卡上：该部分没有随模型移动，或被移回。",
+                ).format(mismatch=mismatch.sentence),
                 certainty=Certainty.POSSIBLE,
                 cure=Text(
                     "Make every part before the model is moved, then move it: model.to(device); look for a part that "

@@ -33,18 +33,18 @@ def first_failure(log: FailureLog) -> FirstFailure | None:
     found = log.find(_ROOT)
     if found is None:
         return None
-    told: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in log.lines_after(found.line, 9):
         if field := _FIELD.search(line.text):
-            told.setdefault(field.group(1), field.group(2))
-    return FirstFailure(found, _number(told.get("rank")), _number(told.get("exitcode")), told.get("host"))
+            fields.setdefault(field.group(1), field.group(2))
+    return FirstFailure(found, _number(fields.get("rank")), _number(fields.get("exitcode")), fields.get("host"))
 
 
 def exits(log: FailureLog) -> Iterator[tuple[Found, int]]:
     """The lines that tell a process's exit code; that of a signal is negative (137, of a shell, is -9)."""
     for found in log.find_all(_EXIT):
-        told = next((group for group in found.match.groups() if group), "")
-        code = _NAMES.get(told, _number(told))
+        fields = next((group for group in found.match.groups() if group), "")
+        code = _NAMES.get(fields, _number(fields))
         if code is not None:
             if "Signal " in found.match.group(0) and code > 0:
                 code = -code

@@ -122,10 +122,10 @@ def cause(short: GpuShortage) -> Text:
     """Where the allocation failed, what was to be had, and what filled the device."""
     shortage, held = short.shortage, short.by_category
     text = Text(
-        "In {phase} (step {step}){where}, {operator} asks for {asked} on {device}, which has {allocated} allocated and "
+        "In {phase} (step {step}){where}, {operator} asks for {need} on {device}, which has {allocated} allocated and "
         "{reserved} reserved of {capacity} ({total} less {allowance} for the context and libraries). At the peak: "
         "{categories}.{modules}",
-        "在{phase}（第 {step} 步）{where}，{operator} 在 {device} 上申请 {asked}；该设备已分配 {allocated}、已预留 "
+        "在{phase}（第 {step} 步）{where}，{operator} 在 {device} 上申请 {need}；该设备已分配 {allocated}、已预留 "
         "{reserved}，可用上限 {capacity}（总量 {total} 减去上下文与库占用的 {allowance}）。峰值时的构成：{categories}。"
         "{modules}",
     ).format(
@@ -133,7 +133,7 @@ def cause(short: GpuShortage) -> Text:
         step=shortage.step,
         where=Text(f", module {shortage.module}", f"的模块 {shortage.module} 中") if shortage.module else "",
         operator=shortage.operator or Text("an allocation", "一次分配"),
-        asked=size(shortage.requested_bytes),
+        need=size(shortage.requested_bytes),
         device=shortage.device,
         allocated=size(shortage.allocated_bytes),
         reserved=size(shortage.reserved_bytes),

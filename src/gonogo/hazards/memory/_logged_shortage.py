@@ -110,7 +110,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
     also: tuple[str, ...]
     """What else may have been in the way."""
     frame: LogFrame | None
-    asked: float | None
+    requested: float | None
     capacity: float | None
     allocated: float | None
     unused: float | None
@@ -121,18 +121,18 @@ class LoggedShortage(msgspec.Struct, frozen=True):
     @property
     def sizes(self) -> Text:
         """``The GPU has 23.7 GiB, of which tensors took 20.8 GiB, and 2.0 GiB more was asked for.``"""
-        if self.asked is None:
+        if self.requested is None:
             of_host = isinstance(self.evidence, LoggedError) and _of_host(self.evidence)
             return (
                 Text("The host's memory ran out", "主机内存耗尽") if of_host else Text("GPU memory ran out", "显存耗尽")
             )
-        asked = size(self.asked)
+        requested = size(self.requested)
         if self.capacity is None or self.allocated is None:
-            return Text(f"{asked} was asked for, more than the GPU had left", f"再申请 {asked} 时显存不足")
+            return Text(f"{requested} was asked for, more than the GPU had left", f"再申请 {requested} 时显存不足")
         capacity, allocated = size(self.capacity), size(self.allocated)
         return Text(
-            f"Of the GPU's {capacity}, tensors took {allocated} when {asked} more was asked for",
-            f"GPU 共 {capacity}，张量已占 {allocated}，又申请 {asked}",
+            f"Of the GPU's {capacity}, tensors took {allocated} when {requested} more was asked for",
+            f"GPU 共 {capacity}，张量已占 {allocated}，又申请 {requested}",
         )
 
     @property
@@ -154,7 +154,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
                     f"另有进程占用该 GPU {size(self.others)}：结束它，或换一张 GPU（nvidia-smi）",
                 )
             )
-        if self.unused is not None and self.asked is not None and self.unused > max(self.asked, 1 << 30):
+        if self.unused is not None and self.requested is not None and self.unused > max(self.requested, 1 << 30):
             cures.append(
                 Text(
                     f"{size(self.unused)} is held and unused, in pieces too small: set "
@@ -268,12 +268,12 @@ def _of_line(log: FailureLog, evidence: LoggedError | Found, message: str) -> Lo
     at = evidence.raised.at if isinstance(evidence, LoggedError) else evidence.line
     kind = _kind_by_surroundings(log, at)
     certainty = Certainty.LIKELY
-    asked, capacity, allocated = (_size(pattern, message) for pattern in (_ASKED, _CAPACITY, _ALLOCATED))
+    requested, capacity, allocated = (_size(pattern, message) for pattern in (_ASKED, _CAPACITY, _ALLOCATED))
     if kind is None:
         full = capacity and allocated and allocated > 0.85 * capacity
-        small = asked is not None and asked <= _GIB // 4
+        small = requested is not None and requested <= _GIB // 4
         kind, certainty = (STATES if full and small else ACTIVATIONS), Certainty.POSSIBLE
-    elif _ALLOC_FAILED.search(message) and asked is None and kind != EVALUATION:
+    elif _ALLOC_FAILED.search(message) and requested is None and kind != EVALUATION:
         certainty = Certainty.POSSIBLE
     also = tuple(other for other in (ACTIVATIONS, STATES) if other != kind)
     return _shortage(evidence, kind, certainty, also, None, message)
@@ -297,14 +297,14 @@ def _shortage(
     frame: LogFrame | None,
     message: str,
 ) -> LoggedShortage:
-    asked, capacity, allocated, unused, reserved = (
+    requested, capacity, allocated, unused, reserved = (
         _size(pattern, message) for pattern in (_ASKED, _CAPACITY, _ALLOCATED, _UNUSED, _RESERVED)
     )
     if unused is None and reserved is not None and allocated is not None:
         unused = reserved - allocated
     others = [_bytes(found.groups()) for found in _OTHER_PROCESS.finditer(message)]
     return LoggedShortage(
-        evidence, kind, certainty, also, frame, asked, capacity, allocated, unused, sum(others) if others else None
+        evidence, kind, certainty, also, frame, requested, capacity, allocated, unused, sum(others) if others else None
     )
 
 

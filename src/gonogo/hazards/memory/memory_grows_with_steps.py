@@ -71,7 +71,7 @@ class MemoryGrowsWithSteps(Hazard):
             ranks = tuple(sorted({one.rank for one, _ in warned}))
             place = Text("GPU memory", "显存") if what == "gpu-memory" else Text("host memory", "主机内存")
             yield self.finding(
-                _told(rank, worst, place, ranks),
+                _growth_text(rank, worst, place, ranks),
                 title=Text("{place} grows by {each} a step", "{place}每步增长 {each}").format(
                     place=Text(place.en[:1].upper() + place.en[1:], place.zh), each=size(worst.bytes_per_step)
                 ),
@@ -86,7 +86,7 @@ class MemoryGrowsWithSteps(Hazard):
             )
 
 
-def _told(rank: GuardedRank, worst: Warned, place: Text, ranks: tuple[int, ...]) -> Text:
+def _growth_text(rank: GuardedRank, worst: Warned, place: Text, ranks: tuple[int, ...]) -> Text:
     since = [step for step in rank.steps if step.host_bytes or step.gpu_reserved]
     first, last = (since[0], since[-1]) if since else (None, None)
     seen = Text("", "")

@@ -52,12 +52,12 @@ class OffloadWithoutEffect(Hazard):
                     continue
                 yield self.finding(
                     Text(
-                        "Before the first step, {told}, though the config offloads them (offload_param: {parameters}, "
+                        "Before the first step, {held}, though the config offloads them (offload_param: {parameters}, "
                         "offload_optimizer: {optimizer}).",
-                        "第一步之前，{told}，而配置要求卸载它们（offload_param：{parameters}，offload_optimizer："
+                        "第一步之前，{held}，而配置要求卸载它们（offload_param：{parameters}，offload_optimizer："
                         "{optimizer}）。",
                     ).format(
-                        told=_told(wrong), parameters=census.offload_parameters, optimizer=census.offload_optimizer
+                        held=_held_text(wrong), parameters=census.offload_parameters, optimizer=census.offload_optimizer
                     ),
                     certainty=Certainty.CERTAIN,
                     severity=Severity.WARNING,
@@ -84,7 +84,7 @@ def _offended(places: tuple[PlacedTensors, ...]) -> bool:
     return any((place.expected or "").startswith("cpu") for place in places)
 
 
-def _told(places: list[PlacedTensors]) -> Text:
+def _held_text(places: list[PlacedTensors]) -> Text:
     each = [(_WHAT[place.what], place) for place in places]
     return Text(
         "; ".join(

@@ -78,11 +78,11 @@ class NpuTorchNpuVersionRegression(Hazard):
             yield self.log_finding(
                 mismatch.evidence,
                 Text(
-                    "{told}. torch_npu{version} casts across devices with an operator that needs both tensors on one; "
+                    "{where}. torch_npu{version} casts across devices with an operator that needs both tensors on one; "
                     "the fault is torch_npu's, not the script's.",
-                    "{told}。torch_npu{version} 用一个要求两个张量在同一设备的算子做跨设备类型转换；这是 torch_npu 的缺"
-                    "陷，与脚本无关。",
-                ).format(told=mismatch.sentence, version=f" {version}" if version else ""),
+                    "{where}。torch_npu{version} 用一个要求两个张量在同一设备的算子做跨设备类型转换；这是 torch_npu 的"
+                    "缺陷，与脚本无关。",
+                ).format(where=mismatch.sentence, version=f" {version}" if version else ""),
                 cure=(
                     Text(
                         "Install a newer torch_npu for your torch (pip install -U torch-npu==<torch version>.post*), "

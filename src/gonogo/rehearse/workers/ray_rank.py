@@ -38,14 +38,14 @@ def _run(shipment: Shipment, folder: Path, tell: Tell, seconds_between: float) -
     assignment = unpack(shipment, folder)
     worker = Worker(assignment)
     ending: Outcome | None = None
-    told = 0.0
+    reported = 0.0
     try:
         while worker.process.poll() is None and ending is None:
             time.sleep(_POLL)
-            if time.monotonic() - told >= seconds_between:
+            if time.monotonic() - reported >= seconds_between:
                 worker.look()
                 ending = tell(b"" if worker.progress is None else msgspec.json.encode(worker.progress))
-                told = time.monotonic()
+                reported = time.monotonic()
     except KeyboardInterrupt:
         ending = "interrupted"
     finally:

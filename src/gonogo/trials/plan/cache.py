@@ -35,7 +35,7 @@ def key_of(job: Job, accelerator: Accelerator, folder: Path) -> str:
         for path in sorted(place.iterdir())
         if path.suffix in (".json", ".py", ".jinja") and path.name != "answer.json"
     }
-    told: dict[str, Any] = {
+    identity: dict[str, Any] = {
         "files": contents,
         "arguments": [argument.replace(str(place), "") for argument in job.arguments],
         "world": [job.world_size, job.local_world_size, job.describe, job.capacity],
@@ -43,7 +43,7 @@ def key_of(job: Job, accelerator: Accelerator, folder: Path) -> str:
         "environment": {name: value for name, value in os.environ.items() if name.startswith(_MATTERS)},
         "versions": _versions(),
     }
-    text = json.dumps(told, sort_keys=True).replace(str(folder), "")
+    text = json.dumps(identity, sort_keys=True).replace(str(folder), "")
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -182,8 +182,10 @@ class Candidates:
             self.failed[group] = str(answer)
             return None
         if answer.record.outcome not in ("completed", "out-of-memory"):
-            failure, told = answer.record.failure, answer.record.user_error
-            self.failed[group] = told[0] if told else failure.message if failure is not None else answer.record.outcome
+            failure, error = answer.record.failure, answer.record.user_error
+            self.failed[group] = (
+                error[0] if error else failure.message if failure is not None else answer.record.outcome
+            )
             return None
         return peak_of(answer, min(strategy.accumulation, 2))
 

@@ -207,7 +207,7 @@ def _factory_world(request: PlanRequest) -> tuple[str, ...]:
 
 
 def _llamafactory_yaml(choice: Choice, request: PlanRequest, arguments: dict[str, Any]) -> str:
-    told: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "model_name_or_path": _model(request),
         "stage": "sft",
         "do_train": True,
@@ -218,15 +218,15 @@ def _llamafactory_yaml(choice: Choice, request: PlanRequest, arguments: dict[str
         "output_dir": "output",
     }
     if request.tune in ("lora", "qlora"):
-        told |= {"lora_rank": request.lora_rank, "lora_target": "all"}
+        settings |= {"lora_rank": request.lora_rank, "lora_target": "all"}
     if request.tune == "qlora":
-        told |= {"quantization_bit": 4, "quantization_method": "bnb"}
+        settings |= {"quantization_bit": 4, "quantization_method": "bnb"}
     if request.tune == "freeze-vision":
-        told |= {"freeze_vision_tower": True, "freeze_multi_modal_projector": False}
-    told |= {name: value for name, value in arguments.items() if name not in ("gradient_checkpointing_kwargs",)}
+        settings |= {"freeze_vision_tower": True, "freeze_multi_modal_projector": False}
+    settings |= {name: value for name, value in arguments.items() if name not in ("gradient_checkpointing_kwargs",)}
     if choice.strategy.checkpointing:
-        told["use_reentrant_gc"] = False
+        settings["use_reentrant_gc"] = False
     else:
-        told["disable_gradient_checkpointing"] = True
-        told.pop("gradient_checkpointing")
-    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in told.items())
+        settings["disable_gradient_checkpointing"] = True
+        settings.pop("gradient_checkpointing")
+    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in settings.items())

@@ -63,13 +63,13 @@ class PlanRequest(msgspec.Struct, frozen=True):
         return self.machine.count * self.machine.nodes
 
 
-def request_of(options: PlanOptions, told: TrainingCommand | None) -> tuple[PlanRequest, list[Text]]:
+def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[PlanRequest, list[Text]]:
     """The request, and what was taken from a command. An option wins over the command. Raises UserError."""
-    said = told or TrainingCommand()
+    said = command or TrainingCommand()
     name = options.model or said.model
     if name is None:
-        raise UserError(_NO_MODEL if told is None else _MODEL_UNTOLD)
-    if told is not None and options.seq_len is None and said.seq_len is None:
+        raise UserError(_NO_MODEL if command is None else _MODEL_UNTOLD)
+    if command is not None and options.seq_len is None and said.seq_len is None:
         raise UserError(_LENGTH_UNTOLD)
     tune = options.tune or said.tune or "full"
     chosen = next((known for known in TUNES if known == tune), None)
@@ -95,7 +95,7 @@ def request_of(options: PlanOptions, told: TrainingCommand | None) -> tuple[Plan
         dtype="fp16" if half else "bf16",
         timeout=options.timeout,
     )
-    return request, [] if told is None else [_taken(request)]
+    return request, [] if command is None else [_taken(request)]
 
 
 _NO_MODEL = Text(

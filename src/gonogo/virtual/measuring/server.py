@@ -43,7 +43,7 @@ class _Running:
         self.job = job
         self.process = process
         self.deadline = time.monotonic() + job.timeout
-        self.told = False
+        self.answered = False
 
 
 def main() -> None:
@@ -158,13 +158,13 @@ def _ended(running: _Running) -> str | None:
     if ended:
         if os.path.exists(running.job.answer):
             return ""
-        if running.told:
+        if running.answered:
             return f"it took longer than {running.job.timeout:.0f} s (see --timeout)"
         return f"signal {status & 127}" if status & 127 else f"status {status >> 8}"
     late = time.monotonic() - running.deadline
-    if late > 0 and not running.told:
+    if late > 0 and not running.answered:
         os.kill(running.process, signal.SIGTERM)
-        running.told = True
+        running.answered = True
     elif late > _TO_WRITE:
         os.kill(running.process, signal.SIGKILL)
     return None

@@ -205,11 +205,11 @@ class Session:
         except BaseException as error:
             self.raw_traceback = traceback.format_exc()
             found = _in_chain(error, UnsupportedOperator)
-            told = _in_chain(error, UserError)
+            user_error_ = _in_chain(error, UserError)
             if isinstance(error, SystemExit) and error.code in (None, 0):
                 self.life.enter("exit")
-            elif told is not None:
-                outcome, user_error = "raised", (told.text.en, told.text.zh)
+            elif user_error_ is not None:
+                outcome, user_error = "raised", (user_error_.text.en, user_error_.text.zh)
             elif found is not None:
                 outcome = "unsupported"
                 failure = failure_of(error, self.life, self.modules, ())

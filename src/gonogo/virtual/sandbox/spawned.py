@@ -88,8 +88,8 @@ def _tell_of_accelerators(file: str, torch: Any) -> None:
             frame = sys._getframe(1)
             while frame.f_back is not None and frame.f_code.co_filename.startswith(os.path.dirname(torch.__file__)):
                 frame = frame.f_back
-            with open(file, "a", encoding="utf-8", errors="replace") as told:
-                told.write(f"{frame.f_code.co_filename}:{frame.f_lineno}\n")
+            with open(file, "a", encoding="utf-8", errors="replace") as stream:
+                stream.write(f"{frame.f_code.co_filename}:{frame.f_lineno}\n")
             return asks(*args, **kwargs)
 
         return asks_and_tells

@@ -45,7 +45,7 @@ def _lengths_in_tensors(original: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(log_probs, VirtualTensor) or any(isinstance(one, torch.Tensor) for one in lengths):
             return original(log_probs, targets, *args, **kwargs)
         rest = {name: value for name, value in kwargs.items() if name not in names}
-        told = [torch.tensor(one, device=log_probs.device) for one in lengths]
-        return original(log_probs, targets, *told, *args[2:], **rest)
+        known_lengths = [torch.tensor(one, device=log_probs.device) for one in lengths]
+        return original(log_probs, targets, *known_lengths, *args[2:], **rest)
 
     return ctc_loss

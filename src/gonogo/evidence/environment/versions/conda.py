@@ -73,8 +73,8 @@ def add_conda_dependency(listing: Listing, text: str, place: Place | None) -> bo
     match = re.match(_SPEC, text.strip())
     if match is None:
         return False
-    name, told = match[1].lower(), match[2].strip()
-    specifier, built = conda_specifier(told)
+    name, constraint = match[1].lower(), match[2].strip()
+    specifier, built = conda_specifier(constraint)
     version = specifier.removeprefix("==").removesuffix(".*") if re.fullmatch(r"==[\w.]+(?:\.\*)?", specifier) else None
     if fact := {"python": "python", "pytorch-cuda": "cuda", "cudatoolkit": "cuda", "cuda-version": "cuda"}.get(name):
         if version is not None:
@@ -87,7 +87,7 @@ def add_conda_dependency(listing: Listing, text: str, place: Place | None) -> bo
         listing.fact("gcc" if name.startswith("gcc") else "gxx", version, place)
     at = None
     if place is not None:
-        start = place.end - len(told.encode()) if told else place.end
+        start = place.end - len(constraint.encode()) if constraint else place.end
         at = place.source.place(start, place.end)
     listing.add(_NAMES.get(name, name), specifier, place, written="requirement", specifier_place=at)
     if name in ("pytorch-cpu", "cpuonly"):
@@ -125,5 +125,5 @@ def _add_listed(listing: Listing, name: str, version: str, build: str, place: Pl
     listing.add(_NAMES.get(name, name), exact(version), place)
     cuda = re.search(r"cuda(\d+\.\d+|\d{3})", build)
     if name == "pytorch" and cuda is not None:
-        told = cuda[1] if "." in cuda[1] else f"{cuda[1][:2]}.{cuda[1][2]}"
-        listing.fact("cuda", told, place)
+        constraint = cuda[1] if "." in cuda[1] else f"{cuda[1][:2]}.{cuda[1][2]}"
+        listing.fact("cuda", constraint, place)

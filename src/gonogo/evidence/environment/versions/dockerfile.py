@@ -146,9 +146,9 @@ def _add_word(listing: Listing, word: str, at: int, values: dict[str, str], *, c
     filled = substituted(word, values)
     name = re.match(r"[A-Za-z0-9][\w.-]*", word)
     if filled is not None:
-        told = Listing(listing.source)
-        read_requirement(told, listing.source, filled, at)
-        for package in told.packages.values():
+        listed = Listing(listing.source)
+        read_requirement(listed, listing.source, filled, at)
+        for package in listed.packages.values():
             listing.add(package.name, package.specifier, listing.source.place(at, at + len(word)), replace=True)
     elif name is not None:
         listing.packages.pop(name[0].lower(), None)

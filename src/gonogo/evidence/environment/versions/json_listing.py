@@ -59,13 +59,13 @@ def read_json(listing: Listing) -> Environment:
                 _skip(listing, entry, None, None)
     elif isinstance(content, Mapping):
         for name, version in content.items():
-            told = version.get("version") if isinstance(version, Mapping) else version
+            stated = version.get("version") if isinstance(version, Mapping) else version
             if isinstance(version, (list, bool)) or (
-                isinstance(version, Mapping) and not isinstance(told, (str, type(None)))
+                isinstance(version, Mapping) and not isinstance(stated, (str, type(None)))
             ):
                 _skip(listing, name, version, None)
             elif not isinstance(version, Mapping) or "version" in version or "git" in version:
-                _add(listing, text, name, told, in_list=False)
+                _add(listing, text, name, stated, in_list=False)
     return listing.environment()
 
 
@@ -81,17 +81,17 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _add(listing: Listing, text: str, name: str, version: Any, *, in_list: bool) -> None:
     if not re.fullmatch(NAME, name) or isinstance(version, (bool, list, Mapping)):
         return
-    told = "" if version is None else str(version)
-    place, version_place = _places(listing, text, name, told, in_list=in_list)
-    operator = re.match(r"\s*(?:[~=!<>])", told)
-    specifier = valid(told) if operator else exact(told)
-    if not in_list and told and (not specifier or specifier.startswith("===")):
+    stated = "" if version is None else str(version)
+    place, version_place = _places(listing, text, name, stated, in_list=in_list)
+    operator = re.match(r"\s*(?:[~=!<>])", stated)
+    specifier = valid(stated) if operator else exact(stated)
+    if not in_list and stated and (not specifier or specifier.startswith("===")):
         _skip(listing, name, version, version_place)
     listing.add(
         name,
         specifier,
         place,
-        written="" if in_list else ("requirement" if operator else "bare") if told else "",
+        written="" if in_list else ("requirement" if operator else "bare") if stated else "",
         specifier_place=version_place,
         replace=canonical(name) in listing.packages,
     )

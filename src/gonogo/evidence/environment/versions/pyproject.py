@@ -32,8 +32,8 @@ def read_pyproject(listing: Listing) -> None:
             read_requirement(listing, listing.source, match[0][1:-1], match.start() + 1)
     for header, table in _tables(content):
         start = re.search(rf"^[ \t]*\[[ \t]*{re.escape(header)}[ \t]*\]", text, re.MULTILINE)
-        for name, told in table.items():
-            _add_of_table(listing, text, start.end() if start else 0, name, told)
+        for name, dependency in table.items():
+            _add_of_table(listing, text, start.end() if start else 0, name, dependency)
 
 
 def _standard(content: Mapping[str, Any]) -> Iterator[str]:
@@ -78,8 +78,8 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _add_of_table(listing: Listing, text: str, start: int, name: str, told: Any) -> None:
-    version = told.get("version") if isinstance(told, Mapping) else told
+def _add_of_table(listing: Listing, text: str, start: int, name: str, dependency: Any) -> None:
+    version = dependency.get("version") if isinstance(dependency, Mapping) else dependency
     if not re.fullmatch(NAME, name) or (version is not None and not isinstance(version, str)):
         return
     written = (version or "").encode().decode("latin-1")
