@@ -83,11 +83,9 @@ def test_the_design_names_files_that_exist(document: str) -> None:
     text = (ROOT / "docs" / document).read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:\w+/)*\w+\.(?:py|json))`", text)) | set(re.findall(r"`((?:\w+/)+)`", text))
     assert len(named) > 40
+    rooms = [PACKAGE, ROOT, *(PACKAGE / room for room in ("virtual", "hazards", "evidence", "rehearse", "trials"))]
     for path in named:
-        places = [PACKAGE / path, PACKAGE / "virtual" / path, PACKAGE / "hazards" / path, PACKAGE / "evidence" / path]
-        assert any(
-            place.exists() for place in [*places, PACKAGE / "rehearse" / path, PACKAGE / "trials" / path, ROOT / path]
-        ), path
+        assert any((room / path).exists() for room in rooms), path
 
 
 def test_every_option_is_documented_with_its_default() -> None:
