@@ -20,6 +20,7 @@ from typer.models import CommandInfo
 from gonogo import __version__
 from gonogo.cli.bisect import bisect
 from gonogo.cli.check import check
+from gonogo.cli.cure import cure
 from gonogo.cli.env import env
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import (
@@ -230,6 +231,11 @@ app.command(
     context_settings={"allow_interspersed_args": False},
     epilog="Exit status: 0 GO with both, 1 NO-GO (found), 2 unusable input, 3 CANNOT-TELL, 130 Ctrl-C.",
 )(bisect)
+
+app.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog="Exit status: 0 GO (as it is, or cured), 3 CANNOT-TELL (no cure found), 2 unusable input, 130 Ctrl-C.",
+)(cure)
 
 app.command(
     context_settings={"allow_interspersed_args": False},

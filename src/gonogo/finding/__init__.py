@@ -12,6 +12,7 @@ from gonogo.finding.text import Text as Text
 if TYPE_CHECKING:
     # Each is imported by those alone that make one or show one.
     from gonogo.finding.bisection import Bisection
+    from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
     from gonogo.finding.guarded_run import GuardedRun
     from gonogo.finding.logs import Logs
@@ -149,6 +150,7 @@ class Report(msgspec.Struct, frozen=True):
     bisection: Bisection | None = None
     guarded_run: GuardedRun | None = None
     plan: Plan | None = None
+    cure: Cure | None = None
     notes: tuple[Text, ...] = ()
 
 

@@ -77,6 +77,13 @@ class Hazard:
         """Findings in a rehearsal's record."""
         yield from ()
 
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """Changes of the run's files that may cure what :meth:`in_rehearsal` found, the smallest first.
+
+        `gonogo cure` rehearses each of them; paths in ``record`` are whole, those of ``run`` as seen from its folder.
+        """
+        yield from ()
+
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
         """Findings in a failed run's logs."""
         yield from ()

@@ -53,6 +53,7 @@ def _seen(report: Report) -> dict[str, Any]:
         "log": msgspec.to_builtins(report.log),
         "environment": report.environment.to_json() if report.environment is not None else None,
         "bisection": msgspec.to_builtins(report.bisection),
+        "cure": msgspec.to_builtins(report.cure),
         "guarded_run": msgspec.to_builtins(report.guarded_run),
     }
 

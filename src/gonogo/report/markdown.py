@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report
 from gonogo.finding.ranks import ranks_text
+from gonogo.report.cure import cure_sections
 from gonogo.report.plan import reasons
 from gonogo.report.seen import summary_of, tables_of
 from gonogo.report.table import Table
@@ -48,6 +49,12 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield from ("", _plain(note.in_language(language)))
     for finding in report.findings:
         yield from _finding_lines(finding, language)
+    if report.cure is not None:
+        for section in cure_sections(report.cure, language):
+            yield from ("", f"### {_plain(section.title)}", "")
+            yield from (f"- {_plain(sentence)}" for sentence in section.said)
+            if section.diff:
+                yield from _block(section.diff, "diff")
     for table in tables_of(report, language):
         yield from _table_lines(table)
     if report.plan is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gonogo.finding import Report, Text
 from gonogo.finding.bisection import Bisection
+from gonogo.report.cure import cure_summary, cure_tables
 from gonogo.report.environment import environment_tables
 from gonogo.report.guarded import guarded_summary, guarded_tables
 from gonogo.report.plan import plan_summary, plan_tables
@@ -18,6 +19,8 @@ def summary_of(report: Report, language: str) -> str:
         return rehearsal_summary(report.rehearsal, language)
     if report.guarded_run is not None:
         return guarded_summary(report.guarded_run, language)
+    if report.cure is not None:
+        return cure_summary(report.cure, language)
     return plan_summary(report.plan, language) if report.plan is not None else ""
 
 
@@ -29,6 +32,8 @@ def tables_of(report: Report, language: str) -> list[Table]:
         return guarded_tables(report.guarded_run, language)
     if report.plan is not None:
         return plan_tables(report.plan, language)
+    if report.cure is not None:
+        return cure_tables(report.cure, language)
     if report.environment is not None:
         return environment_tables(report.environment, language)
     return [_bisection_table(report.bisection, language)] if report.bisection is not None else []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict
+from gonogo.finding.cured import Cure
 from gonogo.finding.ranks import ranks_text
+from gonogo.report.cure import cure_sections
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.page import Page, Styled, cells
 from gonogo.report.plan_text import print_plan
@@ -36,6 +38,8 @@ def print_report(report: Report, page: Page, language: str) -> None:
         page.line(Styled(f"{word('others', language)}{colon(language).rstrip()}", "bold"))
         for finding in others:
             _print_briefly(finding, page, language)
+    if report.cure is not None:
+        _print_cure(report.cure, page, language)
     if report.plan is not None:
         print_plan(report.plan, page, language)
     else:
@@ -114,11 +118,24 @@ def _label(name: str, style: str, language: str) -> Styled:
 def _print_fix(fix: Fix, page: Page, language: str) -> None:
     how = f" ({word(fix.applicability.value, language)}){colon(language)}"
     page.line(Styled.assemble((word("fix", language), "bold green"), how, _say(fix.title, language)))
-    for line in clean(fix.diff).splitlines():
-        colour = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
-        page.line(Styled(f"    {line}", colour), wrap=False)
+    _print_diff(clean(fix.diff), page)
     if command := how_to_apply(fix):
         page.line(Styled(f"    {word('apply', language)}{colon(language)}{command}", "cyan"), wrap=False)
+
+
+def _print_diff(diff: str, page: Page) -> None:
+    for line in diff.splitlines():
+        colour = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
+        page.line(Styled(f"    {line}", colour), wrap=False)
+
+
+def _print_cure(cure: Cure, page: Page, language: str) -> None:
+    for section in cure_sections(cure, language):
+        page.line()
+        page.line(Styled(section.title, "bold"))
+        for sentence in section.said:
+            page.line(Styled(sentence), indent=2)
+        _print_diff(section.diff, page)
 
 
 def _print_coverage(report: Report, page: Page, language: str) -> None:

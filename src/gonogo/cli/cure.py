@@ -1,0 +1,133 @@
+"""The command ``gonogo cure``: what its options mean."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
+from gonogo.cli.options import Command, Format, Gpus, HostMemory, Lang, Nodes, Output, Steps
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.language import chosen_language
+
+if TYPE_CHECKING:
+    from gonogo.evidence.rehearsal.record import RehearsalRecord
+    from gonogo.finding import Report
+    from gonogo.rehearse.progress import OnProgress
+    from gonogo.rehearse.request import RehearsalRequest
+
+
+def cure(
+    command: Command = None,
+    gpus: Gpus = None,
+    nodes: Nodes = None,
+    host_memory: HostMemory = None,
+    ranks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="0|0,3|sample|all", help="Which ranks to run. Default: the first, then a sample of all as a proof."
+        ),
+    ] = None,
+    steps: Steps = 2,
+    timeout: Annotated[
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a rehearsal that takes longer.")
+    ] = 600.0,
+    budget: Annotated[
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Begin nothing new after so long.")
+    ] = 3600.0,
+    environment: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Versions the run will have. Default: the file that check finds beside the launch."
+        ),
+    ] = None,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
+    ] = None,
+    allow_training_changes: Annotated[
+        bool,
+        typer.Option(
+            "--allow-training-changes",
+            help="Also what alters what is learned: global batch, learning rate, precision, length.",
+        ),
+    ] = False,
+    output_patch: Annotated[Path, typer.Option(metavar="FILE", help="Where the patch is written.")] = Path(
+        "cure.patch"
+    ),
+    apply: Annotated[bool, typer.Option("--apply", help="Change the files as the patch says, all or none.")] = False,
+    format_: Format = "text",
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """Find the least change that makes a run GO, and prove it by rehearsing the changed run.
+
+    For instance: gonogo cure --gpus 8xH100-80G --host-memory 1T -- bash launch.sh
+
+    It tries fixes in a copy, one rehearsal after another, and writes cure.patch; your files stay as they are.
+
+    从 NO-GO 到 GO：在副本中逐个试验修复，给出经过排练验证的补丁。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.report import known_format
+        from gonogo.report.output import check_writable, publish
+
+        known_format(format_)
+        check_writable(output)
+        if not command:
+            raise UserError(
+                Text(
+                    "no command to cure: put it after --, as in: gonogo cure -- bash launch.sh",
+                    "没有给出要修复的命令：请写在 -- 之后，例如 gonogo cure -- bash launch.sh",
+                )
+            )
+        from gonogo.rehearse.display import live_display
+        from gonogo.rehearse.request import RehearsalRequest
+        from gonogo.rehearse.workers.scratch import scratch_folder
+        from gonogo.trials.cure.apply import apply_cure, check_patch_file, write_patch
+        from gonogo.trials.cure.request import CureRequest
+        from gonogo.trials.cure.run import cure as search
+
+        check_patch_file(output_patch)
+        rehearsal = RehearsalRequest(
+            command=command,
+            gpus=gpus,
+            nodes=nodes,
+            host_memory=host_memory,
+            ranks=ranks or "0",
+            steps=steps,
+            timeout=timeout,
+            environment=environment,
+            with_packages=tuple(with_ or ()),
+        )
+        request = CureRequest(
+            rehearsal,
+            own_ranks=ranks is None,
+            budget=budget,
+            allow_training_changes=allow_training_changes,
+            patch_file=str(output_patch),
+        )
+        with scratch_folder() as scratch, live_display(language) as on_progress:
+            cured = search(request, scratch, _rehearsed, on_progress)
+        report = write_patch(cured, output_patch)
+        if apply:
+            report = apply_cure(cured, report)
+        publish(report, format_, output, language)
+        interrupted = report.cure is not None and report.cure.interrupted
+        raise SystemExit(INTERRUPTED if interrupted else report.verdict.exit_status)
+
+
+def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
+    """Raises KeyboardInterrupt where Ctrl-C ended the rehearsal."""
+    from gonogo.rehearse.answer import rehearsal_report, was_interrupted
+    from gonogo.rehearse.run import rehearse
+
+    record = rehearse(request, on_progress)
+    if was_interrupted(record):
+        raise KeyboardInterrupt
+    return record, rehearsal_report(record)

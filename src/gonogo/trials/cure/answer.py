@@ -1,0 +1,150 @@
+"""From a search to a report: the patch, what it takes beside it, what was tried, what still stands in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.finding import Edit, Finding, Report, Skipped, Text, Verdict, cured
+from gonogo.rehearse.summary import host_per_node, own_device
+from gonogo.trials.cure.candidate import Candidate
+from gonogo.trials.cure.copy import Copy, patch_of
+from gonogo.trials.cure.pace import seconds_of_step
+from gonogo.trials.cure.search import Found
+from gonogo.trials.cure.trial import Trial
+
+_INTERRUPTED = Text("interrupted: this is what was known by then", "已中断：以下为当时已知的结果")
+_OUT_OF_TIME = Text("--budget is over: there may be more to try", "--budget 规定的时间已用完：可能还有未尝试的改动")
+_NOTHING_TO_DO = Text("it is GO as it is: there is nothing to cure", "原样即为 GO：无需修复")
+_CURED = Text("cured: rehearsed GO with the patch", "已修复：打上补丁后排练结果为 GO")
+_NO_CURE = Text(
+    "no cure was found: what was tried is below, and what still stands in the way",
+    "没有找到修复办法：以下是尝试过的改动，以及仍然存在的问题",
+)
+_NEAR_CURE = Text(
+    "no whole cure was found: the patch brings it further, and what still stands in the way is below",
+    "没有找到完整的修复办法：补丁能让它走得更远，仍然存在的问题见下",
+)
+_PARTLY = Text("what comes after the errors below", "下列错误之后的内容")
+_NOT_SEEN = Text("a rehearsal ends where the program does", "程序在哪里结束，排练就到哪里")
+
+
+def cure_report(found: Found, copy: Copy, *, rehearsals: int, seconds: float, patch_file: str | None) -> Report:
+    """GO where the run is GO as it is or with the cure, else CANNOT-TELL: another cure may do what none here did."""
+    go = found.cured
+    needed = bool(found.steps) or not go
+    notes = [_INTERRUPTED] if found.interrupted else [_OUT_OF_TIME] if found.out_of_time else []
+    notes.append((_CURED if found.steps else _NOTHING_TO_DO) if go else _NEAR_CURE if found.steps else _NO_CURE)
+    last = found.now.rehearsed
+    return Report(
+        command="cure",
+        verdict=Verdict.GO if go else Verdict.CANNOT_TELL,
+        findings=() if go else tuple(_shown(finding, copy) for finding in found.now.in_the_way),
+        covered=last.covered if last is not None and go else (),
+        skipped=last.skipped if last is not None and go else (Skipped(_PARTLY, _NOT_SEEN),),
+        cure=_cure(found, copy, needed, rehearsals, seconds, patch_file),
+        notes=tuple(notes),
+    )
+
+
+def _cure(
+    found: Found, copy: Copy, needed: bool, rehearsals: int, seconds: float, patch_file: str | None
+) -> cured.Cure:
+    command = copy.command_now()
+    return cured.Cure(
+        needed=needed,
+        proven=needed and found.cured,
+        before=_seen(found.before),
+        after=_seen(found.now) if found.steps else None,
+        patch=copy.patch(),
+        patch_file=patch_file,
+        folder=str(copy.patch_folder()),
+        pins=tuple(dict.fromkeys([*_pinned(copy), *(pin for step in found.steps for pin in step.pins)])),
+        variables=command[0] if command is not None else {},
+        command=tuple(command[1]) if command is not None else None,
+        steps=tuple(_steps(found.steps, copy)),
+        tried=tuple(
+            cured.Tried(attempt.candidate.finding.hazard, attempt.candidate.title, _clean(attempt.outcome, copy))
+            for attempt in found.attempts
+        ),
+        alternatives=tuple(
+            cured.Alternative(step.title.en, other.title, "", _seen(trial)) for step, other, trial in found.alternatives
+        ),
+        rehearsals=rehearsals,
+        seconds=round(seconds, 1),
+        interrupted=found.interrupted,
+    )
+
+
+def _steps(steps: Sequence[Candidate], copy: Copy) -> list[cured.Step]:
+    """Each step with the diff that it makes of what the steps before it have left."""
+    told = []
+    for number, step in enumerate(steps):
+        copy.lay([one.edits for one in steps[:number]])
+        before = _contents(step.edits, copy)
+        copy.lay([one.edits for one in steps[: number + 1]])
+        after = _contents(step.edits, copy)
+        changed = {path: (before[path], after[path]) for path in before}
+        told.append(
+            cured.Step(
+                hazard=step.finding.hazard,
+                title=step.title,
+                why=_clean(step.finding.cause, copy),
+                safe=step.safe,
+                files=tuple(sorted({copy.shown_path(edit.path) for edit in step.edits})),
+                diff=patch_of(changed, copy.patch_folder()),
+                pins=step.pins,
+            )
+        )
+    return told
+
+
+def _contents(edits: Sequence[Edit], copy: Copy) -> dict[Path, bytes]:
+    places = {copy.original_of(edit.path) for edit in edits}
+    return {place: copy.of(place).read_bytes() for place in places if place is not None}
+
+
+def _pinned(copy: Copy) -> list[str]:
+    """The releases that a changed file of versions now names: they have to be installed."""
+    from gonogo.evidence.files import FileKind, kind_of
+
+    pins = []
+    for path, (before, after) in copy.changed().items():
+        if kind_of(path) is FileKind.ENVIRONMENT and path.suffix == ".txt":
+            old = set(before.decode("utf-8", "replace").splitlines())
+            new = after.decode("utf-8", "replace").splitlines()
+            pins += [line.split("#")[0].strip() for line in new if line not in old and line.strip()]
+    return pins
+
+
+def _seen(trial: Trial) -> cured.Seen:
+    record = trial.record
+    own = own_device(record.ranks[0]) if record is not None and record.ranks else None
+    node = host_per_node(record) if record is not None else None
+    return cured.Seen(
+        verdict=trial.verdict.value,
+        hazards=tuple(dict.fromkeys(finding.hazard for finding in trial.in_the_way)),
+        ranks=trial.ranks,
+        peak_reserved_bytes=own.peak_reserved_bytes if own is not None and _came_to_steps(record) else None,
+        capacity_bytes=own.total_bytes - own.allowance_bytes if own is not None else None,
+        host_peak_bytes=node.peak_bytes if node is not None and _came_to_steps(record) else None,
+        seconds_of_step=seconds_of_step(record) if record is not None else None,
+    )
+
+
+def _came_to_steps(record: RehearsalRecord | None) -> bool:
+    """Whether the first rank made a step: the peak of less says nothing."""
+    return record is not None and bool(record.ranks) and record.ranks[0].steps > 0
+
+
+def _shown(finding: Finding, copy: Copy) -> Finding:
+    """A finding with the user's own paths; its fixes' edits are the copy's, and left out."""
+    spans = tuple(replace(span, path=copy.shown_path(span.path)) for span in finding.spans)
+    return replace(finding, spans=spans, cause=_clean(finding.cause, copy), fixes=())
+
+
+def _clean(text: Text, copy: Copy) -> Text:
+    return Text(copy.shown(text.en), copy.shown(text.zh))

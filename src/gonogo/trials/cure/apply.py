@@ -1,0 +1,95 @@
+"""The patch is written; where it was asked for, the user's files are changed as it says: all of them, or none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import stat
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from gonogo.finding import Report, Text
+from gonogo.finding.errors import UserError
+from gonogo.report.atomic import write_atomically
+from gonogo.trials.cure.run import Cured
+
+_CANNOT_WRITE = Text("can't write {path}: {why}", "无法写入 {path}：{why}")
+_CHANGED = Text(
+    "{path} has changed while the cure was searched for; nothing was changed: run it again",
+    "{path} 在查找修复办法期间被修改；没有改动任何文件：请重新运行",
+)
+_APPLIED = Text(
+    "applied to {count} file(s); back again: (cd {folder} && patch -R -p1 < {patch})",
+    "已应用到 {count} 个文件；撤销：(cd {folder} && patch -R -p1 < {patch})",
+)
+_NOT_APPLIED = Text(
+    "--apply: nothing was changed, since the patch is not proven GO",
+    "--apply：补丁没有被证实为 GO，因此没有改动任何文件",
+)
+_NOTHING = Text("--apply: there is no file to change", "--apply：没有需要改动的文件")
+
+
+def check_patch_file(path: Path) -> None:
+    """Raise UserError where the patch can't be written there; an older patch is replaced."""
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        why = Text("it is no file in a folder that can be written", "不是可写目录中的文件")
+        raise UserError(_CANNOT_WRITE.format(path=path, why=why))
+
+
+def write_patch(cured: Cured, path: Path) -> Report:
+    """Write the patch of a cure that has one; the report that says where it lies."""
+    report = cured.report
+    cure = report.cure
+    assert cure is not None
+    if not cure.patch:
+        return replace(report, cure=replace(cure, patch_file=None))
+    try:
+        write_atomically(path, cure.patch.encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise UserError(_CANNOT_WRITE.format(path=path, why=error.strerror or error)) from None
+    return report
+
+
+def apply_cure(cured: Cured, report: Report) -> Report:
+    """Change the files, and say how to go back; a cure that is not proven changes nothing.
+
+    Raises UserError where a file is not what the cure was made for, or can't be written; then every file is as it was.
+    """
+    cure = report.cure
+    assert cure is not None
+    if not cure.proven:
+        return replace(report, notes=(*report.notes, _NOT_APPLIED)) if cure.needed else report
+    if not cured.changed:
+        return replace(report, notes=(*report.notes, _NOTHING))
+    for path, (before, _) in cured.changed.items():
+        if _bytes_of(path) != before:
+            raise UserError(_CHANGED.format(path=path))
+    written: list[Path] = []
+    for path, (_, after) in cured.changed.items():
+        target = Path(os.path.realpath(path))
+        try:
+            write_atomically(target, after, stat.S_IMODE(target.stat().st_mode))
+        except OSError as error:
+            for one in written:
+                with contextlib.suppress(OSError):
+                    write_atomically(
+                        Path(os.path.realpath(one)), cured.changed[one][0], stat.S_IMODE(one.stat().st_mode)
+                    )
+            raise UserError(_CANNOT_WRITE.format(path=path, why=error.strerror or error)) from None
+        written.append(path)
+    note = _APPLIED.format(
+        count=len(written),
+        folder=shlex.quote(cure.folder),
+        patch=shlex.quote(os.path.abspath(cure.patch_file or "cure.patch")),
+    )
+    return replace(report, cure=replace(cure, applied=True), notes=(*report.notes, note))
+
+
+def _bytes_of(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None

@@ -1,0 +1,71 @@
+"""Micro-batch, accumulation and ranks of a run, and where the run says them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gonogo.evidence.config.training_defaults import training_defaults
+from gonogo.evidence.field import Field, whole_number
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+
+MICRO_BATCH, ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
+KEYS = {MICRO_BATCH: "train_micro_batch_size_per_gpu", ACCUMULATION: ACCUMULATION}
+"""DeepSpeed's names of the arguments."""
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """An optimizer step's samples; ``world`` is None where the number of ranks can't be told."""
+
+    micro_batch: int
+    accumulation: int
+    world: int | None
+
+    @property
+    def samples(self) -> int:
+        """Of a step, over all ranks that are known."""
+        return self.micro_batch * self.accumulation * (self.world or 1)
+
+
+def batch_of(run: Run) -> Batch | None:
+    """What the run's files say; None where the micro-batch can't be told."""
+    micro_batch, accumulation = size_of(run, MICRO_BATCH), size_of(run, ACCUMULATION)
+    if micro_batch is None:
+        return None
+    return Batch(micro_batch, accumulation or 1, run.world_size)
+
+
+def size_of(run: Run, argument: str) -> int | None:
+    """A size as arguments, DeepSpeed's config or the framework's defaults say it."""
+    field = said_by(run, argument)
+    if field is not None:
+        return whole_number(field)
+    default = training_defaults(run.framework).get(argument)
+    return default if isinstance(default, int) and takes_arguments(run) else None
+
+
+def said_by(run: Run, argument: str) -> Field | None:
+    """The field that says it: an argument, else a number in DeepSpeed's config; None where neither does."""
+    field = run.arguments.get(argument)
+    if field.known:
+        return field
+    if run.config is not None and not run.config.is_auto(KEYS[argument]):
+        configured = run.config.get(KEYS[argument])
+        if configured.known:
+            return configured
+    return None
+
+
+def takes_arguments(run: Run) -> bool:
+    """Whether the program takes transformers' training arguments, as frameworks and Trainer scripts do."""
+    from gonogo.evidence.config.training_arguments import ARGUMENT_CLASSES
+
+    if run.framework is not None:
+        return True
+    return any(
+        script.imports("transformers") and any(True for _ in script.calls(*ARGUMENT_CLASSES, "*HfArgumentParser"))
+        for script in run.scripts
+    )

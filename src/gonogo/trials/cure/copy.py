@@ -1,0 +1,177 @@
+"""A copy of the user's project to try changes on: what is changed is copied, all else is linked.
+
+The copy lies below a scratch folder under the very path that the original has, parents and their entries included, so
+that ``../data`` leads where it should. Nothing of the user's is ever written through it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from gonogo.check.fixes import diff_of, edited
+from gonogo.finding import Edit
+
+COMMAND_FILE = ".gonogo-command.sh"
+"""Stands in the copy for a command that was typed, so that options and variables are edits of a file too."""
+
+
+class Copy:
+    """The working folder with what lies around it, as a tree of folders and links below ``scratch``."""
+
+    def __init__(self, scratch: Path, folder: Path, command: Sequence[str]) -> None:
+        self.root = scratch / "files"
+        self.original_folder = Path(os.path.realpath(folder))
+        self.folder = self.of(self.original_folder)
+        self._owned: dict[Path, bytes] = {}
+        """By original path: the bytes that the user's file has."""
+        self._opened: set[Path] = set()
+        self._open(self.original_folder)
+        self.words = [word.replace(f"{self.original_folder}/", f"{self.folder}/") for word in command]
+        self.typed = False
+
+    def of(self, original: Path) -> Path:
+        """Where the copy has what lies at an original path."""
+        return Path(f"{self.root}{original}")
+
+    def original_of(self, shown: str) -> Path | None:
+        """The user's file that a path means which is seen from the copy's folder; None for one outside of the copy."""
+        whole = os.path.normpath(os.path.join(self.folder, shown))
+        inside = whole.removeprefix(str(self.root))
+        return Path(inside) if inside != whole else None
+
+    def shown(self, text: str) -> str:
+        """A text that speaks of paths in the copy, with the user's own paths."""
+        return text.replace(f"{self.folder}/", "").replace(str(self.root), "")
+
+    def shown_path(self, path: str) -> str:
+        """A path of the copy as the user would write it."""
+        original = self.original_of(path)
+        if original is None:
+            return path
+        if original == self.typed_path:
+            return "<command>"
+        inside = os.path.relpath(original, self.original_folder)
+        return str(original) if inside.startswith("..") else inside
+
+    def type_command(self) -> None:
+        """Put the command into a script of the copy, where it can be edited."""
+        self.typed = True
+        path = self.original_folder / COMMAND_FILE
+        self._owned[path] = (shlex.join(self.words) + "\n").encode("utf-8", "surrogateescape")
+        self.of(path).write_bytes(self._owned[path])
+        self.words = ["bash", COMMAND_FILE]
+
+    @property
+    def typed_path(self) -> Path | None:
+        """The original path that the typed command's script would have."""
+        return self.original_folder / COMMAND_FILE if self.typed else None
+
+    def own(self, original: Path) -> bool:
+        """Make the copy's file one of its own, no link; False where there is no such file."""
+        if original in self._owned:
+            return True
+        if not original.is_file():
+            return False
+        self._open(original.parent)
+        place = self.of(original)
+        self._owned[original] = original.read_bytes()
+        with contextlib.suppress(FileNotFoundError):
+            place.unlink()
+        shutil.copy(original, place)
+        return True
+
+    def _open(self, folder: Path) -> None:
+        """Make a folder of the copy a folder of links to what the original has; its parents too."""
+        if folder in self._opened or folder == folder.parent:
+            return
+        self._open(folder.parent)
+        self._opened.add(folder)
+        place = self.of(folder)
+        if place.is_symlink():
+            place.unlink()
+        place.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(PermissionError), os.scandir(folder) as entries:
+            for entry in entries:
+                link = place / entry.name
+                if entry.path != str(self.root.parent) and not os.path.lexists(link):
+                    link.symlink_to(entry.path)
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Within the block the copy's folder is the current one."""
+        before = os.getcwd()
+        os.chdir(self.folder)
+        try:
+            yield
+        finally:
+            os.chdir(before)
+
+    def may_change(self, edits: Sequence[Edit]) -> bool:
+        """Whether all of these files are in the copy."""
+        places = [self.original_of(edit.path) for edit in edits]
+        return all(place is not None and self.own(place) for place in places)
+
+    def lay(self, steps: Sequence[Sequence[Edit]]) -> None:
+        """Make the copy the original with these steps' edits, one step after the other.
+
+        Raises ValueError where an edit was not made for what its file holds by then.
+        """
+        contents = dict(self._owned)
+        for edits in steps:
+            by_file: dict[Path, list[Edit]] = {}
+            for edit in edits:
+                place = self.original_of(edit.path)
+                if place is None or not self.own(place):
+                    raise ValueError(edit.path)
+                contents.setdefault(place, self._owned[place])
+                by_file.setdefault(place, []).append(edit)
+            for place, own in by_file.items():
+                contents[place] = edited(contents[place], sorted(own, key=lambda edit: (edit.start, edit.end)))
+        for place, data in contents.items():
+            if self.of(place).read_bytes() != data:
+                self.of(place).write_bytes(data)
+
+    def changed(self) -> dict[Path, tuple[bytes, bytes]]:
+        """The files that differ from the user's: before and after, by original path; the typed command left out."""
+        return {
+            path: (before, after)
+            for path, before in sorted(self._owned.items())
+            if path != self.typed_path and (after := self.of(path).read_bytes()) != before
+        }
+
+    def command_now(self) -> tuple[dict[str, str], list[str]] | None:
+        """Of a command that was typed: the variables that it now exports, and its words; None where it is as it was."""
+        path = self.typed_path
+        if path is None:
+            return None
+        text = self.of(path).read_bytes()
+        if text == self._owned[path]:
+            return None
+        variables: dict[str, str] = {}
+        words: list[str] = []
+        for line in text.decode("utf-8", "surrogateescape").replace("\\\n", " ").splitlines():
+            parts = shlex.split(line)
+            if parts[:1] == ["export"]:
+                variables.update(dict(part.partition("=")[::2] for part in parts[1:]))
+            else:
+                words += parts
+        return variables, [self.shown(word) for word in words]
+
+    def patch(self) -> str:
+        """A unified diff of all changes, with paths as seen from the patch's folder."""
+        return patch_of(self.changed(), self.patch_folder())
+
+    def patch_folder(self) -> Path:
+        """The folder that the patch applies in: the working folder, or one that holds it and all changed files."""
+        places = [self.original_folder, *(path.parent for path in self.changed())]
+        return Path(os.path.commonpath(places))
+
+
+def patch_of(changed: Mapping[Path, tuple[bytes, bytes]], folder: Path) -> str:
+    """One diff for ``git apply`` and ``patch -p1`` in ``folder``."""
+    return "".join(diff_of(os.path.relpath(path, folder), before, after) for path, (before, after) in changed.items())

@@ -1,0 +1,74 @@
+"""What a run learns, and what the user asked it to do: a cure may not make it GO by changing either."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gonogo.finding import Text
+from gonogo.trials.cure.batch import batch_of
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.trials.cure.trial import Trial
+
+_ARGUMENTS = (
+    *("learning_rate", "num_train_epochs", "max_steps", "lr_scheduler_type", "weight_decay", "max_grad_norm", "seed"),
+    *("bf16", "fp16", "lora_rank", "lora_r", "lora_alpha", "lora_target_modules", "target_modules"),
+    *("finetuning_type", "tuner_type", "train_type", "load_in_4bit", "quantization_bit"),
+    *("model_name_or_path", "model", "data_path", "dataset", "train_file", "dataset_name"),
+    *("max_length", "max_seq_length", "cutoff_len", "seq_len", "model_max_length", "block_size"),
+    *("freeze_vit", "freeze_vision_tower", "do_eval", "eval_strategy", "save_strategy", "save_steps", "eval_steps"),
+)
+"""What decides what is learned, and what is evaluated and saved, by the names that frameworks and scripts use."""
+_KEYS = (
+    ("fp16", "enabled"),
+    ("bf16", "enabled"),
+    ("gradient_clipping",),
+    ("optimizer", "params", "lr"),
+    ("optimizer", "params", "weight_decay"),
+    ("zero_optimization", "stage3_gather_16bit_weights_on_model_save"),
+)
+_NAMES = {"samples_a_step": Text("the samples of an optimizer step", "每个优化器步的样本数")}
+
+
+def changed_learning(before: Trial, after: Trial) -> Text | None:
+    """What the copy would now learn, or do, otherwise than before; None where nothing is known to have changed."""
+    if before.run is not None and after.run is not None:
+        was, now = _settings(before.run), _settings(after.run)
+        for name, value in was.items():
+            if value is not None and now.get(name) is not None and now[name] != value:
+                shown = _NAMES.get(name, Text(name, name))
+                return Text("{name}: {was} would become {now}", "{name}：{was} 会变成 {now}").format(
+                    name=shown, was=value, now=now[name]
+                )
+    return _asked_less(before, after)
+
+
+def _settings(run: Run) -> dict[str, object]:
+    settings: dict[str, object] = {}
+    for name in _ARGUMENTS:
+        field = run.arguments.get(name)
+        settings[name] = field.truth if field.truth is not None else field.number or field.get()
+    for keys in _KEYS if run.config is not None else ():
+        assert run.config is not None
+        settings[".".join(keys)] = run.config.get(*keys).get()
+    batch = batch_of(run)
+    settings["samples_a_step"] = batch.samples if batch is not None else None
+    return settings
+
+
+def _asked_less(before: Trial, after: Trial) -> Text | None:
+    """Whether the program trains fewer parameters now, or leaves out a phase that it had."""
+    if before.record is None or after.record is None:
+        return None
+    was, now = before.record.ranks[0], after.record.ranks[0]
+    if after.record.world_size < before.record.world_size:
+        return Text("fewer ranks would train", "参与训练的 rank 会变少")
+    if was.parameter_count and now.parameter_count and was.parameter_count != now.parameter_count:
+        return Text(
+            "the model would have {now:,} parameters, not {was:,}", "模型会有 {now:,} 个参数，而不是 {was:,} 个"
+        ).format(now=now.parameter_count, was=was.parameter_count)
+    lost = [phase for phase in (*was.expected_phases, *was.phases) if phase not in (*now.expected_phases, *now.phases)]
+    if lost and now.outcome == "completed":
+        return Text("it would no longer come to: {phase}", "不会再执行：{phase}").format(phase=", ".join(set(lost)))
+    return None

@@ -1,0 +1,43 @@
+"""``gonogo cure``: a copy is made, a cure is searched for in it, and the patch is what the copy differs by."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from gonogo.finding import Report
+from gonogo.rehearse.progress import OnProgress
+from gonogo.trials.cure.answer import cure_report
+from gonogo.trials.cure.copy import Copy
+from gonogo.trials.cure.request import CureRequest
+from gonogo.trials.cure.search import Search
+from gonogo.trials.cure.trial import Rehearse, Trier
+
+
+@dataclass(frozen=True)
+class Cured:
+    """The report, and what each changed file was and would be, by its path."""
+
+    report: Report
+    changed: dict[Path, tuple[bytes, bytes]]
+
+
+def cure(request: CureRequest, scratch: Path, rehearse: Rehearse, on_progress: OnProgress | None = None) -> Cured:
+    """Search for a cure of the command in the current folder; nothing of the user's is changed.
+
+    Raises UserError for a command or options that can't be rehearsed at all.
+    """
+    started = time.monotonic()
+    copy = Copy(scratch, Path.cwd(), request.rehearsal.command)
+    trier = Trier(copy, request.rehearsal, rehearse, on_progress)
+    found = Search(request, trier).run()
+    seconds = time.monotonic() - started
+    report = cure_report(
+        found,
+        copy,
+        rehearsals=trier.rehearsals,
+        seconds=seconds,
+        patch_file=request.patch_file if found.steps else None,
+    )
+    return Cured(report, copy.changed())

@@ -1,0 +1,226 @@
+"""The search for a cure: a change at a time, kept where it brings the run further, until it is GO."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gonogo.finding import Certainty, Finding, Text, Verdict
+from gonogo.finding.errors import UserError
+from gonogo.hazards.hazard import all_hazards
+from gonogo.trials.cure.candidate import Candidate
+from gonogo.trials.cure.candidates import candidates
+from gonogo.trials.cure.learned import changed_learning
+from gonogo.trials.cure.leaving_out import steps_without
+from gonogo.trials.cure.request import CureRequest
+from gonogo.trials.cure.trial import Trial, Trier
+
+_MOST_STEPS = 12
+_LOOKING = Text("as it is", "原样")
+_PROOF = Text("the proof", "最终验证")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A candidate that was tried in vain, and what came of it."""
+
+    candidate: Candidate
+    outcome: Text
+
+
+@dataclass
+class Found:
+    """What has been found by now. ``now`` is the trial of the copy with ``steps``."""
+
+    before: Trial
+    now: Trial
+    steps: list[Candidate] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    alternatives: list[tuple[Candidate, Candidate, Trial]] = field(default_factory=list)
+    """(the step taken, the one of equal size, its trial)."""
+    interrupted: bool = False
+    out_of_time: bool = False
+
+    @property
+    def cured(self) -> bool:
+        """Whether the copy is GO as it is now."""
+        return self.now.verdict is Verdict.GO
+
+
+class Search:
+    """One search; :meth:`run` is called once."""
+
+    def __init__(self, request: CureRequest, trier: Trier) -> None:
+        self._request = request
+        self._trier = trier
+        self._copy = trier.copy
+        self._ends = time.monotonic() + request.budget
+        self._tried: set[tuple[object, ...]] = set()
+        self._ranks = request.rehearsal.ranks
+
+    def run(self) -> Found:
+        """Search. Ctrl-C, and the end of the budget, end it with what is known by then."""
+        self._trier.doing = _LOOKING
+        before = self._trier(self._own_files(self._first_check()), self._ranks)
+        found = Found(before, before)
+        try:
+            before = found.before = found.now = self._with_all_ranks(before, _LOOKING)
+            while not found.cured and len(found.steps) < _MOST_STEPS and self._takes_a_step(found):
+                pass
+            if found.cured:
+                self._leave_out(found)
+        except KeyboardInterrupt:
+            found.interrupted = True
+        found.out_of_time = not found.cured and self._over
+        self._lay(found.steps)
+        return found
+
+    def _first_check(self) -> Trial:
+        """The files; a command that was typed becomes a file of the copy."""
+        trial = self._trier.check()
+        if any(not run.launch.source.writable for run in trial.checked.gathered.runs if run.launch is not None):
+            self._copy.type_command()
+            trial = self._trier.check()
+        return trial
+
+    def _own_files(self, trial: Trial) -> Trial:
+        """What the launch reads becomes the copy's own: a program must not find its way out of it by a link."""
+        for path in trial.checked.gathered.files.sources:
+            original = self._copy.original_of(path)
+            if original is not None:
+                self._copy.own(original)
+        return trial
+
+    @property
+    def _over(self) -> bool:
+        return time.monotonic() >= self._ends
+
+    def _with_all_ranks(self, trial: Trial, doing: Text) -> Trial:
+        """Where the ranks that were run are GO, and the user named none: a sample of all of them is run too."""
+        if not self._request.own_ranks or trial.ranks == "sample" or trial.rehearsed is None:
+            return trial
+        assert trial.record is not None
+        if trial.record.world_size == 1 or trial.rehearsed.verdict is not Verdict.GO:
+            return trial
+        self._ranks = "sample"
+        self._trier.doing = doing
+        return self._trier(trial, self._ranks)
+
+    def _takes_a_step(self, found: Found) -> bool:
+        """Try candidates until one is kept; False where none is left, or the time is over."""
+        for finding in found.now.in_the_way:
+            for candidate in candidates(finding, found.now):
+                key = (candidate.key, tuple(step.key for step in found.steps))
+                if key in self._tried or not self._copy.may_change(candidate.edits):
+                    continue
+                if self._over:
+                    return False
+                self._tried.add(key)
+                outcome = self._try(found, candidate)
+                if isinstance(outcome, Trial):
+                    found.steps.append(candidate)
+                    found.now = outcome
+                    return True
+                found.attempts.append(Attempt(candidate, outcome))
+                self._lay(found.steps)
+        return False
+
+    def _try(self, found: Found, candidate: Candidate) -> Trial | Text:
+        """The trial with a candidate where it brings the run further, else why it is not taken."""
+        self._lay([*found.steps, candidate])
+        trial = self._own_files(self._trier.check())
+        worse = _new(found.now.in_files, trial.in_files)
+        if worse:
+            return _BRINGS.format(what=worse[0].title)
+        if not self._request.allow_training_changes and (why := changed_learning(found.before, trial)) is not None:
+            return _CHANGES_TRAINING.format(what=why)
+        if _certain(trial.in_files):
+            # The files alone say NO-GO of it still: no need to rehearse it before they are in order.
+            return trial if _without(candidate.finding, trial.in_files) else _STAYS
+        self._trier.doing = candidate.title
+        try:
+            trial = self._trier(trial, self._ranks)
+        except UserError as error:
+            return error.text
+        if not self._request.allow_training_changes and (why := changed_learning(found.before, trial)) is not None:
+            return _CHANGES_TRAINING.format(what=why)
+        if trial.verdict is Verdict.GO:
+            return self._with_all_ranks(trial, _PROOF)
+        return trial if is_progress(found.now, trial, candidate.finding) else _outcome(candidate.finding, trial)
+
+    def _leave_out(self, found: Found) -> None:
+        """Take out each step without which it is GO as well, the last first."""
+        for step in reversed(found.steps[:]):
+            fewer = steps_without(found.steps, step)
+            if fewer is None or not fewer or self._over:
+                continue
+            self._lay(fewer)
+            trial = self._trier.check()
+            if trial.in_files:
+                continue
+            self._trier.doing = Text("without: {title}", "不做：{title}").format(title=step.title)
+            trial = self._trier(trial, found.now.ranks)
+            if trial.verdict is Verdict.GO:
+                found.attempts.append(Attempt(step, _NOT_NEEDED))
+                found.steps, found.now = fewer, trial
+
+    def _lay(self, steps: Iterable[Candidate]) -> None:
+        steps = list(steps)
+        self._copy.lay([step.edits for step in steps])
+        self._trier.pins = tuple(pin for step in steps for pin in step.pins)
+
+
+_BRINGS = Text("it brings another error: {what}", "会带来另一个错误：{what}")
+_CHANGES_TRAINING = Text(
+    "it changes what is learned (--allow-training-changes): {what}",
+    "它会改变训练内容（--allow-training-changes）：{what}",
+)
+_STAYS = Text("the error stays", "错误仍然存在")
+_NOT_NEEDED = Text("taken out again: it is GO without it", "已撤回：不做这一步也是 GO")
+
+
+def _certain(findings: Iterable[Finding]) -> bool:
+    return any(finding.certainty is Certainty.CERTAIN for finding in findings)
+
+
+def _place(finding: Finding) -> tuple[object, ...]:
+    first = finding.spans[0] if finding.spans else None
+    return (finding.hazard, first.path, first.text) if first else (finding.hazard,)
+
+
+def _without(finding: Finding, findings: Iterable[Finding]) -> bool:
+    return _place(finding) not in {_place(one) for one in findings}
+
+
+def _new(before: Iterable[Finding], after: Iterable[Finding]) -> list[Finding]:
+    """Certain errors of hazards that were not there."""
+    known = {finding.hazard for finding in before}
+    return [f for f in after if f.hazard not in known and f.certainty is Certainty.CERTAIN]
+
+
+def is_progress(before: Trial, after: Trial, cured: Finding) -> bool:
+    """Whether a finding is gone, and the run ends no earlier than before."""
+    if before.record is None:
+        return _without(cured, after.in_the_way)
+    if after.reached < before.reached:
+        return False
+    if _without(cured, after.in_the_way):
+        return cured.hazard not in {finding.hazard for finding in after.in_the_way} or after.reached > before.reached
+    return False
+
+
+def _outcome(cured: Finding, trial: Trial) -> Text:
+    """What a trial that brought nothing came to."""
+    first = next(iter(trial.in_the_way), None)
+    if first is None:
+        why = next(iter(trial.rehearsed.skipped), None) if trial.rehearsed is not None else None
+        if why is None:
+            return Text("CANNOT-TELL", "CANNOT-TELL")
+        return Text("CANNOT-TELL: {what}: {why}", "CANNOT-TELL：{what}：{why}").format(what=why.what, why=why.why)
+    if first.hazard == cured.hazard:
+        return _STAYS
+    fallback = first.hazard in {hazard.name for hazard in all_hazards() if hazard.fallback}
+    return Text("it then fails otherwise: {what}", "随后以其他方式失败：{what}").format(
+        what=first.cause if fallback else first.title
+    )

@@ -1,0 +1,150 @@
+"""One trial of the copy: what its files show, and what a rehearsal of it comes to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gonogo.check.findings import Checked, check
+from gonogo.check.settings import CheckSettings
+from gonogo.evidence.files import nearest_environment_file
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.evidence.run import Run
+from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
+from gonogo.rehearse.progress import OnProgress, RehearsalStatus
+from gonogo.rehearse.request import RehearsalRequest
+from gonogo.trials.cure.copy import Copy
+
+Rehearse = Callable[[RehearsalRequest, OnProgress | None], tuple[RehearsalRecord, Report]]
+"""Rehearses a request in the current folder: the record, and the report of it. Raises UserError as a rehearsal does."""
+
+_PHASES = ("load", "init", "forward", "backward", "step", "evaluate", "save", "exit")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is known of the copy as it is now. ``rehearsed`` is None where the files alone already say NO-GO."""
+
+    checked: Checked
+    record: RehearsalRecord | None = None
+    rehearsed: Report | None = None
+    ranks: str = "0"
+
+    @property
+    def run(self) -> Run | None:
+        """The run that the command launches, as its files tell."""
+        return next((run for run in self.checked.gathered.runs if run.launch is not None), None)
+
+    @property
+    def in_files(self) -> tuple[Finding, ...]:
+        """What the files show that stands in the way, the first to be cured first."""
+        return _in_the_way(self.checked.report.findings)
+
+    @property
+    def in_rehearsal(self) -> tuple[Finding, ...]:
+        """What the rehearsal shows that stands in the way and the files do not."""
+        known = {finding.hazard for finding in self.in_files}
+        found = _in_the_way(self.rehearsed.findings) if self.rehearsed is not None else ()
+        return tuple(finding for finding in found if finding.hazard not in known)
+
+    @property
+    def in_the_way(self) -> tuple[Finding, ...]:
+        """All that keeps it from GO."""
+        return (*self.in_files, *self.in_rehearsal)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of files and rehearsal together."""
+        if any(finding.certainty is Certainty.CERTAIN for finding in self.in_the_way):
+            return Verdict.NO_GO
+        if self.rehearsed is None or self.in_the_way:
+            return Verdict.CANNOT_TELL
+        return self.rehearsed.verdict
+
+    @property
+    def reached(self) -> tuple[int, int]:
+        """How far it came: (optimizer steps, phase); the rank that came least far counts."""
+        if self.record is None or not self.record.ranks:
+            return (0, -1)
+        return min(_reached(rank.steps, list(rank.phases), rank.outcome) for rank in self.record.ranks)
+
+
+def _reached(steps: int, phases: list[str], outcome: str) -> tuple[int, int]:
+    if outcome == "completed":
+        return (1 << 30, len(_PHASES))
+    return (steps, max((_PHASES.index(phase) for phase in phases), default=-1))
+
+
+def _in_the_way(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    return tuple(
+        finding
+        for finding in findings
+        if finding.severity is Severity.ERROR and finding.certainty is not Certainty.POSSIBLE
+    )
+
+
+@dataclass
+class Trier:
+    """Tries the copy out; counts what it did."""
+
+    copy: Copy
+    request: RehearsalRequest
+    rehearse: Rehearse
+    on_progress: OnProgress | None = None
+    pins: tuple[str, ...] = ()
+    rehearsals: int = 0
+    doing: Text = field(default_factory=lambda: Text("", ""))
+
+    def check(self) -> Trial:
+        """What the files show."""
+        with self.copy.entered():
+            checked = check([], self.copy.words, settings=CheckSettings(environment=self._stated()))
+        return Trial(checked)
+
+    def __call__(self, trial: Trial, ranks: str) -> Trial:
+        """The trial with a rehearsal of these ranks."""
+        self.rehearsals += 1
+        with self.copy.entered():
+            record, report = self.rehearse(
+                dataclasses.replace(
+                    self.request,
+                    command=self.copy.words,
+                    ranks=ranks,
+                    environment=self._environment(trial.run),
+                    with_packages=(*self.request.with_packages, *self.pins),
+                    keep=None,
+                ),
+                self._shown if self.on_progress is not None else None,
+            )
+        return dataclasses.replace(trial, record=record, rehearsed=report, ranks=ranks)
+
+    def _shown(self, status: RehearsalStatus) -> None:
+        assert self.on_progress is not None
+        self.on_progress(
+            dataclasses.replace(
+                status,
+                activity=Text("{number}, {doing}: {activity}", "第 {number} 次，{doing}：{activity}").format(
+                    number=self.rehearsals, doing=self.doing, activity=status.activity
+                ),
+            )
+        )
+
+    def _stated(self) -> Path | None:
+        """``--environment`` as the copy has it, where it is a file of the copy."""
+        stated = self.request.environment
+        if stated is None:
+            return None
+        original = (self.copy.original_folder / stated).resolve()
+        own = original.is_relative_to(self.copy.original_folder) and self.copy.own(original)
+        return self.copy.of(original) if own else original
+
+    def _environment(self, run: Run | None) -> Path | None:
+        """The file of versions: the one that was stated, else the one that the check takes."""
+        if self.request.environment is not None:
+            return self._stated()
+        if run is None or run.launch is None:
+            return None
+        launch = run.launch
+        return nearest_environment_file([launch.cwd, (self.copy.folder / launch.source.path).parent])
