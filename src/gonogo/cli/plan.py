@@ -83,7 +83,7 @@ def plan(
 
         known_format(format_)
         check_writable(output)
-        from gonogo.report.plan_picture import check_picture, write_picture
+        from gonogo.report.trials.plan_picture import check_picture, write_picture
 
         check_picture(picture)
         from gonogo.rehearse.launch.torch_installed import check_torch

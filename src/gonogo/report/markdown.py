@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report
 from gonogo.finding.ranks import ranks_text
-from gonogo.report.cure import cure_sections
-from gonogo.report.plan import reasons
 from gonogo.report.seen import summary_of, tables_of
 from gonogo.report.table import Table
+from gonogo.report.trials.cure import cure_sections
+from gonogo.report.trials.plan import reasons
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, how_to_apply, word
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict
 from gonogo.finding.cured import Cure
 from gonogo.finding.ranks import ranks_text
-from gonogo.report.cure import cure_sections
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.page import Page, Styled, cells
-from gonogo.report.plan_text import print_plan
 from gonogo.report.seen import summary_of, tables_of
+from gonogo.report.trials.cure import cure_sections
+from gonogo.report.trials.plan_text import print_plan
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, how_to_apply, word
 

@@ -10,7 +10,7 @@ from gonogo.finding.planned import Plan, Strategy, TooLarge
 from gonogo.finding.words import size
 from gonogo.report.atomic import write_atomically
 from gonogo.report.drawing import Box, Drawing, Line, Words, as_png, as_svg, check_suffix, chinese_font
-from gonogo.report.plan import legend_names, plan_summary, shares, solution
+from gonogo.report.trials.plan import legend_names, plan_summary, shares, solution
 from gonogo.report.untrusted import clean_line
 
 OPTION = "--picture"

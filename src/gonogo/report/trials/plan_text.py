@@ -6,7 +6,7 @@ from gonogo.finding import Text
 from gonogo.finding.planned import Plan
 from gonogo.finding.words import size
 from gonogo.report.page import Page, Styled
-from gonogo.report.plan import REASONED, bar, legend, plan_tables, reasons
+from gonogo.report.trials.plan import REASONED, bar, legend, plan_tables, reasons
 
 _COLOURS = {
     "parameters": "blue",

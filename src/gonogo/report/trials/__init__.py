@@ -1,0 +1,1 @@
+"""What takes many rehearsals, as reports show it: plans and cures."""
