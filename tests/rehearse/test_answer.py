@@ -41,11 +41,13 @@ def test_go_where_every_rank_completed_and_reached_what_it_should(judged) -> Non
     assert [note.zh for note in report.notes] == ["由 bash 启动"]
 
 
-def test_only_a_certain_error_is_no_go(judged) -> None:
+def test_the_verdict_is_that_of_the_surest_error(judged) -> None:
     assert judged(samples.rehearsal_record(), samples.finding()).verdict is Verdict.NO_GO
     likely = replace(samples.finding(), certainty=Certainty.LIKELY)
+    possible = replace(samples.finding(), certainty=Certainty.POSSIBLE)
     warning = replace(samples.finding(), severity=Severity.WARNING)
-    assert judged(samples.rehearsal_record(), likely, warning).verdict is Verdict.GO
+    assert judged(samples.rehearsal_record(), likely, warning).verdict is Verdict.CANNOT_TELL
+    assert judged(samples.rehearsal_record(), possible, warning).verdict is Verdict.GO
 
 
 def test_a_certain_error_is_no_go_also_where_the_rest_was_not_reached(judged) -> None:

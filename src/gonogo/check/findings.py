@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -43,18 +43,20 @@ def check(
     *,
     settings: CheckSettings | None = None,
     use_installed: bool = True,
+    laid_over: Mapping[str, str] | None = None,
     allow_no_files: bool = False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Checked:
     """Check files and folders, or a command with all that it names.
 
-    ``use_installed``: the packages of this interpreter count where no file tells a version. ``allow_no_files``: files
-    that are nothing to check are no gap. ``on_progress`` hears how many of how many runs have been looked at. Raises
-    UserError for a path that isn't there.
+    ``use_installed``: the packages of this interpreter count where no file tells a version. ``laid_over``: for what
+    runs on this machine with other versions of some packages (canonical name to version), these. ``allow_no_files``:
+    files that are nothing to check are no gap. ``on_progress`` hears how many of how many runs have been looked at.
+    Raises UserError for a path that isn't there.
     """
     settings = settings or CheckSettings()
     start = time.perf_counter()
-    gathered = gather(paths, command, settings=settings, use_installed=use_installed)
+    gathered = gather(paths, command, settings=settings, use_installed=use_installed, laid_over=laid_over)
     findings: list[Finding] = []
     failed: dict[str, Skipped] = {}
     hazards = [hazard for hazard in all_hazards() if settings.chooses(hazard.name)]

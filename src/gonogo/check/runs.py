@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from gonogo.check.run_of_launch import RunMaker
 from gonogo.check.settings import CheckSettings, matches_path
 from gonogo.evidence.document.json_file import read_json
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.files import FileKind, Files, kind_of, nearest_environment_file, walk
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.words import SHELLS
@@ -40,12 +40,19 @@ class Gathered(msgspec.Struct, frozen=True):
     notes: tuple[Text, ...] = ()
 
 
-def gather(paths: Sequence[str], command: Sequence[str], *, settings: CheckSettings, use_installed: bool) -> Gathered:
-    """The runs that files, folders and a command come to.
+def gather(
+    paths: Sequence[str],
+    command: Sequence[str],
+    *,
+    settings: CheckSettings,
+    use_installed: bool,
+    laid_over: Mapping[str, str] | None = None,
+) -> Gathered:
+    """The runs that files, folders and a command come to; ``laid_over`` as for :func:`gonogo.check.findings.check`.
 
     Raises UserError for a path that isn't there, a file named that can't be read, or a command that starts nothing.
     """
-    gatherer = _Gatherer(Files(Path.cwd()), settings, use_installed)
+    gatherer = _Gatherer(Files(Path.cwd()), settings, use_installed, laid_over)
     if command:
         gatherer.take_command(command)
     for path in paths or ([] if command else ["."]):
@@ -54,10 +61,13 @@ def gather(paths: Sequence[str], command: Sequence[str], *, settings: CheckSetti
 
 
 class _Gatherer:
-    def __init__(self, files: Files, settings: CheckSettings, use_installed: bool) -> None:
+    def __init__(
+        self, files: Files, settings: CheckSettings, use_installed: bool, laid_over: Mapping[str, str] | None
+    ) -> None:
         self.files = files
         self.settings = settings
         self.use_installed = use_installed
+        self.laid_over = laid_over
         self.launches: list[Launch] = []
         self.found: dict[FileKind, list[SourceFile]] = {kind: [] for kind in FileKind}
         self.named: set[str] = set()
@@ -201,15 +211,23 @@ class _Gatherer:
                 source.path = self.files.display_path(path)
                 self.files.sources.setdefault(source.path, source)
                 told = read_environment(source)
-            if asked_for:
+            if asked_for and self.laid_over is None:
                 return told  # another machine's: this one says nothing of it
-        return told.over(self._machine) if self.use_installed else told
+        found = told.over(self._machine) if self.use_installed else told
+        return found.with_laid_over(self._laid_over) if self._laid_over else found
 
     @cached_property
     def _machine(self) -> Environment:
         from gonogo.evidence.environment.this_machine import this_machine
 
         return this_machine()
+
+    @cached_property
+    def _laid_over(self) -> dict[str, Package]:
+        from gonogo.evidence.environment.this_machine import interpreter
+
+        wanted = self.laid_over or {}
+        return {name: Package(name, f"=={version}", source=interpreter()) for name, version in wanted.items()}
 
 
 def _covered(runs: Sequence[Run], launches: Sequence[Launch]) -> list[Text]:

@@ -140,10 +140,9 @@ def rehearse(
                     "没有给出要排练的命令：请写在 -- 之后，例如 gonogo rehearse -- bash launch.sh",
                 )
             )
-        from gonogo.rehearse.answer import rehearsal_report, was_interrupted
+        from gonogo.rehearse.answer import rehearsed, was_interrupted
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.request import RehearsalRequest
-        from gonogo.rehearse.run import rehearse as run_rehearsal
 
         request = RehearsalRequest(
             command=command,
@@ -159,8 +158,7 @@ def rehearse(
             ray=ray,
         )
         with live_display(language) as on_progress:
-            record = run_rehearsal(request, on_progress)
-        report = rehearsal_report(record)
+            record, report = rehearsed(request, on_progress)
         publish(report, format_, output, language)
         raise SystemExit(INTERRUPTED if was_interrupted(record) else report.verdict.exit_status)
 

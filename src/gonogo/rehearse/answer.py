@@ -7,11 +7,18 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from gonogo.check.beside import NO_FILES, FilesRead, read_beside
+from gonogo.evidence.ended import ended_in_record
 from gonogo.evidence.rehearsal.record import Phase, RankRecord, RehearsalRecord
 from gonogo.finding import Finding, Report, Severity, Skipped, Text, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import PHASE_NAMES
+from gonogo.hazards.explained import Places
+from gonogo.hazards.together import together
 from gonogo.rehearse.findings import findings_in_rehearsal
+from gonogo.rehearse.progress import OnProgress
+from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.run import rehearse
 from gonogo.rehearse.summary import rehearsal_summary, seen_from
 
 _ENDED = {
@@ -34,21 +41,35 @@ _HOW = {
 }
 
 
-def rehearsal_report(record: RehearsalRecord, folder: str | None = None) -> Report:
+def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) -> tuple[RehearsalRecord, Report]:
+    """Rehearse a command and read its files: the record, and the report on both. Raises as :func:`rehearse` does."""
+    record = rehearse(request, on_progress)
+    files = read_beside(request.command, environment=request.environment, laid_over=record.laid_over)
+    return record, rehearsal_report(record, files=files)
+
+
+def rehearsal_report(record: RehearsalRecord, folder: str | None = None, *, files: FilesRead = NO_FILES) -> Report:
     """The report of a rehearsal; places are named as they are seen from ``folder`` (default: the current one).
+
+    ``files`` are what the run's files show: what of them was not read is told, and changes no verdict.
 
     NO-GO where a hazard is certain of an error. CANNOT-TELL where not every rank asked for completed, where a phase
     that a real run would reach was not reached, where something could not be rehearsed, or where a rank failed in a
     way that no hazard explains. Else GO.
     """
     folder = os.getcwd() if folder is None else folder
-    findings = tuple(_seen_from(folder, finding) for finding in findings_in_rehearsal(record))
+    seen = [_seen_from(folder, finding) for finding in findings_in_rehearsal(record)]
+    places = Places(files.sources, files.base, files.packages)
+    findings = together(seen, files.findings, ended_in_record(record), places)
     return Report(
         command="rehearse",
         verdict=verdict_of(findings, complete=_is_complete(record)),
         findings=findings,
-        covered=tuple(_covered(record)),
-        skipped=tuple(_skipped(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks}, folder)),
+        covered=(*_covered(record), *files.covered),
+        skipped=(
+            *_skipped(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks}, folder),
+            *files.skipped,
+        ),
         rehearsal=rehearsal_summary(record, folder),
         notes=tuple(Text(*note) for note in record.notes),
     )

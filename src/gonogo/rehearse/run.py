@@ -290,4 +290,5 @@ def _record(
         skipped=[(what.en, why.en) for what, why in skipped],
         skipped_zh=[(what.zh, why.zh) for what, why in skipped],
         notes=[(note.en, note.zh) for note in (*_default_accelerator(request, machine), *launch.notes, *overlay.notes)],
+        laid_over={name: str(version) for name, version in overlay.versions.items()},
     )

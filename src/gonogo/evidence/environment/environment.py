@@ -234,6 +234,15 @@ class Environment(msgspec.Struct, frozen=True):
             **changes,
         )
 
+    def with_laid_over(self, packages: Mapping[str, Package]) -> Environment:
+        """The same with exact versions of some packages in the place of all others; a file's that agrees stays."""
+        laid = {
+            name: package
+            for name, package in packages.items()
+            if name not in self.packages or self.within(name, package.specifier) is not True
+        }
+        return msgspec.structs.replace(self, packages={**self.packages, **laid})
+
 
 @lru_cache(maxsize=1)
 def field_names() -> tuple[str, ...]:

@@ -278,3 +278,5 @@ class RehearsalRecord(msgspec.Struct):
     """Facts about how the command was understood, in English and Chinese."""
     divergence: Divergence | None = None
     """Where the rehearsed ranks diverged; None where they did not, or where one rank alone was rehearsed."""
+    laid_over: dict[str, str] = {}
+    """Packages (canonical name) that were rehearsed in another version than is installed."""
