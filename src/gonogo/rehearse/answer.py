@@ -15,10 +15,10 @@ from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import PHASE_NAMES
 from gonogo.hazards.explained import Places
 from gonogo.hazards.together import together
+from gonogo.rehearse import run
 from gonogo.rehearse.findings import findings_in_rehearsal
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.rehearse.run import rehearse
 from gonogo.rehearse.summary import rehearsal_summary, seen_from
 
 _ENDED = {
@@ -42,8 +42,8 @@ _HOW = {
 
 
 def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) -> tuple[RehearsalRecord, Report]:
-    """Rehearse a command and read its files: the record, and the report on both. Raises as :func:`rehearse` does."""
-    record = rehearse(request, on_progress)
+    """Rehearse a command and read its files: the record, and the report on both. Raises what a rehearsal raises."""
+    record = run.rehearse(request, on_progress)
     files = read_beside(request.command, environment=request.environment, laid_over=record.laid_over)
     return record, rehearsal_report(record, files=files)
 
