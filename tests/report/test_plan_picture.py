@@ -14,7 +14,8 @@ from msgspec.structs import asdict, replace
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.planned import Model, Plan, Solution, Strategy, TooLarge
-from gonogo.report import drawing, plan_picture
+from gonogo.report import drawing
+from gonogo.report.trials import plan_picture
 from gonogo.report.trials.plan_picture import COLOURS, MOST_FITTING, check_picture, draw, write_picture
 
 GIB = 1 << 30
