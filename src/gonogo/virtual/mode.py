@@ -31,6 +31,8 @@ NAMESPACE_HANDLERS: dict[str, Handler] = {}
 
 _INPLACE, _FRESH, _SEVERAL, _NOTHING, _SLOW = range(5)
 _NO_KWARGS: dict[str, Any] = {}
+_MOST_TO_WRITE = 1 << 30
+"""Up to so many bytes of one number are laid out for a program that may write to them through NumPy."""
 
 
 class UnsupportedOperator(RuntimeError):
@@ -311,8 +313,14 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with private.modes_off():
             return contents.read(tensor)
 
-    def values_or_assumed(self, tensor: VirtualTensor) -> torch.Tensor:
-        """The values; where they're not known, zeros, with the assumption recorded."""
+    def values_or_assumed(self, tensor: VirtualTensor, to_write: bool = False) -> torch.Tensor:
+        """The values; where they're not known, zeros, with the assumption recorded.
+
+        With ``to_write``, elements have bytes of their own, and what is written to them is written to the tensor.
+        """
+        if to_write:
+            with private.modes_off():
+                contents.lay_out(tensor, most=_MOST_TO_WRITE)
         known = self.known_values(tensor)
         if known is not None:
             return known
@@ -322,7 +330,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def pinned_copy(self, tensor: VirtualTensor) -> VirtualTensor:
         """A copy of a CPU tensor in page-locked memory."""
-        copy: VirtualTensor = tensor.detach().clone()  # type: ignore[assignment]
+        copy = self.virtualise(tensor.detach().clone())  # a data pipeline's is real
         self.memory.device(CPU).pin(copy.cell)
         return copy
 

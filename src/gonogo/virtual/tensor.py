@@ -71,7 +71,7 @@ class VirtualTensor(torch.Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
     accelerator_type = "cuda"
     """Device type of the accelerators; set once a process."""
-    mode: Any = None
+    virtual_mode: Any = None
     """The dispatch mode that serves operators on virtual tensors; set once a process."""
     accelerator_index: Any = None
     """Answers the current accelerator's index."""
@@ -89,7 +89,7 @@ class VirtualTensor(torch.Tensor):
         """Reached only where the mode is not active (another thread, a data pipeline): enter it."""
         if not all(issubclass(t, VirtualTensor) or t is torch.Tensor or t is torch.nn.Parameter for t in types):
             return NotImplemented
-        with cls.mode:
+        with cls.virtual_mode:
             return func(*args, **(kwargs or {}))
 
     def __getattr__(self, name: str) -> Any:
@@ -132,7 +132,7 @@ class VirtualTensor(torch.Tensor):
 
     @data.setter
     def data(self, new: torch.Tensor) -> None:
-        virtual: VirtualTensor = new if isinstance(new, VirtualTensor) else VirtualTensor.mode.virtualise(new)
+        virtual: VirtualTensor = new if isinstance(new, VirtualTensor) else VirtualTensor.virtual_mode.virtualise(new)
         private.set_data(self, virtual)
         self._device, self.cell, self._spec = virtual._device, virtual.cell, None
 
@@ -206,11 +206,15 @@ class VirtualTensor(torch.Tensor):
         size = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], torch.Size) else sizes or (0,)
         return self.new_empty(size, device=device)
 
+    def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
+        """As ``Tensor.new_tensor``; C++ would leave the data out, for the device that it was told of."""
+        return torch.tensor(data, dtype=dtype or self.dtype, device=device or self._device, **kwargs)
+
     def pin_memory(self, device: Any = None) -> Any:
         """As ``Tensor.pin_memory``: a pinned copy, unless it is pinned already."""
         if self._device.type != "cpu":
             raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
-        return self if self.cell.pinned else VirtualTensor.mode.pinned_copy(self)
+        return self if self.cell.pinned else VirtualTensor.virtual_mode.pinned_copy(self)
 
     def is_pinned(self, device: Any = None) -> bool:
         """Whether the storage was pinned."""
@@ -236,7 +240,7 @@ class VirtualTensor(torch.Tensor):
             )
         if self.requires_grad and not force and torch.is_grad_enabled():
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-        return VirtualTensor.mode.values_or_assumed(self).numpy()
+        return VirtualTensor.virtual_mode.values_or_assumed(self, to_write=True).numpy()
 
     def __array__(self, dtype: Any = None) -> Any:
         array = self.numpy()
@@ -244,10 +248,10 @@ class VirtualTensor(torch.Tensor):
 
     def tolist(self) -> Any:
         """The known values; where they are not known, assumed ones."""
-        return VirtualTensor.mode.values_or_assumed(self).tolist()
+        return VirtualTensor.virtual_mode.values_or_assumed(self).tolist()
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        known = None if Kernel.running else VirtualTensor.mode.known_values(self)
+        known = None if Kernel.running else VirtualTensor.virtual_mode.known_values(self)
         if known is not None and known.numel() <= 1000:
             text = repr(known)
             return text if self._device.type == "cpu" else f"{text[:-1]}, device='{self._device}')"
@@ -280,12 +284,12 @@ class VirtualTensor(torch.Tensor):
         if self.grad is not None:
             new.grad = copy.deepcopy(self.grad, memo)
         if isinstance(self, torch.nn.Parameter):
-            VirtualTensor.mode.memory.recategorise(new.cell, "parameters")
+            VirtualTensor.virtual_mode.memory.recategorise(new.cell, "parameters")
         return new
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickled as its metadata; read back, it is a tensor of unknown values (or of its known ones, if few)."""
-        known = VirtualTensor.mode.known_values(self)
+        known = VirtualTensor.virtual_mode.known_values(self)
         numbers = known.contiguous().clone().numpy().tobytes() if private.is_small_numeric(known) else None
         state = (tuple(self.shape), self.stride(), self.dtype, str(self._device), self.requires_grad, numbers)
         return rebuild, (*state, isinstance(self, torch.nn.Parameter))

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from gonogo.virtual import private
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
 from gonogo.virtual.hooks.patching import Patches
@@ -20,6 +19,7 @@ from gonogo.virtual.operators import foreach
 from gonogo.virtual.own_work import OwnWork
 from gonogo.virtual.ranks.garbage import collect_as_usual
 from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.values.data_mode import real_data
 
 
 def install(mode: VirtualMode, life: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
@@ -176,7 +176,7 @@ class Batches:
         """Batches that were read to see whether there are any."""
         self._goes_on: bool | None = None
         """Whether the data goes on to its own end, once the ranks have been asked."""
-        with private.modes_off():
+        with real_data():
             self._iterator = original(loader)
 
     def __iter__(self) -> Iterator[Any]:
@@ -197,7 +197,7 @@ class Batches:
             raise StopIteration
         before, life.activity = life.activity, "reading data"
         try:
-            with private.modes_off():
+            with real_data():
                 batch = self._ahead.pop(0) if self._ahead else next(self._iterator)
         finally:
             life.activity = before
@@ -225,7 +225,7 @@ class Batches:
 
     def _batches_left(self) -> int:
         """How many batches there are still; a few are read to see, where the data set has no length."""
-        with private.modes_off():
+        with real_data():
             if not isinstance(getattr(self._iterator, "_dataset_kind", None), int):
                 return 0
             if self._iterator._dataset_kind == 0:  # of a data set with a length

@@ -99,7 +99,7 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
         def get_paged(*shape: int, dtype: torch.dtype = torch.float32, device: Any = None) -> Any:
             assume(PAGED)
             paged: Any = torch.empty(shape, dtype=dtype)
-            VirtualTensor.mode.memory.recategorise(paged.cell, "optimizer")
+            VirtualTensor.virtual_mode.memory.recategorise(paged.cell, "optimizer")
             paged.is_paged = True
             paged.page_deviceid = torch.device("cuda", 0).index if device is None else torch.device(device).index
             return paged

@@ -36,7 +36,7 @@ def install(memory: MemoryRecord) -> Callable[[], None]:
             and issubclass(cls, nn.Parameter)
             and not OwnWork.now
         ):
-            data = VirtualTensor.mode.virtualise(data)
+            data = VirtualTensor.virtual_mode.virtualise(data)
         if not isinstance(data, VirtualTensor):
             return _make(cls, data, requires_grad, **options)
         made = of_class(cls, data, requires_grad)

@@ -123,7 +123,7 @@ class Session:
         )
 
     def __enter__(self) -> Session:
-        VirtualTensor.mode = self.mode
+        VirtualTensor.virtual_mode = self.mode
         VirtualTensor.accelerator_type = self.plan.accelerator.device_type
         self.memory.device(CPU)
         self.memory.device(self.device)

@@ -92,11 +92,18 @@ def give(tensor: VirtualTensor, known: torch.Tensor) -> None:
 
 def materialise(tensor: VirtualTensor) -> bool:
     """Turn a uniform storage into real bytes before part of it is written; False (and forgotten) where too large."""
+    if lay_out(tensor):
+        return True
+    forget(tensor)
+    return False
+
+
+def lay_out(tensor: VirtualTensor, most: int | None = None) -> bool:
+    """Give each element of a known storage bytes of its own; False where it is unknown, or has more than ``most``."""
     cell = tensor.cell
     if type(cell.values) is not Uniform:
         return cell.values is not None
-    if cell.nbytes > limit_of(tensor._device):
-        cell.values = None
+    if cell.nbytes > (limit_of(tensor._device) if most is None else most):
         return False
     scalar = cell.values.scalar
     count = cell.nbytes // max(scalar.element_size(), 1)

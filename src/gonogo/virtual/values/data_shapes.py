@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gonogo.virtual import private
 from gonogo.virtual.values.batches import described
+from gonogo.virtual.values.data_mode import real_data
 
 
 def shapes_by_rank(loader: Any, rank: int, world: int, count: int) -> list[str]:
@@ -20,7 +20,7 @@ def shapes_by_rank(loader: Any, rank: int, world: int, count: int) -> list[str]:
     if dataset is None or collate is None or not hasattr(dataset, "__getitem__"):
         return []
     found = []
-    with private.modes_off():
+    with real_data():
         for other in range(world):
             indices = _batches_of(loader, rank, other, world)
             if indices is None:

@@ -193,5 +193,5 @@ def _reduced(tensor: VirtualTensor, stored: _Storages) -> Any:
 
 
 def _as_plain(parameter: VirtualTensor) -> torch.Tensor:
-    with VirtualTensor.mode, torch.no_grad():
+    with VirtualTensor.virtual_mode, torch.no_grad():
         return parameter.detach()

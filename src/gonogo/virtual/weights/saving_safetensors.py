@@ -52,7 +52,7 @@ class _Content:
         if isinstance(tensor, VirtualTensor):
             if self.nbytes > VALUES_LIMIT:
                 return None
-            value = VirtualTensor.mode.known_values(tensor)
+            value = VirtualTensor.virtual_mode.known_values(tensor)
             if value is None:
                 return None
             tensor = value

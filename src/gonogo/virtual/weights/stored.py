@@ -40,7 +40,7 @@ def without_values(shape: Sequence[int], dtype: torch.dtype, device: object, *, 
         tensor = new_virtual(tuple(shape), tuple(strides), dtype, where)
     nbytes = nbytes_of(shape, dtype)
     is_mapped = mapped and where.type == "cpu"
-    tensor.cell = _mapped_cell(nbytes) if is_mapped else VirtualTensor.mode.memory.new_cell(where, nbytes)
+    tensor.cell = _mapped_cell(nbytes) if is_mapped else VirtualTensor.virtual_mode.memory.new_cell(where, nbytes)
     return tensor
 
 
@@ -51,7 +51,7 @@ def with_values(value: torch.Tensor, device: object, *, mapped: bool) -> torch.T
         return without_values(value.shape, value.dtype, where, mapped=False)
     with private.modes_off():
         copy = value.detach().clone(memory_format=torch.contiguous_format)
-        tensor: VirtualTensor = VirtualTensor.mode.wrap_real(copy, where)
+        tensor: VirtualTensor = VirtualTensor.virtual_mode.wrap_real(copy, where)
     if mapped and where.type == "cpu":
         counted, tensor.cell = tensor.cell, _mapped_cell(tensor.cell.nbytes)
         tensor.cell.values = counted.values
@@ -59,5 +59,5 @@ def with_values(value: torch.Tensor, device: object, *, mapped: bool) -> torch.T
 
 
 def _mapped_cell(nbytes: int) -> Cell:
-    memory = VirtualTensor.mode.memory
+    memory = VirtualTensor.virtual_mode.memory
     return Cell(_page_cache, nbytes, memory.category, memory.module)

@@ -92,7 +92,7 @@ class _Loading:
         if base.device.type == "meta":
             with private.modes_off():
                 return torch.empty_strided(size, stride, dtype=dtype, device="meta")
-        with VirtualTensor.mode, torch.no_grad():
+        with VirtualTensor.virtual_mode, torch.no_grad():
             if base.dtype != dtype:
                 base = base.view(dtype)
             return base.detach().as_strided(size, stride, offset)
@@ -212,7 +212,7 @@ def install(patches: Patches, overlay: Overlay | None, on_open: Callable[[str], 
     def set_rng_state(new_state: torch.Tensor) -> None:
         """As ``torch.set_rng_state``, for a state that comes from a checkpoint."""
         if isinstance(new_state, VirtualTensor):
-            new_state = VirtualTensor.mode.values_or_assumed(new_state)
+            new_state = VirtualTensor.virtual_mode.values_or_assumed(new_state)
         set_state(new_state)
 
     patches.set(torch.random, "set_rng_state", set_rng_state)

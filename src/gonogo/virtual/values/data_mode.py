@@ -1,0 +1,124 @@
+"""The modes of data pipelines: what is made of known data on the CPU is real.
+
+A loader, its workers and collators read data that the program made before, as virtual tensors with known values. A
+function of torch is given the real tensors that share these, so that all that it makes is real. Where C++ meets a
+virtual tensor all the same (one that has a gradient, or that is changed in shape), each operator runs on the values;
+what C++ makes of its own then, on the device that it was told of, belongs on the CPU. What is unknown, or lies on an
+accelerator, is the virtual mode's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gonogo.virtual import private
+from gonogo.virtual.tensor import CPU, VirtualTensor, resolve
+from gonogo.virtual.values import contents
+
+RealOf = dict[int, tuple[torch.Tensor, VirtualTensor]]
+"""By a virtual tensor's identity: the real tensor that shares its values, and itself."""
+
+
+@contextmanager
+def real_data() -> Iterator[None]:
+    """Within it, in place of the dispatch modes that are active, data that is known is real."""
+    with private.modes_off(), _Operators(), _Functions():
+        yield
+
+
+class _Functions(TorchFunctionMode):
+    """Gives torch's functions and methods a real tensor for each virtual one that is known."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call one function."""
+        kwargs = kwargs or {}
+        real: RealOf = {}
+        if _changes_the_tensor(func) or not _read(args, real) or not _read(kwargs.values(), real) or not real:
+            return func(*args, **kwargs)
+        if torch.is_grad_enabled() and any(tensor.requires_grad for _, tensor in real.values()):
+            return func(*args, **kwargs)
+        return _on_real(func, args, kwargs, real)
+
+
+@cache
+def _changes_the_tensor(func: Any) -> bool:
+    """Whether a function gives a tensor another shape, storage or attribute: then it has to be that very tensor."""
+    name = getattr(func, "__name__", "")
+    packet = getattr(torch.ops.aten, name, None) if name.endswith("_") and not name.startswith("__") else None
+    if packet is not None:
+        return any(torch.Tag.inplace_view in getattr(packet, overload).tags for overload in packet.overloads())
+    return name in ("__set__", "requires_grad_")
+
+
+class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Runs operators on the real values of virtual tensors that are known."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run one operator."""
+        kwargs = kwargs or {}
+        if types and private.are_foreign(tuple(types)):
+            return NotImplemented
+        wanted = kwargs.get("device")
+        if wanted is not None:
+            device = resolve(wanted)
+            if device.type not in ("cpu", "meta"):
+                return _virtually(func, args, kwargs)
+            kwargs = {**kwargs, "device": device}
+        if not any(issubclass(kind, VirtualTensor) for kind in types):
+            return func(*args, **kwargs)
+        real: RealOf = {}
+        known = torch.Tag.inplace_view not in func.tags and _read(args, real) and _read(kwargs.values(), real)
+        return _on_real(func, args, kwargs, real) if known else _virtually(func, args, kwargs)
+
+
+def _virtually(func: Any, args: Any, kwargs: Any) -> Any:
+    with VirtualTensor.virtual_mode:
+        return func(*args, **kwargs)
+
+
+def _on_real(func: Callable[..., Any], args: Any, kwargs: dict[str, Any], real: RealOf) -> Any:
+    """Call ``func`` with the real tensors; where it returns what it was given, so does this."""
+    out = func(*_swap(args, real), **{name: _swap((value,), real)[0] for name, value in kwargs.items()})
+    given = {id(one): tensor for one, tensor in real.values()}
+    if type(out) in (tuple, list):
+        return type(out)(given.get(id(one), one) for one in out)
+    return given.get(id(out), out)
+
+
+def _read(arguments: Any, real: RealOf) -> bool:
+    """Put the real tensor for each virtual one into ``real``; False where one has none."""
+    for value in arguments:
+        if isinstance(value, VirtualTensor):
+            if id(value) not in real:
+                with private.modes_off():
+                    if value._device != CPU or not contents.lay_out(value):
+                        return False
+                    known = contents.read(value)
+                assert known is not None
+                real[id(value)] = known, value
+        elif isinstance(value, list | tuple) and not _read(value, real):
+            return False
+    return True
+
+
+def _swap(arguments: Any, real: RealOf) -> Any:
+    out = []
+    for value in arguments:
+        if isinstance(value, VirtualTensor):
+            out.append(real[id(value)][0])
+        elif type(value) in (list, tuple):
+            out.append(_swap(value, real))
+        else:
+            out.append(value)
+    return tuple(out) if isinstance(arguments, tuple) else out

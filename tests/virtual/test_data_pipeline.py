@@ -1,0 +1,98 @@
+"""Data on the CPU is as real in a rehearsal as in the run: whatever makes it, and whoever reads it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+from virtual.data_operations import CASES, made, outcome, outcomes
+from virtual.worlds import virtual_session
+
+from gonogo.virtual.ranks.session import Session
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    with virtual_session(tmp_path) as session:
+        yield session
+
+
+def differ(expected: Any, found: Any) -> bool:
+    """Whether two outcomes are not the same, but for rounding."""
+    if isinstance(expected, float) and isinstance(found, float):
+        return not math.isclose(expected, found, rel_tol=1e-4, abs_tol=1e-5) and not (
+            math.isnan(expected) and math.isnan(found)
+        )
+    if isinstance(expected, list | tuple) and isinstance(found, list | tuple):
+        return len(expected) != len(found) or any(map(differ, expected, found))
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return expected.keys() != found.keys() or any(differ(expected[key], found[key]) for key in expected)
+    return bool(expected != found)
+
+
+def in_a_loader(data: Any, case: Any, **options: Any) -> Any:
+    loader = DataLoader([data], batch_size=1, collate_fn=lambda rows: [outcome(case, rows[0])], **options)
+    (batch,) = loader
+    return batch[0]
+
+
+READ_BY_C = {"pack_padded_sequence"}
+"""Their C++ reads a tensor's bytes: a program that does so with data outside a loader can't be rehearsed."""
+
+
+def test_what_pipelines_do_with_data_gives_what_it_gives_for_real(tmp_path: Path) -> None:
+    real = dict(outcomes())
+    assert [name for name, told in real.items() if isinstance(told, str) and "Error" in told] == []
+    with virtual_session(tmp_path):
+        found = {("in the program", name): told for name, told in outcomes() if name not in READ_BY_C}
+        found |= {("in a loader", name): in_a_loader(made(), case) for name, case in CASES.items()}
+    assert {key: (real[key[1]], told) for key, told in found.items() if differ(real[key[1]], told)} == {}
+
+
+def test_batches_of_a_pinning_loader_go_to_the_device(session: Session) -> None:
+    rows = [torch.tensor([1, 2, 3]), torch.tensor([4])] * 2
+    seen: list[Any] = []
+
+    def collate(batch: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+        labels = pad_sequence(batch, batch_first=True, padding_value=-100)
+        labels[labels == 2] = -100
+        seen.append(type(labels))
+        return {"labels": labels, "mask": torch.where(labels >= 0, labels, 0).ne(0)}
+
+    for batch in DataLoader(rows, batch_size=2, num_workers=2, pin_memory=True, collate_fn=collate):
+        assert batch["labels"].device == torch.device("cpu")
+        assert batch["labels"].is_pinned()
+        assert batch["labels"].cuda().tolist() == [[1, -100, 3], [4, -100, -100]]
+        assert batch["mask"].sum().item() == 3
+    assert seen == [torch.Tensor] * 2
+
+
+def test_what_a_loader_changes_is_changed_in_the_program(session: Session) -> None:
+    row, counts = torch.tensor([1, 2, 3]), torch.zeros(4)
+
+    def collate(batch: list[torch.Tensor]) -> torch.Tensor:
+        counts.add_(1)
+        counts[0] = 7
+        batch[0][1:] = -100
+        batch[0].unsqueeze_(0)
+        return batch[0]
+
+    (batch,) = DataLoader([row], collate_fn=collate)
+    assert batch.tolist() == row.tolist() == [[1, -100, -100]]
+    assert counts.tolist() == [7, 1, 1, 1]
+
+
+def test_what_is_unknown_stays_virtual_in_a_loader(session: Session) -> None:
+    scores = nn.Parameter(torch.empty(4, 3)).detach()
+    on_gpu = torch.ones(4, device="cuda")
+    (batch,) = DataLoader([0], collate_fn=lambda _: (scores[:2] * 2, on_gpu + torch.ones(4, device="cuda"), scores))
+    assert [one.shape for one in batch] == [(2, 3), (4,), (4, 3)]
+    assert batch[1].tolist() == [2] * 4
+    assert session.ledger.entries() == []
