@@ -206,7 +206,7 @@ class VirtualTensor(torch.Tensor):
         size = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], torch.Size) else sizes or (0,)
         return self.new_empty(size, device=device)
 
-    def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
+    def new_tensor(self, data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:  # type: ignore[override]
         """As ``Tensor.new_tensor``; C++ would leave the data out, for the device that it was told of."""
         return torch.tensor(data, dtype=dtype or self.dtype, device=device or self._device, **kwargs)
 

@@ -29,7 +29,7 @@ RealOf = dict[int, tuple[torch.Tensor, VirtualTensor]]
 @contextmanager
 def real_data() -> Iterator[None]:
     """Within it, in place of the dispatch modes that are active, data that is known is real."""
-    with private.modes_off(), _Operators(), _Functions():
+    with private.modes_off(), _Operators(), _Functions():  # type: ignore[no-untyped-call]
         yield
 
 
