@@ -1,8 +1,10 @@
 import ast
+from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
+from gonogo.hazards.facts.all_ranks import outside_of_rank_test
 from gonogo.hazards.facts.rank_tests import mentions_rank, on_one_rank
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, Text
 
 # How many positional arguments come before the group.
 _WITHOUT_GROUP = {"barrier": 0, "reduce": 3, "gather": 3}
@@ -80,6 +82,12 @@ class CollectiveInBranchOfOneRank(Hazard):
                 ),
                 because=_REHEARSED,
             )
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """What one rank does, all do."""
+        divergence = rank_divergence(record)
+        if divergence is not None:
+            yield from outside_of_rank_test(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Collectives in a branch of one rank, where no branch of the others has one."""

@@ -1,5 +1,9 @@
+from collections.abc import Iterator
+
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
-from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, Text
+from gonogo.hazards.collective._same_sizes import all_gradients, one_type
+from gonogo.hazards.facts.all_ranks import in_same_order
+from gonogo.hazards.rule import Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text
 
 _CURE = (
     Text(
@@ -52,3 +56,11 @@ class CollectiveSizesDiffer(Hazard):
             return
         if divergence.divergence.kind == "other-size":
             yield self.divergence_finding(divergence, divergence.telling_side(), cure=_CURE)
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """The same order, type or gradients on every rank."""
+        divergence = rank_divergence(record)
+        if divergence is not None:
+            yield from in_same_order(divergence, run)
+            yield from one_type(divergence, run)
+            yield from all_gradients(divergence, run)

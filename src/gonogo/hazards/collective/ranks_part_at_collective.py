@@ -1,5 +1,8 @@
+from collections.abc import Iterator
+
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
-from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, Text
+from gonogo.hazards.facts.all_ranks import in_same_order, same_way
+from gonogo.hazards.rule import Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text
 
 _ZERO_3 = Text(
     "Under ZeRO-3 every rank has to run the same modules in the same order: run the module on all ranks, with its "
@@ -62,3 +65,10 @@ class RanksPartAtCollective(Hazard):
         if not divergence.own_guards(telling):
             cure = (*cure, _ORDER)
         yield self.divergence_finding(divergence, telling, cure=cure)
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """The ranks go the same way, in the same order."""
+        divergence = rank_divergence(record)
+        if divergence is not None:
+            yield from same_way(divergence, run)
+            yield from in_same_order(divergence, run)

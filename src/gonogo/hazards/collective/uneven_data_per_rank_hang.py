@@ -1,9 +1,24 @@
+from collections.abc import Iterator
+
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.progress import nearly_done
 from gonogo.evidence.log.stall import STALL_WORDS, in_log_or_setup, stall_of
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, rank_divergence
+from gonogo.hazards.facts.all_ranks import equally_often
 from gonogo.hazards.facts.training_script import DDP, mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, Severity, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Finding,
+    Findings,
+    Fix,
+    Hazard,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Script,
+    Severity,
+    Text,
+)
 
 _ITERABLE = r"(?i)IterableDataset|streaming[\"']?\s*[:=]\s*true|StreamingDataset|dispatch_batches|webdataset"
 _EXHAUSTED = Pattern(r"Detected at least one rank that exhausted inputs")
@@ -99,6 +114,12 @@ class UnevenDataPerRankHang(Hazard):
             return
         if divergence.rank_test is None and _read_unevenly(divergence):
             yield self.divergence_finding(divergence, divergence.telling_side(), cure=_CURE, because=_REHEARSED)
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """The ranks leave the loop together."""
+        divergence = rank_divergence(record)
+        if divergence is not None:
+            yield from equally_often(divergence, run)
 
     def _uneven_loaders(self, record: RehearsalRecord) -> Findings:
         """Loaders of different lengths, whose ends lie beyond what was rehearsed."""

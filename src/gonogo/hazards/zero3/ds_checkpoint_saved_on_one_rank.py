@@ -1,7 +1,10 @@
+from collections.abc import Iterator
+
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
+from gonogo.hazards.facts.all_ranks import outside_of_rank_test
 from gonogo.hazards.facts.rank_tests import lone_statement, on_one_rank
 from gonogo.hazards.facts.zero_files import is_engine, is_optional, text_of
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, Severity, Text
 
 _ON_ALL = Text(
     "Take the call out of the test: all ranks make it, and rank 0 alone does what is left, such as printing",
@@ -56,6 +59,12 @@ class DsCheckpointSavedOnOneRank(Hazard):
         side, _ = divergence.rank_test
         if "save_checkpoint" in side.functions:
             yield self.divergence_finding(divergence, side, cure=_ON_ALL, because=_REHEARSED)
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """What one rank does, all do."""
+        divergence = rank_divergence(record)
+        if divergence is not None:
+            yield from outside_of_rank_test(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``save_checkpoint`` of an engine, or ``save_state`` of an accelerator, that one rank calls."""

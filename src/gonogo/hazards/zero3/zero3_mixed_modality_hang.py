@@ -1,11 +1,13 @@
 import ast
+from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.named_model import named_multimodal
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
+from gonogo.hazards.facts.all_ranks import same_way
 from gonogo.hazards.facts.zero_files import in_module, name_of, names_self, stage_span, tests_the_stage, text_of
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, Pattern, RehearsalRecord, Run, Script, Text
 
 _CURE = (
     Text(
@@ -75,6 +77,12 @@ class Zero3MixedModalityHang(Hazard):
         unlike = 0 < len(towers) < len(divergence.sides) or divergence.batches_differ
         if unlike and divergence.gathers and divergence.rank_test is None:
             yield self.divergence_finding(divergence, divergence.telling_side(*towers), cure=_CURE, because=_REHEARSED)
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """All ranks run the tower."""
+        divergence = rank_divergence(record)
+        if divergence is not None:
+            yield from same_way(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A tower that a model of the script's own calls only where a batch brings something for it."""

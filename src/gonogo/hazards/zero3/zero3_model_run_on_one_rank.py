@@ -1,7 +1,9 @@
 import ast
+from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.divergence import CollectiveCall, EnclosingCondition
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
+from gonogo.hazards.facts.all_ranks import outside_of_rank_test
 from gonogo.hazards.facts.rank_tests import on_one_rank
 from gonogo.hazards.facts.zero_files import (
     gathered,
@@ -13,7 +15,7 @@ from gonogo.hazards.facts.zero_files import (
     tests_the_stage,
     text_of,
 )
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, Severity, Text
 
 _CURE = (
     Text(
@@ -76,6 +78,12 @@ class Zero3ModelRunOnOneRank(Hazard):
         runs_model = call is not None and (call.parameters or call.module) and not _in_forward(call, guard)
         if runs_model and divergence.zero_stage == 3:
             yield self.divergence_finding(divergence, side, cure=_CURE, because=_REHEARSED)
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """What one rank does, all do."""
+        divergence = rank_divergence(record)
+        if divergence is not None:
+            yield from outside_of_rank_test(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Runs of the trained model that only one rank makes."""

@@ -1,10 +1,26 @@
+from collections.abc import Iterator
+
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.named_model import named_multimodal, named_with_experts
 from gonogo.evidence.log.progress import before_first_step
 from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, stall_of
 from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
+from gonogo.hazards.facts.all_ranks import same_way
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Pattern, RehearsalRecord, Run, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    Field,
+    Finding,
+    Findings,
+    Fix,
+    Hazard,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Text,
+)
+from gonogo.hazards.zero3._leaf_modules import made_leaves
 
 _CURE = (
     Text(
@@ -70,6 +86,13 @@ class Zero3MoeHang(Hazard):
         reached = [side for side in divergence.sides if _EXPERT.search(names_in_call(side))]
         if reached and divergence.gathers and divergence.rank_test is None:
             yield self.divergence_finding(divergence, divergence.telling_side(*reached), cure=_CURE, because=_REHEARSED)
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """All ranks run all experts, or gather their block as one."""
+        divergence = rank_divergence(record)
+        if divergence is not None:
+            yield from same_way(divergence, run)
+            yield from made_leaves(divergence, run)
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A model with experts under ZeRO-3, and no leaf modules."""

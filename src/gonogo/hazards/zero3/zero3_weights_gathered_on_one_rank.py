@@ -1,10 +1,12 @@
 import ast
+from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.divergence import Side
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
+from gonogo.hazards.facts.all_ranks import outside_of_rank_test
 from gonogo.hazards.facts.rank_tests import lone_statement, on_one_rank
 from gonogo.hazards.facts.zero_files import is_engine, is_optional, stage_span, text_of
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, Severity, Text
 
 _GATHERS = (
     *("deepspeed.zero.GatheredParameters", "deepspeed.utils.safe_get_full_fp32_param"),
@@ -67,6 +69,12 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
         side, _ = divergence.rank_test
         if divergence.zero_stage == 3 and _gathers_to_read(side):
             yield self.divergence_finding(divergence, side, cure=_ON_ALL, because=_REHEARSED)
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """What one rank does, all do."""
+        divergence = rank_divergence(record)
+        if divergence is not None:
+            yield from outside_of_rank_test(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Gathers that only one rank calls."""

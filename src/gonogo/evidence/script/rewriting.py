@@ -1,0 +1,235 @@
+"""Rewritings of a script that turn what one rank does into what all do, with everything else left as it is.
+
+Each answers the edits, or None where the code isn't of the shape that it knows.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from gonogo.evidence.script.script import Script
+from gonogo.finding import Edit
+
+Edits = tuple[Edit, ...] | None
+
+
+def out_of_branch(script: Script, branch: ast.If, statement: ast.stmt) -> Edits:
+    """Take a statement of a branch out of it, before or behind it, so that it runs whatever the test says.
+
+    What follows ``if …: return`` counts as its branch: the test moves behind the statement.
+    """
+    if statement in branch.body:
+        return _out_of(script, branch, branch.body, statement)
+    if statement in branch.orelse:
+        return _out_of(script, branch, branch.orelse, statement)
+    return _behind(script, branch, statement)
+
+
+def _out_of(script: Script, branch: ast.If, block: list[ast.stmt], statement: ast.stmt) -> Edits:
+    inside, outside = _indent(script, statement), _indent(script, branch)
+    text = _lines(script, statement)
+    if inside is None or outside is None or text is None or _is_elif(script, branch):
+        return None
+    moved = _shifted(text, inside, outside)
+    if len(block) == 1 and block is branch.body and not branch.orelse:
+        if isinstance(statement, ast.With) and (swapped := _swapped(script, branch, statement)) is not None:
+            return swapped
+        return _replacing_lines(script, branch, branch, moved)
+    if block is branch.orelse and len(block) == 1:
+        body = _lines(script, branch.body[-1])
+        if body is None:
+            return None
+        return _replacing(script, _end(script, branch.body[-1]), _end(script, statement), "\n" + moved.rstrip("\n"))
+    removed = script.removing_statement(statement)
+    if removed is None:
+        return None
+    placed = (
+        script.inserting_before(branch, _shifted(text, inside, "").rstrip("\n"))
+        if statement is block[0] and block is branch.body and not _uses_what_is_bound(block[:0], statement)
+        else script.inserting_after(branch, _shifted(text, inside, "").rstrip("\n"))
+        if statement is block[-1]
+        else None
+    )
+    return (placed, removed) if placed is not None else None
+
+
+def _swapped(script: Script, branch: ast.If, inner: ast.With) -> Edits:
+    """``if test:`` around ``with …:`` the other way round."""
+    test, items = script.place(branch.test), script.place(inner.items[0].context_expr)
+    last = script.place(inner.items[-1].optional_vars or inner.items[-1].context_expr)
+    data = script.source.data
+    outer_head = data[script.place(branch).start : data.index(b":", test.end) + 1].decode()
+    inner_head = data[script.place(inner).start : data.index(b":", last.end) + 1].decode()
+    if "\n" in outer_head or "\n" in inner_head or items.start < script.place(inner).start:
+        return None
+    start, begin = script.place(branch).start, script.place(inner).start
+    return (
+        script.source.place(start, start + len(outer_head.encode())).edit(inner_head),
+        script.source.place(begin, begin + len(inner_head.encode())).edit(outer_head),
+    )
+
+
+def _behind(script: Script, branch: ast.If, statement: ast.stmt) -> Edits:
+    """``if …: return`` moves behind a statement that follows it in the same block."""
+    found = script.index.block(branch)
+    text, indent = _lines(script, branch), _indent(script, branch)
+    if found is None or statement not in found[0] or branch.orelse or text is None or indent is None:
+        return None
+    removed = script.removing_statement(branch)
+    placed = script.inserting_after(statement, _shifted(text, indent, "").rstrip("\n"))
+    return (removed, placed) if removed is not None and placed is not None else None
+
+
+def bound_before(script: Script, branch: ast.If, call: ast.Call, name: str) -> Edits:
+    """Give a call inside of a branch a name before the branch, so that it is made whatever the test says."""
+    if {node.id for node in ast.walk(script.index.tree) if isinstance(node, ast.Name)} & {name}:
+        return None
+    statement = script.statement(call)
+    block = next((one for one in (branch.body, branch.orelse) if statement in one), None)
+    if statement is None or block is None or _uses_what_is_bound(block[: block.index(statement)], call):
+        return None
+    placed = script.inserting_before(branch, f"{name} = {script.place(call).text}")
+    replaced = script.replacing(call, name)
+    return (placed, replaced) if placed is not None and replaced is not None else None
+
+
+def _uses_what_is_bound(before: Sequence[ast.stmt], node: ast.AST) -> bool:
+    bound = {
+        name.id
+        for statement in before
+        for name in ast.walk(statement)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    }
+    return any(isinstance(name, ast.Name) and name.id in bound for name in ast.walk(node))
+
+
+def times_test(script: Script, branch: ast.If) -> Edits:
+    """``if test: x = x + term`` becomes ``x = x + (term) * float(bool(test))``: the term is always computed."""
+    if branch.orelse or len(branch.body) != 1 or _is_elif(script, branch):
+        return None
+    statement = branch.body[0]
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.op, (ast.Add, ast.Sub)):
+        target, term = statement.target, statement.value
+        sign = "+" if isinstance(statement.op, ast.Add) else "-"
+    elif (
+        isinstance(statement, ast.Assign)
+        and len(statement.targets) == 1
+        and isinstance(statement.value, ast.BinOp)
+        and isinstance(statement.value.op, (ast.Add, ast.Sub))
+        and ast.dump(statement.value.left) == ast.dump(statement.targets[0]).replace("Store()", "Load()")
+    ):
+        target, term = statement.targets[0], statement.value.right
+        sign = "+" if isinstance(statement.value.op, ast.Add) else "-"
+    else:
+        return None
+    written, test = script.place(target).text, script.place(branch.test).text
+    edit = script.replacing(branch, f"{written} = {written} {sign} ({script.place(term).text}) * float(bool({test}))")
+    return (edit,) if edit is not None else None
+
+
+def decided_together(script: Script, branch: ast.If, device: str) -> Edits:
+    """The test of a branch holds on all ranks as soon as it holds on one of them."""
+    distributed = name_of_distributed(script)
+    if distributed is None or _is_elif(script, branch):
+        return None
+    test = script.place(branch.test).text
+    placed = script.inserting_before(
+        branch,
+        f"on_any_rank = torch.tensor(float(bool({test})), device={device})\n"
+        f"{distributed}.all_reduce(on_any_rank, op={distributed}.ReduceOp.MAX)",
+    )
+    replaced = script.replacing(branch.test, "on_any_rank.item()")
+    return (placed, replaced) if placed is not None and replaced is not None else None
+
+
+def as_long_as_the_longest(script: Script, loop: ast.For, device: str) -> Edits:
+    """A loop over a loader that every rank runs equally often: one with fewer batches begins again."""
+    iterated = loop.iter
+    while isinstance(iterated, ast.Call) and iterated.args:
+        iterated = iterated.args[0]
+    distributed = name_of_distributed(script)
+    if distributed is None or not isinstance(iterated, (ast.Name, ast.Attribute)):
+        return None
+    loader = script.place(iterated).text
+    placed = script.inserting_before(
+        loop,
+        f"most_batches = torch.tensor(len({loader}), device={device})\n"
+        f"{distributed}.all_reduce(most_batches, op={distributed}.ReduceOp.MAX)",
+    )
+    again = f"itertools.chain.from_iterable(itertools.repeat({loader}))"
+    replaced = script.replacing(iterated, f"itertools.islice({again}, int(most_batches))")
+    imported = None if script.imports("itertools") else script.inserting_import("import itertools")
+    if placed is None or replaced is None:
+        return None
+    return (placed, replaced, imported) if imported is not None else (placed, replaced)
+
+
+def in_sorted_order(script: Script, loop: ast.For) -> Edits:
+    """A loop over a dictionary or a set goes over its sorted entries."""
+    iterated = loop.iter
+    unordered = isinstance(iterated, (ast.Set, ast.SetComp, ast.Name)) or (
+        isinstance(iterated, ast.Call)
+        and (
+            (isinstance(iterated.func, ast.Attribute) and iterated.func.attr in ("items", "keys"))
+            or (isinstance(iterated.func, ast.Name) and iterated.func.id == "set")
+        )
+    )
+    edit = script.replacing(iterated, f"sorted({script.place(iterated).text})") if unordered else None
+    return (edit,) if edit is not None else None
+
+
+def name_of_distributed(script: Script) -> str | None:
+    """What the script calls ``torch.distributed``; None where it imports neither that nor torch."""
+    for node in script.nodes(ast.Import):
+        for alias in node.names:
+            if alias.name == "torch.distributed" and alias.asname:
+                return alias.asname
+    plain = any(alias.name == "torch" for node in script.nodes(ast.Import) for alias in node.names)
+    return "torch.distributed" if plain else None
+
+
+# Lines
+
+
+def _is_elif(script: Script, branch: ast.If) -> bool:
+    return script.place(branch).text.startswith("elif")
+
+
+def _indent(script: Script, statement: ast.stmt) -> str | None:
+    """What stands before a statement on its line; None where that is more than blanks."""
+    start = script.place(statement).start
+    line = script.source.line_start(script.source.line_of(start))
+    before = script.source.data[line:start].decode("utf-8", "replace")
+    return before if not before.strip() else None
+
+
+def _lines(script: Script, statement: ast.stmt) -> str | None:
+    """A statement's lines with its indentation; None where another begins on them, or a text goes over lines."""
+    indent = _indent(script, statement)
+    spanning = any(
+        isinstance(node, (ast.Constant, ast.JoinedStr)) and node.lineno != node.end_lineno
+        for node in ast.walk(statement)
+        if not isinstance(node, ast.Constant) or isinstance(node.value, (str, bytes))
+    )
+    return f"{indent}{script.place(statement).text}\n" if indent is not None and not spanning else None
+
+
+def _end(script: Script, statement: ast.stmt) -> int:
+    return script.place(statement).end
+
+
+def _shifted(text: str, inside: str, outside: str) -> str:
+    return "".join(
+        outside + line.removeprefix(inside) if line.strip() else line for line in text.splitlines(keepends=True)
+    )
+
+
+def _replacing(script: Script, start: int, end: int, text: str) -> Edits:
+    return (script.source.place(start, end).edit(text),) if script.editable else None
+
+
+def _replacing_lines(script: Script, first: ast.stmt, last: ast.stmt, text: str) -> Edits:
+    """Lines with their indentation in the place of statements, which keep the line end behind them."""
+    start = script.source.line_start(script.place(first).line)
+    return _replacing(script, start, _end(script, last), text.rstrip("\n"))

@@ -1,0 +1,60 @@
+"""What makes one collective call alike on all ranks: one dtype, or gradients for all parameters."""
+
+import ast
+from collections.abc import Iterator
+
+from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
+from gonogo.hazards.facts.all_ranks import script_at
+from gonogo.hazards.facts.zero_files import is_engine
+from gonogo.hazards.rule import Fix, Hazard, Run, Text
+
+_ONE_TYPE = Text("Make the tensor {dtype} on every rank", "让该张量在每个 rank 上都是 {dtype}")
+_ALL_GRADIENTS = Text(
+    "Add all parameters times zero to the loss, so that each has a gradient on every rank",
+    "在损失中加上所有参数乘以零，使每个参数在每个 rank 上都有梯度",
+)
+
+
+def one_type(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+    """``torch.tensor(…)`` without a dtype, which takes that of each rank's own values."""
+    types = {call.dtype for _, call in divergence.calls if call.dtype}
+    floating = next(
+        (name for name in sorted(types) if name.removeprefix("torch.").startswith(("float", "bfloat"))), None
+    )
+    if len(types) < 2 or floating is None:
+        return
+    for _, call in divergence.calls[:1]:
+        frame = call.innermost("user")
+        script = script_at(run, frame.path) if frame is not None else None
+        if script is None or frame is None:
+            return
+        for each in script.calls("torch.distributed.*"):
+            if not each.node.lineno <= frame.line <= (each.node.end_lineno or 0) or not each.node.args:
+                continue
+            made = script.bound_to(each.node.args[0])
+            if isinstance(made, ast.Call) and script.qualified(made.func) in ("torch.tensor", "torch.as_tensor"):
+                edit = script.setting_keyword(made, "dtype", f"torch.{floating.removeprefix('torch.')}")
+                if edit is not None:
+                    yield Hazard.fix(_ONE_TYPE.format(dtype=floating), edit, safe=False)
+
+
+def all_gradients(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+    """A term of all parameters before the backward of ZeRO 1 and 2, whose parameters are whole."""
+    if divergence.zero_stage == 3 or not any("reduce" in call.operator for _, call in divergence.calls):
+        return
+    for _, call in divergence.calls[:1]:
+        frame = call.innermost("user")
+        script = script_at(run, frame.path) if frame is not None else None
+        if script is None or frame is None:
+            return
+        for each in script.calls("*.backward"):
+            statement = script.statement(each.node)
+            loss = each.node.args[0] if each.node.args else None
+            if not isinstance(loss, ast.Name) or not is_engine(script, each.receiver) or statement is None:
+                continue
+            if statement.lineno <= frame.line <= (statement.end_lineno or 0) and each.receiver is not None:
+                engine = script.place(each.receiver).text
+                term = f"{loss.id} = {loss.id} + 0.0 * sum(parameter.sum() for parameter in {engine}.parameters())"
+                edit = script.inserting_before(statement, term)
+                if edit is not None:
+                    yield Hazard.fix(_ALL_GRADIENTS, edit, safe=False)

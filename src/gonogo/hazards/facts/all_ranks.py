@@ -1,0 +1,192 @@
+"""How ranks that diverge are brought together again: the rewriting of the program that fits where they diverge."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+
+from gonogo.evidence.document.source_file import SourceFile, display_path
+from gonogo.evidence.rehearsal.divergence import EnclosingCondition, Side
+from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
+from gonogo.evidence.run import Run
+from gonogo.evidence.script import rewriting
+from gonogo.evidence.script.project import read_script
+from gonogo.evidence.script.script import Script
+from gonogo.finding import Applicability, Edit, Fix, Text
+from gonogo.finding.errors import UserError
+from gonogo.hazards.hazard import Hazard
+
+_ON_ALL = Text("Let all ranks make the call, outside of `{test}`", "把调用移到 `{test}` 之外，让所有 rank 都执行")
+_TOGETHER = Text(
+    "Let the ranks decide `{test}` together: it holds on all as soon as on one",
+    "让各 rank 共同判断 `{test}`：只要有一个 rank 满足，所有 rank 都按满足处理",
+)
+_TIMES_ZERO = Text(
+    "Compute the term on all ranks, times zero where `{test}` does not hold",
+    "在所有 rank 上都计算该项，`{test}` 不成立时乘以零",
+)
+_EMPTY_TOO = Text("Run the module for nothing too: leave out `if {test}`", "输入为空时也运行该模块：去掉 `if {test}`")
+_LONGEST = Text(
+    "Let all ranks read as many batches as the longest loader has: the others begin again",
+    "让所有 rank 读取与最长的 loader 一样多的 batch：较短的从头再读",
+)
+_SORTED = Text("Go over the entries in sorted order, the same on every rank", "按排序后的顺序遍历，各 rank 一致")
+
+
+def script_at(run: Run, path: str) -> Script | None:
+    """The user's script at a whole path; None where there is none that can be read."""
+    for script in run.scripts:
+        if os.path.realpath(script.source.path) == os.path.realpath(path):
+            return script
+    try:
+        source = SourceFile.read(path)
+    except UserError:
+        return None
+    source.path = display_path(path)
+    script = read_script(source)
+    return script if script.tree is not None else None
+
+
+def outside_of_rank_test(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+    """What one rank alone does becomes what all do."""
+    if divergence.rank_test is None:
+        return
+    side, guard = divergence.rank_test
+    found = _branch(run, guard)
+    if found is None:
+        return
+    script, branch = found
+    statement, call = _reached(script, branch, side, guard)
+    if statement is None:
+        return
+    edits = None
+    own = getattr(statement, "value", None)
+    if call is not None and isinstance(statement, (ast.Expr, ast.Assign)) and own is not call:
+        name = f"{ast.unparse(call.func).rpartition('.')[2]}_on_all_ranks"
+        edits = rewriting.bound_before(script, branch, call, name)
+    edits = edits or rewriting.out_of_branch(script, branch, statement)
+    yield from _fix(_ON_ALL.format(test=_test(script, branch)), edits)
+
+
+def same_way(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+    """A branch that not all ranks take: computed on all, or taken by all, or no branch any more."""
+    gathers = divergence.gathers
+    for side, _ in divergence.calls:
+        for guard in divergence.own_guards(side):
+            found = _branch(run, guard)
+            if found is None:
+                continue
+            script, branch = found
+            test = _test(script, branch)
+            if gathers or guard.function == "forward":
+                yield from _fix(_TIMES_ZERO.format(test=test), rewriting.times_test(script, branch))
+                if _only(branch.body, ast.Continue, ast.Pass):
+                    edit = script.removing_statement(branch)
+                    yield from _fix(_EMPTY_TOO.format(test=test), (edit,) if edit is not None else None)
+            else:
+                yield from _fix(
+                    _TOGETHER.format(test=test), rewriting.decided_together(script, branch, _device(script, branch))
+                )
+
+
+def equally_often(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+    """A loop that ranks leave, or go on with, by their own data: they decide together, or have as many batches."""
+    for _, loop in _loops(divergence, run):
+        script, node = loop
+        for branch in (each for each in ast.walk(node) if isinstance(each, ast.If)):
+            if branch.body and isinstance(branch.body[-1], (ast.Break, ast.Continue)):
+                yield from _fix(
+                    _TOGETHER.format(test=_test(script, branch)),
+                    rewriting.decided_together(script, branch, _device(script, branch)),
+                )
+    for _, (script, node) in _loops(divergence, run):
+        if isinstance(node, ast.For):
+            yield from _fix(_LONGEST, rewriting.as_long_as_the_longest(script, node, _device(script, node)))
+
+
+def in_same_order(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+    """A loop over a dictionary whose order each rank has of its own."""
+    for _, (script, node) in _loops(divergence, run):
+        if isinstance(node, ast.For):
+            yield from _fix(_SORTED, rewriting.in_sorted_order(script, node))
+
+
+def _loops(
+    divergence: RankDivergence, run: Run
+) -> Iterator[tuple[EnclosingCondition, tuple[Script, ast.For | ast.While]]]:
+    seen = set()
+    for side in divergence.sides:
+        for guard in reversed(side.guards):
+            if guard.kind in ("if", "else") or (guard.path, guard.line) in seen:
+                continue
+            seen.add((guard.path, guard.line))
+            script = script_at(run, guard.path)
+            for node in script.loops if script is not None else ():
+                if script is not None and node.lineno == guard.line and isinstance(node, (ast.For, ast.While)):
+                    yield guard, (script, node)
+
+
+def _branch(run: Run, guard: EnclosingCondition) -> tuple[Script, ast.If] | None:
+    script = script_at(run, guard.path)
+    if script is None:
+        return None
+    node = next((each for each in script.nodes(ast.If) if each.lineno == guard.line), None)
+    return (script, node) if node is not None else None
+
+
+def _reached(
+    script: Script, branch: ast.If, side: Side, guard: EnclosingCondition
+) -> tuple[ast.stmt | None, ast.Call | None]:
+    """The statement by which a side comes to its call, in the branch's own block; and the call in it."""
+    frames = side.call.frames if side.call is not None else ()
+    at = next((n for n, f in enumerate(frames) if f.path == guard.path and f.function == guard.function), None)
+    if at is None:
+        return None, None
+    line = frames[at].line
+    after = [*branch.body, *branch.orelse]
+    found = script.index.block(branch)
+    if found is not None and branch.body and isinstance(branch.body[-1], (ast.Return, ast.Continue)):
+        after += found[0][found[0].index(branch) + 1 :]
+    statement = next((each for each in after if each.lineno <= line <= (each.end_lineno or each.lineno)), None)
+    if statement is None:
+        return None, None
+    return statement, _call_of(statement, line, frames[at + 1 :])
+
+
+def _call_of(statement: ast.stmt, line: int, inner: tuple[Frame, ...]) -> ast.Call | None:
+    names = {frame.function for frame in inner}
+    calls = [
+        node
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    return next((call for call in calls if ast.unparse(call.func).rpartition(".")[2] in names), None)
+
+
+def _only(body: list[ast.stmt], *kinds: type[ast.stmt]) -> bool:
+    return all(isinstance(each, kinds) for each in body)
+
+
+def _test(script: Script, branch: ast.If) -> str:
+    return " ".join(script.place(branch.test).text.split())
+
+
+def _device(script: Script, node: ast.AST) -> str:
+    """The device for a tensor that the ranks exchange: the engine's, where one is at hand."""
+    function = script.enclosing_function(node)
+    for call in script.calls("deepspeed.initialize"):
+        statement = script.statement(call.node)
+        if script.enclosing_function(call.node) is function and isinstance(statement, ast.Assign):
+            target = statement.targets[0]
+            first = target.elts[0] if isinstance(target, ast.Tuple) else target
+            if isinstance(first, ast.Name):
+                return f"{first.id}.device"
+    return "torch.cuda.current_device()"
+
+
+def _fix(title: Text, edits: tuple[Edit, ...] | None) -> Iterator[Fix]:
+    fix = Hazard.fix(title, *edits, safe=False) if edits else None
+    if fix is not None and fix.applicability is not Applicability.MANUAL:
+        yield fix
