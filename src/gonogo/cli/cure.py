@@ -124,10 +124,9 @@ def cure(
 
 def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
     """Raises KeyboardInterrupt where Ctrl-C ended the rehearsal."""
-    from gonogo.rehearse.answer import rehearsal_report, was_interrupted
-    from gonogo.rehearse.run import rehearse
+    from gonogo.rehearse.answer import rehearsed, was_interrupted
 
-    record = rehearse(request, on_progress)
+    record, report = rehearsed(request, on_progress)
     if was_interrupted(record):
         raise KeyboardInterrupt
-    return record, rehearsal_report(record)
+    return record, report

@@ -110,7 +110,8 @@ def times_test(script: Script, branch: ast.If) -> Edits:
         return None
     statement = branch.body[0]
     if isinstance(statement, ast.AugAssign) and isinstance(statement.op, (ast.Add, ast.Sub)):
-        target, term = statement.target, statement.value
+        target: ast.expr = statement.target
+        term = statement.value
         sign = "+" if isinstance(statement.op, ast.Add) else "-"
     elif (
         isinstance(statement, ast.Assign)

@@ -18,9 +18,7 @@ _ALL_GRADIENTS = Text(
 def one_type(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """``torch.tensor(…)`` without a dtype, which takes that of each rank's own values."""
     types = {call.dtype for _, call in divergence.calls if call.dtype}
-    floating = next(
-        (name for name in sorted(types) if name.removeprefix("torch.").startswith(("float", "bfloat"))), None
-    )
+    floating = next((name for name in sorted(types) if "float" in name), None)
     if len(types) < 2 or floating is None:
         return
     for _, call in divergence.calls[:1]:

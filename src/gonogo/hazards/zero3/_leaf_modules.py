@@ -25,9 +25,9 @@ def made_leaves(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
             for made in script.calls("deepspeed.initialize"):
                 statement = script.statement(made.node)
                 model = made.passed("model")
-                if statement is None or model is None or model.node is None or not script.imports("deepspeed"):
+                if statement is None or model is None or not script.imports("deepspeed"):
                     continue
-                text = f'deepspeed.utils.set_z3_leaf_modules({script.place(model.node).text}, ["{block}"])'
+                text = f'deepspeed.utils.set_z3_leaf_modules({script.place(model.value).text}, ["{block}"])'
                 edit = script.inserting_before(statement, text)
                 if edit is not None:
                     yield Hazard.fix(_LEAVES.format(block=block), edit, safe=False)

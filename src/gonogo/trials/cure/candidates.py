@@ -19,7 +19,7 @@ def candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
     """The finding's own fixes, safe ones first, then those that its hazard makes from the rehearsal."""
     for fix in sorted((fix for fix in finding.fixes if fix.edits), key=lambda fix: _ORDER[fix.applicability]):
         yield of_fix(finding, fix)
-    if trial.record is None or trial.run is None or finding not in trial.in_rehearsal:
+    if trial.record is None or trial.run is None:
         return
     hazard = next(hazard for hazard in all_hazards() if hazard.name == finding.hazard)
     for fix in hazard.rehearsed_fixes(finding, trial.record, trial.run):

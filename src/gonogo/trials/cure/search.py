@@ -101,7 +101,7 @@ class Search:
         if not self._request.own_ranks or trial.ranks == "sample" or trial.rehearsed is None:
             return trial
         assert trial.record is not None
-        if trial.record.world_size == 1 or trial.rehearsed.verdict is not Verdict.GO:
+        if trial.record.world_size == 1 or not _went_well(trial):
             return trial
         self._ranks = "sample"
         self._trier.doing = doing
@@ -110,7 +110,9 @@ class Search:
     def _takes_a_step(self, found: Found) -> bool:
         """Try candidates until one is kept; False where none is left, or the time is over."""
         for finding in found.now.in_the_way:
-            for candidate in candidates(finding, found.now):
+            with self._copy.entered():
+                to_try = list(candidates(finding, found.now))
+            for candidate in to_try:
                 key = (candidate.key, tuple(step.key for step in found.steps))
                 if key in self._tried or not self._copy.may_change(candidate.edits):
                     continue
@@ -182,6 +184,11 @@ _NOT_NEEDED = Text("taken out again: it is GO without it", "已撤回：不做�
 
 def _certain(findings: Iterable[Finding]) -> bool:
     return any(finding.certainty is Certainty.CERTAIN for finding in findings)
+
+
+def _went_well(trial: Trial) -> bool:
+    """Whether the ranks that were run completed, whatever the files say."""
+    return trial.record is not None and all(rank.outcome == "completed" for rank in trial.record.ranks)
 
 
 def _place(finding: Finding) -> tuple[object, ...]:

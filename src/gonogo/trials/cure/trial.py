@@ -18,7 +18,9 @@ from gonogo.rehearse.request import RehearsalRequest
 from gonogo.trials.cure.copy import Copy
 
 Rehearse = Callable[[RehearsalRequest, OnProgress | None], tuple[RehearsalRecord, Report]]
-"""Rehearses a request in the current folder: the record, and the report of it. Raises UserError as a rehearsal does."""
+"""Rehearses a request in the current folder: the record, and the report on it and the files.
+
+Raises UserError as a rehearsal does."""
 
 _PHASES = ("load", "init", "forward", "backward", "step", "evaluate", "save", "exit")
 
@@ -39,29 +41,21 @@ class Trial:
 
     @property
     def in_files(self) -> tuple[Finding, ...]:
-        """What the files show that stands in the way, the first to be cured first."""
+        """What the files alone show that stands in the way."""
         return _in_the_way(self.checked.report.findings)
 
     @property
-    def in_rehearsal(self) -> tuple[Finding, ...]:
-        """What the rehearsal shows that stands in the way and the files do not."""
-        known = {finding.hazard for finding in self.in_files}
-        found = _in_the_way(self.rehearsed.findings) if self.rehearsed is not None else ()
-        return tuple(finding for finding in found if finding.hazard not in known)
-
-    @property
     def in_the_way(self) -> tuple[Finding, ...]:
-        """All that keeps it from GO."""
-        return (*self.in_files, *self.in_rehearsal)
+        """All that keeps it from GO, the root cause first: of files and rehearsal where it was rehearsed."""
+        return _in_the_way(self.rehearsed.findings) if self.rehearsed is not None else self.in_files
 
     @property
     def verdict(self) -> Verdict:
-        """Of files and rehearsal together."""
-        if any(finding.certainty is Certainty.CERTAIN for finding in self.in_the_way):
-            return Verdict.NO_GO
-        if self.rehearsed is None or self.in_the_way:
-            return Verdict.CANNOT_TELL
-        return self.rehearsed.verdict
+        """Of files and rehearsal together; of what was not rehearsed never GO."""
+        if self.rehearsed is not None:
+            return self.rehearsed.verdict
+        certain = any(finding.certainty is Certainty.CERTAIN for finding in self.in_files)
+        return Verdict.NO_GO if certain else Verdict.CANNOT_TELL
 
     @property
     def reached(self) -> tuple[int, int]:
