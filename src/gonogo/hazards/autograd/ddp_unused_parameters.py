@@ -1,9 +1,11 @@
+from collections.abc import Iterator
+
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text, one_line
 from gonogo.hazards.autograd._never_used import never_used
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, Pattern, RehearsalRecord, Run, Script, Text
 
 _WORDS = (
     "Expected to have finished reduction in the prior iteration",
@@ -18,6 +20,8 @@ _TOLERATED = (
     *(b"find_unused_parameters", b"_set_static_graph", b"requires_grad", b"getattr(", b".children()", b".modules()"),
     *(b"named_children", b"named_modules", b"_modules", b"register_forward", b"Join("),
 )
+
+_LOOK_FOR_THEM = Text("Pass find_unused_parameters=True", "传入 find_unused_parameters=True")
 
 
 class DdpUnusedParameters(Hazard):
@@ -89,6 +93,13 @@ class DdpUnusedParameters(Hazard):
                     spans=(owner.script.place(statement).span(), call.place.span(Text("wrapped here", "在此处包装"))),
                     parameter=f"{layer}.weight",
                 )
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """DDP looks for the parameters that a step did not use."""
+        for script in run.scripts:
+            for call in script.calls(DDP):
+                edit = script.setting_keyword(call, "find_unused_parameters", "True")
+                yield self.fix(_LOOK_FOR_THEM, edit, safe=False)
 
     def in_log(self, log: FailureLog) -> Findings:
         """DDP's check, with the parameters where their names or indices are printed."""

@@ -1,0 +1,181 @@
+"""What makes a run fit that runs out of memory, and learns the same: the smallest change first.
+
+Micro-batch against accumulation, gradient checkpointing, a higher stage of ZeRO, offload of optimizer and parameters. A
+rehearsal goes on where memory runs out, so that its peak tells what each of them could free: what can't be enough is
+not tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gonogo.evidence.rehearsal.failures import offload_device, setting
+from gonogo.finding import Finding, Text
+from gonogo.trials.cure.batch import ACCUMULATION, MICRO_BATCH, Batch, batch_of
+from gonogo.trials.cure.candidate import Candidate
+from gonogo.trials.cure.writing import set_argument, set_checkpointing, set_zero
+
+if TYPE_CHECKING:
+    from gonogo.evidence.rehearsal.record import DeviceMemory, RankRecord
+    from gonogo.evidence.run import Run
+    from gonogo.finding import Edit
+    from gonogo.trials.cure.trial import Trial
+
+HAZARDS = frozenset({"gpu-oom-activations", "gpu-oom-model-states", "gpu-oom-eval-logits"})
+_KEPT_BY_CHECKPOINTING = 0.3
+"""Of the activations, at most: what can't fit even so isn't tried. The least that was seen in benchmarks/memory.py."""
+_MOST = 6
+"""Candidates that are rehearsed at most."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Settings that differ from the run's own; None and False: as they are."""
+
+    micro_batch: int | None = None
+    checkpointing: bool = False
+    stage: int | None = None
+    offload_optimizer: bool = False
+    offload_parameters: bool = False
+
+    @property
+    def size(self) -> int:
+        """Each changed setting; moving states to the host weighs more, since it costs most time."""
+        return (
+            (self.micro_batch is not None)
+            + self.checkpointing
+            + 2 * (self.stage is not None)
+            + 3 * self.offload_optimizer
+            + 4 * self.offload_parameters
+        )
+
+
+def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
+    """Changes that may make it fit, smallest first."""
+    run, record = trial.run, trial.record
+    if run is None or record is None or finding.hazard not in HAZARDS:
+        return
+    found = [(rank, device) for rank in record.ranks for device in rank.devices if device.shortage is not None]
+    if not found:
+        return
+    rank, device = max(found, key=lambda one: one[1].peak_allocated_bytes)
+    assert device.shortage is not None
+    if device.shortage.phase == "evaluate":
+        yield from _evaluating_less(finding, run)
+        return
+    batch = batch_of(run)
+    changes = sorted(_changes(rank, batch), key=lambda change: (change.size, -(change.micro_batch or 1 << 30)))
+    given = 0
+    for change in changes:
+        if given < _MOST and _may_fit(change, device, rank, batch, record.world_size):
+            edits = _edits(run, change, batch)
+            if edits:
+                given += 1
+                yield Candidate(finding, _title(change, batch), tuple(edits), size=change.size)
+
+
+def _changes(rank: RankRecord, batch: Batch | None) -> Iterator[Change]:
+    """All combinations that differ from the run as it is."""
+    config = rank.deepspeed_config
+    stage = setting(config, "zero_optimization", "stage")
+    stage = stage if isinstance(stage, int) else None
+    micro_batches: list[int | None] = [None]
+    if batch is not None:
+        micro_batches += [size for size in range(batch.micro_batch - 1, 0, -1) if batch.micro_batch % size == 0]
+    stages: list[int | None] = [None, *range(stage + 1, 4)] if stage is not None else [None]
+    optimizers = (False, True) if stage and not offload_device(config, "offload_optimizer") else (False,)
+    may_offload_parameters = stage is not None and not offload_device(config, "offload_param")
+    for micro_batch, checkpointing, higher, optimizer in itertools.product(
+        micro_batches, (False, True), stages, optimizers
+    ):
+        for parameters in (False, True) if may_offload_parameters and (higher or stage) == 3 else (False,):
+            change = Change(micro_batch, checkpointing, higher, optimizer, parameters)
+            if change.size:
+                yield change
+
+
+def _may_fit(change: Change, device: DeviceMemory, rank: RankRecord, batch: Batch | None, world: int) -> bool:
+    """Whether the peak, with all that the change could free taken off, is within the accelerator's memory."""
+    held = dict(device.by_category)
+    if device.shortage is not None and device.peak_allocated_bytes < device.shortage.allocated_bytes:
+        held = dict(device.shortage.by_category) or held
+    stage = setting(rank.deepspeed_config, "zero_optimization", "stage")
+    before = stage if isinstance(stage, int) else 0
+    after = change.stage or before
+    for category, partitioned_from in (("optimizer", 1), ("gradients", 2), ("parameters", 3)):
+        if before < partitioned_from <= after:
+            held[category] = held.get(category, 0) // world
+    if change.offload_optimizer:
+        held["optimizer"] = held["gradients"] = 0
+    if change.offload_parameters:
+        held["parameters"] = 0
+    share = change.micro_batch / batch.micro_batch if change.micro_batch and batch is not None else 1.0
+    kept = _KEPT_BY_CHECKPOINTING if change.checkpointing else 1.0
+    held["activations"] = round(held.get("activations", 0) * share * kept)
+    held["temporary"] = round(held.get("temporary", 0) * share)
+    return sum(held.values()) <= device.total_bytes - device.allowance_bytes
+
+
+def _edits(run: Run, change: Change, batch: Batch | None) -> list[Edit] | None:
+    """The edits of all parts; None where one of them has no place that can be edited."""
+    parts: list[list[Edit] | None] = []
+    if change.micro_batch is not None and batch is not None:
+        times = batch.micro_batch // change.micro_batch
+        parts.append(set_argument(run, MICRO_BATCH, change.micro_batch))
+        parts.append(set_argument(run, ACCUMULATION, batch.accumulation * times))
+    if change.checkpointing:
+        parts.append(set_checkpointing(run))
+    zero: dict[str, object] = {}
+    if change.stage is not None:
+        zero["stage"] = change.stage
+    if change.offload_optimizer:
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    if change.offload_parameters:
+        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+    if zero:
+        parts.append(set_zero(run, zero))
+    if any(part is None for part in parts):
+        return None
+    return [edit for part in parts for edit in part or ()]
+
+
+def _title(change: Change, batch: Batch | None) -> Text:
+    said: list[Text] = []
+    if change.micro_batch is not None and batch is not None:
+        said.append(
+            Text(
+                "micro-batch {size} and {times} accumulation steps (were {before} and {steps}; as many samples a step)",
+                "micro-batch {size}、梯度累积 {times} 步（原为 {before} 和 {steps}；每步样本数不变）",
+            ).format(
+                size=change.micro_batch, times=batch.accumulation * (batch.micro_batch // change.micro_batch),
+                before=batch.micro_batch, steps=batch.accumulation,
+            )
+        )  # fmt: skip
+    if change.checkpointing:
+        said.append(Text("gradient checkpointing", "梯度检查点"))
+    if change.stage is not None:
+        said.append(Text(f"ZeRO stage {change.stage}", f"ZeRO stage {change.stage}"))
+    if change.offload_optimizer:
+        said.append(Text("the optimizer offloaded to the host", "优化器卸载到主机"))
+    if change.offload_parameters:
+        said.append(Text("the parameters offloaded to the host", "参数卸载到主机"))
+    return Text(", ".join(one.en for one in said), "，".join(one.zh for one in said))
+
+
+_EVALUATION = {
+    "per_device_eval_batch_size": (1, Text("evaluate one sample at a time", "每次评估一个样本")),
+    "prediction_loss_only": (True, Text("keep the loss alone in evaluation", "评估时只保留 loss")),
+    "eval_accumulation_steps": (1, Text("move what evaluation keeps to the host", "把评估保留的内容移到主机")),
+}
+
+
+def _evaluating_less(finding: Finding, run: Run) -> Iterator[Candidate]:
+    """What evaluation holds at a time made less; what it finds stays the same."""
+    for name, (value, title) in _EVALUATION.items():
+        if name != "prediction_loss_only" or run.arguments.get("compute_metrics").absent:
+            edits = set_argument(run, name, value)
+            if edits:
+                yield Candidate(finding, title, tuple(edits), size=1)

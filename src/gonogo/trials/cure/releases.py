@@ -1,0 +1,71 @@
+"""Other releases of the package in which a program fails: the nearest ones first, newer before older."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from gonogo.finding import Finding, Text
+from gonogo.finding.errors import UserError
+from gonogo.hazards.hazard import all_hazards
+from gonogo.rehearse.packages.index import releases_of
+from gonogo.rehearse.packages.laying import installed_version
+from gonogo.rehearse.packages.names import STACK, can_be_laid_over
+from gonogo.trials.cure.candidate import Candidate
+
+if TYPE_CHECKING:
+    from gonogo.evidence.rehearsal.record import Failure
+    from gonogo.trials.cure.trial import Trial
+
+_NEAREST = 2
+"""Releases that are tried in each direction: the last patch of each minor version."""
+_IN_PACKAGE = re.compile(r"(?:site|dist)-packages/([A-Za-z0-9_]+)/")
+_OTHER = Text("{package} {version}, the nearest {which} release", "{package} {version}（最近的{which}版本）")
+_NEWER, _OLDER = Text("newer", "较新"), Text("older", "较旧")
+
+
+def release_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
+    """Releases of the package whose own code raised, where versions are at fault or nothing else explains it."""
+    hazard = next(hazard for hazard in all_hazards() if hazard.name == finding.hazard)
+    of_versions = hazard.__class__.__module__.startswith("gonogo.hazards.environment.")
+    if trial.record is None or trial.run is None or not (of_versions or hazard.fallback):
+        return
+    failures = [rank.failure for rank in trial.record.ranks if rank.failure is not None]
+    for package in _packages_at_fault(failures[0]) if failures else ():
+        used = trial.record.ranks[0].versions.get(package)
+        present = Version(used) if used else installed_version(package)
+        if present is None:
+            continue
+        for version, which in _nearest(package, present):
+            title = _OTHER.format(package=package, version=version, which=which)
+            edit = trial.run.environment.replacing_version(package, f"=={version}")
+            pins = () if edit is not None else (f"{package}=={version}",)
+            yield Candidate(finding, title, (edit,) if edit is not None else (), pins, size=1)
+
+
+def _packages_at_fault(failure: Failure) -> list[str]:
+    """The packages of the stack on the failing stack, the innermost first, that can be laid over."""
+    found = []
+    for frame in reversed(failure.frames):
+        match = _IN_PACKAGE.search(frame.path)
+        name = canonicalize_name(match[1]) if match else ""
+        if name in STACK and can_be_laid_over(name) and name not in found:
+            found.append(name)
+    return found[:2]
+
+
+def _nearest(package: str, present: Version) -> Iterator[tuple[Version, Text]]:
+    try:
+        releases = [version for version in releases_of(package) if not version.is_prerelease]
+    except UserError:
+        return
+    last_of_minor = {version.release[:2]: version for version in sorted(releases)}
+    ends = sorted(last_of_minor.values())
+    newer = [version for version in ends if version > present][:_NEAREST]
+    older = [version for version in reversed(ends) if version < present][:_NEAREST]
+    yield from ((version, _NEWER) for version in newer)
+    yield from ((version, _OLDER) for version in older)

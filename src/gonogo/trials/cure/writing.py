@@ -1,0 +1,105 @@
+"""A setting written where the run says it: a launch's option, a framework's YAML, the script, DeepSpeed's config."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from gonogo.evidence.config.training_arguments import ARGUMENT_CLASSES
+from gonogo.trials.cure.batch import KEYS, takes_arguments
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.finding import Edit
+
+_MODELS = ("transformers.*For*.from_pretrained", "transformers.*For*", "transformers.*LMHeadModel", "*LMHeadModel")
+
+_ENABLE = 'gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})'
+
+
+def set_argument(run: Run, name: str, value: Any) -> list[Edit] | None:
+    """The edits that give a training argument a value; None where the run has no place for it that can be edited."""
+    edits: list[Edit] = []
+    key = KEYS.get(name)
+    if key is not None and run.config is not None and run.config.get(key).number is not None:
+        if not run.config.is_auto(key) and run.config.get(key).number != value:
+            with contextlib.suppress(KeyError):
+                edits.append(run.config.replacing(key, value=value))
+        if not run.arguments.has(name):
+            return edits or None
+    if not takes_arguments(run):
+        return edits or None
+    edit = _argument_edit(run, name, value)
+    if edit is None or edit.before == edit.after:
+        return None
+    return [*edits, edit]
+
+
+def _argument_edit(run: Run, name: str, value: Any) -> Edit | None:
+    launch = run.launch
+    source = run.arguments.source_of(name)
+    if launch is not None and source == "option":
+        return launch.options.replacing(name, str(value)) if launch.options.can_edit(name) else None
+    if launch is not None and launch.framework_config.known and launch.framework_config.string:
+        return _in_yaml(run, name, value)
+    for script in run.scripts:
+        for call in script.calls(*ARGUMENT_CLASSES):
+            return script.setting_keyword(call, name, repr(value))
+    if launch is not None:
+        edit = launch.options.adding(name, str(value))
+        return edit if edit.after else None
+    return None
+
+
+def _in_yaml(run: Run, name: str, value: Any) -> Edit | None:
+    from gonogo.evidence.launch.configs import read_yaml_of
+
+    assert run.launch is not None
+    config = read_yaml_of(run.launch, run.launch.framework_config.string or "")
+    try:
+        return config.inserting(name, value=value) if config is not None else None
+    except KeyError:
+        return None
+
+
+def set_checkpointing(run: Run) -> list[Edit] | None:
+    """The edits that turn gradient checkpointing on; None where it is on, or there is no place for it."""
+    if run.arguments.get("gradient_checkpointing").truth is True:
+        return None
+    if any(True for script in run.scripts for _ in script.calls("*.gradient_checkpointing_enable")):
+        return None
+    if takes_arguments(run):
+        return set_argument(run, "gradient_checkpointing", True)
+    for script in run.scripts:
+        for call in script.calls(*_MODELS):
+            statement = script.statement(call.node)
+            if isinstance(statement, ast.Assign) and statement.value is call.node:
+                target = script.place(statement.targets[0]).text
+                edit = script.inserting_after(statement, f"{target}.{_ENABLE}")
+                return [edit] if edit is not None else None
+    return None
+
+
+def set_zero(run: Run, settings: dict[str, Any]) -> list[Edit] | None:
+    """The edits that give keys of ``zero_optimization`` these values; None where no config can be edited."""
+    config = run.config
+    if config is None:
+        return None
+    try:
+        if not config.raw("zero_optimization").known:
+            return [config.inserting("zero_optimization", value=settings)]
+        edits = []
+        for key, value in settings.items():
+            written = config.raw("zero_optimization", key)
+            if not isinstance(value, dict) or not isinstance(written.get(), dict):
+                edits.append(config.inserting("zero_optimization", key, value=value))
+                continue
+            edits += [
+                config.inserting("zero_optimization", key, inner, value=one)
+                for inner, one in value.items()
+                if config.raw("zero_optimization", key, inner).get() != one
+            ]
+        return edits
+    except KeyError:
+        return None
