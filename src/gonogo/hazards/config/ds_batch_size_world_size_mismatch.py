@@ -190,7 +190,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             certainty=Certainty.LIKELY if changed else Certainty.CERTAIN,
             cure=_cure(broken, config),
             spans=tuple(spans),
-            fixes=_fixes(config, run),
+            fixes=(*_accumulating(broken, config, run), *_fixes(config, run)),
             confirm=(
                 Text(
                     "The script leaves the config's train_batch_size as it is", "脚本没有改写配置中的 train_batch_size"
@@ -304,3 +304,16 @@ def _fixes(config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
         title = Text("Remove train_batch_size: DeepSpeed computes it", "删除 train_batch_size，由 DeepSpeed 计算")
         return fix_of(title, lambda: config.removing(_TRAIN), safe=number_in(config, _ACCUMULATION) is not None)
     return ()
+
+
+def _accumulating(broken: _Broken, config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
+    """As many samples a step as train_batch_size says, on this number of ranks: by other accumulation."""
+    micro = number_in(config, _MICRO)
+    if micro is None or not broken.world or with_accelerate(run) or broken.train.value % (micro.value * broken.world):
+        return ()
+    steps = broken.train.value // (micro.value * broken.world)
+    title = Text(
+        "Accumulate {steps} micro-batches: {train} samples a step on {world} ranks",
+        "累积 {steps} 个 micro-batch：在 {world} 个 rank 上每步 {train} 个样本",
+    ).format(steps=steps, train=broken.train.value, world=broken.world)
+    return fix_of(title, lambda: config.inserting(_ACCUMULATION, value=steps), safe=False)

@@ -1,9 +1,11 @@
+import ast
+
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.config._optimizers import kind_of
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Fix, Hazard, Pattern, Run, Script, Text
 
 _WORDS = (
     "ZeRO-Offload with a client provided optimizer",
@@ -118,6 +120,7 @@ class ZeroOffloadClientOptimizer(Hazard):
                     _SLOWER,
                 ),
                 spans=(script.place(node).span(), offload.span(_OFFLOAD)),
+                fixes=(*_of_deepspeed(script, node), *fix_of(_FORCED, lambda: _not_forced(config), safe=False)),
             )
 
     log_words = ("ZeRO-Offload with a client", "DeepSpeedCPUAdam or set", "raise ZeRORuntimeException")
@@ -148,6 +151,39 @@ class ZeroOffloadClientOptimizer(Hazard):
                     _SLOWER,
                 ),
             )
+
+
+_ADAM = frozenset({"lr", "betas", "eps", "weight_decay"})
+_TORCH_DECAY = {"torch.optim.AdamW": "0.01", "torch.optim.Adam": "0.0"}
+_OF_DEEPSPEED = Text(
+    "Build DeepSpeedCPUAdam with the same settings in its place", "改为用相同设置构建 DeepSpeedCPUAdam"
+)
+_FORCED = Text(
+    "Keep the optimizer, on the CPU: zero_force_ds_cpu_optimizer false (slower)",
+    "保留该优化器并在 CPU 上运行：zero_force_ds_cpu_optimizer 设为 false（较慢）",
+)
+
+
+def _of_deepspeed(script: Script, node: ast.expr) -> tuple[Fix, ...]:
+    """torch's Adam as DeepSpeed's for the CPU, which takes the same arguments but for the weight decay's default."""
+    made = script.bound_to(node)
+    name = script.qualified(made.func) if isinstance(made, ast.Call) else None
+    if not isinstance(made, ast.Call) or name not in _TORCH_DECAY or not script.imports("deepspeed"):
+        return ()
+    if len(made.args) > 1 or any(keyword.arg not in _ADAM for keyword in made.keywords):
+        return ()
+    arguments = [script.place(one).text for one in (*made.args, *made.keywords)]
+    if not any(keyword.arg == "weight_decay" for keyword in made.keywords):
+        arguments.append(f"weight_decay={_TORCH_DECAY[name]}")
+    if name == "torch.optim.Adam":
+        arguments.append("adamw_mode=False")
+    edits = [script.replacing(made, f"DeepSpeedCPUAdam({', '.join(arguments)})")]
+    edits.append(script.inserting_import("from deepspeed.ops.adam import DeepSpeedCPUAdam"))
+    return (Hazard.fix(_OF_DEEPSPEED, *edits, safe=False),)
+
+
+def _not_forced(config: DeepSpeedConfig) -> Edit:
+    return config.inserting("zero_force_ds_cpu_optimizer", value=False)
 
 
 def _offloaded(config: DeepSpeedConfig) -> bool:

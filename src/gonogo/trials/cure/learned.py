@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gonogo.evidence.field import whole_number
 from gonogo.finding import Text
 from gonogo.trials.cure.batch import batch_of
 
@@ -52,8 +53,9 @@ def _settings(run: Run) -> dict[str, object]:
     for keys in _KEYS if run.config is not None else ():
         assert run.config is not None
         settings[".".join(keys)] = run.config.get(*keys).get()
+    named = whole_number(run.config.get("train_batch_size")) if run.config is not None else None
     batch = batch_of(run)
-    settings["samples_a_step"] = batch.samples if batch is not None else None
+    settings["samples_a_step"] = named or (batch.samples if batch is not None else None)
     return settings
 
 

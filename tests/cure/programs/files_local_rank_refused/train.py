@@ -1,0 +1,34 @@
+"""Parses its own arguments, and none of the launcher's."""
+
+import argparse
+
+import deepspeed
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, width=64):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        return (self.body(x) - x).square().mean()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rate", type=float, default=1e-4)
+    arguments = parser.parse_args()
+    deepspeed.init_distributed()
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.rate)
+    engine, _, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, config="ds_config.json")
+    for _ in range(4):
+        loss = engine(torch.randn(2, 64, device=engine.device))
+        engine.backward(loss)
+        engine.step()
+
+
+if __name__ == "__main__":
+    main()
