@@ -239,10 +239,10 @@ class TestBounds:
     def test_what_tells_of_the_setup_again_and_again(self, tmp_path: Path) -> None:
         log = tmp_path / "run.log"
         for text in (b"{\n", b"torch 2.1.0, deepspeed 0.14.2\n", b"json = {\n", b"torchrun train.py\n"):
-            log.write_bytes(text * (900_000 // len(text)) + TRACEBACK)
+            log.write_bytes(text * (300_000 // len(text)) + TRACEBACK)
             start = time.process_time()
             diagnose([str(log)])
-            assert time.process_time() - start < 20, text
+            assert time.process_time() - start < 10, text
 
     def test_patterns_are_linear(self, tmp_path: Path) -> None:
         """Long lines of what patterns repeat: none takes much longer than another."""

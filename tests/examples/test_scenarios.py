@@ -121,11 +121,12 @@ def test_a_faulty_script_is_no_go_and_its_line_is_named(
     assert report["findings"][0]["cure"]
 
 
+@pytest.mark.very_slow
 @pytest.mark.parametrize(
     ("name", "gpus"),
     [
-        pytest.param("qwen_omni_audio_zero3", "4xH100-80G", marks=pytest.mark.very_slow),
-        pytest.param("qwen_7b_device_map", "8xA100-80G", marks=pytest.mark.very_slow),
+        ("qwen_omni_audio_zero3", "4xH100-80G"),
+        ("qwen_7b_device_map", "8xA100-80G"),
         ("slam_omni_dummy_loss", "8xH100-80G"),
     ],
 )
@@ -197,7 +198,8 @@ def test_only_the_two_faulty_releases_of_deepspeed_are_no_go(version: str | None
     assert named[:1] == ([CLIPPING] if status else [])
 
 
-@pytest.mark.parametrize("micro_batches", [2, pytest.param(8, marks=pytest.mark.very_slow)])
+@pytest.mark.very_slow
+@pytest.mark.parametrize("micro_batches", [2, 8])
 def test_the_72b_run_fits_because_it_is_offloaded(micro_batches: int, tmp_path: Path) -> None:
     """The memory table: what a rank keeps on the host can be counted by hand, and a node's ranks need over 1.4 TB."""
     folder = example("qwen_72b_zero3_offload", tmp_path)

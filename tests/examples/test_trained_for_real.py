@@ -76,6 +76,7 @@ def test_without_the_dummy_loss_it_trains_and_saves(processes: int, compiled: bo
 
 
 @pytest.mark.parametrize("compiled", [pytest.param(True, marks=compiles, id="compiled operators"), False])
+@pytest.mark.very_slow
 @pytest.mark.parametrize(
     ("example", "command"),
     [

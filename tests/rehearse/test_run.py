@@ -306,6 +306,7 @@ def test_a_long_log_is_cut(project: Project, tmp_path: Path, monkeypatch: pytest
     assert log.endswith("line 99999\n")
 
 
+@pytest.mark.very_slow
 def test_the_same_rehearsal_twice_differs_in_seconds_only(project: Project) -> None:
     project.write("train.py", "")
     project.write("launch.sh", "rm x\ntorchrun --nproc_per_node 2 train.py\n")

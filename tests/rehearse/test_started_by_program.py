@@ -71,7 +71,7 @@ def rehearsed(
     [
         _SPAWN,
         pytest.param("mp.spawn(main, (world, 16), world, join=False).join()", marks=pytest.mark.very_slow),
-        "mp.start_processes(main, (world, 16), world, start_method='fork')",
+        pytest.param("mp.start_processes(main, (world, 16), world, start_method='fork')", marks=pytest.mark.very_slow),
     ],
 )
 def test_each_process_is_a_rank(folder: Path, start: str) -> None:
@@ -90,6 +90,7 @@ def test_accelerates_notebook_launcher_is_torchruns_agent_with_a_function(folder
     assert [(rank.device, rank.steps) for rank in record.ranks] == [("cuda:0", 2), ("cuda:1", 2)]
 
 
+@pytest.mark.very_slow
 def test_a_rank_that_the_command_alone_does_not_have(folder: Path) -> None:
     record = rehearsed(folder, ranks="3", gpus=4)
     assert [(rank.rank, rank.device) for rank in record.ranks] == [(3, "cuda:3")]

@@ -151,7 +151,7 @@ def rehearsed(folder: Path, config: dict[str, Any], *options: str) -> dict[str, 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "config",
-    [QWEN2, LLAVA, pytest.param(WHISPER, marks=pytest.mark.very_slow)],
+    [QWEN2, *(pytest.param(config, marks=pytest.mark.very_slow) for config in (LLAVA, WHISPER))],
     ids=lambda config: str(config["model_type"]),
 )
 def test_a_model_is_rehearsed_from_its_config_alone(tmp_path: Path, config: dict[str, Any]) -> None:

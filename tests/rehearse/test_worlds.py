@@ -96,8 +96,8 @@ def test_worlds_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert all_wrong(SOON, tmp_path, monkeypatch) == {}
 
 
-@pytest.mark.slow
-def test_a_parting_is_found_by_the_command(tmp_path: Path) -> None:
+@pytest.mark.very_slow
+def test_a_divergence_is_found_by_the_command(tmp_path: Path) -> None:
     assert wrong_by_the_command(BY_THE_COMMAND, tmp_path) is None
 
 

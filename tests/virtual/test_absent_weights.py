@@ -34,6 +34,7 @@ def test_weights_that_are_not_here_are_there_on_each_rank(folder: Path) -> None:
     assert found == {"rank": 1, "missing": []}
 
 
+@pytest.mark.very_slow
 def test_weights_that_are_not_here_under_a_zero3_that_a_framework_insists_on(folder: Path) -> None:
     """axolotl has transformers always say yes to it, beside the configuration that says so."""
     (folder / "model").mkdir()
@@ -144,7 +145,7 @@ def test_custom_code_in_the_model_folder(folder: Path) -> None:
     assert found["missing_keys"] == found["unexpected_keys"] == []
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 def test_adapters_with_their_config_alone(folder: Path) -> None:
     """LoRA on a language model: saved for real, then loaded by peft, and by transformers, without the weights."""
     import peft
