@@ -24,11 +24,13 @@ from gonogo.cli.cure import cure
 from gonogo.cli.env import env
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import (
+    AsOf,
     Command,
     Format,
     Gpus,
     GradientCheckpointing,
     HostMemory,
+    InEnvironment,
     Lang,
     MicroBatch,
     Nodes,
@@ -93,9 +95,8 @@ def rehearse(
     timeout: Annotated[
         float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a program that takes longer.")
     ] = 600.0,
-    environment: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Versions the run will have: requirements, pip freeze, or JSON.")
-    ] = None,
+    environment: InEnvironment = None,
+    as_of: AsOf = None,
     with_: Annotated[
         list[str] | None,
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
@@ -154,6 +155,7 @@ def rehearse(
             timeout=timeout,
             environment=environment,
             with_packages=tuple(with_ or ()),
+            as_of=as_of,
             keep=keep,
             ray=ray,
         )

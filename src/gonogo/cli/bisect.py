@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
-from gonogo.cli.options import Command, Format, Gpus, HostMemory, Lang, Nodes, Output, Ranks, Steps
+from gonogo.cli.options import AsOf, Command, Format, Gpus, HostMemory, InEnvironment, Lang, Nodes, Output, Ranks, Steps
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -35,10 +35,8 @@ def bisect(
     timeout: Annotated[
         float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a release that takes longer.")
     ] = 600.0,
-    environment: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Versions of the other packages: requirements, pip freeze, or JSON."),
-    ] = None,
+    environment: InEnvironment = None,
+    as_of: AsOf = None,
     with_: Annotated[
         list[str] | None,
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of another package. Repeatable."),
@@ -92,6 +90,7 @@ def bisect(
             timeout=timeout,
             environment=environment,
             with_packages=tuple(with_ or ()),
+            as_of=as_of,
             keep=keep,
         )
         request = BisectRequest(

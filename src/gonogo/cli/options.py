@@ -30,6 +30,23 @@ HostMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memor
 Ranks = Annotated[str, typer.Option(metavar="0|0,3|sample|all", help="Which ranks to run.")]
 Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to run.")]
 
+InEnvironment = Annotated[
+    Path | None,
+    typer.Option(
+        "--environment",
+        metavar="FILE",
+        help="Rehearse in the environment that FILE tells of: requirements, a lock file, pip freeze, a Dockerfile …",
+    ),
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DATE",
+        help="With --environment: where versions are loose, the releases of that day (2023-11-02). Default: the day of "
+        "the last commit of FILE's repository.",
+    ),
+]
+
 SyntheticBatch = Annotated[
     Path | None,
     typer.Option(

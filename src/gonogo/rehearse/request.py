@@ -12,7 +12,8 @@ class RehearsalRequest:
 
     ``command`` is what the user would launch, word by word. ``gpus`` and ``host_memory`` are as typed
     (``8xH100-80G``, ``1T``), ``ranks`` is ``0``, ``0,3``, ``sample`` or ``all``, ``timeout`` is in seconds and counts
-    for the whole rehearsal. ``environment`` is a file of versions, ``with_packages`` are ``NAME==VERSION``. ``ray`` is
+    for the whole rehearsal. ``environment`` is a file of versions, ``with_packages`` are ``NAME==VERSION``,
+    ``as_of`` is the day (``2023-11-02``) whose releases count where versions are loose. ``ray`` is
     the address of a Ray cluster (or ``auto``) on which the ranks run; None: they run here.
     """
 
@@ -25,5 +26,6 @@ class RehearsalRequest:
     timeout: float = 600.0
     environment: Path | None = None
     with_packages: tuple[str, ...] = ()
+    as_of: str | None = None
     keep: Path | None = None
     ray: str | None = None

@@ -23,12 +23,12 @@ from gonogo.evidence.rehearsal.divergence import Divergence
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.launch.environment import worker_environment
+from gonogo.rehearse.launch.environment import in_environment, worker_environment
 from gonogo.rehearse.launch.launch import UNSTATED, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.launch.started_by_program import as_ranks, may_start_processes, started_by
 from gonogo.rehearse.launch.torch_installed import check_torch
-from gonogo.rehearse.packages import PackageOverlay, lay_over
+from gonogo.rehearse.packages import PackageOverlay, packages_for
 from gonogo.rehearse.progress import OnProgress, RankStatus, Shown
 from gonogo.rehearse.ranks.diverged_records import settle, with_names
 from gonogo.rehearse.ranks.exchange import Exchange
@@ -62,15 +62,16 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     check_torch()
     with _sigterm_interrupts(), scratch_folder() as scratch:
         stated = machine_from(request.gpus, request.nodes, request.host_memory, UNSTATED)
-        overlay = lay_over(request.environment, request.with_packages, say=show)
+        overlay = packages_for(request.environment, request.with_packages, request.as_of, show)
         show(Text("reading the launch command", "解析启动命令"))
         situation = Situation(
             surroundings=Surroundings.of(stated, request.nodes),
-            environment=dict(os.environ),
+            environment=in_environment(os.environ, overlay.python),
             cwd=os.getcwd(),
             scratch=scratch,
             timeout=max(1.0, min(_LONGEST_SCRIPT, deadline - time.monotonic())),
             packages=overlay.folders,
+            python=str(overlay.python or sys.executable),
         )
         resolved = resolve(request.command, situation)
         machine = machine_for(resolved.launch, request, stated)

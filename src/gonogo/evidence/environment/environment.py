@@ -35,6 +35,8 @@ class Package(msgspec.Struct, frozen=True):
     """How its file writes versions, for :meth:`replacing`: ``requirement``, ``shell``, ``bare``; empty: it can't be."""
     specifier_place: Place | None = None
     """Where the specifier (for ``bare``: the version) stands, or would."""
+    extras: str = ""
+    """``deepspeed,qlora``: what of its optional parts is asked for."""
 
     @property
     def version_text(self) -> str | None:

@@ -78,6 +78,16 @@ def with_packages(environment: Mapping[str, str], packages: Sequence[Path]) -> d
     return changed
 
 
+def in_environment(environment: Mapping[str, str], python: Path | None) -> dict[str, str]:
+    """An environment in which that interpreter's programs are found first, as after ``activate``."""
+    if python is None:
+        return dict(environment)
+    changed = {name: value for name, value in environment.items() if name not in ("PYTHONHOME", "CONDA_PREFIX")}
+    changed["VIRTUAL_ENV"] = str(python.parent.parent)
+    changed["PATH"] = os.pathsep.join([str(python.parent), environment.get("PATH", os.defpath)])
+    return changed
+
+
 def datasets_cache(environment: Mapping[str, str], mirror: Path) -> Path:
     """A cache for ``datasets`` that holds what the user's does: real folders, with links to the user's files.
 

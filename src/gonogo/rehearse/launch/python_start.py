@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import gonogo
 
 # `python -m` puts the current folder first on sys.path, where a user's `datasets/` or `types.py` would be imported in
-# place of the real one; `-P` is new in Python 3.11. The folder of gonogo comes last: it is needed only where gonogo
-# isn't installed in that Python.
-_RUN = (
-    "import runpy, sys; sys.path[0:1] = []; {first}sys.path.append({root!r}); runpy.run_module({module!r}, "
-    "run_name='__main__', alter_sys=True)"
-)
+# place of the real one; `-P` is new in Python 3.11. The folder of gonogo comes last, and only for the Python that
+# gonogo runs in: in that folder may lie all that is installed there, which another environment does not have.
+_RUN = "import runpy, sys; sys.path[0:1] = []; {first}runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
 
 
 # The kernel then kills the process when the thread that started it is gone, however that came (PR_SET_PDEATHSIG).
@@ -22,5 +20,6 @@ _DIE_WITH_PARENT = "sys.platform == 'linux' and __import__('ctypes').CDLL(None).
 def python_module(python: str, module: str, *arguments: str, dies_with_parent: bool = False) -> list[str]:
     """The command line that runs ``module`` as ``python -m`` does, with the current folder off ``sys.path``."""
     first = _DIE_WITH_PARENT if dies_with_parent else ""
-    root = str(Path(gonogo.__file__).resolve().parent.parent)
-    return [python, "-c", _RUN.format(root=root, module=module, first=first), *arguments]
+    if python == sys.executable:
+        first += f"sys.path.append({str(Path(gonogo.__file__).resolve().parent.parent)!r}); "
+    return [python, "-c", _RUN.format(module=module, first=first), *arguments]

@@ -35,6 +35,8 @@ class Situation:
     timeout: float
     packages: tuple[Path, ...] = ()
     """Folders of packages that are laid over."""
+    python: str = sys.executable
+    """The interpreter that ``python`` names."""
     in_script: ScriptRun | None = None
 
 
@@ -77,7 +79,7 @@ def resolve(command: Sequence[str], situation: Situation) -> Resolved:
     ):
         return _script(words, situation)
     if path is not None and is_python_script(os.path.join(cwd, path)):
-        return Resolved(_alone("script", path, tuple(words[1:]), situation, _Interpreter(sys.executable)))
+        return Resolved(_alone("script", path, tuple(words[1:]), situation, _Interpreter(situation.python)))
     if os.sep in words[0] and not os.path.isfile(os.path.join(cwd, words[0])):
         _check_program("script", words[0], situation)
     raise _not_accepted(command)
@@ -229,7 +231,7 @@ def _check_program(kind: ProgramKind, program: str, situation: Situation) -> Non
 def _check_module(name: str, situation: Situation) -> None:
     code = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
     found = subprocess.run(
-        [sys.executable, "-c", code, name.partition(".")[0]],
+        [situation.python, "-c", code, name.partition(".")[0]],
         env=with_packages(situation.environment, situation.packages),
         cwd=situation.cwd,
         stdin=subprocess.DEVNULL,
@@ -241,17 +243,17 @@ def _check_module(name: str, situation: Situation) -> None:
             Text(
                 "{python} finds no module {name} from {cwd}: start gonogo where the command is to be started",
                 "{python} 在 {cwd} 中找不到模块 {name}：请在启动该命令的目录中运行 gonogo",
-            ).format(python=sys.executable, name=name, cwd=situation.cwd)
+            ).format(python=situation.python, name=name, cwd=situation.cwd)
         )
 
 
 def _interpreter(program: str, situation: Situation) -> _Interpreter:
     """The Python to run with: the one that the command names by its path where gonogo is there too, else our own."""
     if os.sep not in program:
-        return _Interpreter(sys.executable)
+        return _Interpreter(situation.python)
     folder = os.path.dirname(os.path.abspath(os.path.join(situation.cwd, program)))
-    if os.path.realpath(folder) == os.path.realpath(os.path.dirname(sys.executable)):
-        return _Interpreter(sys.executable)
+    if os.path.realpath(folder) == os.path.realpath(os.path.dirname(situation.python)):
+        return _Interpreter(situation.python)
     is_interpreter = is_python(os.path.basename(program))
     python = os.path.join(folder, os.path.basename(program) if is_interpreter else "python")
     if os.path.isfile(python):
@@ -262,8 +264,8 @@ def _interpreter(program: str, situation: Situation) -> _Interpreter:
     note = Text(
         "the command names {program}, which has no gonogo: rehearsed with {python} and the packages there",
         "命令指定了 {program}，但其中没有安装 gonogo：改用 {python} 及其中的软件包排练",
-    ).format(program=program, python=sys.executable)
-    return _Interpreter(sys.executable, notes=(note,))
+    ).format(program=program, python=situation.python)
+    return _Interpreter(situation.python, notes=(note,))
 
 
 def _script(words: list[str], situation: Situation) -> Resolved:

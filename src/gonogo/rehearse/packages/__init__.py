@@ -1,11 +1,27 @@
-"""Other versions of packages, laid over the user's Python from a cache; the user's environment stays as it is.
+"""Other packages than this Python's, from a cache: one or two laid over it, or a whole environment beside it.
 
 What is laid over stands first on ``PYTHONPATH``. torch, CUDA and what is compiled against them can't be laid over: the
-rehearsal runs with those installed, and says so.
+rehearsal runs with those installed, and says so. The user's environment stays as it is.
 """
 
 from __future__ import annotations
 
-from gonogo.rehearse.packages.laying import PackageOverlay, installed_version, lay_over
+from pathlib import Path
 
-__all__ = ["PackageOverlay", "installed_version", "lay_over"]
+from gonogo.rehearse.packages.cache import Say
+from gonogo.rehearse.packages.installed import installed_version
+from gonogo.rehearse.packages.laying import PackageOverlay, lay_over
+
+__all__ = ["PackageOverlay", "installed_version", "packages_for"]
+
+
+def packages_for(file: Path | None, with_packages: tuple[str, ...], as_of: str | None, say: Say) -> PackageOverlay:
+    """The packages that a rehearsal is to have: a file's whole environment, or this Python's with some laid over.
+
+    Raises UserError for what can't be read, found or installed.
+    """
+    if file is None:
+        return lay_over(with_packages, say)
+    from gonogo.rehearse.packages.whole import whole_environment
+
+    return whole_environment(file, with_packages, as_of, say)

@@ -1,4 +1,4 @@
-"""What the options ask for, laid over with what it requires in turn; and what could not be, with the reason."""
+"""What ``--with`` asks for, laid over with what it requires in turn; and what could not be, with the reason."""
 
 from __future__ import annotations
 
@@ -10,61 +10,46 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.cache import NotInstalled, Say, folder_with, requirements_in, version_in
 from gonogo.rehearse.packages.fitting import fitting_release, misfits
+from gonogo.rehearse.packages.installed import installed_version, satisfied
 from gonogo.rehearse.packages.names import STACK, can_be_laid_over
-from gonogo.rehearse.packages.wanted import Wanted, wanted_by_file, wanted_by_options
+from gonogo.rehearse.packages.wanted import wanted_by_options
 
 
 @dataclass(frozen=True)
 class PackageOverlay:
-    """Folders to put first on ``PYTHONPATH``; what could not be laid over (what, why); facts worth telling."""
+    """Packages of a rehearsal that are not this Python's: folders to put first on ``PYTHONPATH``, or another Python.
+
+    ``skipped``: what is not as it was asked for (what, why); ``differing``: the canonical names of those packages.
+    """
 
     folders: tuple[Path, ...] = ()
+    python: Path | None = None
+    differing: tuple[str, ...] = ()
     versions: dict[str, Version] = field(default_factory=dict)
     skipped: tuple[tuple[Text, Text], ...] = ()
     notes: tuple[Text, ...] = ()
 
 
-def lay_over(environment: Path | None, with_packages: tuple[str, ...], say: Say = lambda _text: None) -> PackageOverlay:
-    """Lay over what the options ask for and the running Python doesn't have.
+def lay_over(with_packages: tuple[str, ...], say: Say = lambda _text: None) -> PackageOverlay:
+    """Lay over the packages of ``--with`` that the running Python doesn't have, with what they require in turn.
 
-    From a file only packages of the stack are taken, from ``--with`` any. Raises UserError for options that can't be
-    read and for a version that doesn't exist or can't be installed.
+    Raises UserError for options that can't be read and for a version that doesn't exist or can't be installed.
     """
-    by_options = wanted_by_options(with_packages)
-    by_file = wanted_by_file(environment) if environment is not None else Wanted({})
     overlay = _Laying(say)
-    for name, specifier in {**by_file.specifiers, **by_options}.items():
-        if _satisfied(installed_version(name), specifier):
+    for name, specifier in wanted_by_options(with_packages).items():
+        if satisfied(installed_version(name), specifier):
             continue
-        if not can_be_laid_over(name):
-            overlay.leave(name, specifier)
-        elif name in STACK or name in by_options:
+        if can_be_laid_over(name):
             overlay.lay(name, specifier, asked=True)
         else:
-            overlay.others.append(name)
-    return overlay.finished(by_file)
-
-
-def installed_version(name: str) -> Version | None:
-    """The version of a package in the running Python; None where it isn't installed, or has no proper version."""
-    try:
-        return Version(metadata.version(name))
-    except (metadata.PackageNotFoundError, InvalidVersion):
-        return None
-
-
-def _satisfied(version: Version | None, specifier: SpecifierSet) -> bool:
-    """Whether a version will do; a build's own label (``+cpu``, ``+cu121``) makes no difference on either side."""
-    if version is None:
-        return False
-    public = SpecifierSet(",".join(str(part).partition("+")[0] for part in specifier))
-    return public.contains(Version(version.public), prereleases=True)
+            overlay.leave(name, specifier)
+    return overlay.finished()
 
 
 class _Laying:
@@ -77,7 +62,6 @@ class _Laying:
         self._asked: set[str] = set()
         self._specifiers: dict[str, SpecifierSet] = {}
         self._skipped: list[tuple[Text, Text]] = []
-        self.others: list[str] = []
 
     def lay(self, name: str, specifier: SpecifierSet, *, asked: bool) -> None:
         """Lay over a package, then what it requires. ``asked``: by the user, who then hears of a failure."""
@@ -100,7 +84,7 @@ class _Laying:
         name = canonicalize_name(requirement.name)
         have = self._versions.get(name) or installed_version(name)
         self._specifiers.setdefault(name, SpecifierSet())
-        if have is not None and _satisfied(have, requirement.specifier):
+        if have is not None and satisfied(have, requirement.specifier):
             self._specifiers[name] &= requirement.specifier
         elif name in self._asked or not can_be_laid_over(name):
             if have is not None:
@@ -141,37 +125,18 @@ class _Laying:
         )
         self._skipped.append((Text(f"{name}{specifier}", f"{name}{specifier}"), why))
 
-    def finished(self, wanted: Wanted) -> PackageOverlay:
-        """All of it, and what the file asked for that was not done."""
+    def finished(self) -> PackageOverlay:
+        """All of it, and what was asked for that was not done."""
         self._fit_installed()
-        others = [*self.others, *wanted.without_version]
-        if others:
-            names = ", ".join(others[:6]) + (", …" if len(others) > 6 else "")
-            self._skipped.append(
-                (
-                    Text("{count} other packages ({names})", "其他 {count} 个软件包（{names}）").format(
-                        count=len(others), names=names
-                    ),
-                    Text(
-                        "rehearsed as they are installed here; --with NAME==VERSION lays one over",
-                        "按本机安装的版本排练；可用 --with NAME==VERSION 叠加其中之一",
-                    ),
-                )
-            )
-        here = platform.python_version()
-        if wanted.python is not None and wanted.python.split(".")[:2] != here.split(".")[:2]:
-            self._skipped.append(
-                (
-                    Text(f"Python {wanted.python}", f"Python {wanted.python}"),
-                    Text(f"rehearsed with {here}", f"使用 {here} 排练"),
-                )
-            )
         for name in STACK:
             self._check_installed(name)
         laid = ", ".join(f"{name} {version}" for name, version in self._versions.items())
         note = Text("laid over: {laid}", "已叠加：{laid}").format(laid=laid)
         return PackageOverlay(
-            tuple(self._folders.values()), self._versions, tuple(self._skipped), (note,) if self._versions else ()
+            tuple(self._folders.values()),
+            versions=self._versions,
+            skipped=tuple(self._skipped),
+            notes=(note,) if self._versions else (),
         )
 
     def _fit_installed(self) -> None:

@@ -19,6 +19,12 @@ _COMPILED = re.compile(
     r"numpy|scipy|pandas|pyarrow|pydantic|pydantic-core|mpi4py)"
 )
 
+# Of those, what can be installed for a CPU, or without torch, all the same.
+_FOR_ANY_MACHINE = re.compile(
+    r"(torch|torch-npu|triton|nvidia-ml-py|bitsandbytes|flash-linear-attention|numpy|scipy|pandas|pyarrow|pydantic|"
+    r"pydantic-core|mpi4py|cuda-python)"
+)
+
 NEEDS_A_WHEEL = frozenset({"tokenizers", "safetensors", "hf-xet", "sentencepiece", "regex", "xxhash", "pyyaml"})
 """Compiled, but for no torch in particular: laid over where there is a wheel for this Python, never built."""
 
@@ -26,3 +32,8 @@ NEEDS_A_WHEEL = frozenset({"tokenizers", "safetensors", "hf-xet", "sentencepiece
 def can_be_laid_over(name: str) -> bool:
     """Whether another version of a package (canonical name) works beside what is installed."""
     return _COMPILED.fullmatch(name) is None
+
+
+def needs_cuda(name: str) -> bool:
+    """Whether a package (canonical name) is compiled against CUDA or one torch, so that it can't be installed here."""
+    return _COMPILED.fullmatch(name) is not None and _FOR_ANY_MACHINE.fullmatch(name) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -22,6 +22,8 @@ class Wanted:
 
     specifiers: dict[str, SpecifierSet]
     without_version: tuple[str, ...] = ()
+    extras: dict[str, str] = field(default_factory=dict)
+    """``[deepspeed,qlora]``, of packages that are asked for with extras."""
     python: str | None = None
 
 
@@ -68,7 +70,8 @@ def wanted_by_file(path: Path) -> Wanted:
             without.append(name)  # a folder, a repository: which version that is isn't told
         else:
             specifiers[name] = specifier
-    return Wanted(specifiers, tuple(without), environment.python.string)
+    extras = {name: f"[{package.extras}]" for name, package in environment.packages.items() if package.extras}
+    return Wanted(specifiers, tuple(without), extras, environment.python.string)
 
 
 def _in_option(text: Text) -> Text:

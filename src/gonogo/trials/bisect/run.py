@@ -13,7 +13,7 @@ from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.hazards.hazard import all_hazards
 from gonogo.rehearse.packages.index import releases_of
-from gonogo.rehearse.packages.laying import installed_version
+from gonogo.rehearse.packages.installed import installed_version
 from gonogo.rehearse.packages.names import can_be_laid_over
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest

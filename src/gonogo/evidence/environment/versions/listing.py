@@ -55,10 +55,12 @@ class Listing:
         written: str = "",
         specifier_place: Place | None = None,
         replace: bool = False,
+        extras: str = "",
     ) -> None:
         """A package. Where it is there already both specifiers hold; with ``replace`` the later does."""
         where = f"{place.source.path}:{place.line}" if place is not None else self.source.path
-        found = Package(canonical(name), specifier.strip(), place, Text(where, where), written, specifier_place)
+        source = Text(where, where)
+        found = Package(canonical(name), specifier.strip(), place, source, written, specifier_place, extras)
         known = self.packages.get(found.name)
         if known is not None and replace and not found.specifier:
             return
@@ -129,7 +131,8 @@ def intersected(one: Package, other: Package) -> Package:
     if first.version_text or not second.specifier or second.specifier == first.specifier:
         return first
     joined = f"{first.specifier},{second.specifier}" if first.specifier else second.specifier
-    return Package(first.name, joined, first.place, first.source, first.written if not second.specifier else "", None)
+    written = first.written if not second.specifier else ""
+    return Package(first.name, joined, first.place, first.source, written, None, first.extras or second.extras)
 
 
 def cuda_of_tag(tag: str) -> str | None:

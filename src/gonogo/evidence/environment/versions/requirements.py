@@ -177,7 +177,8 @@ def read_requirement(
         listing.constraints.append(Package(canonical(match[1]), bare, place, Text(where, where), how, at))
     else:
         shown = source.place(start, start + max(end, match.end(1)))
-        listing.add(match[1], bare, shown, written=how, specifier_place=at, replace=replace)
+        extras = re.sub(r"[\s\[\]]", "", match[2] or "")
+        listing.add(match[1], bare, shown, written=how, specifier_place=at, replace=replace, extras=extras)
     return True
 
 

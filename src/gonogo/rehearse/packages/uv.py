@@ -1,0 +1,160 @@
+"""uv, which resolves and installs whole environments: how it is called, and what it says it can't have."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.packages.cache import Say
+
+_SAY_AFTER = 2.0
+_LONGEST = 1200.0
+# pip's settings that uv has under other names, and does not read by itself.
+_OF_PIP = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "cert": "SSL_CERT_FILE",
+}
+# What uv says of a package that it can neither find nor build; the name is the first group.
+_UNAVAILABLE = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"[Ff]ailed to (?:build|download and build|download|fetch|prepare|read metadata for|extract)[^`\n]{0,40}`"
+        r"([A-Za-z0-9][\w.-]*?)(?:==[^`]*|@[^`]*| @ [^`]*)?`",
+        r"[Bb]ecause ([A-Za-z0-9][\w.-]*?) was not found in the",
+        r"there is no version of ([A-Za-z0-9][\w.-]*?)(?:\{[^}]*\})?(?:[=<>!~]|\[|,| )",
+        r"([A-Za-z0-9][\w.-]*?)(?:[=<>!~]\S*)? has no (?:usable )?wheels",
+        r"Distribution `([A-Za-z0-9][\w.-]*?)(?:==[^`]*|@[^`]*)` can't be installed",
+    )
+)
+
+
+class UvFailed(Exception):
+    """uv ended with an error; ``text`` is what it printed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    @property
+    def reason(self) -> str:
+        """The line that says most."""
+        lines = [line.strip() for line in self.text.splitlines() if line.strip()]
+        told = [re.sub(r"^(error|cause): *|^[×╰├─▶ ]+", "", line) for line in lines]
+        errors = [line for line in told if re.search(r"(?i)because|failed|error|no solution|not found", line)]
+        return (errors or told or ["uv said nothing"])[-1 if len(errors) < 2 else 1][:300]
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Canonical names of the packages that can't be had; none where something else is wrong."""
+        return tuple(dict.fromkeys(canonicalize_name(m[1]) for p in _UNAVAILABLE for m in p.finditer(self.text)))
+
+
+def run_uv(
+    arguments: Sequence[str], *, cwd: Path, what: Text, say: Say, environment: Mapping[str, str] | None = None
+) -> str:
+    """What uv prints, run in ``cwd``, where no project's settings are. ``say`` hears of its progress, as ``what``.
+
+    Raises UvFailed where uv does, and UserError where it isn't installed.
+    """
+    command = [_uv(), *arguments]
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            env={**_surroundings(), **(environment or {})},
+        )
+        try:
+            _wait(process, output.fileno(), what, say)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    if process.returncode != 0:
+        raise UvFailed(text)
+    return text
+
+
+def _uv() -> str:
+    try:
+        from uv import find_uv_bin
+    except ImportError:
+        raise UserError(
+            Text(
+                "--environment needs uv, which makes the environment: pip install uv",
+                "--environment 需要用 uv 创建环境：请执行 pip install uv",
+            )
+        ) from None
+    return find_uv_bin()
+
+
+def _surroundings() -> dict[str, str]:
+    """This process's environment without what would turn uv to another one; where pip looks for packages, uv does."""
+    left_out = ("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "UV_PROJECT_ENVIRONMENT")
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
+    for setting, name in _OF_PIP.items():
+        if value := _settings_of_pip().get(setting):
+            environment.setdefault(name, value)
+    # As with pip: the best version of all indexes that are named.
+    environment.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
+    return {**environment, "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+
+
+@cache
+def _settings_of_pip() -> dict[str, str]:
+    """What pip is set to, by its files and variables: a mirror, a certificate, a folder of wheels."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    found: dict[str, str] = {}
+    for line in done.stdout.splitlines():
+        key, _, value = line.partition("=")
+        found[key.rpartition(".")[2]] = value.strip("'\"").replace("\\n", " ")
+    return found
+
+
+def _wait(process: subprocess.Popen[bytes], descriptor: int, what: Text, say: Say) -> None:
+    started = time.monotonic()
+    while process.poll() is None:
+        seconds = time.monotonic() - started
+        if seconds > _LONGEST:
+            raise UvFailed(f"error: uv had not ended after {_LONGEST:.0f} s")
+        if seconds > _SAY_AFTER:
+            doing = _last_line(descriptor)
+            say(
+                Text("{what}: {doing} ({seconds:.0f} s)", "{what}：{doing}（{seconds:.0f} 秒）").format(
+                    what=what, doing=doing, seconds=seconds
+                )
+            )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)
+
+
+def _last_line(descriptor: int) -> str:
+    size = os.fstat(descriptor).st_size
+    lines = os.pread(descriptor, 4000, max(0, size - 4000)).decode(errors="replace").split("\n")
+    doing = (line.strip() for line in reversed(lines) if line.strip() and not line.startswith("warning"))
+    return next(doing, "uv")[:60]
+
+
+def python_of(folder: Path) -> Path:
+    """The interpreter of a virtual environment."""
+    return folder / "bin" / "python"

@@ -1,0 +1,371 @@
+"""A whole environment, out of a file that tells versions: its own Python packages, made by uv, kept for the next time.
+
+Where a training's packages are of another time than this Python's, laying a few of them over does not do: old
+``datasets`` breaks on a new ``pyarrow``. So all that the file lists, and what that requires, is installed beside, as of
+the day that the project is from. Two things are different from the user's machine, and are said: torch is a CPU build
+(the pinned one where it can be had, else this Python's own), and packages that are compiled for CUDA are left to their
+stand-ins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+import gonogo
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.packages.cache import Say, cache_folder
+from gonogo.rehearse.packages.installed import installed_version, link_torch, satisfied
+from gonogo.rehearse.packages.laying import PackageOverlay
+from gonogo.rehearse.packages.names import needs_cuda
+from gonogo.rehearse.packages.uv import UvFailed, python_of, run_uv
+from gonogo.rehearse.packages.wanted import Wanted, wanted_by_file, wanted_by_options
+
+_FORMAT = 1
+"""Changes when environments are made in another way, so that older ones are not used."""
+_KEPT = 12
+"""Environments that are kept; the one that was not used for longest goes first."""
+_MOST_REFUSED = 20
+# Releases of torch that can be rehearsed with, oldest first: see launch/torch_installed.py.
+_TORCH_RELEASES = tuple(Version(f"2.{minor}.{patch}") for minor in range(6, 40) for patch in range(3))
+# What old packages import while they are built, without saying so.
+_TO_BUILD_WITH = ("setuptools<81", "wheel", "packaging", "py-cpuinfo", "psutil", "ninja", "msgspec")
+_BUILT_WITH_TORCH = ("deepspeed",)
+
+
+@dataclass
+class _Made:
+    """An environment's interpreter, and what of it is not as its file says: (what, what is there instead)."""
+
+    python: Path
+    differing: list[tuple[Text, Text]] = field(default_factory=list)
+    notes: list[Text] = field(default_factory=list)
+    names_differing: list[str] = field(default_factory=list)
+    """Canonical names of packages of which another version is there, or none."""
+
+    def differ(self, name: str, specifier: str, how: Text) -> None:
+        """Note that a package is there otherwise than its file says, or not at all."""
+        self.names_differing.append(name)
+        self.differing.append((Text(f"{name}{specifier}", f"{name}{specifier}"), how))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What an environment is made of."""
+
+    requirements: tuple[str, ...]
+    pins: tuple[str, ...]
+    """Of ``--with``: they win over what the file says."""
+    python: str
+    as_of: str | None
+    built_for_cuda: tuple[str, ...]
+    """Packages that gonogo has stand-ins for, or that can't be had."""
+    torch: str | None
+    """The torch that is pinned, where it isn't this Python's own: a CPU build of it is looked for."""
+
+    @property
+    def key(self) -> str:
+        here = [str(installed_version("torch")), str(Path(gonogo.__file__).parent), _FORMAT]
+        text = json.dumps([self.requirements, self.pins, self.python, self.as_of, self.torch, *here])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def whole_environment(
+    file: Path, with_packages: tuple[str, ...], as_of: str | None, say: Say = lambda _text: None
+) -> PackageOverlay:
+    """The environment that the file tells of, made now or before; this Python's own where that has all of it.
+
+    ``with_packages`` (``NAME==VERSION``) win over what the file says. ``as_of`` is the day (``2023-11-02``) whose
+    releases count where versions are loose; None: that of the last commit of the file's repository. Raises UserError
+    for a file or options that can't be read, where nothing can be made of them, or where the cache can't be written.
+    """
+    wanted, pins = wanted_by_file(file), wanted_by_options(with_packages)
+    needed = {**wanted.specifiers, **dict.fromkeys(wanted.without_version, SpecifierSet()), **pins}
+    if all(satisfied(installed_version(name), specifier) for name, specifier in needed.items()):
+        return PackageOverlay()
+    day = _day(as_of) if as_of is not None else _last_commit(file)
+    asked, made = _asked(wanted, pins, day)
+    folder = cache_folder().parent / "environments" / f"{file.stem or 'environment'}-{asked.key}"
+    made.python = python_of(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(folder, say):
+            kept = _kept(folder)
+            if kept is None:
+                _make(folder, asked, file, say)
+                kept = _kept(folder)
+            assert kept is not None
+            os.utime(folder)
+        _drop_oldest(folder)
+    except OSError as error:
+        raise UserError(
+            Text(
+                "the environment of {file} can't be made in {path} ({why}): point XDG_CACHE_HOME to a folder that can "
+                "be written",
+                "无法在 {path} 中创建 {file} 的环境（{why}）：请用 XDG_CACHE_HOME 指向可写的目录",
+            ).format(file=file, path=folder.parent, why=error.strerror or error)
+        ) from None
+    _tell(made, kept, asked, file, given=as_of is not None)
+    return PackageOverlay(
+        python=made.python,
+        differing=tuple(made.names_differing),
+        skipped=tuple(made.differing),
+        notes=tuple(made.notes),
+    )
+
+
+def _day(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise UserError(
+            Text("--as-of {value}: write a day, as in 2023-11-02", "--as-of {value}：请写日期，例如 2023-11-02").format(
+                value=text
+            )
+        ) from None
+
+
+def _asked(wanted: Wanted, pins: dict[str, SpecifierSet], day: str | None) -> tuple[_Asked, _Made]:
+    made = _Made(Path())
+    here = platform.python_version_tuple()[:2]
+    python = ".".join(here)
+    if wanted.python is not None and not _takes(wanted.python, python):
+        made.differing.append(
+            (
+                Text(f"Python {wanted.python}", f"Python {wanted.python}"),
+                Text("rehearsed with {here}, for which there is a torch", "使用 {here} 排练，它有可用的 torch").format(
+                    here=python
+                ),
+            )
+        )
+    listed = [*wanted.specifiers, *wanted.without_version]
+    for_cuda = [name for name in listed if needs_cuda(name)]
+    installed_apart = {"torch", *for_cuda}
+    requirements = [
+        f"{name}{wanted.extras.get(name, '')}{pins.get(name, specifier)}"
+        for name, specifier in wanted.specifiers.items()
+        if name not in installed_apart
+    ]
+    requirements += [name for name in wanted.without_version if name not in installed_apart]
+    exact = [f"{name}{specifier}" for name, specifier in pins.items() if name not in installed_apart]
+    torch = pins.get("torch", wanted.specifiers.get("torch", SpecifierSet()))
+    own = installed_version("torch")
+    fits = own is not None and torch.contains(Version(own.public), prereleases=True)
+    asked = _Asked(
+        requirements=tuple(sorted(requirements)),
+        pins=tuple(sorted(exact)),
+        python=python,
+        as_of=day,
+        built_for_cuda=tuple(sorted(for_cuda)),
+        torch=None if fits else str(torch),
+    )
+    return asked, made
+
+
+def _takes(wanted: str, python: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return SpecifierSet(wanted if wanted[:1] in "<>=!~" else f"=={wanted}.*").contains(f"{python}.99")
+    return wanted.split(".")[:2] == python.split(".")
+
+
+def _last_commit(file: Path) -> str | None:
+    """The day of the last commit of the repository in which a file lies; None without one."""
+    command = ["git", "-C", str(file.absolute().parent), "log", "-1", "--format=%cs"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, say: Say) -> Iterator[None]:
+    """No other process makes this environment meanwhile."""
+    with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
+        started = time.monotonic()
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                say(
+                    Text(
+                        "another gonogo is making this environment ({seconds:.0f} s)",
+                        "另一个 gonogo 正在创建该环境（{seconds:.0f} 秒）",
+                    ).format(seconds=time.monotonic() - started)
+                )
+                time.sleep(0.2)
+        yield
+
+
+def _kept(folder: Path) -> dict[str, Any] | None:
+    """What was left out of an environment that is there whole, and its torch; None where there is none."""
+    try:
+        found: dict[str, Any] = json.loads((folder / "gonogo.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if python_of(folder).exists() else None
+
+
+def _make(folder: Path, asked: _Asked, file: Path, say: Say) -> None:
+    """Make the environment under another name, then give it its own: it is there whole or not at all."""
+    what = Text("making the environment of {file}", "正在创建 {file} 的环境").format(file=file.name)
+    filling = Path(tempfile.mkdtemp(prefix=".filling-", dir=folder.parent))
+    try:
+        venv = filling / "venv"
+        run_uv(["venv", "--relocatable", "--python", sys.executable, str(venv)], cwd=filling, what=what, say=say)
+        packages = next((venv / "lib").glob("python3.*/site-packages"))
+        (packages / "gonogo").symlink_to(Path(gonogo.__file__).resolve().parent)
+        requires = [] if _has_torch(venv, filling, asked, what, say) else link_torch(packages)
+        refused = _install(venv, filling, asked, requires, what, say)
+        made = {"refused": refused, "versions": _versions_in(packages)}
+        (venv / "gonogo.json").write_text(json.dumps(made), encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)  # one that is not whole
+        os.rename(venv, folder)
+    except UvFailed as error:
+        raise UserError(
+            Text("the environment of {file} can't be made: {why}", "无法创建 {file} 的环境：{why}").format(
+                file=file, why=error.reason
+            )
+        ) from None
+    finally:
+        shutil.rmtree(filling, ignore_errors=True)
+
+
+def _has_torch(venv: Path, filling: Path, asked: _Asked, what: Text, say: Say) -> bool:
+    """Install a CPU build of the pinned torch, which isn't this Python's, where one can be had and rehearsed with."""
+    if asked.torch is None or not any(SpecifierSet(asked.torch).contains(one) for one in _TORCH_RELEASES):
+        return False
+    arguments = ["pip", "install", "--python", str(python_of(venv)), "--torch-backend", "cpu", f"torch{asked.torch}"]
+    try:
+        run_uv(arguments, cwd=filling, what=what, say=say, environment={"UV_HTTP_TIMEOUT": "15"})
+    except UvFailed:
+        return False  # then this Python's own does
+    return True
+
+
+def _versions_in(packages: Path) -> dict[str, str]:
+    return {canonicalize_name(one.name): one.version for one in metadata.distributions(path=[str(packages)])}
+
+
+def _install(venv: Path, filling: Path, asked: _Asked, also: list[str], what: Text, say: Say) -> dict[str, str]:
+    """Install all that can be had; the rest, each with the reason why not."""
+    base = ["pip", "install", "--python", str(python_of(venv))]
+    run_uv([*base, *_TO_BUILD_WITH, *also], cwd=filling, what=what, say=say)
+    loose: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    forced = list(asked.pins)
+    newest = asked.as_of
+    for _ in range(_MOST_REFUSED):
+        asked_for = {Requirement(line).name: line for line in asked.requirements}
+        lines = [_loosened(line) if name in loose else line for name, line in asked_for.items() if name not in left_out]
+        files = {
+            "requirements.in": lines,
+            "overrides.txt": forced,
+            "excludes.txt": ["torch", *asked.built_for_cuda, *_CUDA_ALONE, *left_out],
+        }
+        for name, content in files.items():
+            (filling / name).write_text("\n".join(content) + "\n", encoding="utf-8")
+        arguments = [*base, "-r", "requirements.in", "--overrides", "overrides.txt", "--excludes", "excludes.txt"]
+        arguments += ["--exclude-newer", newest] if newest else []
+        for name in _BUILT_WITH_TORCH:
+            arguments += ["--no-build-isolation-package", name]
+        try:
+            run_uv(arguments, cwd=filling, what=what, say=say, environment={"DS_BUILD_OPS": "0"})
+            break
+        except UvFailed as error:
+            exact = {line for line in lines if "==" in line}
+            refused = next((name for name in error.packages if name not in left_out), None)
+            if newest and "exclude-newer" in error.text:
+                newest = None  # the file pins something newer than the repository's last commit
+            elif refused is not None:
+                (left_out if refused in loose or refused not in asked_for else loose)[refused] = error.reason
+                forced = [line for line in forced if Requirement(line).name != refused]
+            elif not exact <= set(forced):
+                forced = sorted({*exact, *forced})  # they contradict each other, and yet were all installed
+            else:
+                raise
+    else:
+        raise UvFailed(f"error: more than {_MOST_REFUSED} packages can't be had")
+    return {name: why for name, why in {**loose, **left_out}.items() if name in asked_for}
+
+
+def _loosened(line: str) -> str:
+    """A requirement of any version."""
+    requirement = Requirement(line)
+    return f"{requirement.name}[{','.join(sorted(requirement.extras))}]" if requirement.extras else requirement.name
+
+
+_CUDA_ALONE = (
+    *("flash-attn", "apex", "xformers", "torchvision", "torchaudio", "deepspeed-kernels", "pytorch-triton"),
+    *("flashinfer-python", "sgl-kernel", "transformer-engine", "mamba-ssm", "causal-conv1d"),
+)
+"""Left out also where another package requires them: their builds on PyPI want CUDA's libraries, or nvcc."""
+
+
+def _drop_oldest(folder: Path) -> None:
+    """Let only so many environments be; who else uses one holds no lock, so that only old ones go."""
+    others = sorted(
+        (one for one in folder.parent.iterdir() if one.is_dir() and not one.name.startswith(".")),
+        key=lambda one: one.stat().st_mtime,
+        reverse=True,
+    )
+    for old in others[_KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _tell(made: _Made, kept: dict[str, Any], asked: _Asked, file: Path, *, given: bool) -> None:
+    """What stands in the report of it."""
+    versions = kept["versions"]
+    if asked.torch is not None and not SpecifierSet(asked.torch).contains(Version(versions["torch"]).public):
+        made.differ("torch", asked.torch, _OTHER.format(name="torch", version=versions["torch"]))
+    for name in asked.built_for_cuda:
+        made.differ(name, "", _BUILT_FOR_CUDA)
+    for name, why in kept["refused"].items():
+        specifier = next((line for line in asked.requirements if Requirement(line).name == name), name)[len(name) :]
+        how = Text("could not be installed: {why}", "无法安装：{why}").format(why=why)
+        if name in versions:
+            other = _OTHER.format(name=name, version=versions[name])
+            how = Text("{other}; it {how}", "{other}；它{how}").format(other=other, how=how)
+        made.differ(name, specifier, how)
+    of_day = Text("", "")
+    if asked.as_of is not None:
+        of_day = Text(", with the releases of {day}", "，版本以 {day} 为准").format(day=asked.as_of)
+    if asked.as_of is not None and not given:
+        of_day = Text(
+            "{of_day} (the repository's last commit; --as-of DATE takes another)",
+            "{of_day}（仓库的最后一次提交；可用 --as-of DATE 另行指定）",
+        ).format(of_day=of_day)
+    made.notes.append(
+        Text("rehearsed in the environment of {file}{of_day}", "在 {file} 的环境中排练{of_day}").format(
+            file=file, of_day=of_day
+        )
+    )
+
+
+_OTHER = Text("rehearsed with {name} {version}", "使用 {name} {version} 排练")
+_BUILT_FOR_CUDA = Text(
+    "built for CUDA: not installed, its stand-in takes its place where gonogo has one",
+    "针对 CUDA 编译：未安装，gonogo 有替身时由替身代替",
+)
