@@ -29,6 +29,7 @@ from gonogo.rehearse.launch.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.launch.started_by_program import as_ranks, may_start_processes, started_by
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.packages import PackageOverlay, packages_for
+from gonogo.rehearse.packages.differing import spare_differing
 from gonogo.rehearse.progress import OnProgress, RankStatus, Shown
 from gonogo.rehearse.ranks.diverged_records import settle, with_names
 from gonogo.rehearse.ranks.exchange import Exchange
@@ -93,6 +94,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
                 elif records[0].outcome == "completed":
                     ranks_to_run(request.ranks, resolved.launch, machine)  # of one that it does not have after all
             _say_if_the_disk_was_full(records, scratch)
+            spare_differing(records, overlay.differing)
             record = _record(request, resolved, machine, overlay, records, time.monotonic() - started)
             record.divergence = divergence
             record.notes += [(note.en, note.zh) for note in notes]

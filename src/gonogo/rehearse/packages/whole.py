@@ -129,6 +129,7 @@ def whole_environment(
     _tell(made, kept, asked, file, given=as_of is not None)
     return PackageOverlay(
         python=made.python,
+        versions={n: Version(v) for n, v in kept["versions"].items() if n not in made.names_differing},
         differing=tuple(made.names_differing),
         skipped=tuple(made.differing),
         notes=tuple(made.notes),
@@ -287,7 +288,16 @@ def _install(venv: Path, filling: Path, asked: _Asked, also: list[str], what: Te
         }
         for name, content in files.items():
             (filling / name).write_text("\n".join(content) + "\n", encoding="utf-8")
-        arguments = [*base, "-r", "requirements.in", "--overrides", "overrides.txt", "--excludes", "excludes.txt"]
+        arguments = [
+            *base,
+            "--upgrade",
+            "-r",
+            "requirements.in",
+            "--overrides",
+            "overrides.txt",
+            "--excludes",
+            "excludes.txt",
+        ]
         arguments += ["--exclude-newer", newest] if newest else []
         for name in _BUILT_WITH_TORCH:
             arguments += ["--no-build-isolation-package", name]

@@ -1,0 +1,54 @@
+"""Failures that may come of packages which a rehearsal has in another version than the run will, or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from gonogo.evidence.rehearsal.record import Failure, RankRecord, Unsupported
+
+# How Python says that code and what it uses are not of one time.
+_KINDS = re.compile(
+    r"(?:.*\.)?(?:ImportError|ModuleNotFoundError|AttributeError|TypeError|NameError|RecursionError|NotImplementedError|"
+    r"PackageNotFoundError|VersionConflict|KeyError|RuntimeError|ValueError|AssertionError|DeprecationWarning)"
+)
+_NEAR = 6
+"""Innermost frames in which a package's own file makes it the suspect."""
+# Distributions whose module has another name.
+_MODULES = {"pillow": "PIL", "scikit-learn": "sklearn", "opencv-python": "cv2", "pyyaml": "yaml"}
+
+
+def spare_differing(records: Iterable[RankRecord], differing: Sequence[str]) -> None:
+    """Take for no verdict a rank's failure that a package in ``differing`` (canonical names) may have brought about.
+
+    Its outcome becomes ``unsupported``, with the package named.
+    """
+    for record in records:
+        if record.failure is None or record.outcome != "raised":
+            continue
+        suspect = next((name for name in differing if _may_come_of(name, record.failure)), None)
+        if suspect is not None:
+            frame = record.failure.frames[-1] if record.failure.frames else None
+            record.outcome = "unsupported"
+            record.unsupported.append(
+                Unsupported(
+                    what=f"{record.failure.type}: {record.failure.message}"[:300],
+                    where=f"{frame.path}:{frame.line}" if frame else "?",
+                    why=f"{suspect} is not here as the environment's file says (see Not covered), and may be the reason",
+                )
+            )
+
+
+def _may_come_of(name: str, failure: Failure) -> bool:
+    if _KINDS.fullmatch(failure.type) is None:
+        return False
+    module = _MODULES.get(name, name.replace("-", "_"))
+    named = re.compile(rf"(?<![\w/]){re.escape(module)}\b|(?<![\w/]){re.escape(name)}\b")
+    if named.search(failure.message) or named.search(failure.cause):
+        return True
+    frames = [frame for frame in failure.frames if "/lib/python3" not in frame.path or "-packages/" in frame.path]
+    near = frames[-_NEAR:]
+    if name != "torch":
+        return any(f"/{module}/" in frame.path for frame in near)
+    # A library that was made for another torch fails in its own lines, before anything is computed.
+    return bool(near) and near[-1].owner != "user" and (failure.phase == "load" or near[-1].owner == "torch")
