@@ -17,6 +17,7 @@ from gonogo.hazards.explained import Places
 from gonogo.hazards.together import together
 from gonogo.rehearse import run
 from gonogo.rehearse.findings import findings_in_rehearsal
+from gonogo.rehearse.packages.offered import other_versions_pinned
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.summary import rehearsal_summary, seen_from
@@ -45,6 +46,8 @@ def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) 
     """Rehearse a command and read its files: the record, and the report on both. Raises what a rehearsal raises."""
     record = run.rehearse(request, on_progress)
     files = read_beside(request.command, environment=request.environment, laid_over=record.laid_over)
+    if request.environment is None:
+        record.notes += [(note.en, note.zh) for note in other_versions_pinned(record, files.runs)]
     return record, rehearsal_report(record, files=files)
 
 

@@ -34,7 +34,7 @@ def spare_differing(records: Iterable[RankRecord], differing: Sequence[str]) -> 
                 Unsupported(
                     what=f"{record.failure.type}: {record.failure.message}"[:300],
                     where=f"{frame.path}:{frame.line}" if frame else "?",
-                    why=f"{suspect} is not here as the environment's file says (see Not covered), and may be the reason",
+                    why=f"{suspect} is not here as the environment's file says (see below), and may be the reason",
                 )
             )
 

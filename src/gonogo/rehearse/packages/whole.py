@@ -162,7 +162,7 @@ def _asked(wanted: Wanted, pins: dict[str, SpecifierSet], day: str | None) -> tu
         )
     listed = [*wanted.specifiers, *wanted.without_version]
     for_cuda = [name for name in listed if needs_cuda(name)]
-    installed_apart = {"torch", *for_cuda}
+    installed_apart = {"torch", "gonogo", *for_cuda}
     requirements = [
         f"{name}{wanted.extras.get(name, '')}{pins.get(name, specifier)}"
         for name, specifier in wanted.specifiers.items()

@@ -1,0 +1,152 @@
+"""Environments made by the real uv: out of wheels that the tests make, and once out of a project's real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from wheels import wheel
+
+from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.packages import uv
+from gonogo.rehearse.packages.differing import spare_differing
+from gonogo.rehearse.packages.laying import PackageOverlay
+from gonogo.rehearse.packages.whole import _TO_BUILD_WITH, whole_environment
+
+TORCH = metadata.version("torch").partition("+")[0]
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The only packages that uv sees, and an empty cache."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    needed = [Requirement(text) for text in metadata.requires("torch") or []]
+    for requirement in (*map(Requirement, _TO_BUILD_WITH), *needed):
+        wheel(folder, requirement.name, "80.9")
+    for version in ("0.9.1", "0.9.3", "0.9.4", "0.10.0"):
+        wheel(folder, "trl", version, ("evaluate>=0.4", "torch>=1", "tyro; extra == 'cli'"))
+    wheel(folder, "evaluate", "0.4.2")
+    wheel(folder, "tyro", "0.5")
+    wheel(folder, "attrs", "22.1")
+    wheel(folder, "old-one", "1.0", ("trl<0.9.2",))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    uv._settings_of_pip.cache_clear()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    yield folder
+    uv._settings_of_pip.cache_clear()
+
+
+def versions(made: PackageOverlay) -> dict[str, str]:
+    """What the environment's own Python says is installed."""
+    assert made.python is not None
+    code = "import json, importlib.metadata as m; print(json.dumps({d.name: d.version for d in m.distributions()}))"
+    environment = {"PATH": os.environ["PATH"]}
+    done = subprocess.run([made.python, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    return {name: str(version) for name, version in json.loads(done.stdout).items()}
+
+
+def requirements(folder: Path, text: str) -> Path:
+    path = folder / "requirements.txt"
+    path.write_text(text)
+    return path
+
+
+def test_all_that_a_file_lists_is_installed_and_nothing_of_this_python_is_seen(index: Path, tmp_path: Path) -> None:
+    path = requirements(tmp_path, f"trl[cli]<0.10\nattrs==22.1\ntorch=={TORCH}\n")
+    made = whole_environment(path, (), None)
+    installed = versions(made)
+    assert {name: installed[name] for name in ("trl", "attrs", "evaluate", "tyro")} == {
+        "trl": "0.9.4", "attrs": "22.1", "evaluate": "0.4.2", "tyro": "0.5",
+    }  # fmt: skip
+    assert installed["torch"] == metadata.version("torch")  # lent, not copied
+    assert "transformers" not in installed
+    assert (made.differing, made.skipped) == ((), ())
+    assert path.name in made.notes[0].en
+
+
+def test_the_second_time_it_is_there_already(index: Path, tmp_path: Path) -> None:
+    path = requirements(tmp_path, "trl==0.9.1\nattrs==22.1\n")
+    first = whole_environment(path, (), None)
+    for file in index.iterdir():
+        file.unlink()
+    started = time.process_time()
+    assert whole_environment(path, (), None) == first
+    assert time.process_time() - started < 1
+    with pytest.raises(UserError, match=r"requirements.txt can't be made"):
+        whole_environment(path, ("trl==0.9.3",), None)
+    assert [
+        one.name for one in (tmp_path / "cache/gonogo/environments").iterdir() if one.name.startswith(".fill")
+    ] == []
+
+
+def test_with_wins_over_the_file(index: Path, tmp_path: Path) -> None:
+    path = requirements(tmp_path, "trl==0.9.1\nattrs==22.1\n")
+    assert versions(whole_environment(path, ("trl==0.9.3",), None))["trl"] == "0.9.3"
+
+
+def test_pins_that_contradict_each_other_are_installed_all_the_same(index: Path, tmp_path: Path) -> None:
+    installed = versions(whole_environment(requirements(tmp_path, "trl==0.10.0\nold-one==1.0\n"), (), None))
+    assert (installed["trl"], installed["old-one"]) == ("0.10.0", "1.0")
+
+
+def test_what_can_not_be_had_is_named_and_another_version_taken(index: Path, tmp_path: Path) -> None:
+    path = requirements(tmp_path, "trl==0.9.1\nattrs==1.0\nno-such-package==3\nflash-attn==2.5.0\ntorch==1.13.1\n")
+    made = whole_environment(path, (), None)
+    assert versions(made)["attrs"] == "22.1"
+    assert set(made.differing) == {"attrs", "no-such-package", "flash-attn", "torch"}
+    told = {what.en: why.en for what, why in made.skipped}
+    assert told["attrs==1.0"].startswith("rehearsed with attrs 22.1; it could not be installed")
+    assert told["no-such-package==3"].startswith("could not be installed")
+    assert told["torch==1.13.1"] == f"rehearsed with torch {metadata.version('torch')}"
+
+
+def test_where_this_python_has_it_all_it_is_used(index: Path, tmp_path: Path) -> None:
+    path = requirements(tmp_path, f"torch=={TORCH}\ntransformers=={metadata.version('transformers')}\n")
+    assert whole_environment(path, (), None) == PackageOverlay()
+
+
+def test_another_python_is_told(index: Path, tmp_path: Path) -> None:
+    path = tmp_path / "environment.json"
+    path.write_text('{"python": "2.7.18", "packages": {"attrs": "22.1"}}')
+    ((what, why),) = whole_environment(path, (), None).skipped
+    assert what.en == "Python 2.7.18"
+    assert ".".join(platform.python_version_tuple()[:2]) in why.en
+
+
+def test_a_day_is_written_as_one(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--as-of yesterday: write a day"):
+        whole_environment(requirements(tmp_path, "attrs==22.1\n"), (), "yesterday")
+
+
+def failed(type_: str, message: str, *frames: Frame) -> RankRecord:
+    record = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="raised")
+    record.failure = Failure(type_, message, frames, "load", 0)
+    return record
+
+
+@pytest.mark.parametrize(
+    ("record", "spared"),
+    [
+        (failed("ImportError", "cannot import name 'rearrange' from 'flash_attn.bert_padding'"), True),
+        (failed("AttributeError", "module 'pyarrow' has no attribute 'PyExtensionType'"), False),
+        (failed("AttributeError", "x", Frame("/v/lib/python3.11/site-packages/lib/a.py", 1, "f", "", "library")), True),
+        (failed("AttributeError", "x", Frame("/home/me/train.py", 1, "f", "", "user")), False),
+        (failed("OSError", "torch: no such file"), False),
+    ],
+)
+def test_a_failure_that_another_torch_may_have_caused_is_no_verdict(record: RankRecord, spared: bool) -> None:
+    spare_differing([record], ("torch", "flash-attn"))
+    assert (record.outcome == "unsupported") is spared
+    assert bool(record.unsupported) is spared
