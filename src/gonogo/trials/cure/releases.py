@@ -13,7 +13,7 @@ from gonogo.finding import Finding, Text
 from gonogo.finding.errors import UserError
 from gonogo.hazards.hazard import all_hazards
 from gonogo.rehearse.packages.index import releases_of
-from gonogo.rehearse.packages.laying import installed_version
+from gonogo.rehearse.packages.installed import installed_version
 from gonogo.rehearse.packages.names import STACK, can_be_laid_over
 from gonogo.trials.cure.candidate import Candidate
 
