@@ -26,6 +26,7 @@ PAIRS = [
     ("docs/check.md", "docs/check.zh-CN.md"),
     ("docs/ci.md", "docs/ci.zh-CN.md"),
     ("docs/bisect.md", "docs/bisect.zh-CN.md"),
+    ("docs/cure.md", "docs/cure.zh-CN.md"),
     ("docs/compatibility.md", "docs/compatibility.zh-CN.md"),
     ("docs/launchers.md", "docs/launchers.zh-CN.md"),
     ("docs/performance.md", "docs/performance.zh-CN.md"),

@@ -15,6 +15,7 @@ class RehearsalRequest:
     for the whole rehearsal. ``environment`` is a file of versions, ``with_packages`` are ``NAME==VERSION``,
     ``as_of`` is the day (``2023-11-02``) whose releases count where versions are loose. ``ray`` is
     the address of a Ray cluster (or ``auto``) on which the ranks run; None: they run here.
+    ``count_work``: the first rank counts what it computes and moves.
     """
 
     command: list[str]
@@ -29,3 +30,4 @@ class RehearsalRequest:
     as_of: str | None = None
     keep: Path | None = None
     ray: str | None = None
+    count_work: bool = False

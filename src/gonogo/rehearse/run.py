@@ -222,6 +222,7 @@ def _assignment(
         progress=str(folder / "progress.jsonl"),
         devices=machine.count,
         started_by_program=launch.launcher == SPAWN,
+        counts_work=request.count_work and rank == 0,
     )
     return Assignment(
         plan=plan,

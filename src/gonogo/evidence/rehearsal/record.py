@@ -13,6 +13,7 @@ import msgspec
 from gonogo.evidence.rehearsal.divergence import Divergence
 from gonogo.evidence.rehearsal.frame import Frame as Frame
 from gonogo.evidence.rehearsal.frame import Owner as Owner
+from gonogo.evidence.rehearsal.work import PhaseWork
 
 Outcome = Literal[
     "completed", "raised", "out-of-memory", "diverged", "unsupported", "timed-out", "killed", "interrupted"
@@ -242,6 +243,8 @@ class RankRecord(msgspec.Struct):
     """By rank, what kinds of batches it will read first; only where the worker was sent to look, and could tell."""
     parameter_names: dict[int, str] = {}
     """Names of the parameters by DeepSpeed's numbers, where several ranks are rehearsed together."""
+    work: list[PhaseWork] = []
+    """What it computed and moved, where that was asked for."""
     stopped_by: tuple[int, str] | None = None
     """(rank, its outcome) of the rank that had ended while this one waited for it, where its failure is the cause."""
 

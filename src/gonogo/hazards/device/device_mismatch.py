@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import MixedDevices, device_mismatch
@@ -11,8 +11,9 @@ from gonogo.evidence.rehearsal.failures import (
     shorten,
 )
 from gonogo.evidence.rehearsal.record import Failure, Frame, Operand
+from gonogo.hazards.device._moved import moved_to_engine
 from gonogo.hazards.facts.mismatch_in_log import Owner, all_mismatches_in
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text
 
 _MOVE_INPUT = Text(
     "Move the batch to the model's device before the forward, and make tensors where they are used (device=x.device)",
@@ -112,6 +113,10 @@ class DeviceMismatch(Hazard):
     fallback = True
     title = Text("An operator is given tensors on different devices", "算子收到位于不同设备的张量")
     log_words = ("Expected all tensors to be on the same device", "as the indexed tensor")
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """What the engine is given moves to its device."""
+        yield from moved_to_engine(record, run)
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Any device mismatch, with operator, operands and module."""

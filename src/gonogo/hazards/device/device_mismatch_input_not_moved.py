@@ -7,9 +7,10 @@ import msgspec
 from gonogo.evidence.log.failure_log import FailureLog, is_library
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.script.script import ClassInfo
+from gonogo.hazards.device._moved import moved_to_engine
 from gonogo.hazards.device._plain_tensors import MODULES, factory, moved_later, on_accelerator
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, is_models, mismatches_in
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, Text
 
 _NAME = compiled_when_used(
     r"\b(input_ids|\w*labels?|targets?|\w*mask\w*|position_ids|token_type_ids|pixel_values|\w*grid_thw|input_values"
@@ -92,6 +93,10 @@ class DeviceMismatchInputNotMoved(Hazard):
                 if edit is not None
                 else None,
             )
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """What the engine is given moves to its device."""
+        yield from moved_to_engine(record, run)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch whose operand on the CPU is no weight: by the operator's argument, or the line that calls it."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _NEAREST = 2
 """Releases that are tried in each direction: the last patch of each minor version."""
+_OF_INTERFACES = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "TypeError"})
+"""What is raised where one release calls another that it was not written for."""
 _IN_PACKAGE = re.compile(r"(?:site|dist)-packages/([A-Za-z0-9_]+)/")
 _OTHER = Text("{package} {version}, the nearest {which} release", "{package} {version}（最近的{which}版本）")
 _NEWER, _OLDER = Text("newer", "较新"), Text("older", "较旧")
@@ -32,9 +34,11 @@ def release_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
     """Releases of the package whose own code raised, where versions are at fault or nothing else explains it."""
     hazard = next(hazard for hazard in all_hazards() if hazard.name == finding.hazard)
     of_versions = hazard.__class__.__module__.startswith("gonogo.hazards.environment.")
-    if trial.record is None or trial.run is None or not (of_versions or hazard.fallback):
+    if trial.record is None or trial.run is None:
         return
     failures = [rank.failure for rank in trial.record.ranks if rank.failure is not None]
+    if not of_versions and not (hazard.fallback and failures and failures[0].type in _OF_INTERFACES):
+        return
     for package in _packages_at_fault(failures[0]) if failures else ():
         used = trial.record.ranks[0].versions.get(package)
         present = Version(used) if used else installed_version(package)

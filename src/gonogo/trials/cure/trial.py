@@ -109,6 +109,7 @@ class Trier:
                     environment=self._environment(trial.run),
                     with_packages=(*self.request.with_packages, *self.pins),
                     keep=None,
+                    count_work=True,
                 ),
                 self._shown if self.on_progress is not None else None,
             )

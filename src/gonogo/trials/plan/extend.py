@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.trials.plan.roofline import LAUNCH_SECONDS
-from gonogo.virtual.measuring.jobs import Measured, PhasePeak, PhaseWork
+from gonogo.virtual.measuring.jobs import Measured, PhasePeak
 
 _OF_SAMPLES = {"forward", "backward"}
 """Phases in which activations, and what is temporary beside them, grow with the micro-batch."""
@@ -102,7 +103,7 @@ def peak_of(measured: Measured, accumulation: int) -> Peak:
     last = max((work.step for work in measured.work if work.phase == "step"), default=0)
 
     def work(phase: str, times: int) -> Work:
-        return _sum([one for one in measured.work if one.step == last and one.phase == phase], times)
+        return work_of([one for one in measured.work if one.step == last and one.phase == phase], times)
 
     return Peak(
         phases=measured.peaks,
@@ -115,7 +116,8 @@ def peak_of(measured: Measured, accumulation: int) -> Peak:
     )
 
 
-def _sum(parts: Sequence[PhaseWork], times: int) -> Work:
+def work_of(parts: Sequence[PhaseWork], times: int = 1) -> Work:
+    """All of these parts together, divided by how many times they were run."""
     sent: dict[str, float] = {}
     for part in parts:
         for name, (_, nbytes) in part.collectives.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gonogo.evidence.rehearsal.record import RankRecord
+from gonogo.evidence.rehearsal.work import PhaseWork
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -22,24 +23,6 @@ class Job(msgspec.Struct, frozen=True):
     """What the caching allocator may reserve; None: however much it asks for."""
     describe: bool = False
     """Only say what the model is made of."""
-
-
-class PhaseWork(msgspec.Struct, frozen=True):
-    """Work of one rank in one phase of one step; see :class:`gonogo.virtual.measuring.work.Work`."""
-
-    step: int
-    phase: str
-    flops: int
-    memory_bytes: int
-    long_seconds: float
-    """Of operators that run longer than their launch takes, by the roofline."""
-    short_seconds: float
-    """Of the others: what they would take if nothing had to be launched."""
-    short_operators: int
-    to_host_bytes: int
-    from_host_bytes: int
-    collectives: dict[str, tuple[int, int]] = {}
-    """By operator: calls, and bytes that this rank sent."""
 
 
 class PhasePeak(msgspec.Struct, frozen=True):

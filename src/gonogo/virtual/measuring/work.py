@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from gonogo.evidence.environment.hardware import Speed
-from gonogo.virtual.measuring.jobs import PhaseWork
+from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.virtual.measuring.operator_time import LAUNCH_SECONDS, operator_seconds
 
 

@@ -49,6 +49,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Accelerators of the node (``CUDA_VISIBLE_DEVICES`` may show fewer); 0: as many as ``local_world_size``."""
     started_by_program: bool = False
     """Whether this rank is a process that the program starts itself (see ``virtual/starting.py``)."""
+    counts_work: bool = False
+    """Count what it computes and moves: slower."""
     only_looks: bool = False
     """Only look at what batches each rank will read, and end with the first of its own."""
     exchange: ExchangeAddress | None = None

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from gonogo.evidence.rehearsal.record import Failure, Frame, Outcome, RankRecord, Shortage, Unsupported
+from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.errors import UserError
 from gonogo.virtual import private
 from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
@@ -86,6 +87,7 @@ class Session:
         """The program's last traceback with gonogo's own frames, for those who work on gonogo."""
         self.origin = AutogradOrigin()
         self._diverged: Reply | None = None
+        self._work_done: Callable[[], tuple[PhaseWork, ...]] = tuple
         self.batch: tuple[tuple[str, str], ...] = ()
         self.batches = 0
         self.data_shapes: list[str] = []
@@ -183,7 +185,8 @@ class Session:
         processes: int | None = None
         ended: End = "completed"
         try:
-            with self.mode, self.origin.watch() if self.plan.trace_autograd else contextlib.nullcontext():
+            watched = self.origin.watch() if self.plan.trace_autograd else contextlib.nullcontext()
+            with self.mode, watched, self._counting():
                 run_program(self.plan)
             self.life.enter("exit")
         except (RehearsalComplete, EnoughRehearsed):
@@ -230,6 +233,7 @@ class Session:
             self.peers.ended(how, self.life.step)
         record = self.record(outcome, failure)
         record.unsupported = unsupported
+        record.work = list(self._work_done())
         record.user_error = user_error
         record.starts_processes = processes
         if self._diverged is not None:
@@ -237,6 +241,16 @@ class Session:
         if self.peers is not None:
             record.parameter_names = self.modules.numbered_parameters()
         return record
+
+    def _counting(self) -> contextlib.AbstractContextManager[object]:
+        """What the plan asks for: work counted, or nothing."""
+        if not self.plan.counts_work:
+            return contextlib.nullcontext()
+        from gonogo.virtual.measuring import work  # it imports torch's FLOP formulas, which few rehearsals need
+
+        work.watch(self)
+        self._work_done = work.phases
+        return work.counting()
 
     def note(self, event: str) -> None:
         """Keep a fact worth telling, once."""

@@ -1,0 +1,45 @@
+"""The batch that a program hands to its engine, moved to the engine's device there."""
+
+import ast
+from collections.abc import Iterator
+
+from gonogo.evidence.rehearsal.failures import failed_ranks
+from gonogo.hazards.facts.all_ranks import script_at
+from gonogo.hazards.facts.zero_files import is_engine
+from gonogo.hazards.rule import Edit, Fix, Hazard, RehearsalRecord, Run, Script, Text
+
+_MOVED = Text("Move what the engine is given to its device", "把传给引擎的内容移到引擎所在的设备")
+
+
+def moved_to_engine(record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+    """``engine(batch)`` becomes ``engine(batch.to(engine.device))``, where an operator met an input on the host."""
+    for failed in failed_ranks(record)[:1]:
+        operands = failed.failure.operands
+        if not any(one.device == "cpu" and one.kind not in ("parameter", "buffer", "optimizer") for one in operands):
+            return
+        for frame in failed.failure.frames:
+            script = script_at(run, frame.path) if frame.owner == "user" else None
+            for call in script.nodes(ast.Call) if script is not None else ():
+                if script is None or not call.lineno <= frame.line <= (call.end_lineno or call.lineno):
+                    continue
+                if isinstance(call.func, ast.Name) and is_engine(script, call.func):
+                    edits = _moving(script, call, f"{call.func.id}.device")
+                    if edits:
+                        yield Hazard.fix(_MOVED, *edits, safe=False)
+                    return
+
+
+def _moving(script: Script, call: ast.Call, device: str) -> list[Edit | None]:
+    edits: list[Edit | None] = []
+    for value in (*call.args, *(keyword.value for keyword in call.keywords)):
+        if isinstance(value, (ast.Constant, ast.Starred)):
+            continue
+        text = script.place(value).text
+        unpacked = any(keyword.arg is None and keyword.value is value for keyword in call.keywords)
+        if unpacked:
+            text = f"{{name: value.to({device}) for name, value in {text}.items()}}"
+        else:
+            text = f"{text if isinstance(value, (ast.Name, ast.Call, ast.Attribute, ast.Subscript)) else f'({text})'}"
+            text += f".to({device})"
+        edits.append(script.replacing(value, text))
+    return edits
