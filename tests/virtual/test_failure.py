@@ -7,7 +7,7 @@ import multiprocessing
 
 import pytest
 
-from gonogo.virtual.failure import _first_cause, _words_of_parser, entered_the_driver
+from gonogo.virtual.failure import _first_cause, _words_of_parser
 
 
 def test_a_parsers_refusal_is_told_in_its_words() -> None:
@@ -24,11 +24,6 @@ def test_any_other_end_has_its_own(error: BaseException) -> None:
     with pytest.raises(type(error)) as ended:
         raise error
     assert _words_of_parser(ended.value) is None
-
-
-def test_the_real_cudas_refusals_are_known() -> None:
-    assert entered_the_driver("CUDA error: CUDA driver version is insufficient for CUDA runtime version\nSearch for")
-    assert not entered_the_driver("CUDA error: invalid device ordinal")
 
 
 def test_the_first_cause_of_a_chain_is_told() -> None:

@@ -178,7 +178,9 @@ def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[
     here = Text("rank {rank}: {what}", "rank {rank}：{what}")
     for unsupported in rank.unsupported:
         what = f"{unsupported.what} ({seen_from(folder, unsupported.where)})"
-        yield Skipped(here.format(rank=rank.rank, what=what), Text(unsupported.why, unsupported.why))
+        yield Skipped(
+            here.format(rank=rank.rank, what=what), Text(unsupported.why, unsupported.why_zh or unsupported.why)
+        )
     missing: Text | None = _names(_missing(rank)) if _missing(rank) else None
     if missing is None and not _went_through(rank):  # it ended before its settings could be read
         last = _names(rank.phases[-1:]) if rank.phases else Text("the start", "启动")

@@ -28,6 +28,7 @@ from gonogo.rehearse.launch.launch import UNSTATED, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.launch.started_by_program import as_ranks, may_start_processes, started_by
 from gonogo.rehearse.launch.torch_installed import check_torch
+from gonogo.rehearse.not_as_there import set_apart
 from gonogo.rehearse.packages import PackageOverlay, packages_for
 from gonogo.rehearse.packages.differing import spare_differing
 from gonogo.rehearse.progress import OnProgress, RankStatus, Shown
@@ -97,6 +98,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
             spare_differing(records, overlay.differing)
             record = _record(request, resolved, machine, overlay, records, time.monotonic() - started)
             record.divergence = divergence
+            set_apart(record, request.environment)
             record.notes += [(note.en, note.zh) for note in notes]
             if request.keep is not None:
                 keep_records(request.keep, record, assignments)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 import threading
 import traceback
@@ -18,10 +17,6 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.stack import OURS, frames_of_call, frames_of_traceback
 from gonogo.virtual.tensor import VirtualTensor
-
-_NO_DRIVER = re.compile(
-    "CUDA driver version is insufficient|no CUDA-capable device is detected|Found no NVIDIA driver on your system"
-)
 
 
 class FailedCall:
@@ -156,11 +151,6 @@ def _traceback_without_us(error: BaseException) -> str:
         chain.stack = traceback.StackSummary.from_list(kept)
         chain = chain.__cause__ or chain.__context__
     return "".join(printed.format())[-40_000:]
-
-
-def entered_the_driver(message: str) -> bool:
-    """Whether the real CUDA refused something: none of the virtual accelerators does so in these words."""
-    return _NO_DRIVER.search(message) is not None
 
 
 def stack_of_main_thread() -> tuple[Frame, ...]:

@@ -54,6 +54,8 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operators = 0
         self.current: Any = None
         """The operator that was served last."""
+        self.uses_meta = False
+        """Whether the program made a meta tensor of its own."""
         self.on_failure: Callable[[BaseException, Any, Any, Any], None] | None = None
         self._known_operators: dict[int, Operator] = {}
         """By identity: an overload's own hash is a function in Python."""
@@ -177,6 +179,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         wanted = kwargs.get("device")
         device = resolve(wanted) if wanted is not None else None
         if device is not None and device.type == "meta":  # the program wants a meta tensor of its own
+            self.uses_meta = True
             return self._on_meta(func, args, kwargs)[0]
         devices = foreach_devices(args) if operator.foreach else None
         if device is None:

@@ -179,6 +179,8 @@ class Unsupported(msgspec.Struct, frozen=True):
     what: str
     where: str
     why: str
+    why_zh: str = ""
+    """:attr:`why` in Chinese; empty where that is an operator's, which has English words alone."""
 
 
 class RankRecord(msgspec.Struct):

@@ -22,7 +22,7 @@ from gonogo.virtual import private
 from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged
-from gonogo.virtual.failure import entered_the_driver, failure_of, note_failed_call
+from gonogo.virtual.failure import failure_of, note_failed_call
 from gonogo.virtual.hooks import deepcompile, engine, trainer, training
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.hooks.modules import ModuleTracker
@@ -45,6 +45,7 @@ from gonogo.virtual.operators import (
     subclasses,
     writes,
 )
+from gonogo.virtual.own_traces import trace_in
 from gonogo.virtual.ranks import starting, surroundings
 from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks.program import run_program
@@ -220,10 +221,10 @@ class Session:
             else:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self.origin.frames)
-                if entered_the_driver(failure.message):
+                if (trace := trace_in(error, failure, self.plan.scratch, self.mode.uses_meta)) is not None:
                     outcome = "unsupported"
-                    why = "it entered the real CUDA driver, which serves no device here"
-                    unsupported.append(Unsupported(failure.operator or failure.type, _place_of(failure.frames), why))
+                    place = _place_of(failure.frames)
+                    unsupported.append(Unsupported(trace.what, place, trace.why.en, trace.why.zh))
         for where in spawned.asked_for_accelerators(self.plan.scratch):
             why = "it asks for an accelerator, which only the processes that are rehearsed have"
             unsupported.append(Unsupported("a process that the program starts", where, why))

@@ -1,0 +1,174 @@
+"""Failures that may come of the packages here, which are not those of the run: told as a limit, never as certain.
+
+A module that is not installed on this machine may well be on the one that trains, where the project's files ask for it;
+and what an API of another version than the project pins refuses says nothing of the pinned one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.ended import chain_of
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.reading import read_environment
+from gonogo.evidence.rehearsal.failures import last_outside_torch
+from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord, Unsupported
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.packages.laying import installed_version
+
+_UPWARD = 6
+_MOST_FILES = 24
+_NAMES = ("pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "environment.yaml", "Pipfile")
+_OTHER_NAMES = {
+    "yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn", "cv2": "opencv-python", "skimage": "scikit-image",
+    "bs4": "beautifulsoup4", "dotenv": "python-dotenv", "dateutil": "python-dateutil", "git": "gitpython",
+    "docx": "python-docx", "fitz": "pymupdf", "hydra": "hydra-core", "pytorch_lightning": "pytorch-lightning",
+    "google.protobuf": "protobuf", "Levenshtein": "levenshtein", "Crypto": "pycryptodome", "attr": "attrs",
+}  # fmt: skip
+"""Packages that are imported by another name than they are installed by."""
+
+_MISSING = re.compile(r"No module named '([\w.]+)'|requires? (?:the )?[`']?(\w+)[`']? (?:to be installed|library)")
+_API = re.compile(
+    r"cannot import name|No module named|has no attribute|unexpected keyword argument|missing \d+ required"
+    r"|positional arguments? but|object is not callable|not supported between"
+)
+_QUOTED = re.compile(r"[\"']([A-Za-z][\w.-]*)(?:\[[\w,-]*\])?\s*((?:[<>=!~]=?=?\s*[\w.*]+\s*,?\s*)*)(?:;[^\"']*)?[\"']")
+
+_NOT_INSTALLED = Text(
+    "{package} is not installed here, while {file} asks for it: pip install {package}, or rehearse with --environment "
+    "{file}",
+    "本机没有安装 {package}，而 {file} 要求安装它：请 pip install {package}，或用 --environment {file} 排练",
+)
+_OTHER_VERSION = Text(
+    "{file} asks for {wanted}, here is {have}: rehearse with --environment {file}, or --with {name}==VERSION",
+    "{file} 要求 {wanted}，而本机是 {have}：请用 --environment {file} 排练，或用 --with {name}==版本",
+)
+_LAID_OVER = Text(
+    "{laid} was laid over this Python's other packages, which may be newer than it knows: add them by --with, or "
+    "rehearse in an environment of the run's own",
+    "{laid} 是叠加在本机其他软件包之上的，后者可能比它所知的更新：请用 --with 一并指定，或在运行自己的环境中排练",
+)
+
+
+class Asked(dict[str, tuple[SpecifierSet, str]]):
+    """By canonical name, the versions of a package that a project's files ask for, and the file that says so."""
+
+
+def asked_for(folder: Path, environment: Path | None = None) -> Asked:
+    """What the files of a project ask for: in its folder and those above, up to the repository's root.
+
+    ``environment`` is a file that the user named; it goes first. What can't be read asks for nothing.
+    """
+    asked = Asked()
+    for path in ([environment] if environment is not None else []) + list(_files(folder)):
+        for name, specifier in _told(path):
+            asked.setdefault(name, (specifier, _shown(path)))
+    return asked
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    found = 0
+    for place in [folder, *folder.parents][:_UPWARD]:
+        named = [place / name for name in _NAMES]
+        for path in [*sorted(place.glob("requirements*.txt")), *sorted(place.glob("requirements/*.txt")), *named]:
+            if path.is_file() and found < _MOST_FILES:
+                found += 1
+                yield path
+        if (place / ".git").exists() or place == Path.home():
+            return
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _told(path: Path) -> Iterator[tuple[str, SpecifierSet]]:
+    try:
+        if path.name in ("setup.py", "setup.cfg"):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            pairs = [(name, specifier) for name, specifier in _QUOTED.findall(text)]
+        else:
+            packages = read_environment(SourceFile.read(path)).packages
+            pairs = [(name, package.specifier) for name, package in packages.items()]
+    except (OSError, UserError):
+        return
+    for name, specifier in pairs:
+        yield canonical(name), _specifier(specifier)
+
+
+def _specifier(text: str) -> SpecifierSet:
+    """The versions that a text allows; any, where it is no specifier."""
+    try:
+        return SpecifierSet(text.strip().rstrip(","))
+    except InvalidSpecifier:
+        return SpecifierSet()
+
+
+def set_apart(record: RehearsalRecord, environment: Path | None = None) -> None:
+    """Have ranks that failed for want of the run's own packages be told as not rehearsed, with what to do."""
+    failed = [rank for rank in record.ranks if rank.failure is not None and rank.outcome == "raised"]
+    if not failed:
+        return
+    asked = asked_for(Path(record.cwd), environment)
+    for rank in failed:
+        assert rank.failure is not None
+        why = _why(rank.failure, asked, rank.versions, record.laid_over)
+        if why is not None:
+            rank.outcome = "unsupported"
+            frame = rank.failure.innermost("user") or rank.failure.innermost("library")
+            where = f"{frame.path}:{frame.line}" if frame is not None else "unknown"
+            rank.unsupported.append(Unsupported(_first_line(rank.failure), where, why.en, why.zh))
+
+
+def _first_line(failure: Failure) -> str:
+    kind = failure.type.rpartition(".")[2]
+    return f"{kind}: {failure.message.strip().partition(chr(10))[0][:160]}".removesuffix(": ")
+
+
+def _why(failure: Failure, asked: Asked, versions: Mapping[str, str], laid_over: Mapping[str, str]) -> Text | None:
+    said = "\n".join(f"{told.type}: {told.message}" for told in chain_of(failure))
+    for match in _MISSING.finditer(said):
+        name = _distribution(match[1] or match[2])
+        if name in asked and installed_version(name) is None:
+            return _NOT_INSTALLED.format(package=name, file=asked[name][1])
+    if not _API.search(said):
+        return None
+    for name, (specifier, file) in asked.items():
+        have = versions.get(name) or str(installed_version(name) or "")
+        if have and _is_other(have, specifier) and _concerns(name, failure, said):
+            return _OTHER_VERSION.format(file=file, wanted=f"{name}{specifier}", have=have, name=name)
+    frame = last_outside_torch(failure)
+    if laid_over and frame is not None and frame.owner == "library":
+        return _LAID_OVER.format(laid=", ".join(f"{name} {version}" for name, version in laid_over.items()))
+    return None
+
+
+def _distribution(module: str) -> str:
+    first = module.partition(".")[0]
+    return canonical(_OTHER_NAMES.get(module) or _OTHER_NAMES.get(first) or first)
+
+
+def _is_other(have: str, specifier: SpecifierSet) -> bool:
+    try:
+        return not specifier.contains(Version(have).public, prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def _concerns(name: str, failure: Failure, said: str) -> bool:
+    """Whether a package is named in what was raised, or called on the way there."""
+    module = name.replace("-", "[-_]")
+    if re.search(rf"\b{module}\b", said, re.IGNORECASE):
+        return True
+    folders = re.compile(rf"[/\\]{module}[/\\]", re.IGNORECASE)
+    return any(frame.owner != "user" and folders.search(frame.path) for frame in failure.frames)

@@ -1,0 +1,212 @@
+"""What of gonogo stands in an exception: then it says nothing of the real run, and is told as gonogo's limit.
+
+The sandbox has no network, stand-ins take the place of kernels and packages, tensors lie on devices that C++ calls
+meta. An exception that shows any of it can be gonogo's own doing, however real its words are.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+from collections.abc import Iterator
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple
+
+import torch
+
+from gonogo.evidence.rehearsal.record import Failure
+from gonogo.finding import Text
+from gonogo.virtual.sandbox.network import REFUSED
+from gonogo.virtual.stack import OURS
+from gonogo.virtual.tensor import VirtualTensor
+
+
+class Trace(NamedTuple):
+    """What stands in the exception, and why it can't be rehearsed, with what to do."""
+
+    what: str
+    why: Text
+
+
+_NETWORK = Text(
+    "it asks for something over the network, which a rehearsal does not use: download it first (a model's config and "
+    "tokenizer, a data set) and give its folder, or leave out what is only sent (an upload, a tracker)",
+    "它需要通过网络获取内容，而排练不使用网络：请先下载（模型的配置与分词器、数据集）并给出其目录，"
+    "或去掉仅用于上传的部分（推送、实验跟踪）",
+)
+_STAND_IN = Text(
+    "gonogo's stand-in for {package}, which is not installed here, lacks it: install the package itself if this "
+    "machine can (its Python is enough), or report it",
+    "本机没有安装 {package}，gonogo 的替身缺少它：若本机能装，请安装该包本身（只需其 Python 部分），或报告此问题",
+)
+_FACADE = Text(
+    "what gonogo put in the place of the accelerators lacks it: please report it with this line",
+    "gonogo 用来代替加速卡的对象缺少它：请连同这一行一起报告",
+)
+_META = Text(
+    "a tensor without data, as only a rehearsal has them, stands where the run has real data: please report it with "
+    "this line; reading that data in a DataLoader mostly gets round it",
+    "此处出现了只有排练才会有的无数据张量，而真实运行中是真实数据：请连同这一行一起报告；"
+    "改由 DataLoader 读取这些数据通常可以绕过",
+)
+_FAULT = Text("a fault of gonogo itself: please report it with this line", "gonogo 自身的故障：请连同这一行一起报告")
+_FILE = Text(
+    "a file of the rehearsal's own, which the real run doesn't have: please report it with this line",
+    "这是排练自己的文件，真实运行中没有：请连同这一行一起报告",
+)
+_LIBRARY = Text(
+    "a compiled library does not load on this machine, with the torch that is here (built for CUDA, mostly, where this "
+    "one has none): install its CPU build, or rehearse where the run's own packages are",
+    "某个编译库无法在本机与现有 torch 一起加载（通常是 CUDA 版，而本机的 torch 没有 CUDA）：请安装其 CPU 版，"
+    "或在装有运行所用软件包的机器上排练",
+)
+_TOOLKIT = Text(
+    "it looks for the CUDA toolkit, which this machine doesn't have: set CUDA_HOME to one, or have the kernel built "
+    "beforehand",
+    "它需要 CUDA 工具包，而本机没有：请把 CUDA_HOME 指向一个，或预先编译好该内核",
+)
+_DRIVER = Text(
+    "it entered the real CUDA driver, which serves no device here",
+    "它进入了真实的 CUDA 驱动，而该驱动在此不提供任何设备",
+)
+
+_NO_NETWORK = re.compile(
+    re.escape(REFUSED.en.partition("{host}")[2])
+    + r"|OfflineModeIsEnabled|offline mode is enabled|outgoing traffic has been disabled"
+    r"|[Cc]ouldn't connect to '?https?://|Couldn't reach .{1,200} on the Hub|\(offline mode|Cannot reach https?://"
+    r"|cannot be accessed in offline mode|Max retries exceeded with url|Failed to establish a new connection"
+    r"|Name or service not known|Network is unreachable"
+)
+_OFFLINE = {
+    "OfflineModeIsEnabled", "LocalEntryNotFoundError", "gaierror", "NameResolutionError", "MaxRetryError",
+    "ConnectError", "NewConnectionError",
+}  # fmt: skip
+_INDEXED_META = re.compile(r"\bmeta:\d|torch\.meta\.|VirtualTensor|VirtualMode")
+_NOT_LOADED = re.compile(
+    r"lib(?:cuda|cudart|cublas|cublasLt|cudnn|cufft|curand|cusparse|cusolver|nvrtc|nvJitLink|nccl|torch_cuda|c10_cuda"
+    r"|torch_python|ascendcl)\b.{0,40}cannot open shared object|undefined symbol: _?Z|DLL load failed"
+    r"|Could not load this library: |operator torchvision::\w+ does not exist"
+)
+_NO_TOOLKIT = re.compile(
+    r"CUDA_HOME (?:environment variable is not set|does not exist)|MissingCUDAException"
+    r"|No such file or directory: '[^']*nvcc'"
+)
+_NO_DRIVER = re.compile(
+    "CUDA driver version is insufficient|no CUDA-capable device is detected|Found no NVIDIA driver on your system"
+)
+_SLIPS = (AttributeError, KeyError, NameError, AssertionError, RecursionError, ZeroDivisionError)
+"""Errors of Python itself: raised in gonogo's own code other than by a ``raise``, they are its fault."""
+_OF_A_CALL = re.compile(r"^(?P<outer>\w+)\.<locals>\.(?P<name>[\w.<>]+)\(\) (?:got|takes|missing)")
+
+
+def trace_in(error: BaseException, failure: Failure, scratch: str, uses_meta: bool) -> Trace | None:
+    """What of gonogo stands in an exception or in one that it came of, or None. ``failure`` is the exception as facts.
+
+    ``scratch`` is the folder that the sandbox writes to; ``uses_meta`` says that the program made meta tensors itself.
+    """
+    for one in _chain(error):
+        message = str(one)
+        told = f"{type(one).__name__}: {message}"
+        if entered_the_driver(message):
+            return Trace(failure.operator or failure.type, _DRIVER)
+        for look in (_network, _stand_in, _slip):
+            found = look(one, message)
+            if found is not None:
+                return found
+        if isinstance(one, ImportError | OSError | RuntimeError | AttributeError) and (hit := _NOT_LOADED.search(told)):
+            return Trace(_line(told, hit), _LIBRARY)
+        if hit := _NO_TOOLKIT.search(told):
+            return Trace(_line(told, hit), _TOOLKIT)
+        if hit := _INDEXED_META.search(message):
+            return Trace(_line(told, hit), _META)
+        if scratch in message or OURS in message:
+            return Trace(type(one).__name__, _FILE)
+    devices = [operand.device for operand in failure.operands]
+    if any(device.startswith("meta:") for device in devices) or ("meta" in devices and not uses_meta):
+        return Trace(failure.operator or failure.type, _META)
+    return None
+
+
+def entered_the_driver(message: str) -> bool:
+    """Whether the real CUDA refused something: none of the virtual accelerators does so in these words."""
+    return _NO_DRIVER.search(message) is not None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The exception, and those that it was raised from or while handling."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _line(text: str, hit: re.Match[str]) -> str:
+    """The line of a message that was recognised."""
+    start = text.rfind("\n", 0, hit.start()) + 1
+    return text[start:].partition("\n")[0].strip()[:200]
+
+
+def _network(error: BaseException, message: str) -> Trace | None:
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if names & _OFFLINE or _NO_NETWORK.search(message):
+        return Trace(f"{type(error).__name__}: {message.strip().partition(chr(10))[0][:160]}", _NETWORK)
+    return None
+
+
+def _stand_in(error: BaseException, message: str) -> Trace | None:
+    """A name that a stand-in, or a facade's object, doesn't have."""
+    first = message.partition("\n")[0][:200]
+    if isinstance(error, ImportError):
+        package = (error.name or "").partition(".")[0]
+        if package and (_is_ours(sys.modules.get(package)) or OURS in (error.path or "")):
+            return Trace(first, _STAND_IN.format(package=package))
+    if isinstance(error, AttributeError) and getattr(error, "obj", None) is not None:
+        owner: Any = error.obj
+        if isinstance(owner, ModuleType):
+            made_here = type(owner).__module__.startswith("gonogo.") or owner.__name__.startswith("torch_npu.")
+            if made_here or (_is_ours(owner) and not owner.__name__.startswith("gonogo.")):
+                return Trace(first, _STAND_IN.format(package=owner.__name__.partition(".")[0]))
+        elif not isinstance(owner, VirtualTensor) and _class_of(owner).startswith("gonogo."):
+            return Trace(first, _FACADE)
+    return None
+
+
+def _class_of(owner: Any) -> str:
+    kind = owner if isinstance(owner, type) else type(owner)
+    return str(getattr(kind, "__module__", ""))
+
+
+def _is_ours(module: Any) -> bool:
+    return str(getattr(module, "__file__", None) or "").startswith(OURS)
+
+
+def _slip(error: BaseException, message: str) -> Trace | None:
+    """An error of Python's own that arose in gonogo's code, and a call that gonogo's replacement does not take."""
+    innermost = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    if isinstance(error, TypeError) and (call := _OF_A_CALL.match(message)) and _is_in_gonogo(call["outer"]):
+        return Trace(message[:200], _FACADE)
+    if innermost is None or not isinstance(error, _SLIPS):
+        return None
+    code = innermost.tb_frame.f_code
+    if not code.co_filename.startswith(OURS) or _raises(code, innermost.tb_lineno):
+        return None
+    if isinstance(error, AttributeError) and isinstance(getattr(error, "obj", None), VirtualTensor | torch.Tensor):
+        return None
+    return Trace(f"{type(error).__name__}: {message[:160]}", _FAULT)
+
+
+def _is_in_gonogo(name: str) -> bool:
+    """Whether a function of that name is defined in a module of gonogo's."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name.startswith("gonogo.") and getattr(getattr(module, name, None), "__module__", "") == module_name:
+            return True
+    return False
+
+
+def _raises(code: CodeType, line: int) -> bool:
+    """Whether that line raises on purpose, as the real thing does."""
+    return linecache.getline(code.co_filename, line).strip().startswith(("raise", "assert_", "return getattr"))

@@ -1,0 +1,140 @@
+"""What only the packages of this machine refuse is told as a limit; what any would refuse stays certain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
+from gonogo.rehearse.not_as_there import set_apart
+
+LIBRARY = "/env/lib/python3.11/site-packages/transformers/trainer.py"
+
+
+def record_of(folder: Path, kind: str, message: str, *, library: str = "", laid_over: bool = False) -> RehearsalRecord:
+    frames = [Frame(str(folder / "train.py"), 3, "<module>", "import", "user")]
+    if library:
+        frames.append(Frame(library, 9, "f", "x", "library"))
+    rank = RankRecord(
+        rank=0,
+        local_rank=0,
+        device="cuda:0",
+        outcome="raised",
+        failure=Failure(kind, message, tuple(frames), "load", 0),
+        versions={"transformers": "5.23.0", "torch": "2.13.0"},
+    )
+    return RehearsalRecord(
+        command=["python", "train.py"],
+        cwd=str(folder),
+        world_size=1,
+        nodes=1,
+        ranks_per_node=1,
+        accelerator=AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0),
+        steps=2,
+        host_memory_bytes=None,
+        ranks=[rank],
+        laid_over={"datasets": "2.9.0"} if laid_over else {},
+    )
+
+
+def why(record: RehearsalRecord, environment: Path | None = None) -> str | None:
+    """What is said instead of an error; None where it stays the program's."""
+    set_apart(record, environment)
+    (rank,) = record.ranks
+    assert (rank.outcome == "unsupported") == bool(rank.unsupported)
+    return rank.unsupported[0].why if rank.unsupported else None
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository whose launch stands two folders below the file that lists its packages."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "examples" / "sft").mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("requirements.txt", "no-such-tracker>=0.3\ntorch\n"),
+        ("requirements-train.txt", "no_such_tracker\n"),
+        ("pyproject.toml", '[project]\nname = "x"\ndependencies = ["no-such-tracker>=0.3"]\n'),
+        ("setup.py", 'setup(install_requires=["no-such-tracker >= 0.3", "torch"])\n'),
+        ("environment.yml", "dependencies:\n  - python=3.10\n  - pip:\n    - no-such-tracker\n"),
+    ],
+)
+def test_a_module_that_the_project_asks_for_is_only_missing_here(project: Path, name: str, text: str) -> None:
+    (project / name).write_text(text)
+    record = record_of(project / "examples" / "sft", "ModuleNotFoundError", "No module named 'no_such_tracker'")
+    said = why(record)
+    assert said is not None
+    assert "no-such-tracker is not installed here" in said
+    assert "pip install no-such-tracker" in said
+    assert name in said
+
+
+def test_a_file_above_the_repository_counts_for_nothing(project: Path) -> None:
+    repository = project / "examples"
+    (repository / ".git").mkdir()
+    (project / "requirements.txt").write_text("no-such-tracker\n")
+    assert why(record_of(repository / "sft", "ModuleNotFoundError", "No module named 'no_such_tracker'")) is None
+
+
+def test_a_module_that_nothing_asks_for_is_missing(project: Path) -> None:
+    (project / "requirements.txt").write_text("torch\n")
+    assert why(record_of(project, "ModuleNotFoundError", "No module named 'no_such_tracker'")) is None
+
+
+def test_the_file_that_was_named_goes_first(project: Path) -> None:
+    named = project / "lock.txt"
+    named.write_text("transformers==4.37.2\n")
+    (project / "requirements.txt").write_text("transformers>=5\n")
+    record = record_of(project, "ImportError", "cannot import name 'x' from 'transformers'")
+    said = why(record, named)
+    assert said is not None
+    assert "transformers==4.37.2, here is 5.23.0" in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "library"),
+    [
+        ("ImportError", "cannot import name 'deepspeed' from 'transformers' (/env/x.py)", ""),
+        ("ModuleNotFoundError", "No module named 'transformers.deepspeed'", ""),
+        ("AttributeError", "'Trainer' object has no attribute 'tokenizer'", LIBRARY),
+        ("TypeError", "Trainer.__init__() got an unexpected keyword argument 'tokenizer'", LIBRARY),
+    ],
+)
+def test_an_api_of_another_version_than_is_pinned_says_nothing(
+    project: Path, kind: str, message: str, library: str
+) -> None:
+    (project / "requirements.txt").write_text("transformers<4.38\n")
+    said = why(record_of(project / "examples", kind, message, library=library))
+    assert said is not None
+    assert "asks for transformers<4.38, here is 5.23.0" in said
+    assert "--environment" in said
+
+
+@pytest.mark.parametrize(
+    ("pin", "kind", "message"),
+    [
+        ("transformers>=5", "ImportError", "cannot import name 'deepspeed' from 'transformers' (/env/x.py)"),
+        ("transformers<4.38", "RuntimeError", "Expected all tensors to be on the same device"),
+        ("transformers<4.38", "AttributeError", "'Model' object has no attribute 'head'"),
+        ("transformers<4.38", "KeyError", "'labels'"),
+    ],
+)
+def test_what_the_pinned_version_would_refuse_too_stays_certain(
+    project: Path, pin: str, kind: str, message: str
+) -> None:
+    (project / "requirements.txt").write_text(f"{pin}\n")
+    assert why(record_of(project, kind, message)) is None
+
+
+def test_an_old_package_laid_over_newer_ones_may_not_know_them(project: Path) -> None:
+    message = "module 'pyarrow' has no attribute 'PyExtensionType'"
+    record = record_of(project, "AttributeError", message, library="/overlay/datasets/features.py", laid_over=True)
+    said = why(record)
+    assert said is not None
+    assert "datasets 2.9.0 was laid over" in said
+    assert why(record_of(project, "AttributeError", message, laid_over=True)) is None

@@ -1,0 +1,122 @@
+"""Whatever shows something of gonogo's is told as gonogo's limit; what is the program's own stays its own."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from virtual.worlds import virtual_session
+
+from gonogo.virtual import private
+from gonogo.virtual.failure import failure_of
+from gonogo.virtual.own_traces import trace_in
+from gonogo.virtual.ranks.session import Session
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    with virtual_session(tmp_path_factory.mktemp("scratch")) as session:
+        yield session
+
+
+def told(session: Session, call: Callable[[], object]) -> str | None:
+    """Why the exception of a call can't be rehearsed; None where it is the program's."""
+    with pytest.raises(BaseException) as raised:  # noqa: PT011  whichever it is
+        call()
+    failure = failure_of(raised.value, session.life, session.modules, ())
+    trace = trace_in(raised.value, failure, session.plan.scratch, session.mode.uses_meta)
+    return None if trace is None else trace.why.en
+
+
+def import_(statement: str) -> Callable[[], object]:
+    return lambda: exec(statement, {})
+
+
+def raise_(error: BaseException) -> Callable[[], object]:
+    def call() -> None:
+        raise error
+
+    return call
+
+
+class OfflineModeIsEnabled(ConnectionError):
+    """huggingface_hub's."""
+
+
+class MissingCUDAException(Exception):
+    """DeepSpeed's."""
+
+
+def _lazily() -> None:
+    try:
+        raise OfflineModeIsEnabled("Cannot reach https://huggingface.co/api/repos/create: offline mode is enabled.")
+    except OfflineModeIsEnabled as error:
+        raise RuntimeError("Failed to push") from error
+
+
+OURS: dict[str, tuple[Callable[[], object], str]] = {
+    "a name of flash-attn's stand-in": (import_("from flash_attn.bert_padding import no_such"), "flash_attn"),
+    "a module of flash-attn's stand-in": (import_("import flash_attn.no_such"), "flash_attn"),
+    "an attribute of flash-attn's stand-in": (import_("import flash_attn; flash_attn.no_such"), "flash_attn"),
+    "what flash-attn's kernels lack": (import_("import flash_attn_2_cuda; flash_attn_2_cuda.no_such"), "stand"),
+    "an accelerator's property": (lambda: torch.cuda.get_device_properties(0).no_such, "accelerators"),
+    "a stream's attribute": (lambda: torch.cuda.Stream().no_such, "accelerators"),
+    "the network by name": (lambda: socket.getaddrinfo("example.com", 443), "network"),
+    "the network by number": (lambda: socket.create_connection(("93.184.216.34", 80)), "network"),
+    "an upload": (_lazily, "network"),
+    "a model by its hub's name": (
+        raise_(OSError("We couldn't connect to 'https://huggingface.co' to load the files")), "network",
+    ),
+    "a library built for CUDA": (
+        raise_(OSError("libcudart.so.12: cannot open shared object file: No such file or directory")), "compiled",
+    ),
+    "a library of another torch": (raise_(RuntimeError("operator torchvision::nms does not exist")), "compiled"),
+    "the toolkit": (raise_(MissingCUDAException("CUDA_HOME does not exist, unable to compile CUDA op(s)")), "toolkit"),
+    "the driver": (raise_(RuntimeError("Found no NVIDIA driver on your system.")), "driver"),
+    "the device that C++ is told of": (raise_(RuntimeError("cannot pin 'torch.meta.LongTensor'")), "without data"),
+    "its index": (raise_(RuntimeError("Expected meta:100 but got cpu")), "without data"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_what_is_gonogos_is_told_as_its_limit(name: str, session: Session) -> None:
+    call, words = OURS[name]
+    assert words in (told(session, call) or "")
+
+
+def test_a_file_of_the_sandbox_is_told_as_such(session: Session) -> None:
+    why = told(session, raise_(ValueError(f"bad header in {session.plan.scratch}/model.safetensors")))
+    assert "rehearsal's own" in (why or "")
+
+
+THE_PROGRAMS: dict[str, Callable[[], object]] = {
+    "two devices": lambda: torch.ones(2, device="cuda") + torch.ones(2),
+    "two shapes": lambda: torch.ones(2, 3, device="cuda") @ torch.ones(2, 3, device="cuda"),
+    "an attribute of a tensor": lambda: torch.ones(2, device="cuda").no_such,
+    "an attribute of a module": lambda: torch.no_such,
+    "an argument that torch doesn't take": lambda: torch.ones(2, device="cuda", colour="red"),  # type: ignore[call-overload]
+    "a device that isn't there": lambda: torch.ones(2, device="cuda:9"),
+    "a module that isn't installed": import_("import no_such_module"),
+    "a name that a package lacks": import_("from json import no_such"),
+    "a number as a key": lambda: {}[3],
+    "an assertion": import_("assert 1 == 2"),
+    "a file that isn't there": lambda: Path("/no/such/file").read_text(encoding="utf-8"),
+    "a model that was left on meta": lambda: nn.Linear(2, 2, device="meta").to("cuda"),
+}
+
+
+@pytest.mark.parametrize("name", THE_PROGRAMS)
+def test_what_is_the_programs_stays_its_own(name: str, session: Session) -> None:
+    assert told(session, THE_PROGRAMS[name]) is None
+
+
+def test_data_on_meta_is_no_error_of_the_program(session: Session) -> None:
+    session.mode.uses_meta = False
+    with private.modes_off():
+        stray = torch.empty(2, device="meta")
+    why = told(session, lambda: torch.ones(2, device="cuda") + stray)
+    assert "without data" in (why or "")
