@@ -21,7 +21,7 @@ from gonogo.evidence.rehearsal.failures import last_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord, Unsupported
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.packages.laying import installed_version
+from gonogo.rehearse.packages.installed import installed_version
 
 _UPWARD = 6
 _MOST_FILES = 24
