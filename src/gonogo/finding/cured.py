@@ -46,9 +46,10 @@ class Tried(msgspec.Struct, frozen=True):
 class Alternative(msgspec.Struct, frozen=True):
     """Another change of the same size that makes the run GO as well."""
 
-    instead_of: str
+    instead_of: Text
     title: Text
-    diff: str
+    patch: str
+    """The whole patch with it."""
     seen: Seen
 
 

@@ -16,10 +16,8 @@ _STEP = Text("Step {number}: {title}", "第 {number} 步：{title}")
 _BECAUSE = Text("{hazard}: {why}", "{hazard}：{why}")
 _UNSAFE = Text("it changes what the run does beyond the error: look at it", "除修正错误外还会改变运行的行为：请确认")
 _TO_DO = Text("What to do", "操作")
-_PATCH = Text(
-    "the patch is in {file}; in {folder}: git apply {file} (or: patch -p1 < {file}; gonogo cure --apply does it)",
-    "补丁在 {file} 中；在 {folder} 下执行 git apply {file}（或 patch -p1 < {file}；gonogo cure --apply 会直接应用）",
-)
+_PATCH = Text("the patch is in {file}; in {folder} run one of", "补丁在 {file} 中；在 {folder} 下执行其中之一")
+_GIT, _PLAIN = Text("git apply {file}", "git apply {file}"), Text("patch -p1 < {file}", "patch -p1 < {file}")
 _APPLIED = Text("the files have been changed as the patch {file} says", "文件已按补丁 {file} 修改")
 _INSTALL = Text("install: pip install {pins}", "安装：pip install {pins}")
 _EXPORT = Text("set: export {name}={value}", "设置：export {name}={value}")
@@ -77,9 +75,11 @@ def _to_do(cure: Cure, language: str) -> list[str]:
     texts = []
     if cure.patch and cure.patch_file is not None:
         file = clean_line(shlex.quote(cure.patch_file))
-        texts.append(
-            _APPLIED.format(file=file) if cure.applied else _PATCH.format(file=file, folder=clean_line(cure.folder))
-        )
+        if cure.applied:
+            texts.append(_APPLIED.format(file=file))
+        else:
+            texts += [_PATCH.format(file=file, folder=clean_line(cure.folder)), _GIT.format(file=file)]
+            texts.append(_PLAIN.format(file=file))
     if cure.pins:
         texts.append(_INSTALL.format(pins=" ".join(clean_line(shlex.quote(pin)) for pin in cure.pins)))
     for name, value in cure.variables.items():

@@ -71,7 +71,8 @@ def _cure(
             for attempt in found.attempts
         ),
         alternatives=tuple(
-            cured.Alternative(step.title.en, other.title, "", _seen(trial)) for step, other, trial in found.alternatives
+            cured.Alternative(one.instead_of.title, one.candidate.title, one.patch, _seen(one.trial))
+            for one in found.alternatives
         ),
         rehearsals=rehearsals,
         seconds=round(seconds, 1),

@@ -17,6 +17,8 @@ class Candidate(msgspec.Struct, frozen=True):
     safe: bool = False
     size: int = 0
     """How large a change it is, among candidates of one finding; those of one size are equal."""
+    kind: str = ""
+    """What sort of change: one of equal size and another sort is an alternative."""
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -52,6 +52,16 @@ class Change(msgspec.Struct, frozen=True):
             + 4 * self.offload_parameters
         )
 
+    @property
+    def slower(self) -> bool:
+        """Whether it computes more than before, of changes of one size."""
+        return self.checkpointing
+
+    @property
+    def kind(self) -> str:
+        """Which settings it changes."""
+        return " ".join(name for name in self.__struct_fields__ if getattr(self, name))
+
 
 def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
     """Changes that may make it fit, smallest first."""
@@ -67,14 +77,14 @@ def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
         yield from _evaluating_less(finding, run)
         return
     batch = batch_of(run)
-    changes = sorted(_changes(rank, batch), key=lambda change: (change.size, -(change.micro_batch or 1 << 30)))
+    changes = sorted(_changes(rank, batch), key=lambda change: (change.size, change.slower, -(change.micro_batch or 0)))
     given = 0
     for change in changes:
         if given < _MOST and _may_fit(change, device, rank, batch, record.world_size):
             edits = _edits(run, change, batch)
             if edits:
                 given += 1
-                yield Candidate(finding, _title(change, batch), tuple(edits), size=change.size)
+                yield Candidate(finding, _title(change, batch), tuple(edits), size=change.size, kind=change.kind)
 
 
 def _changes(rank: RankRecord, batch: Batch | None) -> Iterator[Change]:

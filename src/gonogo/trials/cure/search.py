@@ -29,6 +29,16 @@ class Attempt:
     outcome: Text
 
 
+@dataclass(frozen=True)
+class Equal:
+    """A candidate of equal size that makes the run GO as well, with its trial and the whole patch with it."""
+
+    instead_of: Candidate
+    candidate: Candidate
+    trial: Trial
+    patch: str
+
+
 @dataclass
 class Found:
     """What has been found by now. ``now`` is the trial of the copy with ``steps``."""
@@ -37,8 +47,7 @@ class Found:
     now: Trial
     steps: list[Candidate] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
-    alternatives: list[tuple[Candidate, Candidate, Trial]] = field(default_factory=list)
-    """(the step taken, the one of equal size, its trial)."""
+    alternatives: list[Equal] = field(default_factory=list)
     interrupted: bool = False
     out_of_time: bool = False
 
@@ -112,7 +121,7 @@ class Search:
         for finding in found.now.in_the_way:
             with self._copy.entered():
                 to_try = list(candidates(finding, found.now))
-            for candidate in to_try:
+            for number, candidate in enumerate(to_try):
                 key = (candidate.key, tuple(step.key for step in found.steps))
                 if key in self._tried or not self._copy.may_change(candidate.edits):
                     continue
@@ -121,12 +130,23 @@ class Search:
                 self._tried.add(key)
                 outcome = self._try(found, candidate)
                 if isinstance(outcome, Trial):
+                    if outcome.verdict is Verdict.GO:
+                        self._look_for_equal(found, candidate, to_try[number + 1 :])
                     found.steps.append(candidate)
                     found.now = outcome
                     return True
                 found.attempts.append(Attempt(candidate, outcome))
                 self._lay(found.steps)
         return False
+
+    def _look_for_equal(self, found: Found, taken: Candidate, others: list[Candidate]) -> None:
+        """Rehearse one more candidate of the same size and another kind, for the user to choose."""
+        equal = next((one for one in others if one.size == taken.size and one.kind != taken.kind), None)
+        if equal is None or self._over or not self._copy.may_change(equal.edits):
+            return
+        outcome = self._try(found, equal)
+        if isinstance(outcome, Trial) and outcome.verdict is Verdict.GO:
+            found.alternatives.append(Equal(taken, equal, outcome, self._copy.patch()))
 
     def _try(self, found: Found, candidate: Candidate) -> Trial | Text:
         """The trial with a candidate where it brings the run further, else why it is not taken."""

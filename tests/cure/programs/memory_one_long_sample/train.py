@@ -5,8 +5,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 CONFIG = LlamaConfig(
-    vocab_size=32000, hidden_size=2048, intermediate_size=5504, num_hidden_layers=12, num_attention_heads=16,
-    num_key_value_heads=16, max_position_embeddings=8192,
+    vocab_size=32000, hidden_size=2048, intermediate_size=5504, num_hidden_layers=16, num_attention_heads=16,
+    num_key_value_heads=16, max_position_embeddings=16384,
 )  # fmt: skip
 
 
@@ -16,7 +16,7 @@ def main():
     engine, _, loader, _ = deepspeed.initialize(
         model=model,
         model_parameters=model.parameters(),
-        training_data=[torch.arange(8192) + row for row in range(64)],
+        training_data=[torch.arange(16384) + row for row in range(64)],
         config="ds_config.json",
     )
     for step, tokens in enumerate(loader):
