@@ -82,11 +82,12 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
                 found[name] = merged
     place = {(line.path, line.number): index for index, line in reversed(list(enumerate(log.lines)))}
 
-    def order(finding: Finding) -> tuple[bool, bool, int]:
+    def order(finding: Finding) -> tuple[bool, bool, int, int]:
         hazard = hazards[finding.hazard]
         first = finding.spans[0] if finding.spans else None
         where = place.get((first.path, first.line), len(place)) if first else len(place)
-        return hazard.fallback, hazard.consequence, where
+        # Of several that a line may mean, one that yields to another is the less likely.
+        return hazard.fallback, hazard.consequence, where, sum(other in found for other in hazard.yields_to)
 
     ordered = best_first(sorted(found.values(), key=order))
     # That nothing is wrong, said with confidence, stands above an error that is merely possible.

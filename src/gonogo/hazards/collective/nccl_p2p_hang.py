@@ -4,7 +4,6 @@ from gonogo.evidence.log.progress import step_line
 from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, in_log_or_setup, stall_of
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
 
-_REFUSED = Pattern(r"RTX 4000 series doesn't support faster communication broadband via P2P or IB")
 _CONSUMER = Pattern(r"(?i)(?:rtx[ _-]?)?40[6-9]0(?:[ _-]?ti|[ _-]?super|[ _-]?d)?\b")
 _CONSUMER_IN_LOG = (
     r"(?i)\b(?:RTX|GeForce)[ -]?(?:GTX |RTX )?(?:A\d{4}|\d{4})|RTX PRO \d{4}|\bL40S?\b"
@@ -97,18 +96,7 @@ class NcclP2pHang(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """Accelerate's refusal of such cards, or a stall at the first collective on consumer GPUs."""
-        for error in log.errors_of("NotImplementedError", says=_REFUSED):
-            yield self.log_finding(
-                error,
-                Text(
-                    "Accelerate refuses to start on RTX 4000 cards with this driver while NCCL may use peer-to-peer: "
-                    "it would hang.",
-                    "在这个驱动下，只要 NCCL 可能使用 P2P，Accelerate 就拒绝在 RTX 4000 系列上启动：否则会卡死。",
-                ),
-                cure=_CURE,
-            )
-            return
+        """A stall at the first collective on consumer GPUs."""
         stall = stall_of(log)
         gpus = in_log_or_setup(log, _CONSUMER_IN_LOG)
         complete = log.find(_INIT_COMPLETE)

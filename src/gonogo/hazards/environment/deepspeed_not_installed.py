@@ -1,5 +1,6 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._declared import NotInstalled
-from gonogo.hazards.rule import Field, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Pattern, Run, Text
 
 
 class DeepspeedNotInstalled(NotInstalled):
@@ -26,6 +27,7 @@ class DeepspeedNotInstalled(NotInstalled):
 
     name = "deepspeed-not-installed"
     title = Text("DeepSpeed is used and not installed", "使用了 DeepSpeed 但没有安装")
+    log_words = ("DeepSpeed is not installed", "No module named 'deepspeed'")
     packages = ("deepspeed", "deepspeed-npu")
     cause = Text(
         "The run uses DeepSpeed, which is not among the installed packages.",
@@ -39,3 +41,35 @@ class DeepspeedNotInstalled(NotInstalled):
         if run.launch.launcher == "deepspeed":
             return "deepspeed", Field.of("deepspeed", run.launch.place)
         return ("deepspeed", run.config_field) if run.deepspeed_on and run.config_field.known else None
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """accelerate's or Python's word for it, in the Python that trains."""
+        evidence = next(log.errors_of("ImportError", "ModuleNotFoundError", says=_ABSENT), None) or log.find(_ABSENT)
+        if evidence is not None:
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "The Python that trains finds no deepspeed: it is not installed there, or in another environment.",
+                    "训练所用的 Python 找不到 deepspeed：没有安装，或装在另一个环境中。",
+                ),
+                certainty=Certainty.LIKELY,
+                cure=(
+                    Text(
+                        "python -m pip install deepspeed, with the Python that the launcher starts (torchrun and "
+                        "accelerate are each of one environment: which accelerate)",
+                        "用启动器所用的 Python 执行 python -m pip install deepspeed（torchrun 与 accelerate 各属于"
+                        "某个环境：which accelerate）",
+                    ),
+                    Text("On every node, and in Ray's runtime env", "每个节点以及 Ray 的 runtime env 都要安装"),
+                ),
+                confirm=Text(
+                    'python -c "import deepspeed" fails in the environment that trains',
+                    '训练环境中 python -c "import deepspeed" 失败',
+                ),
+            )
+
+
+_ABSENT = Pattern(
+    r"DeepSpeed is not installed => run|No module named 'deepspeed'"
+    r"|requires DeepSpeed to be installed|DeepSpeed is (?:required|not available)"
+)

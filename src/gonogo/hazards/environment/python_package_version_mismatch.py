@@ -48,6 +48,20 @@ _IMPORT = Pattern(
     r"|import (?:transformers|peft|accelerate|trl|diffusers)\b)"
 )
 _ARGUMENT = Pattern(r"\w+\(\) (?:got an unexpected keyword argument|takes (?:from )?\d+)")
+_FIXED_CALL = Pattern(
+    r"compute_loss\(\) got an unexpected keyword argument 'num_items|unwrap_model\(\) got an unexpect"
+    r"ed keyword argument"
+    r"|Accelerator\.__init__\(\) got an unexpected keyword argument '(?:use_seedable_sampler|dispatch_batches"
+    r"|even_batches|split_batches|dataloader_config|logging_dir)'"
+)
+"""What one library passes to another in its own code, with a name that is right in some release."""
+_KNOWN_KEYWORD = Pattern(
+    r"argument '(?:tokenizer|processing_class|max_seq_length|max_prompt_length|dataset_text_field|dataset_kwargs"
+    r"|model_init_kwargs|evaluation_strategy|eval_strategy|evaluate_during_training|include_num_input_tokens_seen"
+    r"|use_mps_device|neftune_noise_alpha|peft_config|use_dora|eva_config|corda_config|exclude_modules|lora_bias"
+    r"|num_items_in_batch|dispatch_batches|even_batches|use_seedable_sampler|dataloader_config|logging_dir|kwargs_handlers"
+    r"|project_config|gradient_accumulation_plugin|deepspeed_plugins|keep_torch_compile)'"
+)
 _CALLBACK = Pattern(r"\bon_\w+\(\)|forward\(\)|collat\w*\(\)|compute_metrics\(\)")
 _SETTINGS = Pattern(
     r"\w*(?:TrainingArguments|Trainer|Config|Accelerator)\.__init__\(\) got an unexpected keyword argument"
@@ -145,7 +159,8 @@ class PythonPackageVersionMismatch(Hazard):
             if certainty is not None:
                 yield self._found(error, Certainty.POSSIBLE if outside else certainty)
         if line := log.find(_PAIR) or log.find(_NAME):
-            sure = _PAIR.search(line.text) is not None and not outside
+            keyword = "unexpected keyword argument" in line.text and _KNOWN_KEYWORD.search(line.text) is None
+            sure = _PAIR.search(line.text) is not None and not keyword and not outside
             certainty = Certainty.LIKELY if sure else Certainty.POSSIBLE
             yield self.log_finding(line, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
         if cut := next((error for error, code in cut_off(log) if _stack_imports(error, code)), None):
@@ -177,6 +192,14 @@ def _certainty(error: LoggedError) -> Certainty | None:
     """How surely an exception is about versions; None where it is not."""
     message, last = error.message, error.innermost
     by_library = last is not None and is_library(last.path) and "transformers_modules" not in last.path
+    if error.type == "TypeError" and _PAIR.search(message):
+        # A keyword may be mistyped in the user's own call, or in settings that a library hands on.
+        if by_library and _FIXED_CALL.search(message):
+            return Certainty.CERTAIN
+        known = _KNOWN_KEYWORD.search(message) is not None
+        if known or (by_library and _between_libraries(error)):
+            return Certainty.LIKELY
+        return Certainty.POSSIBLE if last is None else None
     if error.type in _TYPES and _PAIR.search(message):
         return Certainty.CERTAIN if by_library or last is None else Certainty.LIKELY
     if error.type in ("ImportError", "ModuleNotFoundError") and _NAME.search(message):

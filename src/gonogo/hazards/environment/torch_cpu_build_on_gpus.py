@@ -2,7 +2,9 @@ from gonogo.evidence.environment.compatibility import cuda_of_torch_on_pypi
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, from_file, span_of
+from gonogo.hazards.facts.on_npu import ON_NPU
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.signs import told
 
 
 class TorchCpuBuildOnGpus(Hazard):
@@ -60,11 +62,14 @@ class TorchCpuBuildOnGpus(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """What such a build says where a tensor, or a process group, is to be on a GPU."""
         for error in log.errors_of(says=_SAID):
+            if told(log, ON_NPU):
+                return  # beside torch_npu this build is right, and the code that asks for CUDA is wrong
             # Windows has no NCCL whatever the build; a script for one's own machine may have no GPU in mind.
             nccl = "NCCL" in error.message
             if nccl and any("\\" in frame.path for frame in error.frames):
                 continue
-            certainty = Certainty.LIKELY if nccl else Certainty.CERTAIN
+            # Only the version says it for certain: any accelerator's plugin takes such a build.
+            certainty = Certainty.CERTAIN if told(log, _CPU_BUILD) and not nccl else Certainty.LIKELY
             yield self.log_finding(
                 error,
                 Text(
@@ -93,6 +98,7 @@ class TorchCpuBuildOnGpus(Hazard):
             return
 
 
+_CPU_BUILD = Pattern(r"(?i)torch\S{0,3}\s?[=: ]{0,3}\s?\d[\d.]{2,7}\+cpu\b")
 _SAID = Pattern(r"^Torch not compiled with CUDA enabled|Distributed package doesn't have NCCL built.in")
 _PLUGINS = ("torch-npu", "habana-torch-plugin", "intel-extension-for-pytorch", "torch-xla", "torch-mlu", "torch-musa")
 

@@ -179,6 +179,8 @@ def _certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
             if error.frames and not under_fsdp(log)
             else Certainty.LIKELY
         )
+    if "Non-root FSDP instance" in error.message or "not compiled with CUDA" in error.message:
+        return None
     if error.type == "AssertionError" and error.passes("_init_param_attributes", "_lazy_init") and inside:
         code = error.innermost.code if error.innermost else ""
         return Certainty.CERTAIN if _ASSERTED.search(code) or "cpu" in error.message.lower() else Certainty.LIKELY

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text
 
 _DTYPE = (
     "Must flatten tensors with uniform dtype",
@@ -17,8 +17,6 @@ _REQUIRES_GRAD = (
 _INTEGER = "Cannot flatten integer dtype tensors"
 _TWO = Pattern(r"but got (?:both )?(\{[^}]{1,120}\}|torch\.\w{1,20}) ?(?:and (torch\.\w{1,20}))?")
 
-_FLOATS = ("torch.bfloat16", "torch.float16", "torch.float32")
-
 
 class FsdpMixedDtypeFlatten(Hazard):
     """FSDP is to flatten parameters of different dtypes, or trainable and frozen ones, into one.
@@ -32,10 +30,9 @@ class FsdpMixedDtypeFlatten(Hazard):
     `use_orig_params`, frozen and trainable parameters cannot share one either.
     ## Example
     ```python
-    # wrong: the 4-bit weights are stored as uint8
-    BitsAndBytesConfig(load_in_4bit=True)
-    # right, for a model that is loaded in bf16
-    BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_storage=torch.bfloat16)
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.bfloat16), lora)
+    FSDP(model)    # wrong: peft made the adapters in fp32
+    FSDP(model.to(torch.bfloat16))    # right
     ```
     ## Cure
     Cast the model to one dtype before wrapping (`model.to(torch.bfloat16)`, adapters too:
@@ -56,37 +53,7 @@ class FsdpMixedDtypeFlatten(Hazard):
         "FSDP 无法把不同 dtype（或 requires_grad）的参数展平到一起",
     )
     log_words = ("Must flatten tensors", "requires uniform", "FSDP expects uniform", _INTEGER)
-
-    def in_script(self, script: Script, run: Run) -> Findings:
-        """A 4-bit model under FSDP whose weights are stored as bytes, which FSDP can't flatten with the others."""
-        if b"load_in_4bit" not in script.source.data or run.accelerate is None:
-            return
-        kind = run.accelerate.distributed_type
-        if kind.value != "FSDP" or str(run.accelerate.get("fsdp_config", "fsdp_version").get(1)) == "2":
-            return
-        for call in script.calls("*.BitsAndBytesConfig"):
-            if call.keyword("load_in_4bit").truth is not True or not call.keyword("bnb_4bit_quant_storage").absent:
-                continue
-            compute = call.keyword_node("bnb_4bit_compute_dtype")
-            name = script.qualified(compute) if compute is not None else None
-            dtype = script.place(compute).text if compute is not None and name in _FLOATS else None
-            edit = script.setting_keyword(call, "bnb_4bit_quant_storage", dtype) if dtype else None
-            yield self.finding(
-                Text(
-                    "The 4-bit weights are stored as uint8 (no bnb_4bit_quant_storage): FSDP flattens them together "
-                    "with floating-point parameters, and refuses.",
-                    "4-bit 权重以 uint8 存储（未给出 bnb_4bit_quant_storage）：FSDP 要把它们与浮点参数展平到一起，会拒"
-                    "绝。",
-                ),
-                cure=Text(
-                    "Give the dtype that the model is loaded in (torch_dtype): bnb_4bit_quant_storage={dtype}",
-                    "设为加载模型所用的 dtype（torch_dtype）：bnb_4bit_quant_storage={dtype}",
-                ).format(dtype=dtype or "torch.bfloat16"),
-                spans=(call.place.span(), kind.span(Text("FSDP is asked for here", "在此处要求使用 FSDP"))),
-                fixes=self.fix(Text("Store the weights as the compute dtype", "以计算所用的 dtype 存储权重"), edit)
-                if edit is not None
-                else None,
-            )
+    yields_to = ("fsdp-4bit-quant-storage", "fsdp-8bit-weights")
 
     def in_log(self, log: FailureLog) -> Findings:
         """FSDP's check of what it is to flatten, in the words of its versions."""

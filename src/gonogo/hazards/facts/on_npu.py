@@ -1,0 +1,6 @@
+"""Whether a log is of a machine with NPUs, where a torch without CUDA is right and code that asks for CUDA is not."""
+
+from gonogo.hazards.rule import Pattern
+
+NO_CUDA = Pattern(r"Torch not compiled with CUDA enabled")
+ON_NPU = Pattern(r"(?i)\btorch[_-]npu\b|\bnpus?\b|npu:\d|ascend|\b910[abc]?\d?\b|昇腾|\bhccl\b|\bcann\b")

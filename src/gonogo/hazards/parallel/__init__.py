@@ -1,0 +1,1 @@
+"""Tensor, pipeline, sequence, context and expert parallelism; Megatron, Transformer Engine, torchtitan."""

@@ -1,0 +1,26 @@
+"""The sizes of Megatron's parallelism, as a launch gives them: Megatron-LM, ms-swift, Pai-Megatron-Patch."""
+
+from gonogo.hazards.rule import Field, Launch
+
+
+def size_of(launch: Launch, *names: str) -> Field:
+    """The first of the options that is given; its value is a number, or text of one."""
+    return next((field for name in names if not (field := launch.options.get(name)).absent), Field.missing())
+
+
+def number_of(field: Field, default: int | None = 1) -> int | None:
+    """A size as a whole number; ``default`` where it is not given, None where it can't be told."""
+    if field.absent:
+        return default
+    number = field.number
+    if number is None and field.string is not None and field.string.strip().isdigit():
+        number = int(field.string)
+    return int(number) if number is not None and int(number) == number else None
+
+
+def is_megatron(launch: Launch) -> bool:
+    """Whether the options are Megatron's: nothing else has the first of these names."""
+    return any(
+        not launch.options.get(name).absent
+        for name in ("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size")
+    )

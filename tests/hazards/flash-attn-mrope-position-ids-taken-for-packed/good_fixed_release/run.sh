@@ -1,0 +1,1 @@
+llamafactory-cli train sft.yaml

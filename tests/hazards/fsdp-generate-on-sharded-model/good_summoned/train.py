@@ -1,0 +1,9 @@
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel
+from transformers import AutoModelForCausalLM
+
+torch.distributed.init_process_group("nccl")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+model = FullyShardedDataParallel(model)
+with FullyShardedDataParallel.summon_full_params(model, writeback=False, recurse=False):
+    print(model.generate(torch.tensor([[1, 2, 3]], device="cuda")))

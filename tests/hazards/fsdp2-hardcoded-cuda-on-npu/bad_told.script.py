@@ -1,0 +1,1 @@
+# fsdp2 on npu, accelerate 1.10

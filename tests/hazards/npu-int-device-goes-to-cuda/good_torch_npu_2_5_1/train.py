@@ -1,0 +1,3 @@
+from transformers import Trainer
+
+Trainer().train()

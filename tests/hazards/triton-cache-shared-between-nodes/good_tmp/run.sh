@@ -1,0 +1,2 @@
+export TRITON_CACHE_DIR=/tmp/triton
+torchrun --nnodes 4 --nproc_per_node 8 --rdzv_endpoint head:29500 --rdzv_backend c10d train.py

@@ -1,0 +1,1 @@
+HIP_VISIBLE_DEVICES=0 python train.py
