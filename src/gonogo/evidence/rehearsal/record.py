@@ -69,6 +69,18 @@ class ModuleBytes(msgspec.Struct, frozen=True):
     bytes: int
 
 
+class ModuleMemory(msgspec.Struct, frozen=True):
+    """What the modules of one place in a model hold at the peak, and which categories it is.
+
+    ``module`` is their path, with ``*`` for the numbers of a list, whose modules stand together: ``count`` of them.
+    Empty: outside any module.
+    """
+
+    module: str
+    by_category: dict[str, int]
+    count: int = 1
+
+
 class Shortage(msgspec.Struct, frozen=True):
     """The first allocation that the device could not have served."""
 
@@ -100,6 +112,9 @@ class DeviceMemory(msgspec.Struct, frozen=True):
     by_category: dict[str, int]
     """Bytes by category at the moment of the peak; keys are :data:`CATEGORIES`."""
     top_modules: tuple[ModuleBytes, ...] = ()
+    """The ten single modules that hold most."""
+    modules: tuple[ModuleMemory, ...] = ()
+    """All that holds memory at the peak: of each category it adds up to :attr:`by_category`."""
     shortage: Shortage | None = None
 
 
@@ -111,6 +126,8 @@ class HostMemory(msgspec.Struct, frozen=True):
     peak_phase: Phase
     peak_step: int
     by_category: dict[str, int]
+    modules: tuple[ModuleMemory, ...] = ()
+    """As of :class:`DeviceMemory`."""
     steady_peak_bytes: int = 0
     """The peak outside loading and saving, in which a node's first rank may do what the others do not."""
 

@@ -1,4 +1,4 @@
-"""DeepSpeed's engine, followed: when it is made, steps and saves, and what its buffers are."""
+"""DeepSpeed's engine, followed: when it is made, steps and saves, and what is gathered and reduced."""
 
 from __future__ import annotations
 
@@ -10,30 +10,15 @@ from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.hooks.training import count_states
+from gonogo.virtual.hooks.zero_buffers import count_buffers, own_buffers
+from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.tensor import VirtualTensor
 
-_BUFFERS = {
-    "fp16_partitioned_groups_flat": "parameters",
-    "lp_param_buffer": "parameters",
-    "bit16_groups_flat": "parameters",
-    "param_groups_fp16_flat_cpu_memory": "parameters",
-    "param_buffer_of_bit16_for_cpu_offload_groups": "parameters",
-    "fp32_partitioned_groups_flat": "optimizer",
-    "single_partition_of_fp32_groups": "optimizer",
-    "fp32_groups_flat_partition": "optimizer",
-    "grad_partitions_flat_buffer": "gradients",
-    "averaged_gradients": "gradients",
-    "all_grad_tensors": "gradients",
-    "fp32_groups_gradients_flat_partition": "gradients",
-    "ipg_buffer": "communication",
-    "ipg_buckets": "communication",
-    "ipg_bucket_flat_buffer": "communication",
-    "param_id_to_grad_partition": "gradients",
-    "temp_grad_buffer_for_cpu_offload": "communication",
-    "temp_grad_buffer_for_gpu_offload": "communication",
-}
-"""Attributes of DeepSpeed's ZeRO and mixed-precision optimizers that hold tensors, and what these are."""
+_REDUCERS = (
+    ("stage3", "DeepSpeedZeroOptimizer_Stage3", "communication"),
+    ("stage_1_and_2", "DeepSpeedZeroOptimizer", None),
+)
+"""(file, class, category of what its reduction allocates; None: that of the phase)."""
 
 
 def install(life: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> Callable[[], None]:
@@ -48,7 +33,9 @@ def install(life: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> C
             lambda module: _count_gathered(patches, module, life),
         )
     )
-    patches.on_undo(after_import("deepspeed.runtime.zero.stage3", lambda module: _count_reduced(patches, module, life)))
+    for file, name, category in _REDUCERS:
+        follow = functools.partial(_count_reduced, patches, life, name, category)
+        patches.on_undo(after_import(f"deepspeed.runtime.zero.{file}", follow))
     return patches.undo
 
 
@@ -65,15 +52,19 @@ def _follow(patches: Patches, module: Any, life: Lifecycle, modules: ModuleTrack
         # `engine.config` is what the program gave: to an older DeepSpeed it may be a path.
         facts["deepspeed_config"] = engine._config._param_dict
         _count_weights(engine, life)
-        _count_buffers(engine, life)
+        count_buffers(engine, life)
+        own_buffers(engine, modules)
 
     @functools.wraps(step)
     def followed_step(engine: Any, *args: Any, **kwargs: Any) -> None:
         boundary = engine.is_gradient_accumulation_boundary()
+        if boundary:
+            own_buffers(engine, modules)
         with life.during("step", "engine.step"):
             step(engine, *args, **kwargs)
             if boundary:
-                _count_buffers(engine, life)
+                count_buffers(engine, life)
+                own_buffers(engine, modules)
         if boundary:
             life.step_done()
 
@@ -96,31 +87,49 @@ def _during(patches: Patches, owner: Any, name: str, life: Lifecycle, phase: Any
     patches.set(owner, name, followed)
 
 
-def _counting(patches: Patches, owner: Any, name: str, life: Lifecycle, category: str) -> None:
+def _counting(patches: Patches, owner: Any, name: str, memory: MemoryRecord, category: str) -> None:
     original = getattr(owner, name, None)
     if original is None:
         return
 
     @functools.wraps(original)
     def counted(*args: Any, **kwargs: Any) -> Any:
-        with life.memory.counting_as(category):
+        with memory.counting_as(category):
             return original(*args, **kwargs)
+
+    patches.set(owner, name, counted)
+
+
+def _outside_modules(patches: Patches, owner: Any, name: str, memory: MemoryRecord) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        before, memory.module = memory.module, None
+        try:
+            return original(*args, **kwargs)
+        finally:
+            memory.module = before
 
     patches.set(owner, name, counted)
 
 
 def _count_gathered(patches: Patches, module: Any, life: Lifecycle) -> None:
     """Parameters that ZeRO-3 gathers for a module are parameters while they are held."""
-    _counting(patches, module.PartitionedParameterCoordinator, "fetch_sub_module", life, "parameters")
+    _counting(patches, module.PartitionedParameterCoordinator, "fetch_sub_module", life.memory, "parameters")
 
 
-def _count_reduced(patches: Patches, module: Any, life: Lifecycle) -> None:
-    """Buckets into which gradients are put to be reduced are communication buffers."""
-    owner = module.DeepSpeedZeroOptimizer_Stage3
-    for name in dir(owner):
-        reduces = "reduce" in name and any(word in name for word in ("ipg", "bucket", "grad"))
-        if reduces and callable(getattr(owner, name)):
-            _counting(patches, owner, name, life, "communication")
+def _count_reduced(patches: Patches, life: Lifecycle, name: str, category: str | None, module: Any) -> None:
+    """Buckets into which gradients are put to be reduced are not those of the module that is in backward then."""
+    owner = getattr(module, name)
+    for method in dir(owner):
+        reduces = "reduce" in method and any(word in method for word in ("ipg", "bucket", "grad"))
+        if not callable(getattr(owner, method)):
+            continue
+        if reduces and category is not None:
+            _counting(patches, owner, method, life.memory, category)
+        if reduces or method == "setup_buckets":
+            _outside_modules(patches, owner, method, life.memory)
 
 
 def _count_weights(engine: Any, life: Lifecycle) -> None:
@@ -129,29 +138,3 @@ def _count_weights(engine: Any, life: Lifecycle) -> None:
         for tensor in (parameter, getattr(parameter, "ds_tensor", None)):
             if isinstance(tensor, VirtualTensor):
                 life.memory.recategorise(tensor.cell, "parameters")
-
-
-def _count_buffers(engine: Any, life: Lifecycle) -> None:
-    optimizer = getattr(engine, "optimizer", None)
-    if optimizer is None:
-        return
-    for attribute, value in vars(optimizer).items():
-        category = _BUFFERS.get(attribute.rpartition("__")[2])  # a class-private name carries the class's
-        for tensor in _tensors_in(value) if category is not None else ():
-            life.memory.recategorise(tensor.cell, str(category))
-            gradient = tensor.grad if tensor.is_leaf else None
-            if isinstance(gradient, VirtualTensor):
-                life.memory.recategorise(gradient.cell, "gradients")
-    count_states(getattr(optimizer, "optimizer", optimizer), life)
-
-
-def _tensors_in(value: Any, depth: int = 0) -> list[VirtualTensor]:
-    if isinstance(value, VirtualTensor):
-        return [value]
-    if depth > 3:
-        return []
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list | tuple | set):
-        value = [getattr(value, "buffer", None)] if hasattr(value, "buffer") else []
-    return [tensor for item in value for tensor in _tensors_in(item, depth + 1)]

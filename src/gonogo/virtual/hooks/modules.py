@@ -44,10 +44,9 @@ class ModuleTracker:
             handle.remove()
 
     def add_root(self, root: nn.Module) -> None:
-        """Learn the names of a model's modules; a wrapper's ``module.`` is dropped."""
+        """Learn the names of a model's modules, without those that wrappers add."""
         for name, module in root.named_modules():
-            name = name.removeprefix("module.") if name != "module" else ""
-            self._names[id(module)] = name
+            self._names[id(module)] = _unwrapped(name)
         self._roots[id(root)] = weakref.ref(root)
 
     def path_of(self, module: nn.Module) -> str:
@@ -182,6 +181,17 @@ class ModuleTracker:
                 name = name.removeprefix("module.")
                 places.append(TensorPlace(name, str(tensor.device), dtype, tuple(tensor.shape), is_buffer))
         return places
+
+
+_WRAPPERS = frozenset({"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"})
+
+
+def _unwrapped(name: str) -> str:
+    """A module's path without what DDP, DeepSpeed, FSDP, checkpoint wrappers and torch.compile put into it."""
+    names = name.split(".")
+    if names[0] == "module":
+        del names[0]
+    return ".".join(part for part in names if part not in _WRAPPERS)
 
 
 def owns_storage(tensor: VirtualTensor) -> bool:

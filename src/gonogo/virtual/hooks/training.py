@@ -13,6 +13,7 @@ from torch import nn
 
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
+from gonogo.virtual.hooks.owning import own_model, own_states
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.operators import foreach
@@ -45,6 +46,7 @@ def _enter_root(life: Lifecycle, modules: ModuleTracker, root: nn.Module) -> Non
             gc.freeze()  # what was imported and built stays: collections need not walk it again
             life.left_on_cpu = modules.left_on_cpu(root)
             life.trained_root = root
+            own_model(root, modules)
         modules.watch_gradients(root)
         life.enter("forward")
     elif life.step and not root.training:
@@ -79,6 +81,7 @@ def _count_gradients(life: Lifecycle, modules: ModuleTracker) -> None:
             gradient = parameter.grad if parameter.is_leaf else None
             if isinstance(gradient, VirtualTensor) and owns_storage(gradient):
                 life.memory.recategorise(gradient.cell, "gradients")
+        own_model(root, modules)
 
 
 def _follow_optimizers(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
@@ -87,9 +90,11 @@ def _follow_optimizers(patches: Patches, life: Lifecycle, mode: VirtualMode) -> 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not life.has_engine:
             life.enter("step")
+        own_states(optimizer, life.memory)
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         count_states(optimizer, life)
+        own_states(optimizer, life.memory)
         if not life.has_engine:
             life.step_done()
 
@@ -98,7 +103,7 @@ def _follow_optimizers(patches: Patches, life: Lifecycle, mode: VirtualMode) -> 
 
 
 def count_states(optimizer: Any, life: Lifecycle) -> None:
-    """Count an optimizer's state tensors as such, under their parameter's module."""
+    """Count an optimizer's state tensors as such."""
     for state in getattr(optimizer, "state", {}).values():
         if isinstance(state, Mapping):
             for value in state.values():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from gonogo.evidence.rehearsal.record import CATEGORIES, DeviceMemory, HostMemory, ModuleBytes, Phase, Shortage
+from gonogo.evidence.rehearsal.modules import held_by_modules, largest_modules
+from gonogo.evidence.rehearsal.record import CATEGORIES, DeviceMemory, HostMemory, Phase, Shortage
+from gonogo.virtual.memory.owners import Owner, divided
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,20 +16,48 @@ if TYPE_CHECKING:
     from gonogo.virtual.memory.caching_allocator import CachingAllocator
 
 _INDEX = {name: index for index, name in enumerate(CATEGORIES)}
-_MODULE_SNAPSHOT_STEP = 1.002
-"""The ten largest modules are noted anew when the peak has grown by this factor since they last were."""
+
+
+class Holding:
+    """What one owner holds of one category on a device: now, and at the peak that was noted last.
+
+    A peak is noted by number alone. Whatever changes for the first time since then keeps what it was, so that the whole
+    division of each peak is known at no cost to those that are passed.
+    """
+
+    __slots__ = ("category", "kept", "kept_of", "live", "owner")
+
+    def __init__(self, category: int, owner: Owner, peaks: int) -> None:
+        self.category = category
+        self.owner = owner
+        self.live = 0
+        self.kept = 0
+        """Bytes at peak number ``kept_of``."""
+        self.kept_of = peaks
+
+    def keep(self, peaks: int) -> None:
+        """Called before a change: ``peaks`` were noted so far."""
+        if self.kept_of != peaks:
+            self.kept, self.kept_of = self.live, peaks
+
+    def at_peak(self, peaks: int) -> int:
+        """Bytes at the last of ``peaks``."""
+        return self.kept if self.kept_of == peaks else self.live
 
 
 class Cell:
     """One storage. Lives as long as a tensor that uses it, and gives its bytes back when it goes."""
 
-    __slots__ = ("address", "category", "freed_by", "module", "nbytes", "nonnegative", "pinned", "values")
+    __slots__ = ("address", "at_peak", "born", "freed_by", "holding", "nbytes", "nonnegative", "pinned", "values")
 
-    def __init__(self, device_record: DeviceRecord, nbytes: int, category: int, module: str | None) -> None:
+    def __init__(self, device_record: DeviceRecord, nbytes: int, category: int, owner: Owner) -> None:
         self.freed_by = device_record
         self.nbytes = nbytes
-        self.category = category
-        self.module = module
+        self.holding = device_record.holding(category, owner)
+        self.born = 0
+        """How many peaks had been noted when it was taken: of later ones it was a part."""
+        self.at_peak: tuple[int, Holding] | None = None
+        """(a peak, under what it was counted there), where it has changed since."""
         self.pinned = False
         self.values: Any = None
         """The real bytes where they are known (see ``values.py``), else None."""
@@ -62,9 +91,9 @@ class DeviceRecord:
         """Whether the program is in a phase in which all ranks do the same; see ``HostMemory.steady_peak_bytes``."""
         self.steady_peak = 0
         self.by_category = [0] * len(CATEGORIES)
-        self.by_module: dict[str | None, int] = defaultdict(int)
         self.peak_by_category = tuple(self.by_category)
-        self.peak_by_module: list[tuple[str | None, int]] = []
+        self.peaks = 0
+        """How many peaks have been noted."""
         self.peak_phase: Phase = "load"
         self.peak_step = 0
         self.shortage: Shortage | None = None
@@ -73,15 +102,25 @@ class DeviceRecord:
         """The stream that an allocation belongs to: each has its own pools in the caching allocator."""
         self.moment: Callable[[], tuple[Phase, int]] = lambda: ("load", 0)
         self._noted_peak = 0
-        self._modules_noted_at = 0
+        self._holdings: tuple[dict[Owner, Holding], ...] = tuple({} for _ in CATEGORIES)
         self._next_address = 1 << 44
+
+    def holding(self, category: int, owner: Owner) -> Holding:
+        """What ``owner`` holds of a category, made when first asked for."""
+        holding = self._holdings[category].get(owner)
+        if holding is None:
+            holding = self._holdings[category][owner] = Holding(category, owner, self.peaks)
+        return holding
 
     def take(self, cell: Cell) -> int:
         """Count a new storage; returns its address."""
-        nbytes = cell.nbytes
+        nbytes, holding = cell.nbytes, cell.holding
         self.live += nbytes
-        self.by_category[cell.category] += nbytes
-        self.by_module[cell.module] += nbytes
+        self.by_category[holding.category] += nbytes
+        if holding.kept_of != self.peaks:
+            holding.keep(self.peaks)
+        holding.live += nbytes
+        cell.born = self.peaks
         if self.live > self.peak:
             self.peak = self.live
         if self.live > self.steady_peak and self.steady:
@@ -100,10 +139,12 @@ class DeviceRecord:
         """Count a storage off."""
         if self.peak > self._noted_peak:
             self.note_peak()
-        nbytes = cell.nbytes
+        nbytes, holding = cell.nbytes, cell.holding
         self.live -= nbytes
-        self.by_category[cell.category] -= nbytes
-        self.by_module[cell.module] -= nbytes
+        self.by_category[holding.category] -= nbytes
+        if holding.kept_of != self.peaks:
+            holding.keep(self.peaks)
+        holding.live -= nbytes
         if cell.pinned:
             self.pinned -= nbytes
         if self.allocator is not None:
@@ -114,23 +155,53 @@ class DeviceRecord:
         if self.live < self.peak or self.peak == self._noted_peak:
             return
         self._noted_peak = self.peak
+        self.peaks += 1
         self.peak_by_category = tuple(self.by_category)
         self.peak_phase, self.peak_step = self.moment()
-        if self.peak > self._modules_noted_at * _MODULE_SNAPSHOT_STEP:
-            self._modules_noted_at = self.peak
-            self.peak_by_module = sorted(self.by_module.items(), key=lambda item: -item[1])[:10]
+
+    def move(self, cell: Cell, category: int, owner: Owner) -> None:
+        """Count a live storage under another category or owner.
+
+        Who owns a storage holds for the last peak as well, if it was there; its category there stays what it was.
+        """
+        before, nbytes, peaks = cell.holding, cell.nbytes, self.peaks
+        if category == before.category and owner == before.owner:
+            return
+        after = self.holding(category, owner)
+        before.keep(peaks)
+        after.keep(peaks)
+        before.live -= nbytes
+        after.live += nbytes
+        self.by_category[before.category] -= nbytes
+        self.by_category[category] += nbytes
+        cell.holding = after
+        if cell.born < peaks:
+            at = cell.at_peak[1] if cell.at_peak is not None and cell.at_peak[0] == peaks else before
+            at.keep(peaks)
+            if at.owner != owner and at.kept >= nbytes:
+                there = self.holding(at.category, owner)
+                there.keep(peaks)
+                at.kept -= nbytes
+                there.kept += nbytes
+                at = there
+            cell.at_peak = (peaks, at)
 
     @contextmanager
     def peak_kept(self) -> Iterator[None]:
         """What is taken and given back meanwhile leaves no trace in the peak."""
-        names = ("peak", "peak_pinned", "steady_peak", "peak_by_category", "peak_by_module", "peak_phase", "peak_step",
-                 "_noted_peak", "_modules_noted_at")  # fmt: skip
+        names = ("peak", "peak_pinned", "steady_peak", "peak_by_category", "peak_phase", "peak_step", "_noted_peak")
         before = {name: getattr(self, name) for name in names}
+        noted = [(holding, holding.at_peak(self.peaks)) for held in self._holdings for holding in held.values()]
         try:
             yield
         finally:
             for name, value in before.items():
                 setattr(self, name, value)
+            for held in self._holdings:
+                for holding in held.values():
+                    holding.kept, holding.kept_of = 0, self.peaks
+            for holding, nbytes in noted:
+                holding.kept = nbytes
             self.peak = max(self.peak, self.live)
 
     def pin(self, cell: Cell) -> None:
@@ -144,16 +215,21 @@ class DeviceRecord:
         """Bytes live now, by category."""
         return dict(zip(CATEGORIES, self.by_category, strict=True))
 
-    def modules(self) -> tuple[ModuleBytes, ...]:
-        """The modules that held most at the peak, largest first."""
-        return tuple(
-            ModuleBytes(module or "(outside any module)", nbytes) for module, nbytes in self.peak_by_module if nbytes
-        )
+    def at_peak(self) -> list[tuple[str, str | None, int]]:
+        """(category, module, bytes) at the peak: of each category they add up to what it held there."""
+        return [
+            (category, module, nbytes)
+            for category, held in zip(CATEGORIES, self._holdings, strict=True)
+            for holding in list(held.values())
+            if (total := holding.at_peak(self.peaks))
+            for module, nbytes in divided(holding.owner, total)
+        ]
 
     def as_device(self) -> DeviceMemory:
         """The record of an accelerator."""
         self.note_peak()
         assert self.allocator is not None
+        held = self.at_peak()
         return DeviceMemory(
             device=self.name,
             peak_allocated_bytes=self.allocator.peak_allocated,
@@ -163,7 +239,8 @@ class DeviceRecord:
             peak_phase=self.peak_phase,
             peak_step=self.peak_step,
             by_category=dict(zip(CATEGORIES, self.peak_by_category, strict=True)),
-            top_modules=self.modules(),
+            top_modules=largest_modules(held),
+            modules=held_by_modules(held),
             shortage=self.shortage,
         )
 
@@ -176,6 +253,7 @@ class DeviceRecord:
             peak_phase=self.peak_phase,
             peak_step=self.peak_step,
             by_category=dict(zip(CATEGORIES, self.peak_by_category, strict=True)),
+            modules=held_by_modules(self.at_peak()),
             steady_peak_bytes=self.steady_peak,
         )
 
@@ -216,14 +294,10 @@ class MemoryRecord:
         """New storages count as ``category`` from now on."""
         self.category = _INDEX[category]
 
-    def recategorise(self, cell: Cell, category: str, module: str | None = None) -> None:
-        """Count a live storage under another category (and module), e.g. once it proves to be a gradient."""
-        index, record = _INDEX[category], cell.freed_by
-        if cell.category != index:
-            record.by_category[cell.category] -= cell.nbytes
-            record.by_category[index] += cell.nbytes
-            cell.category = index
-        if module is not None and cell.module != module:
-            record.by_module[cell.module] -= cell.nbytes
-            record.by_module[module] += cell.nbytes
-            cell.module = module
+    def recategorise(self, cell: Cell, category: str, owner: Owner = None) -> None:
+        """Count a live storage under another category (and owner), e.g. once it proves to be a gradient."""
+        cell.freed_by.move(cell, _INDEX[category], cell.holding.owner if owner is None else owner)
+
+    def own(self, cell: Cell, owner: Owner) -> None:
+        """Say whose a live storage is."""
+        cell.freed_by.move(cell, cell.holding.category, owner)

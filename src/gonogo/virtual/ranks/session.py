@@ -26,6 +26,7 @@ from gonogo.virtual.failure import failure_of, note_failed_call
 from gonogo.virtual.hooks import deepcompile, engine, trainer, training
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.hooks.modules import ModuleTracker
+from gonogo.virtual.hooks.owning import own_model
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
@@ -268,6 +269,8 @@ class Session:
 
     def record(self, outcome: Outcome, failure: Failure | None = None) -> RankRecord:
         """All that is known now."""
+        for model in self.modules.roots():
+            own_model(model, self.modules)
         devices = [record.as_device() for device, record in self.memory.devices.items() if device != CPU]
         if outcome == "completed" and any(device.shortage is not None for device in devices):
             outcome = "out-of-memory"

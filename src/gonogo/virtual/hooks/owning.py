@@ -1,0 +1,110 @@
+"""Whose memory is: parameters, gradients, flat buffers and optimizer states are their modules', whatever made them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from gonogo.virtual.hooks.modules import ModuleTracker
+from gonogo.virtual.memory.owners import Owner, divided, part_of, placed
+from gonogo.virtual.memory.tracking import Cell, MemoryRecord
+from gonogo.virtual.tensor import VirtualTensor
+
+
+class Placement:
+    """Tensors and their owners, gathered storage by storage: what is a view of a buffer owns its range of it."""
+
+    def __init__(self, memory: MemoryRecord) -> None:
+        self._memory = memory
+        self._ranges: dict[int, tuple[Cell, list[tuple[int, int, str]]]] = {}
+
+    def add(self, tensor: VirtualTensor, owner: Owner) -> None:
+        """Say whose a tensor is."""
+        at = int(tensor.storage_offset()) * tensor.element_size()
+        nbytes = min(tensor.numel() * tensor.element_size(), tensor.cell.nbytes - at)
+        if nbytes <= 0:
+            return
+        _, ranges = self._ranges.setdefault(id(tensor.cell), (tensor.cell, []))
+        for module, count in divided(owner, nbytes):
+            if module is not None:
+                ranges.append((at, at + count, module))
+            at += count
+
+    def apply(self) -> None:
+        """Have the ledger count each storage so."""
+        for cell, ranges in self._ranges.values():
+            if ranges:
+                self._memory.own(cell, placed(ranges, cell.nbytes))
+
+
+def owner_of(tensor: VirtualTensor) -> Owner:
+    """Who owns the tensor's range of its storage, as far as that has been said."""
+    start = int(tensor.storage_offset()) * tensor.element_size()
+    return part_of(tensor.cell.holding.owner, start, start + tensor.numel() * tensor.element_size())
+
+
+def own_model(root: nn.Module, modules: ModuleTracker) -> dict[int, str]:
+    """Count a model's parameters, buffers, partitions and gradients as their modules'.
+
+    Returns the module's path of each parameter, by the parameter's identity.
+    """
+    placement, paths = Placement(modules.memory), {}
+    for module in root.modules():
+        path = modules.path_of(module)
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                paths[id(parameter)] = path
+                for tensor in _stored(parameter):
+                    placement.add(tensor, path)
+        for buffer in module._buffers.values():
+            if isinstance(buffer, VirtualTensor):
+                placement.add(buffer, path)
+    placement.apply()
+    return paths
+
+
+def own_states(optimizer: Any, memory: MemoryRecord) -> None:
+    """Count gradients and states of what an optimizer steps as those of its owners."""
+    placement = Placement(memory)
+    for group in getattr(optimizer, "param_groups", ()):
+        for parameter in group["params"]:
+            for base in local_tensors(parameter):
+                own_alike(placement, base, parameter.grad if parameter.is_leaf else None)
+    for parameter, state in getattr(optimizer, "state", {}).items():
+        if isinstance(state, Mapping) and isinstance(parameter, torch.Tensor):
+            for base in local_tensors(parameter):
+                for value in state.values():
+                    own_alike(placement, base, value)
+    placement.apply()
+
+
+def own_alike(placement: Placement, base: VirtualTensor, value: Any) -> None:
+    """``value``, if it has an element for each of ``base``'s, is its owners'."""
+    for tensor in local_tensors(value):
+        if tensor.numel() == base.numel():
+            placement.add(tensor, owner_of(base))
+
+
+def local_tensors(value: Any) -> tuple[VirtualTensor, ...]:
+    """The virtual tensor that a value is, or that a DTensor holds of it here; none for anything else."""
+    if isinstance(value, VirtualTensor):
+        return (value,)
+    local = getattr(value, "_local_tensor", None) if isinstance(value, torch.Tensor) else None
+    return (local,) if isinstance(local, VirtualTensor) else ()
+
+
+def _stored(parameter: torch.Tensor) -> Iterator[VirtualTensor]:
+    """What a rank holds for a parameter: itself, its partitions, its gradient, the scales of its quantization."""
+    yield from local_tensors(parameter)
+    for name in ("ds_tensor", "ds_secondary_tensor"):
+        yield from local_tensors(getattr(parameter, name, None))
+    if parameter.is_leaf:
+        yield from local_tensors(parameter.grad)
+    quantized = getattr(parameter, "quant_state", None)
+    for value in vars(quantized).values() if hasattr(quantized, "__dict__") else ():
+        yield from local_tensors(value)
+        for inner in vars(value).values() if type(value) is type(quantized) else ():
+            yield from local_tensors(inner)

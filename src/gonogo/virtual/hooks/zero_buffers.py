@@ -1,0 +1,151 @@
+"""DeepSpeed's buffers: which category they are, and whose ranges they consist of.
+
+ZeRO's optimizers flatten the parameters of a group, one after the other, and keep this rank's partition of that in
+fp32, with a gradient and states alike. Names are those of DeepSpeed 0.14 to 0.19.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import torch.distributed as dist
+
+from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.hooks.modules import ModuleTracker
+from gonogo.virtual.hooks.owning import Placement, local_tensors, own_alike, own_model, own_states, owner_of
+from gonogo.virtual.hooks.training import count_states
+from gonogo.virtual.memory.owners import Owner, shares
+from gonogo.virtual.tensor import VirtualTensor
+
+_BUFFERS = {
+    "fp16_partitioned_groups_flat": "parameters",
+    "lp_param_buffer": "parameters",
+    "bit16_groups_flat": "parameters",
+    "param_groups_fp16_flat_cpu_memory": "parameters",
+    "param_buffer_of_bit16_for_cpu_offload_groups": "parameters",
+    "fp32_partitioned_groups_flat": "optimizer",
+    "single_partition_of_fp32_groups": "optimizer",
+    "fp32_groups_flat_partition": "optimizer",
+    "grad_partitions_flat_buffer": "gradients",
+    "averaged_gradients": "gradients",
+    "all_grad_tensors": "gradients",
+    "fp32_groups_gradients_flat_partition": "gradients",
+    "ipg_buffer": "communication",
+    "ipg_buckets": "communication",
+    "ipg_bucket_flat_buffer": "communication",
+    "param_id_to_grad_partition": "gradients",
+    "temp_grad_buffer_for_cpu_offload": "communication",
+    "temp_grad_buffer_for_gpu_offload": "communication",
+}
+"""Attributes of DeepSpeed's ZeRO and mixed-precision optimizers that hold tensors, and what these are."""
+
+_ALIKE = (
+    ("fp32_groups_gradients_flat", "bf16_groups_flat"),
+    ("fp32_groups_flat", "fp16_groups_flat"),
+    ("fp32_groups", "fp16_groups"),
+    ("param_buffer_of_bit16_for_cpu_offload_groups", "single_partition_of_fp32_groups"),
+)
+"""Lists of buffers that have an element for each one of another list's, in its order."""
+_PARTITIONS = (
+    ("single_partition_of_fp32_groups", "parallel_partitioned_bit16_groups"),
+    ("fp32_groups_flat_partition", "bf16_partitioned_groups"),
+)
+"""Lists of what this rank keeps of each group, beside the group's partitions of all ranks."""
+
+
+def count_buffers(engine: Any, life: Lifecycle) -> None:
+    """Count what the engine's optimizer holds as what it is."""
+    optimizer = getattr(engine, "optimizer", None)
+    if optimizer is None:
+        return
+    for attribute, value in vars(optimizer).items():
+        category = _BUFFERS.get(attribute.rpartition("__")[2])  # a class-private name carries the class's
+        for tensor in _tensors_in(value) if category is not None else ():
+            life.memory.recategorise(tensor.cell, str(category))
+            gradient = tensor.grad if tensor.is_leaf else None
+            if isinstance(gradient, VirtualTensor):
+                life.memory.recategorise(gradient.cell, "gradients")
+    count_states(getattr(optimizer, "optimizer", optimizer), life)
+
+
+def own_buffers(engine: Any, modules: ModuleTracker) -> None:
+    """Count what the engine's optimizer holds as that of the modules whose parameters it is made of."""
+    paths = own_model(engine.module, modules)
+    optimizer = getattr(engine, "optimizer", None)
+    if optimizer is None:
+        return
+    placement = Placement(modules.memory)
+    made_of = _of_partitions(optimizer), _of_sub_groups(optimizer, paths), _of_gradients(optimizer, paths)
+    for flat, owner in chain(*made_of):
+        for tensor in local_tensors(flat):
+            placement.add(tensor, owner)
+    placement.apply()
+    placement = Placement(modules.memory)
+    for name, of in _ALIKE:
+        for flat, base in zip(_leaves(optimizer, name), _leaves(optimizer, of), strict=False):
+            own_alike(placement, base, flat)
+    for name in ("fp32_partitioned_groups_flat", *(name for name, _ in _PARTITIONS)):
+        for flat in _leaves(optimizer, name):
+            own_alike(placement, flat, flat.grad if flat.is_leaf else None)
+    placement.apply()
+    own_states(getattr(optimizer, "optimizer", optimizer), modules.memory)
+
+
+def _leaves(optimizer: Any, name: str) -> list[VirtualTensor]:
+    return _tensors_in(getattr(optimizer, name, None))
+
+
+def _of_partitions(optimizer: Any) -> Iterator[tuple[Any, Owner]]:
+    """Masters of ZeRO-1 and -2 and of the bf16 optimizer: a copy of this rank's partition, a view of a flat buffer."""
+    groups = getattr(optimizer, "real_dp_process_group", None)
+    for name, of in _PARTITIONS:
+        kept, everyone = getattr(optimizer, name, None), getattr(optimizer, of, None)
+        if groups and kept and everyone:
+            for master, partitions, group in zip(kept, everyone, groups, strict=False):
+                for mine in local_tensors(partitions[dist.get_rank(group=group)]):
+                    yield master, owner_of(mine)
+
+
+def _of_sub_groups(optimizer: Any, paths: dict[int, str]) -> Iterator[tuple[Any, Owner]]:
+    """Masters of ZeRO-3, a sub-group of parameters each: their partitions in their order."""
+    groups = getattr(optimizer, "fp16_groups", None) or ()
+    for name in ("fp32_partitioned_groups_flat", "fp16_partitioned_groups_flat"):
+        for flat, group in zip(getattr(optimizer, name, None) or (), groups, strict=False):
+            yield flat, shares((_partition_numel(parameter), paths.get(id(parameter))) for parameter in group)
+
+
+def _partition_numel(parameter: Any) -> int:
+    partition = getattr(parameter, "ds_tensor", None)
+    return int(getattr(partition, "ds_numel", 0) or (partition.numel() if partition is not None else 0))
+
+
+def _of_gradients(optimizer: Any, paths: dict[int, str]) -> Iterator[tuple[Any, Owner]]:
+    """Gradients that are kept a parameter each."""
+    groups = getattr(optimizer, "fp16_groups", None) or getattr(optimizer, "params_in_partition", None) or ()
+    by_number = {getattr(parameter, "ds_id", None): paths.get(id(parameter)) for group in groups for parameter in group}
+    for attribute, value in vars(optimizer).items():
+        if attribute.endswith("__param_id_to_grad_partition"):
+            yield from ((gradient, by_number.get(number)) for number, gradient in value.items())
+    for name in ("averaged_gradients", "all_grad_tensors"):
+        kept = getattr(optimizer, name, None)
+        for index, gradients in kept.items() if isinstance(kept, dict) else ():
+            if isinstance(gradients, list | tuple) and index < len(groups):
+                for gradient, parameter in zip(gradients, groups[index], strict=False):
+                    yield gradient, paths.get(id(parameter))
+    parameters = getattr(optimizer, "param_dict", None) or {}
+    for number, gradient in (getattr(optimizer, "accumulated_grads_in_cpu", None) or {}).items():
+        yield gradient, paths.get(id(parameters.get(number)))
+
+
+def _tensors_in(value: Any, depth: int = 0) -> list[VirtualTensor]:
+    if isinstance(value, VirtualTensor):
+        return [value]
+    if depth > 3:
+        return []
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple | set):
+        value = [getattr(value, "buffer", None)] if hasattr(value, "buffer") else []
+    return [tensor for item in value for tensor in _tensors_in(item, depth + 1)]
