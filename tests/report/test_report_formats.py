@@ -78,7 +78,7 @@ def test_eighty_columns_hold_the_memory_tables() -> None:
     print_report(samples.report(), Page(buffer, width=80), "en")
     lines = buffer.getvalue().splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("Accelerator memory"))
-    assert " ".join(lines[first + 1].split()) == "rank allocated reserved context capacity reached in outcome"
+    assert " ".join(lines[first + 1].split()) == "rank allocated reserved context capacity used free reached in"
     assert lines[first + 2].split()[:3] == ["0", "20.0", "GiB"]
     assert max(cell_len(line) for line in lines) <= 80
 
@@ -87,7 +87,7 @@ def test_ranks_alike_share_a_row_and_ranks_apart_do_not() -> None:
     written = render(samples.report(), "text", "en")
     assert re.search(r"^0-1 +10\.0 GiB", written, re.MULTILINE)  # by category: alike
     assert re.search(r"^0 +20\.0 GiB.*raised$", written, re.MULTILINE)
-    assert re.search(r"^1 +20\.0 GiB.*completed$", written, re.MULTILINE)
+    assert re.search(r"^1 +20\.0 GiB.*step 1\)$", written, re.MULTILINE)
 
 
 def test_the_most_frequent_assumptions_are_shown_and_the_rest_counted() -> None:

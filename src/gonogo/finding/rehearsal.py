@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from gonogo.finding.as_run import AsRun
+
 
 class Frame(msgspec.Struct, frozen=True):
     """One frame of a Python stack; ``owner`` is whose code it is: ``user``, ``library`` or ``torch``."""
@@ -57,6 +59,22 @@ class ModuleBytes(msgspec.Struct, frozen=True):
     bytes: int
 
 
+class ModuleMemory(msgspec.Struct, frozen=True):
+    """What the ``count`` modules of one place hold at a peak; ``module`` has ``*`` for the numbers of lists.
+
+    An empty ``module`` is what belongs to none.
+    """
+
+    module: str
+    by_category: dict[str, int]
+    count: int = 1
+
+    @property
+    def bytes(self) -> int:
+        """All that they hold."""
+        return sum(self.by_category.values())
+
+
 class Device(msgspec.Struct, frozen=True):
     """One device's memory over the whole program; ``by_category`` is what holds it at the peak."""
 
@@ -70,6 +88,12 @@ class Device(msgspec.Struct, frozen=True):
     by_category: dict[str, int]
     top_modules: tuple[ModuleBytes, ...]
     shortage: object
+    modules: tuple[ModuleMemory, ...] = ()
+    """All that holds memory at the peak: of each category it adds up to ``by_category``."""
+    percent: float = 0.0
+    """Of the device: what is reserved and what is taken beside it."""
+    free_bytes: int = 0
+    """What is left then; negative where it does not fit."""
 
 
 class CollectiveTotal(msgspec.Struct, frozen=True):
@@ -94,6 +118,7 @@ class Assumption(msgspec.Struct, frozen=True):
     what: str
     where: str
     count: int
+    what_zh: str = ""
 
 
 class Unsupported(msgspec.Struct, frozen=True):
@@ -133,6 +158,9 @@ class Rank(msgspec.Struct, frozen=True):
     left_on_cpu: object
     failure: Failure | None
     events: tuple[str, ...]
+    as_run: AsRun | None = None
+    host_modules: tuple[ModuleMemory, ...] = ()
+    """Of the peak of host memory; see :attr:`Device.modules`."""
 
 
 class NodeMemory(msgspec.Struct, frozen=True):
@@ -143,6 +171,8 @@ class NodeMemory(msgspec.Struct, frozen=True):
     capacity_bytes: int | None
     ranks: int
     estimated: bool
+    percent: float | None = None
+    """The peak, of the capacity."""
 
 
 class Rehearsal(msgspec.Struct, frozen=True):

@@ -116,7 +116,8 @@ def _place(rank: RankRecord, folder: str) -> list[str]:
 
 
 def _names(phases: list[Phase]) -> Text:
-    names = [PHASE_NAMES[phase] for phase in phases]
+    """In the order of a run's life, whichever way the program took."""
+    names = [name for phase, name in PHASE_NAMES.items() if phase in phases]
     return Text(", ".join(name.en for name in names), "、".join(name.zh for name in names))
 
 
@@ -150,6 +151,11 @@ def _went(rank: RankRecord) -> Text:
     ).format(phases=phases, steps=rank.steps, operators=rank.operators)
 
 
+def _most_tokens(rank: RankRecord) -> int:
+    """The most tokens that a sample had; 0 where none were seen."""
+    return rank.as_run.tokens[1] if rank.as_run is not None and rank.as_run.tokens is not None else 0
+
+
 def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
     for rank in record.ranks:
         yield from _skipped_by(rank, explained, folder)
@@ -167,6 +173,15 @@ def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Itera
             Text(
                 "one rank was rehearsed, which can't be compared: a hang is seen with --ranks all, or --ranks sample",
                 "只排练了一个 rank，无从比较：--ranks all 或 --ranks sample 才能发现卡住",
+            ),
+        )
+    if tokens := max((_most_tokens(rank) for rank in record.ranks), default=0):
+        yield Skipped(
+            Text("samples of more than {tokens:,} tokens", "超过 {tokens:,} 个 token 的样本").format(tokens=tokens),
+            Text(
+                "none was read, and activations grow with them: the longest ones have to be among those that are "
+                "rehearsed",
+                "没有读到这样的样本，而激活随长度增长：要让最长的样本也在被排练的样本之中",
             ),
         )
     chinese = record.skipped_zh or record.skipped

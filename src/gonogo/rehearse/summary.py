@@ -44,6 +44,7 @@ def host_per_node(record: RehearsalRecord) -> rehearsal.NodeMemory | None:
         capacity_bytes=record.host_memory_bytes,
         ranks=fullest.ranks,
         estimated=fullest.estimated,
+        percent=_percent(fullest.peak_bytes, record.host_memory_bytes) if record.host_memory_bytes else None,
     )
 
 
@@ -67,20 +68,37 @@ def _rank(rank: RankRecord, folder: str) -> rehearsal.Rank:
         host_peak_bytes=rank.host.peak_bytes if rank.host else 0,
         host_pinned_peak_bytes=rank.host.peak_pinned_bytes if rank.host else 0,
         host_peak_by_category=dict(rank.host.by_category) if rank.host else {},
-        devices=_converted(rank.devices, tuple[rehearsal.Device, ...]),
+        devices=tuple(_device(device) for device in rank.devices),
         collectives=rehearsal.Collectives(
             count=sum(total.count for total in rank.collectives),
             bytes=sum(total.bytes for total in rank.collectives),
             by_operator=_converted(rank.collectives, tuple[rehearsal.CollectiveTotal, ...]),
         ),
-        assumptions=tuple(rehearsal.Assumption(a.what, seen_from(folder, a.where), a.count) for a in rank.assumptions),
+        assumptions=tuple(
+            rehearsal.Assumption(a.what, seen_from(folder, a.where), a.count, a.what_zh) for a in rank.assumptions
+        ),
         unsupported=tuple(rehearsal.Unsupported(u.what, seen_from(folder, u.where), u.why) for u in rank.unsupported),
         unused_parameters=tuple(rank.unused_parameters),
         parameters_without_gradient=tuple(rank.parameters_without_gradient),
         left_on_cpu=rank.left_on_cpu,
         failure=_failure(rank.failure, folder) if rank.failure else None,
         events=tuple(rank.events),
+        as_run=rank.as_run,
+        host_modules=_converted(rank.host.modules, tuple[rehearsal.ModuleMemory, ...]) if rank.host else (),
     )
+
+
+def _device(device: DeviceMemory) -> rehearsal.Device:
+    used = device.peak_reserved_bytes + device.allowance_bytes
+    return msgspec.structs.replace(
+        _converted(device, rehearsal.Device),
+        percent=_percent(used, device.total_bytes),
+        free_bytes=device.total_bytes - used,
+    )
+
+
+def _percent(part: int, whole: int) -> float:
+    return round(100 * part / whole, 1) if whole else 0.0
 
 
 def own_device(rank: RankRecord) -> DeviceMemory | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report
 from gonogo.finding.ranks import ranks_text
-from gonogo.report.seen import summary_of, tables_of
+from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.table import Table
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.plan import reasons
@@ -47,6 +47,8 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield from ("", _plain(summary))
     for note in report.notes:
         yield from ("", _plain(note.in_language(language)))
+    for table in head_tables_of(report, language):
+        yield from _table_lines(table)
     for finding in report.findings:
         yield from _finding_lines(finding, language)
     if report.cure is not None:

@@ -22,6 +22,10 @@ _WIDE = "\u1100-\u115f\u2e80-\u3000\u3003-\u3007\u3012\u3013\u3020-\u4dbf\u4e00-
 _CLOSING = "\u3001\u3002\u3009\u300b\u300d\u300f\u3011\u3015\uff01\uff09\uff0c\uff1a\uff1b\uff1f”’…"
 _ENGLISH_WORD = re.compile(r"\s*\S+\s*")
 _DEFAULT_WIDTH = 80
+_BLOCKS, _ASCII_BLOCKS = ("█", "░"), ("#", ".")
+_SHORTEST_BAR, _LONGEST_BAR = 4, 10
+_FOLDED = 12
+"""Columns that a cell of words is folded to, so that figures have room."""
 
 
 def cells(text: str) -> int:
@@ -167,12 +171,15 @@ class Page:
         from rich.text import Text as Cell
 
         self.rule(table.title)
+        bar = self._bar_width(table)
         drawn = Grid(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
         for number, column in enumerate(table.columns):
             numeric = number in table.numeric
             drawn.add_column(Cell(column), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
         for row in table.rows:
-            drawn.add_row(*(Cell(cell) for cell in row))
+            drawn.add_row(
+                *(Cell(self._with_bar(cell, bar) if n in table.shares else cell) for n, cell in enumerate(row))
+            )
         Console(
             file=self._stream,
             width=self.width,
@@ -186,9 +193,38 @@ class Page:
         if table.note:
             self.line(Styled(table.note, "dim"))
 
+    def _bar_width(self, table: Table) -> int:
+        """Cells of a table's bars: as many as are left over, or none."""
+        if not table.shares:
+            return 0
+        gap, rest = 2, self.width
+        for number, column in enumerate(table.columns):
+            widest = max(cells(text) for text in (column, *(row[number] for row in table.rows)))
+            whole = number in table.numeric or not number
+            rest -= gap + (widest if whole else min(widest, _FOLDED))
+        room = rest // len(table.shares) - 1
+        return min(room, _LONGEST_BAR) if room >= _SHORTEST_BAR else 0
+
+    def _with_bar(self, cell: str, width: int) -> str:
+        """A percentage behind its bar."""
+        if not width or not cell:
+            return cell
+        percent = float(cell.removesuffix(" %"))
+        full = min(max(round(percent * width / 100), 1 if percent > 0 else 0), width)
+        block, rest = _BLOCKS if _can_print("".join(_BLOCKS), self._stream) else _ASCII_BLOCKS
+        return f"{block * full}{rest * (width - full)} {cell:>5}"
+
     def _put(self, indent: str, line: Styled) -> None:
         said = "".join(_coloured(*part) for part in line.parts) if self._colour else line.plain
         self._stream.write(f"{indent}{said}\n")
+
+
+def _can_print(text: str, stream: TextIO) -> bool:
+    try:
+        text.encode(getattr(stream, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def colour_wanted(stream: TextIO) -> bool:

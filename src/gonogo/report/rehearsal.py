@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gonogo.finding.ranks import ranks_text
-from gonogo.finding.rehearsal import Device, Rank, Rehearsal
+from gonogo.finding.rehearsal import Device, ModuleMemory, Rank, Rehearsal
 from gonogo.finding.words import CATEGORIES, size
+from gonogo.report.as_run import counted_range, tokens_of
+from gonogo.report.parts import parts_of, together
 from gonogo.report.table import Table, merged, short_place
 from gonogo.report.untrusted import clean_line
 from gonogo.report.words import size_or_unknown, word
 
 ASSUMPTIONS_SHOWN = 5
 MODULES_SHOWN = 10
+_SMALL_PART = 0.005
+_WORTH_DIVIDING = 0.2
+"""Host memory is divided by modules where they hold at least this share of it."""
 MESSAGE_SHOWN = 400
 """Characters of an exception's message; all of it is in the JSON."""
 
@@ -21,11 +26,14 @@ def rehearsal_summary(rehearsal: Rehearsal, language: str) -> str:
     """One line that says what was rehearsed: ``8 x H100-80G, rank 0, 2 steps, 21.4 s``."""
     ranks = [rank.rank for rank in rehearsal.ranks]
     nodes = rehearsal.nodes
+    tokens = tokens_of(rehearsal)
+    said = counted_range(tokens, language) if tokens else ""
     parts = [
         f"{rehearsal.world_size} x {clean_line(rehearsal.accelerator)}",
         *([f"{nodes} 个节点" if language == "zh" else f"{nodes} nodes"] if nodes > 1 else []),
         f"{ranks_text(ranks).en} {'已排练' if language == 'zh' else 'rehearsed'}" if ranks else "",
         f"{rehearsal.steps} 步" if language == "zh" else f"{rehearsal.steps} steps",
+        (f"样本 {said} 个 token" if language == "zh" else f"samples of {said} tokens") if said else "",
         f"{rehearsal.seconds:.1f} s",
     ]
     return ", ".join(part for part in parts if part)
@@ -40,6 +48,7 @@ def rehearsal_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
         _categories(rehearsal, language),
         _modules(rehearsal, language),
         _host(rehearsal, language),
+        _host_parts(rehearsal, language),
         _collectives(rehearsal, language),
         _assumptions(rehearsal, language),
     ]
@@ -56,6 +65,10 @@ def _device_name(device: Device) -> str:
     return clean_line(device.device)
 
 
+def _module_name(module: str, language: str) -> str:
+    return word("outside", language) if module == word("outside", "en") else clean_line(module) or "-"
+
+
 def _device_columns(rehearsal: Rehearsal, language: str) -> tuple[bool, tuple[str, ...]]:
     """Whether the device has a column of its own: only where some rank uses more than one."""
     shown = any(len(rank.devices) > 1 for rank in rehearsal.ranks)
@@ -68,6 +81,13 @@ def _when(phase: str, step: int, language: str) -> str:
     )
 
 
+def _peak_at(rank: Rank, device: Device, language: str) -> str:
+    """When the peak was reached, and how the rank ended where it did not complete."""
+    when = _when(device.peak_phase, device.peak_step, language)
+    comma = "，" if language == "zh" else ", "
+    return when if rank.outcome == "completed" else f"{when}{comma}{word(rank.outcome, language)}"
+
+
 def _memory(rehearsal: Rehearsal, language: str) -> Table:
     shown, column = _device_columns(rehearsal, language)
     rows = []
@@ -77,14 +97,16 @@ def _memory(rehearsal: Rehearsal, language: str) -> Table:
             size(device.peak_reserved_bytes),
             size(device.allowance_bytes),
             size(device.total_bytes),
-            _when(device.peak_phase, device.peak_step, language),
-            word(rank.outcome, language),
+            f"{device.percent:.0f} %",
+            size(device.free_bytes) if device.free_bytes >= 0 else f"-{size(-device.free_bytes)}",
+            _peak_at(rank, device, language),
         )
         rows.append((rank.rank, (*((_device_name(device),) if shown else ()), *cells)))
-    names = ("allocated", "reserved", "allowance", "total", "peak_at", "outcome")
+    names = ("allocated", "reserved", "allowance", "total", "used", "free", "peak_at")
     columns = (word("rank", language), *column, *(word(name, language) for name in names))
     first = 1 + len(column)
-    return Table(word("memory", language), columns, merged(rows), frozenset(range(first, first + 4)))
+    numeric, used = frozenset(range(first, first + 6)), frozenset({first + 4})
+    return Table(word("memory", language), columns, merged(rows), numeric, shares=used)
 
 
 def _categories(rehearsal: Rehearsal, language: str) -> Table:
@@ -107,16 +129,59 @@ def _modules(rehearsal: Rehearsal, language: str) -> Table:
     if fullest is None:
         return Table("", (), ())
     rank, device = fullest
+    if device.modules:
+        title = f"{word('parts', language)} ({word('rank', language)} {rank.rank}, {_device_name(device)})"
+        return _parts(title, device.modules, language)
     held = device.top_modules[:MODULES_SHOWN]
-    rows = tuple((clean_line(entry.module) or "-", size(entry.bytes)) for entry in held)
+    rows = tuple((_module_name(entry.module, language), size(entry.bytes)) for entry in held)
     title = f"{word('modules', language)} ({word('rank', language)} {rank.rank}, {_device_name(device)})"
     return Table(title, (word("module", language), word("bytes", language)), rows, frozenset({1}))
+
+
+_IN_PARTS = ("parameters", "gradients", "optimizer", "activations")
+
+
+def _parts(title: str, modules: tuple[ModuleMemory, ...], language: str) -> Table:
+    """What each part of the model holds, by category; categories that hold nothing have no column."""
+    parts = parts_of(modules, MODULES_SHOWN)
+    whole = sum(part.bytes for part in parts) or 1
+    small = [part for part in parts if part.bytes < _SMALL_PART * whole]
+    if len(small) > 1:
+        parts = [*parts[: -len(small)], together(small, word("small_parts", language).format(count=len(small)))]
+    named = [category for category in _IN_PARTS if any(part.by_category.get(category) for part in parts)]
+    rows = []
+    for part in parts:
+        held = [part.by_category.get(category, 0) for category in named]
+        name = clean_line(part.module) or word("outside", language)
+        rows.append(
+            (
+                f"{name} ({part.count})" if part.count > 1 else name,
+                *(size(count) for count in (*held, part.bytes - sum(held))),
+                size(part.bytes),
+                f"{100 * part.bytes / whole:.0f} %",
+            )
+        )
+    names = ("part", *named, "others_held", "sum", "share")
+    last = len(names) - 1
+    columns = tuple(word(name, language) for name in names)
+    return Table(title, columns, tuple(rows), frozenset(range(1, last + 1)), shares=frozenset({last}))
+
+
+def _host_parts(rehearsal: Rehearsal, language: str) -> Table:
+    """The same of host memory, where states were offloaded to it."""
+    rank = max(rehearsal.ranks, key=lambda rank: rank.host_peak_bytes, default=None)
+    named = [part for part in rank.host_modules if part.module] if rank is not None else []
+    held = sum(part.bytes for part in named)
+    if rank is None or held < _WORTH_DIVIDING * rank.host_peak_bytes:
+        return Table("", (), ())
+    title = f"{word('host_parts', language)} ({word('rank', language)} {rank.rank})"
+    return _parts(title, rank.host_modules, language)
 
 
 def _host(rehearsal: Rehearsal, language: str) -> Table:
     rows: list[tuple[str, ...]] = []
     per_rank = [
-        (rank.rank, (size(rank.host_peak_bytes), size(rank.host_pinned_peak_bytes), ""))
+        (rank.rank, (size(rank.host_peak_bytes), size(rank.host_pinned_peak_bytes), "", ""))
         for rank in rehearsal.ranks
         if rank.host_peak_bytes
     ]
@@ -125,10 +190,14 @@ def _host(rehearsal: Rehearsal, language: str) -> Table:
     note = ""
     if node and per_rank:
         available = size_or_unknown(node.capacity_bytes, language)
-        rows.append((word("per_node", language), size(node.peak_bytes), size(node.pinned_bytes), available))
+        used = f"{node.percent:.0f} %" if node.percent is not None else ""
+        rows.append((word("per_node", language), size(node.peak_bytes), size(node.pinned_bytes), available, used))
         note = word("estimated", language) if node.estimated else ""
-    columns = ("", word("peak", language), word("pinned", language), word("available", language))
-    return Table(word("host", language), columns, tuple(rows), frozenset({1, 2, 3}), note)
+    names = ["peak", "pinned", "available", "used"]
+    if node is None or node.percent is None:  # without a capacity there is nothing to be a share of
+        names, rows = names[:-1], [row[:-1] for row in rows]
+    columns = ("", *(word(name, language) for name in names))
+    return Table(word("host", language), columns, tuple(rows), frozenset({1, 2, 3, 4}), note, shares=frozenset({4}))
 
 
 def _collectives(rehearsal: Rehearsal, language: str) -> Table:
@@ -146,7 +215,8 @@ def _assumptions(rehearsal: Rehearsal, language: str) -> Table:
     counts: dict[tuple[str, str], int] = {}
     for rank in rehearsal.ranks:
         for entry in rank.assumptions:
-            key = (clean_line(entry.what), short_place(clean_line(entry.where)))
+            what = entry.what_zh if language == "zh" and entry.what_zh else entry.what
+            key = (clean_line(what), short_place(clean_line(entry.where)))
             counts[key] = counts.get(key, 0) + entry.count
     often_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rows = tuple((what, where, f"{count:,}") for (what, where), count in often_first[:ASSUMPTIONS_SHOWN])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gonogo.finding import Report, Text
 from gonogo.finding.bisection import Bisection
+from gonogo.report.as_run import as_run_table
 from gonogo.report.environment import environment_tables
 from gonogo.report.guarded import guarded_summary, guarded_tables
 from gonogo.report.rehearsal import rehearsal_summary, rehearsal_tables
@@ -22,6 +23,12 @@ def summary_of(report: Report, language: str) -> str:
     if report.cure is not None:
         return cure_summary(report.cure, language)
     return plan_summary(report.plan, language) if report.plan is not None else ""
+
+
+def head_tables_of(report: Report, language: str) -> list[Table]:
+    """What stands before the findings: what was run."""
+    table = as_run_table(report.rehearsal, language) if report.rehearsal is not None else None
+    return [table] if table is not None and table.rows else []
 
 
 def tables_of(report: Report, language: str) -> list[Table]:

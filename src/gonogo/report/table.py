@@ -18,6 +18,8 @@ class Table(msgspec.Struct, frozen=True):
     rows: tuple[tuple[str, ...], ...]
     numeric: frozenset[int] = frozenset()
     note: str = ""
+    shares: frozenset[int] = frozenset()
+    """Columns of percentages ("41 %"), beside which a page may draw a bar."""
 
 
 def merged(rows: Iterable[tuple[int, tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:

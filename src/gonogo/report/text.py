@@ -7,7 +7,7 @@ from gonogo.finding.cured import Cure
 from gonogo.finding.ranks import ranks_text
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.page import Page, Styled, cells
-from gonogo.report.seen import summary_of, tables_of
+from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.plan_text import print_plan
 from gonogo.report.untrusted import clean, clean_line
@@ -25,6 +25,9 @@ def print_report(report: Report, page: Page, language: str) -> None:
     Everything is printed as styled text, never as markup, after terminal escapes have been taken out of it.
     """
     _print_verdict(report, page, language)
+    for table in head_tables_of(report, language):
+        page.line()
+        page.table(table)
     # A log may admit many causes: the first is told in full, so that the answer fits a screen.
     in_full = 1 if report.log is not None else len(report.findings)
     advised: set[tuple[object, ...]] = set()

@@ -7,12 +7,13 @@ meta kernel, since they have to share storage.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.operators.placement import common_device, foreach_devices
@@ -67,6 +68,15 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _should_skip_dynamo(cls) -> bool:
         """Torch would wrap each call in a check for torch.compile, at several microseconds an operator."""
         return False
+
+    def known_operators(self) -> Iterable[Operator]:
+        """Every operator that ran."""
+        return self._known_operators.values()
+
+    def remembered(self) -> Iterator[tuple[Operator, list[Spec]]]:
+        """Operators whose results depend on shapes alone, with the tensors of each kind of call."""
+        for key in list(self._results):
+            yield key[0], [part for part in key if type(part) is Spec]
 
     # -- the operator ------------------------------------------------------------------------------------------------
 
@@ -273,7 +283,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return self.wrap_real(known, device)
         returns = operator.func._schema.returns
         if len(returns) == 1 and str(returns[0].type) == "bool":
-            return self.ledger.branch(f"{operator.name} of unknown values")
+            return self.ledger.branch(Text("{name} of unknown values", "未知值的 {name}").format(name=operator.name))
         raise UnsupportedOperator(str(operator.func), "its result's shape depends on values that are not known")
 
     # -- views -------------------------------------------------------------------------------------------------------
@@ -327,7 +337,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         known = self.known_values(tensor)
         if known is not None:
             return known
-        self.ledger.assume("values that the program reads are zero")
+        self.ledger.assume(Text("values that the program reads are zero", "程序读取的值为零"))
         with private.modes_off():
             return real.zeros(tensor.shape, dtype=tensor.dtype)
 

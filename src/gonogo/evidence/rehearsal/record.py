@@ -14,6 +14,7 @@ from gonogo.evidence.rehearsal.divergence import Divergence
 from gonogo.evidence.rehearsal.frame import Frame as Frame
 from gonogo.evidence.rehearsal.frame import Owner as Owner
 from gonogo.evidence.rehearsal.work import PhaseWork
+from gonogo.finding.as_run import AsRun
 
 Outcome = Literal[
     "completed", "raised", "out-of-memory", "diverged", "unsupported", "timed-out", "killed", "interrupted"
@@ -147,6 +148,8 @@ class Assumption(msgspec.Struct, frozen=True):
     where: str
     """``file:line`` of the innermost frame of the program."""
     count: int = 1
+    what_zh: str = ""
+    """:attr:`what` in Chinese; empty where it was written by an older gonogo."""
 
 
 GUESSED_BATCH = "the batch is made from the signature of forward and the configuration"
@@ -230,6 +233,8 @@ class RankRecord(msgspec.Struct):
     left_on_cpu: list[TensorPlace] = []
     """Parameters and buffers of the trained model that were on the CPU though the others were on the device."""
     parameter_count: int = 0
+    as_run: AsRun | None = None
+    """What was run, as seen; None where nothing was trained."""
     deepspeed_config: dict[str, object] | None = None
     """The config as the engine resolved it, or None where no engine was made."""
     device_map: dict[str, object] | None = None

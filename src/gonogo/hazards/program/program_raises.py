@@ -111,7 +111,7 @@ class ProgramRaises(Hazard):
                     assumed=Text(
                         f". The way there hung on a value that a rehearsal cannot know: {assumed.what} "
                         f"({assumed.where})",
-                        f"。执行到此处取决于排练无法得知的值：{assumed.what}（{assumed.where}）",
+                        f"。执行到此处取决于排练无法得知的值：{assumed.what_zh or assumed.what}（{assumed.where}）",
                     )
                     if assumed
                     else "",

@@ -11,6 +11,7 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from gonogo.evidence.rehearsal.record import CollectiveTotal
+from gonogo.finding import Text
 from gonogo.virtual.collectives import exchanged
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.patching import Patches
@@ -98,7 +99,7 @@ def _assume_alike(mode: VirtualMode, name: str, args: Any, record: CollectiveRec
     inputs = exchanged.flat(args[1]) if len(args) > 1 else []
     if not inputs:
         if name in _REDUCING and any(isinstance(t, VirtualTensor) and contents.is_known(t) for t in outputs):
-            mode.ledger.assume("every rank sends what this rank sends")
+            mode.ledger.assume(Text("every rank sends what this rank sends", "每个 rank 发送的与本 rank 相同"))
             _scale(outputs, args, record)
         return
     mine = [contents.read(t) if isinstance(t, VirtualTensor) else t for t in inputs]
@@ -107,7 +108,7 @@ def _assume_alike(mode: VirtualMode, name: str, args: Any, record: CollectiveRec
             if isinstance(out, VirtualTensor):
                 contents.forget(out)
         return
-    mode.ledger.assume("every rank sends what this rank sends")
+    mode.ledger.assume(Text("every rank sends what this rank sends", "每个 rank 发送的与本 rank 相同"))
     sent = torch.cat([value.reshape(-1) for value in mine if value is not None])
     for out in outputs:
         repeated = sent.repeat(-(-out.numel() // max(sent.numel(), 1)))[: out.numel()].reshape(out.shape)

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as _distributed
 from torch.nn.parallel import DistributedDataParallel
 
+from gonogo.finding import Text
 from gonogo.virtual.hooks.patching import Patches
 
 dist: Any = _distributed
@@ -41,7 +42,7 @@ class _Reduction:
         return self.expected and self.begun and not self.finished
 
 
-def install(assume: Callable[[str], object]) -> Callable[[], None]:
+def install(assume: Callable[[Text], object]) -> Callable[[], None]:
     """Take the comparison of parameter shapes across ranks for granted, and finish each bucket's all-reduce at once."""
     patches = Patches()
     future_class: Any = torch.futures.Future
@@ -50,7 +51,7 @@ def install(assume: Callable[[str], object]) -> Callable[[], None]:
     rebuild: Any = dist.Reducer._rebuild_buckets
 
     def verify(process_group: Any, tensors: Any, logger: Any = None) -> None:
-        assume("every rank's model has the same parameters")
+        assume(Text("every rank's model has the same parameters", "各 rank 的模型参数相同"))
 
     def all_reduce(reduction: _Reduction, bucket: Any) -> Any:
         buffer = bucket.buffer()

@@ -22,15 +22,17 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
+from gonogo.finding import Text
 from gonogo.virtual.collectives import exchanged
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.patching import Patches
 
 rendezvous = importlib.import_module("torch.distributed.rendezvous")  # its function hides the module from ``import``
 _FileStore: Any = dist.FileStore  # type: ignore[attr-defined]
-Assume = Callable[[str], object]
+Assume = Callable[[Text], object]
 
-_SAME = "every rank sends the objects that this rank sends"
+_RECEIVED = Text("the objects received are those that stand in the list already", "收到的对象是列表中已有的对象")
+_SAME = Text("every rank sends the objects that this rank sends", "每个 rank 发送的对象与本 rank 相同")
 _KNOWN_BACKENDS = frozenset({"nccl", "gloo", "hccl", "ucc", "xccl", "fake", "undefined"})
 _OF_NPU = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
 
@@ -272,7 +274,12 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
         elif sent is not None:
             object_list[:] = _copy(sent[0])
         else:
-            assume(f"rank {root} broadcasts the objects that this rank has in their place")
+            assume(
+                Text(
+                    "rank {root} broadcasts the objects that this rank has in their place",
+                    "rank {root} 广播的是本 rank 相应位置上的对象",
+                ).format(root=root)
+            )
 
     def scatter_object_list(
         scatter_object_output_list: list[Any],
@@ -293,10 +300,20 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
         elif dist.get_rank() == root:
             scatter_object_output_list[0] = _copy(given[dist.get_rank(group)])
         elif given:
-            assume(f"rank {root} scatters the objects that this rank would")
+            assume(
+                Text(
+                    "rank {root} scatters the objects that this rank would",
+                    "rank {root} 分发的对象与本 rank 会分发的相同",
+                ).format(root=root)
+            )
             scatter_object_output_list[0] = _copy(given[dist.get_rank(group)])
         else:
-            assume(f"rank {root} scatters the object that stands in the output list already")
+            assume(
+                Text(
+                    "rank {root} scatters the object that stands in the output list already",
+                    "rank {root} 分发的是输出列表中已有的对象",
+                ).format(root=root)
+            )
 
     def send_object_list(
         object_list: list[Any], dst: Any = None, group: Any = None, device: Any = None, group_dst: Any = None, **_: Any
@@ -309,14 +326,14 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
         object_list: list[Any], src: Any = None, group: Any = None, device: Any = None, group_src: Any = None, **_: Any
     ) -> int:
         if src is None and group_src is None:
-            assume("the objects received are those that stand in the list already")
+            assume(_RECEIVED)
             return -1
         origin = _source(src, group, group_src)
         sent = exchanged.pass_object(peers, group, origin, dist.get_rank(), None) if peers is not None else None
         if sent is not None:
             object_list[:] = _copy(sent)
         else:
-            assume("the objects received are those that stand in the list already")
+            assume(_RECEIVED)
         return origin
 
     return {

@@ -50,7 +50,8 @@ def _follow(patches: Patches, module: Any, life: Lifecycle, modules: ModuleTrack
             init(engine, *args, **kwargs)
         modules.add_root(engine)
         # `engine.config` is what the program gave: to an older DeepSpeed it may be a path.
-        facts["deepspeed_config"] = engine._config._param_dict
+        facts["deepspeed_config"] = life.seen.engine_config = engine._config._param_dict
+        life.seen.stage = engine.zero_optimization_stage()
         _count_weights(engine, life)
         count_buffers(engine, life)
         own_buffers(engine, modules)

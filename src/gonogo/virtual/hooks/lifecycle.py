@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gonogo.evidence.rehearsal.record import Phase, TensorPlace
+from gonogo.virtual.hooks.seen import Seen
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.values.assumptions import Ledger
 
@@ -56,6 +57,7 @@ class Lifecycle:
         self.has_engine = False
         self.model_in_eval_mode = False
         self.in_evaluation = 0
+        self.seen = Seen()
         self.trained_root: Any = None
         """The model of the first training forward."""
         self.left_on_cpu: list[TensorPlace] = []
@@ -123,6 +125,7 @@ class Lifecycle:
 
     def step_done(self) -> None:
         """An optimizer step is complete. Raises RehearsalComplete where the program goes on far beyond the target."""
+        self.seen.stepped()
         self.step += 1
         self.ledger.step = self.step
         if self.step >= self.target + self.more_steps + _STEPS_TOO_MANY:

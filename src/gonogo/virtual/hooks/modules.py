@@ -25,6 +25,7 @@ class ModuleTracker:
         self.with_gradient: set[int] = set()
         """Identities of the parameters that got a gradient."""
         self.on_enter_root: Callable[[nn.Module], None] = lambda module: None
+        self.on_embedding: Callable[[nn.Module, Any], None] = lambda module, inputs: None
         self._names: dict[int, str] = {}
         self._roots: dict[int, weakref.ref[nn.Module]] = {}
         self._watched: set[int] = set()
@@ -67,6 +68,8 @@ class ModuleTracker:
             self._name_child(module)
         self.stack.append(module)
         self.ran.add(id(module))
+        if isinstance(module, nn.Embedding):
+            self.on_embedding(module, inputs)
         self.memory.module = self._names.get(id(module)) or type(module).__name__
 
     def _name_child(self, module: nn.Module) -> None:

@@ -20,9 +20,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from gonogo.finding import Text
 from gonogo.virtual.hooks.patching import Patches
 
-Assume = Callable[[str], object]
+Assume = Callable[[Text], object]
 
 _ELASTIC = "torch.distributed.elastic.agent.server.api"
 
@@ -105,7 +106,12 @@ def install(assume: Assume) -> Callable[[], None]:
     def restore(folder: Path) -> None:
         for moved in _missing(folder):
             patches.set(importlib.import_module(moved.module), moved.name, moved.make())
-            assume(f"{moved.module}.{moved.name}, which this DeepSpeed imports, is there as it was in older versions")
+            assume(
+                Text(
+                    "{name}, which this DeepSpeed imports, is there as it was in older versions",
+                    "这个 DeepSpeed 导入的 {name} 与旧版本中的一样存在",
+                ).format(name=f"{moved.module}.{moved.name}")
+            )
 
     finder = _BeforeDeepSpeed(restore)
     sys.meta_path.insert(0, finder)

@@ -46,6 +46,7 @@ def _follow(patches: Patches, module: Any, life: Lifecycle) -> None:
     def followed(trainer: Any, *args: Any, **kwargs: Any) -> Any:
         if not any(isinstance(c, StopWhenRehearsed) for c in trainer.callback_handler.callbacks):
             trainer.add_callback(StopWhenRehearsed)
+        life.seen.arguments = trainer.args
         with life.during("init", "Trainer.train"):
             return train(trainer, *args, **kwargs)
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gonogo.finding import Text
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
 from gonogo.virtual.hooks.owning import own_model, own_states
@@ -29,6 +30,7 @@ def install(mode: VirtualMode, life: Lifecycle, modules: ModuleTracker) -> Calla
     patches.on_undo(modules.install())
     patches.on_undo(foreach.install())
     modules.on_enter_root = functools.partial(_enter_root, life, modules)
+    modules.on_embedding = functools.partial(_embed, life)
     _follow_backward(patches, life, modules)
     _follow_optimizers(patches, life, mode)
     _make_parameters_virtual(patches, mode)
@@ -37,7 +39,10 @@ def install(mode: VirtualMode, life: Lifecycle, modules: ModuleTracker) -> Calla
 
 
 def _enter_root(life: Lifecycle, modules: ModuleTracker, root: nn.Module) -> None:
-    if life.in_backward or life.phase in ("evaluate", "save"):
+    if life.in_backward:
+        life.seen.recompute(root)
+        return
+    if life.phase in ("evaluate", "save"):
         return
     if torch.is_grad_enabled() and root.training:
         life.model_in_eval_mode = False
@@ -53,6 +58,11 @@ def _enter_root(life: Lifecycle, modules: ModuleTracker, root: nn.Module) -> Non
         life.enter("evaluate")
 
 
+def _embed(life: Lifecycle, module: Any, inputs: Any) -> None:
+    if life.phase == "forward" and not life.in_backward and torch.is_grad_enabled():
+        life.seen.embed(module, inputs)
+
+
 def _follow_backward(patches: Patches, life: Lifecycle, modules: ModuleTracker) -> None:
     original = torch.autograd.backward
 
@@ -60,6 +70,7 @@ def _follow_backward(patches: Patches, life: Lifecycle, modules: ModuleTracker) 
     def backward(*args: Any, **kwargs: Any) -> None:
         life.in_backward += 1
         if life.in_backward == 1:
+            life.seen.backwards += 1
             life.enter("backward")
         try:
             original(*args, **kwargs)
@@ -91,10 +102,12 @@ def _follow_optimizers(patches: Patches, life: Lifecycle, mode: VirtualMode) -> 
         if not life.has_engine:
             life.enter("step")
         own_states(optimizer, life.memory)
+        life.seen.before_step(optimizer)
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         count_states(optimizer, life)
         own_states(optimizer, life.memory)
+        life.seen.after_step(optimizer)
         if not life.has_engine:
             life.step_done()
 
@@ -144,7 +157,12 @@ def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
 
     def in_this_process(loader: Any) -> Any:
         if loader.num_workers:
-            mode.ledger.assume("the data is loaded in the training process, not in worker processes")
+            mode.ledger.assume(
+                Text(
+                    "the data is loaded in the training process, not in worker processes",
+                    "数据在训练进程中加载，而不是在工作进程中",
+                )
+            )
             workers, loader.__dict__["num_workers"] = loader.num_workers, 0
             try:
                 return _SingleProcessDataLoaderIter(loader)
@@ -208,6 +226,8 @@ class Batches:
             life.activity = before
         self._given += 1
         given = virtual_batch(batch, self._mode)
+        if not evaluating:
+            life.seen.batch(given)
         if life.on_batch is not None:
             life.on_batch(given)
         return given

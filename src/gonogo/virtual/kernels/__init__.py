@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.kernels.async_io import AsyncIo, NvmeTraffic
@@ -65,7 +66,7 @@ class _Missing:
 
 
 def install(
-    written: Written, unsupported: Unsupported = _not_rehearsed, assume: Callable[[str], object] = lambda what: None
+    written: Written, unsupported: Unsupported = _not_rehearsed, assume: Callable[[Text], object] = lambda what: None
 ) -> Kernels:
     """Have DeepSpeed, once it is imported, load stand-ins; also refuse extensions that the program compiles itself.
 
@@ -98,7 +99,11 @@ def install(
             make = makers.get(name)
             modules[name] = make() if make is not None else _Missing(name, unsupported)
             kernels.loaded.append(name)
-            assume(f"DeepSpeed's kernel {name} builds on the machine")
+            assume(
+                Text(
+                    "DeepSpeed's kernel {name} builds on the machine", "DeepSpeed 的内核 {name} 能在机器上编译"
+                ).format(name=name)
+            )
         return modules[name]
 
     def patch_builders(module: ModuleType) -> None:

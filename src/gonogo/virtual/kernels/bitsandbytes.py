@@ -17,14 +17,15 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.kernels.checks import on_accelerator
 from gonogo.virtual.tensor import VirtualTensor
 
 Written = Callable[[torch.Tensor], object]
-LIBRARY = "bitsandbytes' compiled library loads on the machine"
-PAGED = "bitsandbytes' paged states lie in host memory"
+LIBRARY = Text("bitsandbytes' compiled library loads on the machine", "bitsandbytes 的编译库能在机器上加载")
+PAGED = Text("bitsandbytes' paged states lie in host memory", "bitsandbytes 的分页状态位于主机内存")
 _HOST_FUNCTIONS = "_cpu"
 """In the names of the functions that work on real tensors of the CPU, which this machine may do as well."""
 
@@ -34,7 +35,7 @@ class _Library:
 
     compiled_with_cuda = True
 
-    def __init__(self, real: Any, assume: Callable[[str], object]) -> None:
+    def __init__(self, real: Any, assume: Callable[[Text], object]) -> None:
         self._real = real
         self._assume = assume
 
@@ -55,7 +56,7 @@ class _Library:
         return getattr(self, name)
 
 
-def install(patches: Patches, namespaces: dict[str, Any], written: Written, assume: Callable[[str], object]) -> None:
+def install(patches: Patches, namespaces: dict[str, Any], written: Written, assume: Callable[[Text], object]) -> None:
     """Follow bitsandbytes once it is imported. ``namespaces``: where the mode looks up operators' handlers."""
     implementations: dict[str, Callable[..., Any]] = {}
 

@@ -13,10 +13,13 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual.kernels.checks import check, on_accelerator
 
 VERSION = "2.8.3"
-ASSUMED = f"flash-attn {VERSION} is installed on the machine"
+ASSUMED = Text("flash-attn {version} is installed on the machine", "机器上装有 flash-attn {version}").format(
+    version=VERSION
+)
 _ROWS = 128
 """Query rows are taken in blocks of so many."""
 
@@ -27,9 +30,9 @@ class FlashAttention(ModuleType):
     def __init__(
         self,
         written: Callable[[torch.Tensor], object],
-        assume: Callable[[str], object],
+        assume: Callable[[Text], object],
         compute_capability: tuple[int, int],
-        assumed: str = ASSUMED,
+        assumed: Text = ASSUMED,
     ) -> None:
         super().__init__("flash_attn_2_cuda", __doc__)
         self._written = written

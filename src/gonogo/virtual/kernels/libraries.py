@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.kernels import bitsandbytes, flash_attention, triton
@@ -20,10 +21,13 @@ _WRITTEN_IN_PYTHON = ("flash_attn", "deepspeed", "autotp", "autosp")
 """Namespaces of operators whose functions show more than their fake kernels do: memory, and collectives."""
 
 
+_LOADS = Text("flash-attn's compiled kernels load on the machine", "flash-attn 的编译内核能在机器上加载")
+
+
 def install(
     namespaces: dict[str, Any],
     written: Callable[[torch.Tensor], object],
-    assume: Callable[[str], object],
+    assume: Callable[[Text], object],
     compute_capability: tuple[int, int],
 ) -> Callable[[], None]:
     """Put all of them in place; returns the undo. ``namespaces``: where the mode looks up operators' handlers."""
@@ -31,7 +35,7 @@ def install(
     bitsandbytes.install(patches, namespaces, written, assume)
     triton.install(patches, written, assume, compute_capability)
     installed = find_spec("flash_attn") is not None
-    assumed = "flash-attn's compiled kernels load on the machine" if installed else flash_attention.ASSUMED
+    assumed = _LOADS if installed else flash_attention.ASSUMED
     kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed)
     patches.item(sys.modules, "flash_attn_2_cuda", kernels)
     for namespace in _WRITTEN_IN_PYTHON:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.kernels.checks import on_accelerator
@@ -30,7 +31,7 @@ _MOVES = ("load", "make_block_ptr", "make_tensor_descriptor", "advance", "arange
 def install(
     patches: Patches,
     written: Callable[[torch.Tensor], object],
-    assume: Callable[[str], object],
+    assume: Callable[[Text], object],
     compute_capability: tuple[int, int],
 ) -> None:
     """Stand in for Triton's launches once the program imports it."""
@@ -39,7 +40,11 @@ def install(
     def replace_launch(module: ModuleType) -> None:
         def run(kernel: Any, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> None:
             function = kernel.fn
-            assume(f"Triton kernel {function.__name__} compiles and runs on the machine")
+            assume(
+                Text(
+                    "Triton kernel {name} compiles and runs on the machine", "Triton 内核 {name} 能在机器上编译并运行"
+                ).format(name=function.__name__)
+            )
             names = list(inspect.signature(function).parameters)
             given = {**dict(zip(names, args, strict=False)), **kwargs}
             if function not in known:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual.cuda.state import Unsupported
 from gonogo.virtual.npu import operators
 from gonogo.virtual.npu.api import refusing
@@ -26,7 +27,7 @@ Maker = Callable[[ModuleType], object]
 _PLACE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_npu")
 
 
-def install(npu: ModuleType, unsupported: Unsupported, assume: Callable[[str], object]) -> Callable[[], None]:
+def install(npu: ModuleType, unsupported: Unsupported, assume: Callable[[Text], object]) -> Callable[[], None]:
     """Let the package be found. ``npu`` is the module ``torch_npu.npu``. Returns the undo."""
     finder = _Finder(_makers(npu, unsupported, assume), unsupported)
     sys.modules["torch_npu.npu"] = npu
@@ -102,7 +103,7 @@ class _Distribution(importlib.metadata.Distribution):
         return os.path.join(os.path.dirname(_PLACE), path)
 
 
-def _makers(npu: ModuleType, unsupported: Unsupported, assume: Callable[[str], object]) -> dict[str, Maker]:
+def _makers(npu: ModuleType, unsupported: Unsupported, assume: Callable[[Text], object]) -> dict[str, Maker]:
     """What fills each module, when it is imported."""
     hccl = SimpleNamespace(ProcessGroupHCCL=_process_group())
 
@@ -168,11 +169,16 @@ def _process_group() -> type:
     return ProcessGroupHCCL
 
 
-def _fused(name: str, assume: Callable[[str], object]) -> type:
+def _fused(name: str, assume: Callable[[Text], object]) -> type:
     base: Any = getattr(torch.optim, name)
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        assume(f"NpuFused{name} keeps the states that torch.optim.{name} keeps")
+        assume(
+            Text(
+                "NpuFused{name} keeps the states that torch.optim.{name} keeps",
+                "NpuFused{name} 保存的状态与 torch.optim.{name} 相同",
+            ).format(name=name)
+        )
         base.__init__(self, *args, **kwargs)
 
     return type(f"NpuFused{name}", (base,), {"__init__": init})

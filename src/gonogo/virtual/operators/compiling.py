@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.hooks.after_import import after_import, import_within
 from gonogo.virtual.hooks.patching import Patches
@@ -25,10 +26,13 @@ from gonogo.virtual.hooks.patching import Patches
 _HAS_ZERO_INIT = "deepspeed.runtime.zero.partition_parameters"
 
 
-AS_WRITTEN = "what torch.compile compiles runs as it is written: it compiles, and takes no more memory"
+AS_WRITTEN = Text(
+    "what torch.compile compiles runs as it is written: it compiles, and takes no more memory",
+    "torch.compile 编译的代码按原样运行：能够编译，且不占更多显存",
+)
 
 
-def install(assume: Callable[[str], object] = lambda what: None) -> Callable[[], None]:
+def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[], None]:
     """Put ``torch.compile`` off for functions that are compiled as usual, by the default compiler; returns the undo.
 
     ``assume`` is told when compiled code is run: kernels can't be compiled for a device that isn't there.

@@ -17,6 +17,7 @@ import torch
 
 from gonogo.evidence.rehearsal.record import Failure, Frame, Outcome, RankRecord, Shortage, Unsupported
 from gonogo.evidence.rehearsal.work import PhaseWork
+from gonogo.finding.as_run import AsRun
 from gonogo.finding.errors import UserError
 from gonogo.virtual import private
 from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
@@ -28,6 +29,7 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.hooks.owning import own_model
 from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.hooks.seen import as_run
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
@@ -298,6 +300,7 @@ class Session:
             parameters_without_gradient=without,
             left_on_cpu=self.life.left_on_cpu,
             parameter_count=_count(root),
+            as_run=self._as_run(),
             deepspeed_config=_plain(self.facts.get("deepspeed_config")),
             device_map=self.facts.get("device_map"),
             device_map_frames=self.facts.get("device_map_frames", []),
@@ -311,6 +314,15 @@ class Session:
             batches_left=self.life.batches_left,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
+
+    def _as_run(self) -> AsRun | None:
+        """What was run; a model whose own methods fail when they are asked costs no more than that."""
+        life = self.life
+        try:
+            return as_run(life.seen, life.trained_root, self.mode, self.plan.arguments, nvme=bool(self._nvme()))
+        except Exception as error:
+            self.note(f"what was run could not be read: {type(error).__name__}: {error}")
+            return None
 
     def _nvme(self) -> list[str]:
         traffic = self.nvme

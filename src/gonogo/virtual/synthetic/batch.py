@@ -26,7 +26,7 @@ def build_batch(found: Found, seq_len: int, micro_batch: int) -> dict[str, Any]:
         batch = from_signature(found, seq_len, micro_batch)
         # A model that hears and speaks in codebooks takes rows of tokens at each place of its text.
         if not set(batch) <= _PLAIN_TEXT or hasattr(found.config, "num_codebooks"):
-            notes.assume(GUESSED_BATCH)
+            notes.assume(Text(GUESSED_BATCH, "批次由 forward 的签名与配置生成"))
     _add_labels(batch, found, seq_len, micro_batch)
     return batch
 
@@ -50,7 +50,12 @@ def from_signature(found: Found, seq_len: int, micro_batch: int) -> dict[str, An
         if count is None and marked:
             raise _needs_processor(found, kind)
         if count is None or count % micro_batch:
-            notes.assume(f"the batch has no {kind.name}: how many tokens one takes could not be found out")
+            notes.assume(
+                Text(
+                    "the batch has no {kind}: how many tokens one takes could not be found out",
+                    "批次中没有 {kind}：无法得知一个需要多少 token",
+                ).format(kind=kind.name)
+            )
             continue
         counts[kind.name] = count // micro_batch
         batch.update(inputs)

@@ -109,7 +109,12 @@ def _trainable(found: Found, file: str) -> Found:
     if thinker is not None and inner is not None and _computes(inner):
         from gonogo.virtual.synthetic import notes
 
-        notes.assume(f"the model trains through its thinker, {name}: it has no forward of its own")
+        notes.assume(
+            Text(
+                "the model trains through its thinker, {name}: it has no forward of its own",
+                "模型通过其 thinker（{name}）训练：它自身没有 forward",
+            ).format(name=name)
+        )
         return Found(thinker, inner, found.folder)
     raise UserError(
         Text(

@@ -6,14 +6,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gonogo.finding import Text
 
-def assume(what: str) -> None:
+
+def assume(what: Text) -> None:
     """Record an assumption."""
     from gonogo.virtual.tensor import VirtualTensor
 
     mode = getattr(VirtualTensor, "mode", None)
     if mode is None:
-        print(f"assumed: {what}", file=sys.stderr, flush=True)
+        print(f"assumed: {what.en}", file=sys.stderr, flush=True)
     else:
         mode.ledger.assume(what)
 

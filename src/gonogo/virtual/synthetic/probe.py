@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual.synthetic import notes
 from gonogo.virtual.synthetic.media import Kind
 from gonogo.virtual.synthetic.model import Found
@@ -43,7 +44,12 @@ def _count(found: Found, kind: Kind, inputs: dict[str, Any]) -> int | None:
         with torch.no_grad():
             return _rows(encode(**given))
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
-        notes.assume(f"{kind.encoders[0]} could not be asked: {str(error).strip().partition(chr(10))[0][:200]}")
+        first = str(error).strip().partition("\n")[0][:200]
+        notes.assume(
+            Text("{encoder} could not be asked: {first}", "无法询问 {encoder}：{first}").format(
+                encoder=kind.encoders[0], first=first
+            )
+        )
         return None
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from gonogo.evidence.rehearsal.record import Assumption
+from gonogo.finding import Text
 
 _OURS = str(Path(__file__).parents[2]) + os.sep
 _FLIP_AFTER = 64
@@ -19,29 +20,33 @@ class Ledger:
 
     def __init__(self, torch_folder: str) -> None:
         self.step = 0
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._counts: Counter[tuple[Text, str]] = Counter()
         self._visits: Counter[tuple[str, int]] = Counter()
         stdlib = os.path.dirname(os.__file__) + os.sep
         self._skip = (torch_folder + os.sep, _OURS, "<frozen", "<string>")
         self._glue = (stdlib, "typing_extensions.py")
         """Decorators and context managers, through which calls pass on their way."""
 
-    def assume(self, what: str) -> str:
+    def assume(self, what: Text) -> str:
         """Record an assumption at the innermost frame that is neither torch's nor ours; returns that place."""
         where = self.place()
         self._counts[(what, where)] += 1
         return where
 
-    def branch(self, what: str) -> bool:
+    def branch(self, what: Text) -> bool:
         """The answer to a condition on unknown values: true in the first step, false in the second, and so on."""
-        where = self.assume(f"{what}: true in one step, false in the next")
+        where = self.assume(
+            Text("{what}: true in one step, false in the next", "{what}：一步为真，下一步为假").format(what=what)
+        )
         self._visits[(where, self.step)] += 1
         flips = self._visits[(where, self.step)] // _FLIP_AFTER
         return (self.step + flips) % 2 == 0
 
-    def number(self, what: str) -> float:
+    def number(self, what: Text) -> float:
         """An unknown number: large in the first step, small in the second, so that both sides of a limit are met."""
-        self.assume(f"{what}: 16 in one step, 1/16 in the next")
+        self.assume(
+            Text("{what}: 16 in one step, 1/16 in the next", "{what}：一步为 16，下一步为 1/16").format(what=what)
+        )
         return 16.0 if self.step % 2 == 0 else 0.0625
 
     def place(self) -> str:
@@ -62,4 +67,4 @@ class Ledger:
 
     def entries(self) -> list[Assumption]:
         """All of them, in the order in which they were first made."""
-        return [Assumption(what, where, count) for (what, where), count in self._counts.items()]
+        return [Assumption(what.en, where, count, what.zh) for (what, where), count in self._counts.items()]

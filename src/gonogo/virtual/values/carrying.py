@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual.operators.schema import Operator
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents, signs
@@ -28,7 +29,7 @@ def carry(ledger: Ledger, operator: Operator, args: Any, kwargs: Any, tensors: l
     elif operator.compares and out.__class__ is VirtualTensor:
         test = contents.nonfinite_test(operator.func, args)
         if test is not None:
-            ledger.assume("values are finite (no NaN, no infinity)")
+            ledger.assume(Text("values are finite (no NaN, no infinity)", "值都是有限的（没有 NaN 和无穷大）"))
         else:
             test = signs.test(operator.func, args)
         if test is not None:

@@ -1,0 +1,150 @@
+"""What was run, as a table at the head of a rehearsal's report: as seen in its processes, not as configured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gonogo.finding import Text
+from gonogo.finding.as_run import AsRun
+from gonogo.finding.rehearsal import Rehearsal
+from gonogo.report.table import Table
+from gonogo.report.untrusted import clean_line
+from gonogo.report.words import word
+
+_STACK = ("torch", "deepspeed", "transformers", "accelerate", "trl", "ms-swift")
+_CLASSES_SHOWN = 3
+_ASKED = Text("asked for: {what}", "设置为 {what}")
+
+
+def as_run_table(rehearsal: Rehearsal, language: str) -> Table:
+    """A row a fact, of all ranks together; no rows where nothing was trained."""
+    seen = [rank.as_run for rank in rehearsal.ranks if rank.as_run is not None]
+    rows = [(word(name, language), clean_line(said)) for name, said in _rows(rehearsal, seen, language) if said]
+    return Table(word("as_run", language), ("", word("as_seen", language)), tuple(rows))
+
+
+def tokens_of(rehearsal: Rehearsal) -> tuple[int, int] | None:
+    """The least and the most tokens of a sample, over all ranks; None where none were seen."""
+    return _over_ranks([rank.as_run for rank in rehearsal.ranks if rank.as_run is not None], lambda run: run.tokens)
+
+
+def counted_range(least_and_most: tuple[int, int], language: str) -> str:
+    """``187 to 512``, or one number where both are the same."""
+    least, most = least_and_most
+    if least == most:
+        return f"{most:,}"
+    return f"{least:,} 至 {most:,}" if language == "zh" else f"{least:,} to {most:,}"
+
+
+def _over_ranks(seen: list[AsRun], fact: Callable[[AsRun], tuple[int, int] | None]) -> tuple[int, int] | None:
+    ranges = [given for run in seen if (given := fact(run)) is not None]
+    return (min(least for least, _ in ranges), max(most for _, most in ranges)) if ranges else None
+
+
+def _rows(rehearsal: Rehearsal, seen: list[AsRun], language: str) -> Iterator[tuple[str, str]]:
+    if not seen:
+        return
+    run = seen[0]
+    tokens = tokens_of(rehearsal)
+    yield "model", _model(run, language)
+    yield "batch", _batch(rehearsal, seen, language)
+    yield "tokens_a_sample", counted_range(tokens, language) if tokens else ""
+    yield "precision", _precision(run, language)
+    yield "strategy", _strategy(run, language)
+    yield "checkpointing", _checkpointing(run, language) if run.accumulation or run.recomputed else ""
+    yield "attention", ", ".join(run.attention)
+    yield "optimizer_class", run.optimizer
+    yield "versions", ", ".join(_versions(rehearsal.versions, run))
+
+
+def _versions(versions: dict[str, str], run: AsRun) -> Iterator[str]:
+    """Of what a training stands on, and of what this one was seen to use."""
+    used = (
+        ("peft", run.adapter),
+        ("bitsandbytes", run.quantized),
+        ("flash-attn", "flash_attention_2" in run.attention),
+    )
+    for name in (*_STACK, *(name for name, is_used in used if is_used)):
+        if name in versions:
+            yield f"{name} {versions[name]}"
+
+
+def _joined(parts: list[Text], language: str) -> str:
+    return ("，" if language == "zh" else ", ").join(part.in_language(language) for part in parts)
+
+
+def _number(count: int) -> str:
+    """``7.62 B``, ``40.4 M``: three digits."""
+    for unit, name in ((10**9, "B"), (10**6, "M"), (10**3, "K")):
+        if count >= unit:
+            return f"{float(f'{count / unit:.3g}'):g} {name}"
+    return str(count)
+
+
+def _model(run: AsRun, language: str) -> str:
+    name = f"{run.model} ({run.adapter})" if run.adapter else run.model
+    parts = [Text(name, name), Text("{count} parameters", "{count} 个参数").format(count=_number(run.parameters))]
+    if run.trainable != run.parameters:
+        parts.append(Text("{count} of them trained", "其中训练 {count} 个").format(count=_number(run.trainable)))
+    if run.quantized:
+        parts.append(Text("{count} quantized", "量化 {count} 个").format(count=_number(run.quantized)))
+    return _joined(parts, language)
+
+
+def _batch(rehearsal: Rehearsal, seen: list[AsRun], language: str) -> str:
+    ranks = rehearsal.world_size
+    parts = [Text("1 rank", "1 个 rank") if ranks == 1 else Text(f"{ranks} ranks", f"{ranks} 个 rank")]
+    asked = seen[0].asked
+    for name, given, wanted in (
+        (
+            Text("micro-batch {count}", "micro-batch {count}"),
+            _over_ranks(seen, lambda run: run.samples),
+            asked.micro_batch,
+        ),
+        (
+            Text("accumulation {count}", "累积 {count} 次"),
+            _over_ranks(seen, lambda run: run.accumulation),
+            asked.accumulation,
+        ),
+    ):
+        if given is None:
+            continue
+        said = Text(*(name.format(count=counted_range(given, each)).in_language(each) for each in ("en", "zh")))
+        if wanted is not None and wanted != given[1]:
+            said = Text("{said} ({asked})", "{said}（{asked}）").format(said=said, asked=_ASKED.format(what=wanted))
+        parts.append(said)
+    return _joined(parts, language)
+
+
+def _precision(run: AsRun, language: str) -> str:
+    parts = []
+    if run.products:
+        parts.append(Text("matrix products in {dtype}", "矩阵乘法 {dtype}").format(dtype=run.products))
+    if run.weights:
+        dtypes = Text(" and ".join(run.weights), "、".join(run.weights))
+        parts.append(Text("weights in {dtype}", "权重 {dtype}").format(dtype=dtypes))
+    if run.masters:
+        parts.append(Text("stepped in {dtype}", "更新 {dtype}").format(dtype=run.masters))
+    return _joined(parts, language)
+
+
+def _strategy(run: AsRun, language: str) -> str:
+    none = Text("none: a model of its own in each process", "无：每个进程各有一份模型")
+    parts = [Text(run.strategy, run.strategy) if run.strategy else none]
+    for where, what in (
+        (run.states_on, Text("optimizer states on {where}", "优化器状态在 {where}")),
+        (run.weights_on, Text("weights on {where}", "权重在 {where}")),
+    ):
+        if where and where[0] in ("cpu", "nvme"):
+            parts.append(what.format(where=where[0]))
+    return _joined(parts, language)
+
+
+def _checkpointing(run: AsRun, language: str) -> str:
+    if not run.recomputed:
+        return Text("none: no forward ran again in backward", "无：反向中没有重算任何前向").in_language(language)
+    shown = [f"{each.count}/{each.of} {each.module_class}" for each in run.recomputed[:_CLASSES_SHOWN]]
+    if len(run.recomputed) > _CLASSES_SHOWN:
+        shown.append("…")
+    modules = ", ".join(shown)
+    return Text("{modules} ran again in backward", "反向中重算 {modules}").format(modules=modules).in_language(language)
