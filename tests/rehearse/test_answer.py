@@ -137,9 +137,10 @@ def test_places_below_the_folder_are_named_as_seen_from_it(judged) -> None:
 
 def test_a_node_of_ranks_not_run_is_estimated() -> None:
     record = samples.rehearsal_record(samples.rank_record(0), world_size=8)
-    assert host_per_node(record) == NodeMemory(8 * 30 * GIB, 8 * 10 * GIB, 1024 * GIB, ranks=8, estimated=True)
+    expected = NodeMemory(8 * 30 * GIB, 8 * 10 * GIB, 1024 * GIB, ranks=8, estimated=True, percent=23.4)
+    assert host_per_node(record) == expected
     every = samples.rehearsal_record()
-    assert host_per_node(every) == NodeMemory(60 * GIB, 20 * GIB, 1024 * GIB, ranks=2, estimated=False)
+    assert host_per_node(every) == NodeMemory(60 * GIB, 20 * GIB, 1024 * GIB, ranks=2, estimated=False, percent=5.9)
     every.ranks = [samples.rank_record(host=None)]
     assert host_per_node(every) is None
 

@@ -1,8 +1,12 @@
+from collections.abc import Iterator
+
 from gonogo.evidence.guarded.ends import span_of_rank
 from gonogo.evidence.guarded.records import PlacedTensors
 from gonogo.evidence.rehearsal.failures import few
+from gonogo.finding.as_run import AsRun
 from gonogo.finding.words import size
-from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
+from gonogo.hazards.facts.as_run import stepped_runs
+from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, Text
 
 _WHAT = {
     "parameter": Text("parameters", "参数"),
@@ -12,6 +16,18 @@ _WHAT = {
     "fp32-partition": Text("fp32 partitions of the parameters", "参数的 fp32 分片"),
     "master-weights": Text("the fp32 master weights", "fp32 主权重"),
 }
+
+_CURE = (
+    Text(
+        "See which config is in force: the engine prints it at the start (zero_optimization)",
+        "确认实际生效的配置：engine 启动时会打印（zero_optimization）",
+    ),
+    Text(
+        "Let DeepSpeed make the optimizer (an optimizer section, or the Trainer's), and load "
+        "checkpoints by engine.load_checkpoint",
+        "由 DeepSpeed 创建优化器（optimizer 配置段或 Trainer），用 engine.load_checkpoint 加载 checkpoint",
+    ),
+)
 
 
 class OffloadWithoutEffect(Hazard):
@@ -43,6 +59,24 @@ class OffloadWithoutEffect(Hazard):
     explains_failure = False
     title = Text("What should be offloaded is on the GPU", "应被卸载的内容仍在 GPU 上")
 
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """States that were seen on the GPU after a step, where the resolved config offloads them."""
+        for rank, run in stepped_runs(record):
+            section = (rank.deepspeed_config or {}).get("zero_optimization")
+            for what, where in _on_gpu(section if isinstance(section, dict) else {}, run):
+                yield self.finding(
+                    Text(
+                        "After {steps} steps {what} are on {where}, though the config offloads them ({stage}, "
+                        "{optimizer}).",
+                        "{steps} 步之后，{what}位于 {where}，而配置要求卸载它们（{stage}，{optimizer}）。",
+                    ).format(steps=rank.steps, what=what, where=where, stage=run.strategy, optimizer=run.optimizer),
+                    certainty=Certainty.LIKELY,
+                    severity=Severity.WARNING,
+                    cure=_CURE,
+                    ranks=(rank.rank,),
+                )
+                return
+
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """Places of the census where the host was expected and a GPU was found."""
         for rank in run.ranks:
@@ -61,23 +95,26 @@ class OffloadWithoutEffect(Hazard):
                     ),
                     certainty=Certainty.CERTAIN,
                     severity=Severity.WARNING,
-                    cure=(
-                        Text(
-                            "See which config is in force: the engine prints it at the start (zero_optimization)",
-                            "确认实际生效的配置：engine 启动时会打印（zero_optimization）",
-                        ),
-                        Text(
-                            "Let DeepSpeed make the optimizer (an optimizer section, or the Trainer's), and load "
-                            "checkpoints by engine.load_checkpoint",
-                            "由 DeepSpeed 创建优化器（optimizer 配置段或 Trainer），用 engine.load_checkpoint 加载 "
-                            "checkpoint",
-                        ),
-                    ),
+                    cure=_CURE,
                     spans=span_of_rank(rank),
                     ranks=tuple(one.rank for one in run.ranks if any(_offended(c.misplaced) for c in one.censuses)),
                     parameter=wrong[0].names[0] if wrong[0].names else None,
                 )
                 return
+
+
+def _on_gpu(zero: dict[str, object], run: AsRun) -> Iterator[tuple[Text, str]]:
+    """What the section offloads whole, and where most of it was seen instead."""
+    for key, where, stages, what in (
+        ("offload_optimizer", run.states_on, (1, 2, 3), _WHAT["optimizer-state"]),
+        ("offload_param", run.weights_on, (3,), _WHAT["zero-partition"]),
+    ):
+        section = zero.get(key)
+        if not isinstance(section, dict) or run.stage not in stages or section.get("device") not in ("cpu", "nvme"):
+            continue
+        in_part = section.get("ratio", 1) != 1 or section.get("super_offload") or zero.get("zenflow")
+        if where and where[0] not in ("cpu", "nvme") and not in_part:
+            yield what, where[0]
 
 
 def _offended(places: tuple[PlacedTensors, ...]) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from gonogo.virtual.hooks.modules import ModuleTracker
+from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.owners import Owner, divided, part_of, placed
 from gonogo.virtual.memory.tracking import Cell, MemoryRecord
 from gonogo.virtual.tensor import VirtualTensor
@@ -86,6 +89,36 @@ def own_alike(placement: Placement, base: VirtualTensor, value: Any) -> None:
     for tensor in local_tensors(value):
         if tensor.numel() == base.numel():
             placement.add(tensor, owner_of(base))
+
+
+def install(modules: ModuleTracker) -> Callable[[], None]:
+    """Have DDP's buckets of gradients owned by the modules of their parameters; returns the undo."""
+    patches = Patches()
+    register: Any = DistributedDataParallel.register_comm_hook
+
+    @functools.wraps(register)
+    def followed(ddp: Any, state: Any, hook: Any) -> Any:
+        @functools.wraps(hook)
+        def owning(state: Any, bucket: Any) -> Any:
+            _own_bucket(ddp, bucket, modules)
+            return hook(state, bucket)
+
+        return register(ddp, state, owning)
+
+    patches.set(DistributedDataParallel, "register_comm_hook", followed)
+    return patches.undo
+
+
+def _own_bucket(ddp: nn.Module, bucket: Any, modules: ModuleTracker) -> None:
+    (buffer,) = local_tensors(bucket.buffer()) or (None,)
+    if buffer is None or buffer.cell.holding.owner is not None:
+        return
+    placement = Placement(modules.memory)
+    paths = {id(p): modules.path_of(module) for module in ddp.modules() for p in module._parameters.values()}
+    for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
+        for tensor in local_tensors(gradient):
+            placement.add(tensor, paths.get(id(parameter)))
+    placement.apply()
 
 
 def local_tensors(value: Any) -> tuple[VirtualTensor, ...]:

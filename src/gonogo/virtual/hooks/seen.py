@@ -261,12 +261,22 @@ def _recomputed(seen: Seen, root: nn.Module) -> tuple[Recomputed, ...]:
 def _unquantized(root: nn.Module, model: Any) -> tuple[Unquantized, ...]:
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     skipped = {id(p) for m in root.modules() if isinstance(m, nn.Embedding) or m is head for p in m.parameters()}
+    spared = _spared(getattr(model, "config", None))
     sizes: Counter[tuple[str, str]] = Counter()
     for name, parameter in root.named_parameters():
         left = parameter.dim() > 1 and parameter.is_floating_point() and not parameter.requires_grad
-        if left and not _is_quantized(parameter) and id(parameter) not in skipped:
+        meant = id(parameter) in skipped or any(part in name for part in spared)
+        if left and not meant and not _is_quantized(parameter):
             sizes[(in_lists(name.removeprefix("module.")), _dtype(parameter))] += _whole(parameter)
     return tuple(Unquantized(*key, count) for key, count in sizes.most_common(_UNQUANTIZED_SHOWN))
+
+
+def _spared(config: Any) -> list[str]:
+    """Parts of names of the modules that the user has the quantization leave out."""
+    section = getattr(config, "quantization_config", None)
+    values = section if isinstance(section, dict) else getattr(section, "__dict__", {})
+    named = [*(values.get("llm_int8_skip_modules") or ()), *(values.get("modules_to_not_convert") or ())]
+    return [name for name in named if isinstance(name, str)]
 
 
 _SEQUENCE_PARALLEL = ("sequence_parallel_size", "sp_size", "ulysses_size", "ulysses_sequence_parallel_size")

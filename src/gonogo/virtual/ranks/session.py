@@ -24,10 +24,9 @@ from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged
 from gonogo.virtual.failure import failure_of, note_failed_call
-from gonogo.virtual.hooks import deepcompile, engine, trainer, training
+from gonogo.virtual.hooks import deepcompile, engine, owning, trainer, training
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.hooks.modules import ModuleTracker
-from gonogo.virtual.hooks.owning import own_model
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.hooks.seen import as_run
 from gonogo.virtual.kernels.async_io import NvmeTraffic
@@ -137,6 +136,7 @@ class Session:
         undo = self._undo
         undo.append(c10d_operators.install(self.collectives))
         undo.append(private.lift_only_cpu_tensors())
+        undo.append(owning.install(self.modules))  # before what has DDP's buckets reduced
         placed = surroundings.install(self.plan, self.mode, self.peers, self.note, self.wrote)
         undo += placed.undo
         self.nvme = placed.nvme
@@ -272,7 +272,7 @@ class Session:
     def record(self, outcome: Outcome, failure: Failure | None = None) -> RankRecord:
         """All that is known now."""
         for model in self.modules.roots():
-            own_model(model, self.modules)
+            owning.own_model(model, self.modules)
         devices = [record.as_device() for device, record in self.memory.devices.items() if device != CPU]
         if outcome == "completed" and any(device.shortage is not None for device in devices):
             outcome = "out-of-memory"

@@ -1,0 +1,75 @@
+"""Whose bytes are counted: shares of flat buffers, and that a peak's division by modules is whole and exact."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from gonogo.evidence.rehearsal.record import CATEGORIES
+from gonogo.virtual.memory.owners import Shares, divided, part_of, placed, scaled, shares
+from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
+
+
+def test_a_flat_buffer_is_shared_out_by_ranges() -> None:
+    assert shares([(8, "a"), (8, "a"), (0, "b")]) == "a"
+    flat = shares([(8, "a"), (4, "b"), (4, None)])
+    assert flat == Shares(((8, "a"), (4, "b"), (4, None)))
+    assert part_of(flat, 4, 12) == Shares(((4, "a"), (4, "b")))
+    assert part_of(flat, 0, 8) == "a"
+    assert scaled(flat, 32) == Shares(((16, "a"), (8, "b"), (8, None)))  # a copy in fp32 of what was bf16
+    assert divided(flat, 10) == [("a", 5), ("b", 2), (None, 3)]  # whatever the size, nothing is lost
+    assert divided("a", 10) == [("a", 10)]
+
+
+def test_ranges_are_placed_in_any_order_and_tied_weights_count_once() -> None:
+    assert placed([(4, 8, "b"), (0, 4, "a")], 8) == Shares(((4, "a"), (4, "b")))
+    assert placed([(0, 4, "a"), (0, 4, "tied")], 8) == Shares(((4, "a"), (4, None)))
+    assert placed([(0, 400, "a")], 8) == "a"
+
+
+def test_each_peak_is_divided_exactly_whatever_is_moved_before_and_after() -> None:
+    """Against a ledger kept by hand: cells come, go, become other categories and other owners, in any order."""
+    draw = random.Random(7)
+    flat = Shares(((3, "x"), (1, "y")))
+    for _ in range(30):
+        memory = MemoryRecord(lambda name: DeviceRecord(name, 1 << 30, 0, None))
+        device = memory.device("cuda:0")
+        live: dict[int, list[object]] = {}
+        peak, at_peak = 0, {}
+        for number in range(200):
+            action = draw.random()
+            if action < 0.45 or not live:
+                memory.module = draw.choice([None, "a", "b", "c"])
+                memory.set_category(draw.choice(CATEGORIES))
+                live[number] = [memory.new_cell("cuda:0", 4 * draw.randrange(1, 99))]
+            elif action < 0.75:
+                del live[draw.choice(list(live))]
+            elif action < 0.9:
+                memory.recategorise(live[draw.choice(list(live))][0], draw.choice(CATEGORIES))  # type: ignore[arg-type]
+            else:
+                memory.own(live[draw.choice(list(live))][0], draw.choice(["a", "b", flat]))  # type: ignore[arg-type]
+            if device.live > peak:
+                peak, at_peak = device.live, dict(enumerate(device.by_category))
+            assert sum(device.by_category) == device.live
+        device.note_peak()
+        held: Counter[str] = Counter()
+        for category, _, nbytes in device.at_peak():
+            assert nbytes > 0
+            held[category] += nbytes
+        assert device.peak == peak
+        assert [held[category] for category in CATEGORIES] == list(device.peak_by_category)
+        assert sum(at_peak.values()) == peak
+
+
+def test_what_is_learned_of_an_owner_holds_for_the_peak_it_was_a_part_of() -> None:
+    memory = MemoryRecord(lambda name: DeviceRecord(name, 1 << 30, 0, None))
+    device = memory.device("cuda:0")
+    memory.set_category("optimizer")
+    state, passing = memory.new_cell("cuda:0", 100), memory.new_cell("cuda:0", 50)
+    del passing  # the peak is over
+    memory.recategorise(state, "parameters")  # what it is now is not what it was then
+    memory.own(state, "lm_head")
+    assert sorted(device.at_peak(), key=str) == [("optimizer", "lm_head", 100), ("optimizer", None, 50)]
+    later = memory.new_cell("cuda:0", 10)
+    memory.own(later, "norm")  # was not there
+    assert sorted(device.at_peak(), key=str) == [("optimizer", "lm_head", 100), ("optimizer", None, 50)]
