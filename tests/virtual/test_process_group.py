@@ -19,7 +19,7 @@ def assumptions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(socket.socket, "bind", _no_port)
     told: list[str] = []
-    undo = process_group.install(told.append)
+    undo = process_group.install(lambda what: told.append(what.en))
     yield told
     undo()
 
