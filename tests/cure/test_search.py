@@ -223,3 +223,22 @@ def test_the_copy_is_links_to_all_that_is_not_changed(tmp_path: Path, monkeypatc
     assert (folder / "package" / "model.py").read_text() == "WIDTH = 4\n"
     assert report.cure is not None
     assert "+++ b/package/model.py" in report.cure.patch
+
+
+def test_what_a_file_pins_is_rehearsed_and_a_new_pin_is_to_be_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project(tmp_path, requirements__txt="torch\npeft==0.6.0\n")
+
+    def judge(request: RehearsalRequest) -> tuple[Finding, ...]:
+        if request.with_packages == ("peft==0.7.0",):
+            return ()
+        return (error("program-raises", replacing("requirements.txt", "0.6.0", "0.7.0")),)
+
+    rehearsals = Rehearsals(judge)
+    report = search(folder, rehearsals, monkeypatch).report
+    assert rehearsals.requests[0].with_packages == ("peft==0.6.0",)
+    assert report.cure is not None
+    assert report.cure.pins == ("peft==0.7.0",)
+    assert "+peft==0.7.0" in report.cure.patch
+    assert "pip install peft==0.7.0" in render(report, "text", "en")

@@ -42,7 +42,8 @@ def cure(
     environment: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Versions the run will have. Default: the file that check finds beside the launch."
+            metavar="FILE",
+            help="Versions the run will have, whole. Default: what the file beside the launch pins is laid over.",
         ),
     ] = None,
     with_: Annotated[

@@ -63,6 +63,11 @@ class Change(msgspec.Struct, frozen=True):
         return " ".join(name for name in self.__struct_fields__ if getattr(self, name))
 
 
+def _order(change: Change) -> tuple[int, int, bool, int]:
+    """Smaller before larger, fewer settings before more, what is no slower first, and the largest micro-batch."""
+    return change.size, len(change.kind.split()), change.slower, -(change.micro_batch or 0)
+
+
 def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
     """Changes that may make it fit, smallest first."""
     run, record = trial.run, trial.record
@@ -77,7 +82,7 @@ def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
         yield from _evaluating_less(finding, run)
         return
     batch = batch_of(run)
-    changes = sorted(_changes(rank, batch), key=lambda change: (change.size, change.slower, -(change.micro_batch or 0)))
+    changes = sorted(_changes(rank, batch), key=_order)
     given = 0
     for change in changes:
         if given < _MOST and _may_fit(change, device, rank, batch, record.world_size):

@@ -71,7 +71,7 @@ class Search:
     def run(self) -> Found:
         """Search. Ctrl-C, and the end of the budget, end it with what is known by then."""
         self._trier.doing = _LOOKING
-        before = self._trier(self._own_files(self._first_check()), self._ranks)
+        before = self._as_it_is(self._own_files(self._first_check()))
         found = Found(before, before)
         try:
             before = found.before = found.now = self._with_all_ranks(before, _LOOKING)
@@ -84,6 +84,15 @@ class Search:
         found.out_of_time = not found.cured and self._over
         self._lay(found.steps)
         return found
+
+    def _as_it_is(self, checked: Trial) -> Trial:
+        """The run rehearsed; only checked, where it can't be rehearsed and the files alone show an error to cure."""
+        try:
+            return self._trier(checked, self._ranks)
+        except UserError:
+            if not _certain(checked.in_files):
+                raise
+            return checked
 
     def _first_check(self) -> Trial:
         """The files; a command that was typed becomes a file of the copy."""
@@ -107,9 +116,8 @@ class Search:
 
     def _with_all_ranks(self, trial: Trial, doing: Text) -> Trial:
         """Where the ranks that were run are GO, and the user named none: a sample of all of them is run too."""
-        if not self._request.own_ranks or trial.ranks == "sample" or trial.rehearsed is None:
+        if not self._request.own_ranks or trial.ranks == "sample" or trial.record is None:
             return trial
-        assert trial.record is not None
         if trial.record.world_size == 1 or not _went_well(trial):
             return trial
         self._ranks = "sample"

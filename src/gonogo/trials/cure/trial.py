@@ -7,12 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from gonogo.check.findings import Checked, check
 from gonogo.check.settings import CheckSettings
-from gonogo.evidence.files import nearest_environment_file
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
+from gonogo.rehearse.packages import installed_version
+from gonogo.rehearse.packages.names import STACK, can_be_laid_over
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.trials.cure.copy import Copy
@@ -106,8 +109,8 @@ class Trier:
                     self.request,
                     command=self.copy.words,
                     ranks=ranks,
-                    environment=self._environment(trial.run),
-                    with_packages=(*self.request.with_packages, *self.pins),
+                    environment=self._stated(),
+                    with_packages=self._packages(trial.run),
                     keep=None,
                     count_work=True,
                 ),
@@ -135,11 +138,24 @@ class Trier:
         own = original.is_relative_to(self.copy.original_folder) and self.copy.own(original)
         return self.copy.of(original) if own else original
 
-    def _environment(self, run: Run | None) -> Path | None:
-        """The file of versions: the one that was stated, else the one that the check takes."""
-        if self.request.environment is not None:
-            return self._stated()
-        if run is None or run.launch is None:
-            return None
-        launch = run.launch
-        return nearest_environment_file([launch.cwd, (self.copy.folder / launch.source.path).parent])
+    def _packages(self, run: Run | None) -> tuple[str, ...]:
+        """What to lay over: what was asked for, what the files pin, and the cure's own pins, which win."""
+        own = {canonicalize_name(pin.partition("==")[0]) for pin in self.pins}
+        others = (*self.request.with_packages, *self._pinned(run))
+        return (*(one for one in others if canonicalize_name(one.partition("==")[0].strip()) not in own), *self.pins)
+
+    def _pinned(self, run: Run | None) -> tuple[str, ...]:
+        """What the file of versions beside the launch pins otherwise than is installed; none where one was stated."""
+        if run is None or self.request.environment is not None:
+            return ()
+        stated = {canonicalize_name(one.partition("==")[0].strip()) for one in self.request.with_packages}
+        return tuple(
+            f"{package.name}=={package.version}"
+            for package in run.environment.packages.values()
+            if package.place is not None
+            and package.version is not None
+            and package.name in STACK
+            and package.name not in stated
+            and can_be_laid_over(package.name)
+            and installed_version(package.name) != package.version
+        )

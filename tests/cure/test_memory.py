@@ -1,0 +1,97 @@
+"""Changes that make a run fit: which are tried, in which order, and where they are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import samples
+from made_up import error
+from msgspec.structs import replace
+
+from gonogo.check.findings import check
+from gonogo.evidence.rehearsal.record import Shortage
+from gonogo.trials.cure.candidate import Candidate
+from gonogo.trials.cure.memory import memory_candidates
+from gonogo.trials.cure.trial import Trial
+
+GIB = samples.GIB
+TRAINER = """\
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+(arguments,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+Trainer(model=AutoModelForCausalLM.from_pretrained("model"), args=arguments).train()
+"""
+LOOP = """\
+import deepspeed
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds.json")
+"""
+
+
+def candidates(folder: Path, by_category: dict[str, int], stage: int = 2) -> list[Candidate]:
+    """What is tried where the peak on 80 GiB is this."""
+    peak = sum(by_category.values())
+    short = Shortage("cuda:0", GIB, 78 * GIB, 79 * GIB, 79 * GIB, "forward", 0)
+    device = replace(samples.device_memory(allocated=peak, shortage=short), by_category=by_category)
+    config: dict[str, object] = {"zero_optimization": {"stage": stage}}
+    record = samples.rehearsal_record(
+        samples.rank_record(0, "out-of-memory", devices=[device], deepspeed_config=config), world_size=8
+    )
+    checked = check([], ["torchrun", "--nproc_per_node", "8", "train.py", *_options(folder)])
+    return list(memory_candidates(error("gpu-oom-activations"), Trial(checked, record)))
+
+
+def _options(folder: Path) -> list[str]:
+    return (folder / "options").read_text().split() if (folder / "options").exists() else []
+
+
+@pytest.fixture
+def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "train.py").write_text(LOOP)
+    (tmp_path / "ds.json").write_text(
+        '{\n  "train_micro_batch_size_per_gpu": 8,\n  "gradient_accumulation_steps": 2,\n'
+        '  "zero_optimization": {"stage": 2}\n}\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_micro_batch_comes_first_then_checkpointing(loop: Path) -> None:
+    found = candidates(loop, {"parameters": 10 * GIB, "activations": 100 * GIB})
+    assert found[0].title.en.startswith("micro-batch 4 and 4 accumulation steps")
+    assert [edit.after for edit in found[0].edits] == [b"4", b"4"]
+    kinds = [one.kind for one in found]
+    assert kinds.index("checkpointing") == 3  # after micro-batches 4, 2 and 1
+    checkpointing = found[3].edits[0]
+    assert b"model.gradient_checkpointing_enable(" in checkpointing.after
+
+
+def test_what_can_not_be_enough_is_not_tried(loop: Path) -> None:
+    found = candidates(loop, {"parameters": 30 * GIB, "optimizer": 60 * GIB, "activations": 5 * GIB})
+    titles = [one.title.en for one in found]
+    assert titles[:2] == ["ZeRO stage 3", "the optimizer offloaded to the host"]  # no micro-batch alone
+    assert b'"offload_optimizer"' in found[1].edits[0].after
+
+
+def test_a_higher_stage_where_gradients_are_whole(loop: Path) -> None:
+    (loop / "ds.json").write_text('{"zero_optimization": {"stage": 1}}')
+    found = candidates(loop, {"parameters": 40 * GIB, "gradients": 40 * GIB, "optimizer": 10 * GIB}, stage=1)
+    assert found[0].title.en == "ZeRO stage 2"
+    assert found[0].edits[0].after == b"2"
+
+
+def test_settings_of_the_trainer_are_options_of_its_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text(TRAINER)
+    (tmp_path / "launch.sh").write_text("torchrun train.py --output_dir out --per_device_train_batch_size 4\n")
+    monkeypatch.chdir(tmp_path)
+    short = Shortage("cuda:0", GIB, 78 * GIB, 79 * GIB, 79 * GIB, "forward", 0)
+    held = {"parameters": 10 * GIB, "activations": 120 * GIB}
+    device = replace(samples.device_memory(allocated=130 * GIB, shortage=short), by_category=held)
+    record = samples.rehearsal_record(samples.rank_record(0, "out-of-memory", devices=[device]))
+    trial = Trial(check([], ["bash", "launch.sh"]), record)
+    found = list(memory_candidates(error("gpu-oom-activations"), trial))
+    assert [edit.after.decode() for edit in found[0].edits] == ["2", " --gradient_accumulation_steps 2"]
+    assert [edit.after.decode() for edit in found[2].edits] == [" --gradient_checkpointing True"]
