@@ -1,7 +1,14 @@
 from __future__ import annotations
 
 from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
-from gonogo.evidence.rehearsal.record import AcceleratorFacts, HostMemory, Phase, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import (
+    FIRST_RANK_READS,
+    AcceleratorFacts,
+    HostMemory,
+    Phase,
+    RankRecord,
+    RehearsalRecord,
+)
 
 
 def record(*peaks: tuple[int, int, int, Phase], ranks_per_node: int = 8, nodes: int = 1) -> RehearsalRecord:
@@ -41,13 +48,28 @@ def test_the_first_rank_speaks_for_the_others_in_training() -> None:
     assert node.estimated
 
 
-def test_the_first_rank_alone_peaks_in_loading_and_saving() -> None:
-    for phase in ("load", "save"):
-        (node,) = host_memory_by_node(record((0, 30, 10, phase)))  # type: ignore[arg-type]
-        assert node.peak_bytes == 30 + 7 * 10  # it saves while the others keep what they train with
-        assert node.proven_bytes == 8 * 10
-        (node,) = host_memory_by_node(record((0, 30, 0, phase)))  # type: ignore[arg-type]
-        assert (node.peak_bytes, node.proven_bytes) == (30, 30)
+def test_the_first_rank_alone_gathers_for_saving() -> None:
+    (node,) = host_memory_by_node(record((0, 30, 10, "save")))
+    assert node.peak_bytes == 30 + 7 * 10  # it saves while the others keep what they train with
+    assert node.proven_bytes == 8 * 10
+    (node,) = host_memory_by_node(record((0, 30, 0, "save")))
+    assert (node.peak_bytes, node.pinned_bytes, node.proven_bytes) == (30, 15, 30)
+
+
+def test_each_rank_loads_by_itself() -> None:
+    (node,) = host_memory_by_node(record((0, 10, 0, "load"), ranks_per_node=4))
+    assert (node.peak_bytes, node.pinned_bytes, node.proven_bytes) == (40, 20, 10)
+    saved = record((0, 30, 4, "save"), ranks_per_node=4)
+    saved.ranks[0].host = HostMemory(30, 0, "save", 1, {}, steady_peak_bytes=4, load_peak_bytes=9)
+    (node,) = host_memory_by_node(saved)
+    assert node.peak_bytes == 30 + 3 * 9
+
+
+def test_the_first_rank_alone_reads_where_the_library_says_so() -> None:
+    loaded = record((0, 30, 10, "load"))
+    loaded.ranks[0].events.append(FIRST_RANK_READS)
+    (node,) = host_memory_by_node(loaded)
+    assert node.peak_bytes == 30 + 7 * 10
 
 
 def test_another_rank_speaks_for_those_not_run() -> None:

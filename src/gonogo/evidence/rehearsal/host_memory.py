@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.evidence.rehearsal.record import HostMemory, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import FIRST_RANK_READS, HostMemory, RankRecord, RehearsalRecord
 
 
 class NodeHostMemory(msgspec.Struct, frozen=True):
@@ -33,9 +33,9 @@ class NodeHostMemory(msgspec.Struct, frozen=True):
 def host_memory_by_node(record: RehearsalRecord) -> list[NodeHostMemory]:
     """The nodes of which a rank was run, in order.
 
-    All ranks run the same program on their share, but libraries let a node's first rank read the weights when loading
-    and gather the model when saving. So a rank that was not run is taken to need what the ranks that are not their
-    node's first need on average, or else what the first needs outside loading and saving.
+    All ranks run the same program on their share, but libraries let a node's first rank gather the model when saving,
+    and some, which say so, read the weights. So a rank that was not run is taken to need what the ranks that are not
+    their node's first need on average, or else what the first needs outside that.
 
     Proven is what must be held at one time: each rank's peak alone; the steady peaks, which fall together since
     collectives keep ranks in step; and all peaks, where a rank that is not the first was run and they fall into the
@@ -46,9 +46,10 @@ def host_memory_by_node(record: RehearsalRecord) -> list[NodeHostMemory]:
     if not measured:
         return []
     like_the_rest = [host for rank, host in measured if rank.local_rank != 0]
-    for_others = [host.peak_bytes for host in like_the_rest] or [_steady(host) for _, host in measured]
+    for_others = [host.peak_bytes for host in like_the_rest] or [_alike(rank, host) for rank, host in measured]
     hosts = like_the_rest or [host for _, host in measured]
-    pinned = sum(host.peak_pinned_bytes for host in hosts) // len(hosts)
+    each = sum(for_others) // len(for_others)
+    pinned = min(each, sum(host.peak_pinned_bytes for host in hosts) // len(hosts))
     least_steady = min(_steady(host) for host in hosts)
     nodes = []
     for node in sorted({rank.rank // size for rank, _ in measured}):
@@ -62,12 +63,20 @@ def host_memory_by_node(record: RehearsalRecord) -> list[NodeHostMemory]:
             NodeHostMemory(
                 run=run,
                 ranks=size,
-                peak_bytes=sum(peaks) + others * (sum(for_others) // len(for_others)),
+                peak_bytes=sum(peaks) + others * each,
                 pinned_bytes=sum(host.peak_pinned_bytes for _, host in run) + others * pinned,
                 proven_bytes=proven,
             )
         )
     return nodes
+
+
+def _alike(rank: RankRecord, host: HostMemory) -> int:
+    """The most that a node's first rank needs in what all ranks do."""
+    if host.peak_phase != "save" and not (host.peak_phase == "load" and FIRST_RANK_READS in rank.events):
+        return host.peak_bytes
+    loading = 0 if FIRST_RANK_READS in rank.events else host.load_peak_bytes
+    return max(host.steady_peak_bytes, loading)
 
 
 def _steady(host: HostMemory) -> int:

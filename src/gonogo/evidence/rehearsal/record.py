@@ -131,6 +131,8 @@ class HostMemory(msgspec.Struct, frozen=True):
     """As of :class:`DeviceMemory`."""
     steady_peak_bytes: int = 0
     """The peak outside loading and saving, in which a node's first rank may do what the others do not."""
+    load_peak_bytes: int = 0
+    """The peak up to the end of the first loading."""
 
 
 class CollectiveTotal(msgspec.Struct, frozen=True):
@@ -152,6 +154,8 @@ class Assumption(msgspec.Struct, frozen=True):
     """:attr:`what` in Chinese; empty where it was written by an older gonogo."""
 
 
+FIRST_RANK_READS = "from_pretrained: a node's first rank alone reads the weights"
+"""The event of a loading in which the other ranks get theirs from the first: ZeRO-3's, and FSDP's."""
 GUESSED_BATCH = "the batch is made from the signature of forward and the configuration"
 """What is assumed where no processor, and no program of the user's, makes images, sounds and the like."""
 

@@ -89,6 +89,8 @@ class Lifecycle:
     def _switch(self, phase: Phase) -> None:
         for record in self.memory.devices.values():
             record.note_peak()
+            if record.load_peak is None and self.phase == "load" != phase:
+                record.load_peak = record.peak
             record.steady = phase in _STEADY or (phase == "init" and not self.step)
         self.phase = phase
         if phase not in self.reached:

@@ -90,6 +90,8 @@ class DeviceRecord:
         self.steady = False
         """Whether the program is in a phase in which all ranks do the same; see ``HostMemory.steady_peak_bytes``."""
         self.steady_peak = 0
+        self.load_peak: int | None = None
+        """The peak up to the end of the first loading; None before that."""
         self.by_category = [0] * len(CATEGORIES)
         self.peak_by_category = tuple(self.by_category)
         self.peaks = 0
@@ -255,6 +257,7 @@ class DeviceRecord:
             by_category=dict(zip(CATEGORIES, self.peak_by_category, strict=True)),
             modules=held_by_modules(self.at_peak()),
             steady_peak_bytes=self.steady_peak,
+            load_peak_bytes=self.peak if self.load_peak is None else self.load_peak,
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from gonogo.evidence.rehearsal.record import FIRST_RANK_READS
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.virtual.hooks.after_import import after_import
@@ -53,6 +54,8 @@ def install(patches: Patches, overlay: Overlay, opened: set[str], tell: Callable
                 result = original(cls, pretrained_model_name_or_path, *args, **kwargs)
             finally:
                 SafeOpen.counted = False
+            if _first_rank_reads(module):
+                tell(FIRST_RANK_READS)
             if opened - before:
                 count = len(opened - before)
                 tell(
@@ -75,6 +78,12 @@ def install(patches: Patches, overlay: Overlay, opened: set[str], tell: Callable
 
     patches.on_undo(after_import("transformers.modeling_utils", follow_models))
     patches.on_undo(after_import("transformers.models.auto.auto_factory", follow_auto_classes))
+
+
+def _first_rank_reads(module: ModuleType) -> bool:
+    """Whether transformers has the other ranks get their weights from the first: by ZeRO-3, or by FSDP."""
+    asked = (getattr(module, name, None) for name in ("is_deepspeed_zero3_enabled", "is_fsdp_enabled"))
+    return any(question is not None and question() for question in asked)
 
 
 def _place(name: str, kwargs: dict[str, Any]) -> str | None:
