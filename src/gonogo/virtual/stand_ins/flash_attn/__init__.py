@@ -3,6 +3,7 @@
 The functions, their signatures and what they keep for backward are those of flash-attn 2.8.3.
 """
 
+from flash_attn import _rest
 from flash_attn.flash_attn_interface import (
     flash_attn_func,
     flash_attn_kvpacked_func,
@@ -14,6 +15,7 @@ from flash_attn.flash_attn_interface import (
 )
 
 __version__ = "2.8.3"
+__getattr__ = _rest.lacking(__name__)
 __all__ = [
     "flash_attn_func",
     "flash_attn_kvpacked_func",

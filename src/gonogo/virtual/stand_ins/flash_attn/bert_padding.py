@@ -7,6 +7,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from flash_attn._rest import lacking
+
+__getattr__ = lacking(__name__)
+
 
 def index_first_axis(tensor: Any, indices: Any) -> Any:
     """The rows of the first dimension that ``indices`` name."""
@@ -36,3 +40,37 @@ def pad_input(hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
     """The padded batch again."""
     output = index_put_first_axis(hidden_states, indices, batch * seqlen)
     return output.reshape(batch, seqlen, *hidden_states.shape[1:])
+
+
+def index_first_axis_residual(tensor: Any, indices: Any) -> Any:
+    """The rows, and the whole without its gradient."""
+    return index_first_axis(tensor, indices), tensor.detach()
+
+
+def unpad_input_for_concatenated_sequences(hidden_states: Any, attention_mask_in_length: Any) -> Any:
+    """As :func:`unpad_input`, where each row of the mask holds the lengths of the sequences that lie in the row."""
+    used = attention_mask_in_length.sum(dim=-1)
+    places = torch.arange(attention_mask_in_length.size(-1), device=used.device, dtype=used.dtype)
+    indices = torch.nonzero((places < used[:, None]).flatten(), as_tuple=False).flatten()
+    flat = attention_mask_in_length.flatten()
+    lengths = flat[torch.nonzero(flat, as_tuple=False).flatten()]
+    starts = F.pad(torch.cumsum(lengths, dim=0, dtype=torch.int32), (1, 0))
+    return index_first_axis(hidden_states.flatten(0, 1), indices), indices, starts, lengths.max().item()
+
+
+class IndexFirstAxis:
+    """:func:`index_first_axis` by the name of its autograd function."""
+
+    apply = staticmethod(index_first_axis)
+
+
+class IndexPutFirstAxis:
+    """:func:`index_put_first_axis`, likewise."""
+
+    apply = staticmethod(index_put_first_axis)
+
+
+class IndexFirstAxisResidual:
+    """:func:`index_first_axis_residual`, likewise."""
+
+    apply = staticmethod(index_first_axis_residual)

@@ -8,6 +8,11 @@ import flash_attn_2_cuda as kernels
 import torch
 import torch.nn.functional as F
 
+from flash_attn._rest import lacking
+
+__getattr__ = lacking(__name__)
+flash_attn_gpu = kernels
+USE_TRITON_ROCM = False
 Window = tuple[int, int]
 _WHOLE: Window = (-1, -1)
 
@@ -158,3 +163,64 @@ def flash_attn_with_kvcache(
     """For generation: new keys and values go into the caches, which are attended to."""
     out, lse = kernels.fwd_kvcache(_contiguous(q), k_cache, v_cache, k, v)
     return (out, lse) if return_softmax_lse else out
+
+
+def maybe_contiguous(x: Any) -> Any:
+    """``x``, or a copy whose last dimension is contiguous."""
+    return _contiguous(x)
+
+
+def round_multiple(x: int, m: int) -> int:
+    """The next multiple of ``m``."""
+    return (x + m - 1) // m * m
+
+
+def _flash_attn_forward(
+    q: Any, k: Any, v: Any, dropout_p: float, softmax_scale: float, causal: bool, window_size_left: int,
+    window_size_right: int, softcap: float, alibi_slopes: Any, return_softmax: bool,
+) -> Any:  # fmt: skip
+    """(out, logsumexp, probabilities, the random state) of the kernel; what attends over a ring of ranks calls it."""
+    q, k, v = (_contiguous(tensor) for tensor in (q, k, v))
+    masks = (causal, window_size_left, window_size_right, softcap)
+    return kernels.fwd(q, k, v, None, alibi_slopes, dropout_p, softmax_scale, *masks, return_softmax, None)
+
+
+def _flash_attn_varlen_forward(
+    q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int, max_seqlen_k: int,
+    dropout_p: float, softmax_scale: float, causal: bool, window_size_left: int = -1, window_size_right: int = -1,
+    softcap: float = 0.0, alibi_slopes: Any = None, return_softmax: bool = False, block_table: Any = None,
+    leftpad_k: Any = None, seqused_k: Any = None, zero_tensors: bool = False,
+) -> Any:  # fmt: skip
+    """As :func:`_flash_attn_forward`, of a packed batch."""
+    q, k, v = (_contiguous(tensor) for tensor in (q, k, v))
+    given = (q, k, v, None, cu_seqlens_q, cu_seqlens_k, seqused_k, leftpad_k, block_table, alibi_slopes)
+    masks = (causal, window_size_left, window_size_right, softcap)
+    numbers = (max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale, zero_tensors)
+    return kernels.varlen_fwd(*given, *numbers, *masks, return_softmax, None)
+
+
+def _flash_attn_backward(
+    dout: Any, q: Any, k: Any, v: Any, out: Any, softmax_lse: Any, dq: Any, dk: Any, dv: Any, dropout_p: float,
+    softmax_scale: float, causal: bool, window_size_left: int, window_size_right: int, softcap: float,
+    alibi_slopes: Any, deterministic: bool, rng_state: Any = None,
+) -> Any:  # fmt: skip
+    """Writes the gradients, which it makes where they are None."""
+    dq, dk, dv = (torch.empty_like(x) if grad is None else grad for grad, x in ((dq, q), (dk, k), (dv, v)))
+    masks = (causal, window_size_left, window_size_right, softcap, deterministic, None)
+    given = (_contiguous(dout), _contiguous(q), _contiguous(k), _contiguous(v), _contiguous(out), softmax_lse)
+    return kernels.bwd(*given, dq, dk, dv, alibi_slopes, dropout_p, softmax_scale, *masks, rng_state)[-1]
+
+
+def _flash_attn_varlen_backward(
+    dout: Any, q: Any, k: Any, v: Any, out: Any, softmax_lse: Any, dq: Any, dk: Any, dv: Any, cu_seqlens_q: Any,
+    cu_seqlens_k: Any, max_seqlen_q: int, max_seqlen_k: int, dropout_p: float, softmax_scale: float, causal: bool,
+    window_size_left: int, window_size_right: int, softcap: float, alibi_slopes: Any, deterministic: bool,
+    rng_state: Any = None, zero_tensors: bool = False,
+) -> Any:  # fmt: skip
+    """As :func:`_flash_attn_backward`, of a packed batch."""
+    dq, dk, dv = (torch.empty_like(x) if grad is None else grad for grad, x in ((dq, q), (dk, k), (dv, v)))
+    masks = (causal, window_size_left, window_size_right, softcap, deterministic, None)
+    given = (_contiguous(dout), _contiguous(q), _contiguous(k), _contiguous(v), _contiguous(out), softmax_lse)
+    lengths = (cu_seqlens_q, cu_seqlens_k, alibi_slopes, max_seqlen_q, max_seqlen_k)
+    numbers = (dropout_p, softmax_scale, zero_tensors)
+    return kernels.varlen_bwd(*given, dq, dk, dv, *lengths, *numbers, *masks, rng_state)[-1]

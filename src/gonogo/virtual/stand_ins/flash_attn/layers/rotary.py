@@ -6,7 +6,10 @@ from typing import Any
 
 import torch
 
+from flash_attn._rest import lacking
 from flash_attn.ops.triton.rotary import apply_rotary
+
+__getattr__ = lacking(__name__)
 
 
 class ApplyRotaryEmb(torch.autograd.Function):
@@ -44,3 +47,31 @@ def apply_rotary_emb(
 
 
 apply_rotary_emb_func = apply_rotary_emb
+
+
+class _InPlace(torch.autograd.Function):
+    """Queries and keys rotated where they lie; the cosines and sines are kept."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, cos: Any, sin: Any) -> Any:
+        assert 2 * cos.shape[-1] <= x.shape[-1], "rotary_dim must be <= headdim"
+        ctx.save_for_backward(cos, sin)
+        ctx.mark_dirty(x)
+        return x.copy_(x)
+
+    @staticmethod
+    def backward(ctx: Any, dx: Any) -> Any:
+        return dx, None, None
+
+
+def apply_rotary_emb_qkv_(
+    qkv: Any, cos: Any, sin: Any, cos_k: Any = None, sin_k: Any = None, interleaved: bool = False,
+    seqlen_offsets: Any = 0, num_heads_q: int | None = None,
+) -> Any:  # fmt: skip
+    """(batch, length, 3, heads, size), or (batch, length, heads of all three, size) with ``num_heads_q``."""
+    return _InPlace.apply(qkv, cos, sin)  # type: ignore[no-untyped-call]
+
+
+def apply_rotary_emb_kv_(kv: Any, cos: Any, sin: Any, interleaved: bool = False, seqlen_offsets: Any = 0) -> Any:
+    """(batch, length, 2, heads, size)."""
+    return _InPlace.apply(kv, cos, sin)  # type: ignore[no-untyped-call]

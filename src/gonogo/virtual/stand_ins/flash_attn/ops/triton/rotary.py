@@ -6,6 +6,10 @@ from typing import Any
 
 import torch
 
+from flash_attn._rest import lacking
+
+__getattr__ = lacking(__name__)
+
 
 def apply_rotary(
     x: Any, cos: Any, sin: Any, seqlen_offsets: Any = 0, cu_seqlens: Any = None, max_seqlen: int | None = None,

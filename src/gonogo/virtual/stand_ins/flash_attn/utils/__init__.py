@@ -1,0 +1,1 @@
+"""What flash-attn has beside attention."""

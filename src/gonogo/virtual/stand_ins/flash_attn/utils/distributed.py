@@ -1,0 +1,89 @@
+"""Collectives over a group, differentiable: plain PyTorch, as in flash-attn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from flash_attn._rest import lacking
+
+__getattr__ = lacking(__name__)
+
+
+def all_gather_raw(input_: Any, process_group: Any, async_op: bool = False) -> Any:
+    """(all ranks' tensors one after another, the handle)."""
+    rows, *rest = input_.shape
+    output = input_.new_empty((dist.get_world_size(process_group) * rows, *rest))
+    return output, dist.all_gather_into_tensor(output, input_.contiguous(), group=process_group, async_op=async_op)
+
+
+def reduce_scatter_raw(input_: Any, process_group: Any, async_op: bool = False) -> Any:
+    """(this rank's rows of the sum, the handle)."""
+    size = dist.get_world_size(process_group)
+    rows, *rest = input_.shape
+    assert rows % size == 0
+    output = input_.new_empty((rows // size, *rest))
+    return output, dist.reduce_scatter_tensor(output, input_.contiguous(), group=process_group, async_op=async_op)
+
+
+def all_reduce_raw(input_: Any, process_group: Any, async_op: bool = False) -> Any:
+    """(the sum, the handle)."""
+    input_ = input_.contiguous()
+    return input_, dist.all_reduce(input_, group=process_group, async_op=async_op)
+
+
+class AllGatherFunc(torch.autograd.Function):
+    """Gathers; its gradient is summed and scattered."""
+
+    @staticmethod
+    def forward(ctx: Any, input_: Any, process_group: Any) -> Any:
+        """All ranks' rows."""
+        ctx.process_group = process_group
+        return all_gather_raw(input_, process_group)[0]
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Any) -> Any:
+        """This rank's rows of the gradient."""
+        return reduce_scatter_raw(grad_output, ctx.process_group)[0], None
+
+
+class ReduceScatterFunc(torch.autograd.Function):
+    """Sums and scatters; its gradient is gathered."""
+
+    @staticmethod
+    def forward(ctx: Any, input_: Any, process_group: Any) -> Any:
+        """This rank's rows of the sum."""
+        ctx.process_group = process_group
+        return reduce_scatter_raw(input_, process_group)[0]
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Any) -> Any:
+        """All ranks' rows of the gradient."""
+        return all_gather_raw(grad_output, ctx.process_group)[0], None
+
+
+class AllReduceFunc(torch.autograd.Function):
+    """Sums; its gradient passes."""
+
+    @staticmethod
+    def forward(ctx: Any, input_: Any, process_group: Any) -> Any:
+        """The sum."""
+        return all_reduce_raw(input_, process_group)[0]
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Any) -> Any:
+        """The gradient as it is."""
+        return grad_output, None
+
+
+all_gather = AllGatherFunc.apply
+reduce_scatter = ReduceScatterFunc.apply
+all_reduce = AllReduceFunc.apply
+
+
+def get_dim_for_local_rank(dim: int, world_size: int, local_rank: int, multiple_of: int = 1) -> int:
+    """A rank's share of a dimension, in multiples; the first ranks take what is left over."""
+    share, over = divmod(dim // multiple_of, world_size)
+    return (share + (local_rank < over)) * multiple_of
