@@ -96,4 +96,4 @@ class _Modules:
         module.__getattr__ = lacking(module.__name__)  # type: ignore[method-assign]
 
 
-sys.meta_path.append(_Modules)  # type: ignore[arg-type]
+sys.meta_path.append(_Modules)
