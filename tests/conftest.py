@@ -18,6 +18,7 @@ def pytest_configure(config: pytest.Config) -> None:
     torch guards a build with a file named ``lock``, and waits for ever on one that a killed build left behind.
     """
     os.environ["TORCH_EXTENSIONS_DIR"] = str(OPERATORS)
+    os.environ["GONOGO_CACHE_SIZE"] = "0"  # what a test rehearses is rehearsed; those of the cache give it a size
     # A shell that runs the tests in the background has them, and what they start, ignore Ctrl-C; nohup, a hang-up.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

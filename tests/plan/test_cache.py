@@ -28,6 +28,7 @@ CELL = Measurement(Strategy(Family(2), False, 1, 2), 0, 128, 8)
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("GONOGO_CACHE_SIZE", "1G")
 
 
 def key(asked: PlanRequest, folder: Path, cell: Measurement = CELL) -> str:
@@ -112,12 +113,12 @@ def test_two_processes_never_read_half_an_answer() -> None:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0]
     assert wrong.value == 0
-    assert [path.name for path in cache.cache_folder().iterdir()] == ["key.json"]
+    assert [path.name for path in cache.store().folder.iterdir()] == ["key.json"]
 
 
 def test_what_can_not_be_read_is_rehearsed_again() -> None:
-    cache.cache_folder().mkdir(parents=True)
-    (cache.cache_folder() / "key.json").write_bytes(kept(1)[:100])
+    cache.store().folder.mkdir(parents=True)
+    (cache.store().folder / "key.json").write_bytes(kept(1)[:100])
     assert cache.cached("key", Measured) is None
     assert cache.cached("another", Facts) is None
 

@@ -33,6 +33,7 @@ from gonogo.cli.options import (
     InEnvironment,
     Lang,
     MicroBatch,
+    NoCache,
     Nodes,
     Output,
     PageFormat,
@@ -102,6 +103,7 @@ def rehearse(
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
     ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR.")] = None,
+    no_cache: NoCache = False,
     synthetic_batch: SyntheticBatch = None,
     deepspeed: SyntheticDeepSpeed = None,
     seq_len: SeqLen = None,
@@ -158,6 +160,7 @@ def rehearse(
             as_of=as_of,
             keep=keep,
             ray=ray,
+            use_cache=not no_cache,
         )
         with live_display(language) as on_progress:
             record, report = rehearsed(request, on_progress)

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
-from gonogo.cli.options import AsOf, Command, Format, Gpus, HostMemory, InEnvironment, Lang, Nodes, Output, Ranks, Steps
+from gonogo.cli.options import (
+    AsOf,
+    Command,
+    Format,
+    Gpus,
+    HostMemory,
+    InEnvironment,
+    Lang,
+    NoCache,
+    Nodes,
+    Output,
+    Ranks,
+    Steps,
+)
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -44,6 +57,7 @@ def bisect(
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR, a folder for each release.")
     ] = None,
+    no_cache: NoCache = False,
     format_: Format = "text",
     output: Output = None,
     lang: Lang = None,
@@ -92,6 +106,7 @@ def bisect(
             with_packages=tuple(with_ or ()),
             as_of=as_of,
             keep=keep,
+            use_cache=not no_cache,
         )
         request = BisectRequest(
             _required("--package", package), _required("--good", good), _required("--bad", bad), rehearsal

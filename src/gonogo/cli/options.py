@@ -29,6 +29,9 @@ Nodes = Annotated[int | None, typer.Option(min=1, metavar="N", help="Nodes. Defa
 HostMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memory of a node, e.g. 1T or 512G.")]
 Ranks = Annotated[str, typer.Option(metavar="0|0,3|sample|all", help="Which ranks to run.")]
 Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to run.")]
+NoCache = Annotated[
+    bool, typer.Option("--no-cache", help="Rehearse anew, though nothing has changed since the last time.")
+]
 
 InEnvironment = Annotated[
     Path | None,

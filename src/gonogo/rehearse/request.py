@@ -15,7 +15,8 @@ class RehearsalRequest:
     for the whole rehearsal. ``environment`` is a file of versions, ``with_packages`` are ``NAME==VERSION``,
     ``as_of`` is the day (``2023-11-02``) whose releases count where versions are loose. ``ray`` is
     the address of a Ray cluster (or ``auto``) on which the ranks run; None: they run here.
-    ``count_work``: the first rank counts what it computes and moves.
+    ``count_work``: the first rank counts what it computes and moves. ``use_cache``: take the record of an earlier
+    rehearsal of the same, and keep this one's.
     """
 
     command: list[str]
@@ -31,3 +32,4 @@ class RehearsalRequest:
     keep: Path | None = None
     ray: str | None = None
     count_work: bool = False
+    use_cache: bool = True

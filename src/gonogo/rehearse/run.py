@@ -23,6 +23,7 @@ from gonogo.evidence.rehearsal.divergence import Divergence
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.kept.earlier import Earlier, earlier
 from gonogo.rehearse.launch.environment import in_environment, worker_environment
 from gonogo.rehearse.launch.launch import UNSTATED, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.resolve import Resolved, Situation, resolve
@@ -58,53 +59,71 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     ranks run ends them, and the record says ``interrupted`` for them; before that, KeyboardInterrupt comes through.
     """
     started = time.monotonic()
-    deadline = started + request.timeout
     show = Shown(on_progress, started)
     check_keep(request.keep)
     check_torch()
     with _sigterm_interrupts(), scratch_folder() as scratch:
         stated = machine_from(request.gpus, request.nodes, request.host_memory, UNSTATED)
         overlay = packages_for(request.environment, request.with_packages, request.as_of, show)
-        show(Text("reading the launch command", "解析启动命令"))
-        situation = Situation(
-            surroundings=Surroundings.of(stated, request.nodes),
-            environment=in_environment(os.environ, overlay.python),
-            cwd=os.getcwd(),
-            scratch=scratch,
-            timeout=max(1.0, min(_LONGEST_SCRIPT, deadline - time.monotonic())),
-            packages=overlay.folders,
-            python=str(overlay.python or sys.executable),
-        )
+        kept = earlier(request, stated, overlay)
+        if kept is not None and request.keep is None and (record := kept.record()) is not None:
+            set_apart(record, request.environment)
+        else:
+            record = _rehearsed(request, stated, overlay, kept, scratch, started, show)
+    for rank_record in record.ranks:
+        if rank_record.user_error is not None:
+            raise UserError(Text(*rank_record.user_error))
+    return record
+
+
+def _rehearsed(
+    request: RehearsalRequest,
+    stated: Machine,
+    overlay: PackageOverlay,
+    kept: Earlier | None,
+    scratch: Path,
+    started: float,
+    show: Shown,
+) -> RehearsalRecord:
+    deadline = started + request.timeout
+    show(Text("reading the launch command", "解析启动命令"))
+    situation = Situation(
+        surroundings=Surroundings.of(stated, request.nodes),
+        environment=in_environment(os.environ, overlay.python),
+        cwd=os.getcwd(),
+        scratch=scratch,
+        timeout=max(1.0, min(_LONGEST_SCRIPT, deadline - time.monotonic())),
+        packages=overlay.folders,
+        python=str(overlay.python or sys.executable),
+    )
+    notes: list[Text] = []
+    with kept.watching(scratch) if kept is not None else contextlib.nullcontext(), say_if_full(scratch):
         resolved = resolve(request.command, situation)
         machine = machine_for(resolved.launch, request, stated)
         ranks = ranks_to_run(request.ranks, resolved.launch, machine, may_be_more=may_start_processes(resolved.launch))
-        with say_if_full(scratch):
-            notes: list[Text] = []
-            with pool_for(request.ray) as pool:
-                run = functools.partial(_run, pool, request, notes=notes, deadline=deadline, show=show)
-                assigned = functools.partial(_assignment, resolved, request, machine, overlay, scratch)
+        with pool_for(request.ray) as pool:
+            run = functools.partial(_run, pool, request, notes=notes, deadline=deadline, show=show)
+            assigned = functools.partial(_assignment, resolved, request, machine, overlay, scratch)
+            assignments, records, divergence = run(ranks, resolved.launch, assigned)
+            if (count := started_by(records, resolved.launch)) is not None:
+                resolved = dataclasses.replace(resolved, launch=as_ranks(resolved.launch, count))
+                machine = machine_for(resolved.launch, request, stated)
+                ranks = ranks_to_run(request.ranks, resolved.launch, machine)
+                assigned = functools.partial(_assignment, resolved, request, machine, overlay, scratch / "processes")
                 assignments, records, divergence = run(ranks, resolved.launch, assigned)
-                if (count := started_by(records, resolved.launch)) is not None:
-                    resolved = dataclasses.replace(resolved, launch=as_ranks(resolved.launch, count))
-                    machine = machine_for(resolved.launch, request, stated)
-                    ranks = ranks_to_run(request.ranks, resolved.launch, machine)
-                    assigned = functools.partial(
-                        _assignment, resolved, request, machine, overlay, scratch / "processes"
-                    )
-                    assignments, records, divergence = run(ranks, resolved.launch, assigned)
-                elif records[0].outcome == "completed":
-                    ranks_to_run(request.ranks, resolved.launch, machine)  # of one that it does not have after all
-            _say_if_the_disk_was_full(records, scratch)
-            spare_differing(records, overlay.differing)
-            record = _record(request, resolved, machine, overlay, records, time.monotonic() - started)
-            record.divergence = divergence
-            set_apart(record, request.environment)
-            record.notes += [(note.en, note.zh) for note in notes]
-            if request.keep is not None:
-                keep_records(request.keep, record, assignments)
-    for rank_record in records:
-        if rank_record.user_error is not None:
-            raise UserError(Text(*rank_record.user_error))
+            elif records[0].outcome == "completed":
+                ranks_to_run(request.ranks, resolved.launch, machine)  # of one that it does not have after all
+        _say_if_the_disk_was_full(records, scratch)
+    spare_differing(records, overlay.differing)
+    record = _record(request, resolved, machine, overlay, records, time.monotonic() - started)
+    record.divergence = divergence
+    record.notes += [(note.en, note.zh) for note in notes]
+    if kept is not None:
+        kept.keep(record)
+    set_apart(record, request.environment)
+    if request.keep is not None:
+        with say_if_full(scratch):
+            keep_records(request.keep, record, assignments)
     return record
 
 

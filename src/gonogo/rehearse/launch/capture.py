@@ -19,9 +19,11 @@ import msgspec
 from gonogo.evidence.launch.words import shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.kept.watch import under_watch
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, all_launchers
 from gonogo.rehearse.launch.python_start import python_module
+from gonogo.virtual.sandbox.told import tell_of_looks
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -61,7 +63,7 @@ def captured(
     command = shortened(words)
     try:
         process = subprocess.run(
-            python_module(python, "gonogo.rehearse.launch.capture"),
+            under_watch(python_module(python, "gonogo.rehearse.launch.capture")),
             input=msgspec.json.encode(question),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -143,6 +145,7 @@ def _not_imported(error: BaseException) -> Answer:
 
 def main() -> None:
     """Read the question, run the launcher, write the answer."""
+    tell_of_looks()
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
     answer = run_launcher(question)
     Path(question.answer).write_bytes(msgspec.json.encode(answer))

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gonogo.rehearse.kept.watch import also_listed
 from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
 
 # Values that make two rehearsals alike and keep the machine's cores for the ranks that run at once.
@@ -99,7 +100,9 @@ def datasets_cache(environment: Mapping[str, str], mirror: Path) -> Path:
     )
     cache = environment.get("HF_DATASETS_CACHE") or os.path.join(home, "datasets")
     mirror.mkdir(parents=True, exist_ok=True)
+    also_listed(cache)
     for folder, _, names in os.walk(cache):
+        also_listed(folder)
         target = mirror / os.path.relpath(folder, cache)
         target.mkdir(parents=True, exist_ok=True)
         for name in names:

@@ -10,7 +10,10 @@ import gonogo
 # `python -m` puts the current folder first on sys.path, where a user's `datasets/` or `types.py` would be imported in
 # place of the real one; `-P` is new in Python 3.11. The folder of gonogo comes last, and only for the Python that
 # gonogo runs in: in that folder may lie all that is installed there, which another environment does not have.
-_RUN = "import runpy, sys; sys.path[0:1] = []; {first}runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+_RUN = (
+    "import sys; sys.path[0:1] = []; import runpy; {first}runpy.run_module({module!r}, run_name='__main__', "
+    "alter_sys=True)"
+)
 
 
 # The kernel then kills the process when the thread that started it is gone, however that came (PR_SET_PDEATHSIG).

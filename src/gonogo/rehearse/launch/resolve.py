@@ -15,6 +15,7 @@ import msgspec
 from gonogo.evidence.launch.words import is_python, python_command, shortened, without_prefix
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.kept.watch import not_all_known
 from gonogo.rehearse.launch.capture import captured
 from gonogo.rehearse.launch.environment import with_packages
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, ResolvedLaunch, Surroundings
@@ -258,6 +259,7 @@ def _interpreter(program: str, situation: Situation) -> _Interpreter:
     python = os.path.join(folder, os.path.basename(program) if is_interpreter else "python")
     if os.path.isfile(python):
         probe = [python, "-c", "import gonogo.virtual.ranks.plan"]
+        not_all_known("what another Python has installed")
         works = subprocess.run(probe, capture_output=True, stdin=subprocess.DEVNULL, cwd="/", check=False)
         if works.returncode == 0:
             return _Interpreter(python)

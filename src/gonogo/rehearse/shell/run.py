@@ -17,6 +17,7 @@ from pathlib import Path
 from gonogo.evidence.launch.words import SHELLS, shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.kept.watch import under_watch
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.shell.nested import is_shell_script
 from gonogo.rehearse.shell.session import ScriptCommand, ShellSession, StandInSettings
@@ -131,7 +132,7 @@ def _run(
 ) -> tuple[int, tuple[str, ...]]:
     """Run the script to its end; its status (None's place is taken by -9 where it was ended) and last lines."""
     process = subprocess.Popen(
-        [str(session.bin / os.path.basename(words[0])), *words[1:]],
+        under_watch([str(session.bin / os.path.basename(words[0])), *words[1:]], looks=True),
         env=session.inner_environment(environment),
         cwd=cwd,
         stdin=subprocess.DEVNULL,

@@ -17,6 +17,7 @@ from typing import IO
 
 import msgspec
 
+from gonogo.rehearse.kept.watch import under_watch
 from gonogo.rehearse.launch.python_start import python_module
 
 _LONGEST = 8192
@@ -62,7 +63,7 @@ class Process:
         """Start it as a process that imports everything itself."""
         self._server = None
         self._popen = subprocess.Popen(
-            self._start.command,
+            under_watch(self._start.command),
             env=dict(self._start.environment),
             cwd=self._start.cwd,
             stdin=subprocess.DEVNULL,
@@ -156,7 +157,7 @@ class ForkServer:
     def _run(self) -> None:
         with self._theirs as theirs:
             self._popen = subprocess.Popen(
-                self.command(str(theirs.fileno())),
+                under_watch(self.command(str(theirs.fileno()))),
                 env=self._environment,
                 cwd=self._cwd,
                 stdin=subprocess.DEVNULL,

@@ -16,10 +16,13 @@ import msgspec
 
 import gonogo
 from gonogo.evidence.environment.hardware import Accelerator
-from gonogo.report.atomic import write_atomically
+from gonogo.rehearse.kept.known import source_digest
+from gonogo.rehearse.kept.store import Store
 from gonogo.virtual.measuring.jobs import Facts, Job, Measured
 
 _STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "bitsandbytes", "flash-attn")
+# The rooms whose code measures: a change in it makes what was kept worthless.
+_ROOMS = ("evidence", "virtual")
 _MATTERS = ("PYTORCH_", "DEEPSPEED_", "DS_", "ACCELERATE_", "TRANSFORMERS_")
 Answer = TypeVar("Answer", Facts, Measured)
 
@@ -49,40 +52,27 @@ def key_of(job: Job, accelerator: Accelerator, folder: Path) -> str:
 
 @cache
 def _versions() -> dict[str, str]:
-    found = {"python": sys.version, "gonogo": gonogo.__version__, "source": _source_stamp()}
+    found = {"python": sys.version, "gonogo": gonogo.__version__, "source": source_digest(_ROOMS)}
     for name in _STACK:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
 
 
-def _source_stamp() -> str:
-    """Of the code that measures: a change in it makes what was kept worthless."""
-    root = Path(gonogo.__file__).parent
-    digest = hashlib.sha256()
-    for folder in ("virtual", "evidence"):
-        for path in sorted((root / folder).rglob("*")):
-            if path.suffix in (".py", ".json"):
-                digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/gonogo/plan``, or the same below ``~/.cache``."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "gonogo" / "plan"
+def store() -> Store:
+    """Where the answers are kept, each as ``KEY.json``."""
+    return Store("plan")
 
 
 def cached(key: str, kind: type[Answer]) -> Answer | None:
     """The answer that was kept, or None where there is none that can be read."""
+    data = store().read(f"{key}.json")
     try:
-        return msgspec.json.decode((cache_folder() / f"{key}.json").read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError):
+        return None if data is None else msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError:
         return None
 
 
 def keep(key: str, data: bytes) -> None:
     """Keep an answer: whole or not at all, whoever else keeps the same. Raises OSError where it can't be written."""
-    folder = cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / f"{key}.json", data)
+    store().write(f"{key}.json", data)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import importlib.metadata
 import io
 import os
 import posix
@@ -106,8 +107,9 @@ def _replace_importing(patches: Patches, calls: Calls, opening: Any) -> None:
     def stat(path: str) -> os.stat_result:
         return posix.stat(path) if overlay.untouched else calls.stat(path)
 
-    patches.set(machinery, "_os", _Stand(posix, stat=stat, listdir=calls.listdir, getcwd=calls.getcwd))
+    patches.set(machinery, "_os", _Stand(posix, stat=stat, listdir=calls.list_modules, getcwd=calls.getcwd))
     patches.set(machinery, "_io", _Stand(io, open_code=calls.open_code, FileIO=io.FileIO, open=opening))
+    patches.set(importlib.metadata, "os", _Stand(os, listdir=calls.list_modules))
     importlib.invalidate_caches()
     patches.on_undo(importlib.invalidate_caches)
 

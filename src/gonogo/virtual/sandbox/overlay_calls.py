@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gonogo.virtual.sandbox.overlay import Overlay
+from gonogo.virtual.sandbox.told import FOR_MODULES, tell
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _TMPFILE = getattr(os, "O_TMPFILE", 0)
@@ -108,6 +109,8 @@ class ReadingCalls:
     def _read(self, function: Callable[..., Any], path: Any, *args: Any, follow: bool = True, **kwargs: Any) -> Any:
         """Run a reading call where the file lies."""
         if isinstance(path, int) or self.overlay.untouched:
+            if function is not posix.open and not isinstance(path, int):
+                tell(path)
             return function(path, *args, **kwargs)
         dir_fd = kwargs.get("dir_fd")
         found = self._find(path, dir_fd, follow)
@@ -197,7 +200,7 @@ class ReadingCalls:
         )
         return result
 
-    def _folder(self, path: Any) -> tuple[str, list[str]] | None:
+    def _folder(self, path: Any, asked: str = "") -> tuple[str, list[str]] | None:
         """A merged folder's canonical path and names; None where the system is to list it."""
         if self.overlay.untouched:
             return None
@@ -213,9 +216,9 @@ class ReadingCalls:
             raise self.overlay.missing(found, path)
         if not modes.S_ISDIR(posix.lstat(place).st_mode):
             raise error_of(errno.ENOTDIR, path)
-        names = self.overlay.names(found)
+        names = self.overlay.names(found, asked)
         if names is None and not isinstance(path, int) and found != self.overlay.absolute(path):
-            names = posix.listdir(place)  # the path leads there by way of scratch
+            names = posix.listdir(place + asked)  # the path leads there by way of scratch
         return None if names is None else (found, names)
 
     def listdir(self, path: Any = None) -> list[Any]:
@@ -224,6 +227,11 @@ class ReadingCalls:
         if merged is None:
             return self._listed(posix.listdir, said)  # type: ignore[no-any-return]
         return [os.fsencode(name) for name in merged[1]] if isinstance(said, bytes) else merged[1]
+
+    def list_modules(self, path: str) -> list[str]:
+        """As ``listdir``, for the import system, which asks for modules only."""
+        merged = self._folder(path, FOR_MODULES)
+        return self._listed(posix.listdir, path + FOR_MODULES) if merged is None else merged[1]
 
     def scandir(self, path: Any = None) -> Any:
         said = "." if path is None else path

@@ -14,6 +14,8 @@ import posix
 import stat as modes
 from typing import Any
 
+from gonogo.virtual.sandbox.told import tell
+
 _PASSED = ("/dev", "/proc", "/sys")
 """Not files of the user's: opened as they are."""
 _LINKS_FOLLOWED = 40
@@ -204,6 +206,7 @@ class View:
             return self.upper + path
         if not self.lower_shows(path):
             return None
+        tell(path)
         try:
             posix.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -225,13 +228,19 @@ class View:
 
     def lower(self, path: str) -> os.stat_result | None:
         """``lstat`` of the real file at a canonical path, None where it is hidden or absent."""
-        return lstat(path) if self.lower_shows(path) else None
+        if not self.lower_shows(path):
+            return None
+        tell(path)
+        return lstat(path)
 
-    def names(self, path: str) -> list[str] | None:
-        """Names in a folder at a canonical path; None where the real folder says it all."""
+    def names(self, path: str, asked: str = "") -> list[str] | None:
+        """Names in a folder at a canonical path; None where the real folder says it all.
+
+        ``asked`` comes after the real folder's path: what it is listed for.
+        """
         upper = listdir(self.upper + path)
         shows = self.lower_shows(path)
-        lower = listdir(path) if shows else []
+        lower = listdir(path + asked) if shows else []
         if upper is None and shows and path not in self._folders_with_deletions:
             return None
         prefix = "" if path == "/" else path
