@@ -146,3 +146,16 @@ def test_loops_of_the_same_length_and_order() -> None:
 
     assert rewritten("for k, v in d.items():\n    f(k)\n", ordered) == "for k, v in sorted(d.items()):\n    f(k)\n"
     assert rewritten("for k in range(3):\n    f(k)\n", ordered) is None
+
+
+def test_neighbours_send_and_receive_at_once() -> None:
+    before = "import torch\nimport torch.distributed as dist\n\ndist.recv(x, src=peer)\ndist.send(y, dst=peer)\n"
+
+    def change(script: Script) -> rewriting.Edits:
+        first, second = list(script.nodes(ast.Expr))[-2:]
+        return rewriting.exchanged_at_once(script, first, second)
+
+    after = rewritten(before, change)
+    assert after is not None
+    operations = "dist.P2POp(dist.irecv, x, peer), dist.P2POp(dist.isend, y, peer)"
+    assert f"for work in dist.batch_isend_irecv([{operations}]):\n    work.wait()\n" in after

@@ -180,6 +180,34 @@ def in_sorted_order(script: Script, loop: ast.For) -> Edits:
     return (edit,) if edit is not None else None
 
 
+def exchanged_at_once(script: Script, first: ast.stmt, second: ast.stmt) -> Edits:
+    """``recv(x, src=a)`` and ``send(y, dst=b)``, one right behind the other, become one exchange."""
+    distributed = name_of_distributed(script)
+    parts = [_sent_or_received(script, one) for one in (first, second)]
+    if distributed is None or parts[0] is None or parts[1] is None or parts[0][0] == parts[1][0]:
+        return None
+    operations = ", ".join(
+        f"{distributed}.P2POp({distributed}.i{name}, {tensor}, {peer})" for name, tensor, peer in filter(None, parts)
+    )
+    indent, end = _indent(script, first), _end(script, second)
+    if indent is None:
+        return None
+    text = f"for work in {distributed}.batch_isend_irecv([{operations}]):\n{indent}    work.wait()"
+    return _replacing(script, script.place(first).start, end, text)
+
+
+def _sent_or_received(script: Script, statement: ast.stmt) -> tuple[str, str, str] | None:
+    """``("recv", "x", "a")`` for ``dist.recv(x, src=a)``."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    name = script.qualified(call.func) if isinstance(call, ast.Call) else None
+    if not isinstance(call, ast.Call) or name not in ("torch.distributed.recv", "torch.distributed.send"):
+        return None
+    given = [*call.args, *(one.value for one in call.keywords if one.arg in ("tensor", "src", "dst"))]
+    if len(given) != 2 or len(call.args) + len(call.keywords) != 2:
+        return None
+    return name.rpartition(".")[2], script.place(given[0]).text, script.place(given[1]).text
+
+
 def name_of_distributed(script: Script) -> str | None:
     """What the script calls ``torch.distributed``; None where it imports neither that nor torch."""
     for node in script.nodes(ast.Import):

@@ -48,11 +48,11 @@ def all_gradients(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
         for each in script.calls("*.backward"):
             statement = script.statement(each.node)
             loss = each.node.args[0] if each.node.args else None
-            if not isinstance(loss, ast.Name) or not is_engine(script, each.receiver) or statement is None:
+            if loss is None or not is_engine(script, each.receiver) or statement is None or each.receiver is None:
                 continue
-            if statement.lineno <= frame.line <= (statement.end_lineno or 0) and each.receiver is not None:
+            if statement.lineno <= frame.line <= (statement.end_lineno or 0):
                 engine = script.place(each.receiver).text
-                term = f"{loss.id} = {loss.id} + 0.0 * sum(parameter.sum() for parameter in {engine}.parameters())"
-                edit = script.inserting_before(statement, term)
+                term = f" + 0.0 * sum(parameter.sum() for parameter in {engine}.parameters())"
+                edit = script.replacing(loss, script.place(loss).text + term)
                 if edit is not None:
                     yield Hazard.fix(_ALL_GRADIENTS, edit, safe=False)

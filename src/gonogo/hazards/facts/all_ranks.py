@@ -33,6 +33,11 @@ _LONGEST = Text(
     "让所有 rank 读取与最长的 loader 一样多的 batch：较短的从头再读",
 )
 _SORTED = Text("Go over the entries in sorted order, the same on every rank", "按排序后的顺序遍历，各 rank 一致")
+_AT_ONCE = Text("Send and receive at once: batch_isend_irecv", "同时收发：batch_isend_irecv")
+_ALL_GROUPS = Text(
+    "Make all groups on every rank: new_subgroups_by_enumeration",
+    "在每个 rank 上创建所有进程组：new_subgroups_by_enumeration",
+)
 
 
 def script_at(run: Run, path: str) -> Script | None:
@@ -73,8 +78,11 @@ def outside_of_rank_test(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
 def same_way(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """A branch that not all ranks take: computed on all, or taken by all, or no branch any more."""
     gathers = divergence.gathers
+    own = any(divergence.own_guards(side) for side, _ in divergence.calls)
     for side, _ in divergence.calls:
-        for guard in divergence.own_guards(side):
+        # In a loop the ranks may part at one and the same test, in different rounds.
+        shared = [guard for guard in reversed(side.guards) if guard.kind in ("if", "else")]
+        for guard in divergence.own_guards(side) if own else shared:
             found = _branch(run, guard)
             if found is None:
                 continue
@@ -111,6 +119,47 @@ def in_same_order(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     for _, (script, node) in _loops(divergence, run):
         if isinstance(node, ast.For):
             yield from _fix(_SORTED, rewriting.in_sorted_order(script, node))
+
+
+def sent_and_received_at_once(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+    """Ranks that all receive before they send."""
+    for _, call in divergence.calls[:1]:
+        frame = call.innermost("user")
+        script = script_at(run, frame.path) if frame is not None else None
+        for node in script.nodes(ast.Expr) if script is not None and frame is not None else ():
+            assert script is not None
+            assert frame is not None
+            if node.lineno <= frame.line <= (node.end_lineno or node.lineno):
+                block, _ = script.index.block(node) or ([], "")
+                at = next((number for number, each in enumerate(block) if each is node), len(block))
+                for second in block[at + 1 : at + 2]:
+                    yield from _fix(_AT_ONCE, rewriting.exchanged_at_once(script, node, second))
+
+
+def groups_of_all(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+    """``new_group`` of a rank's own members: all groups are made on every rank."""
+    for _, call in divergence.calls[:1]:
+        frame = call.innermost("user")
+        script = script_at(run, frame.path) if frame is not None else None
+        if script is None or frame is None:
+            return
+        for made in script.calls("torch.distributed.new_group"):
+            members = made.node.args[0] if len(made.node.args) == 1 and not made.node.keywords else None
+            choice = script.bound_to(members) if members is not None else None
+            if made.node.lineno != frame.line or not isinstance(choice, ast.IfExp):
+                continue
+            groups = [script.place(one).text for one in _leaves(choice)]
+            if all(isinstance(one, ast.List) for one in _leaves(choice)):
+                name = rewriting.name_of_distributed(script)
+                text = f"{name}.new_subgroups_by_enumeration([{', '.join(groups)}])[0]"
+                edit = script.replacing(made.node, text) if name is not None else None
+                yield from _fix(_ALL_GROUPS, (edit,) if edit is not None else None)
+
+
+def _leaves(choice: ast.expr) -> list[ast.expr]:
+    if isinstance(choice, ast.IfExp):
+        return [*_leaves(choice.body), *_leaves(choice.orelse)]
+    return [choice]
 
 
 def _loops(
