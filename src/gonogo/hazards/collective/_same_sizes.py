@@ -53,6 +53,8 @@ def all_gradients(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
             if statement.lineno <= frame.line <= (statement.end_lineno or 0):
                 engine = script.place(each.receiver).text
                 term = f" + 0.0 * sum(parameter.sum() for parameter in {engine}.parameters())"
-                edit = script.replacing(loss, script.place(loss).text + term)
+                text = script.place(loss).text
+                text = text if isinstance(loss, (ast.Name, ast.Call, ast.Attribute, ast.BinOp)) else f"({text})"
+                edit = script.replacing(loss, text + term)
                 if edit is not None:
                     yield Hazard.fix(_ALL_GRADIENTS, edit, safe=False)
