@@ -8,6 +8,7 @@ from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_diverg
 from gonogo.hazards.facts.all_ranks import same_way
 from gonogo.hazards.facts.zero_files import in_module, name_of, names_self, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, Pattern, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.zero3._dummy_input import run_on_zeros
 
 _CURE = (
     Text(
@@ -83,6 +84,7 @@ class Zero3MixedModalityHang(Hazard):
         divergence = rank_divergence(record)
         if divergence is not None:
             yield from same_way(divergence, run)
+            yield from run_on_zeros(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A tower that a model of the script's own calls only where a batch brings something for it."""

@@ -1,0 +1,61 @@
+"""A tower that only some ranks have input for: it runs on all, on zeros and for nothing where there is none."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
+from gonogo.hazards.facts.all_ranks import script_at
+from gonogo.hazards.rule import Fix, Hazard, Run, Script, Text
+
+_ZEROS = Text(
+    "Run self.{module} on zeros, times zero, where there is no {name}",
+    "没有 {name} 时，让 self.{module} 在全零输入上运行，并把结果乘以零",
+)
+_SIZE = re.compile(r"\[(\d+(?:, \d+)*)\]$")
+
+
+def run_on_zeros(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+    """``if pixels is not None: x = … self.tower(pixels) …`` gets an ``else`` that runs the tower too."""
+    for side, _ in divergence.calls:
+        sizes = {name: match[1] for name, kind in side.batch if (match := _SIZE.search(kind))}
+        for guard in divergence.own_guards(side):
+            script = script_at(run, guard.path)
+            for branch in script.nodes(ast.If) if script is not None else ():
+                if script is not None and branch.lineno == guard.line:
+                    yield from _with_else(script, branch, sizes)
+
+
+def _with_else(script: Script, branch: ast.If, sizes: dict[str, str]) -> Iterator[Fix]:
+    name = _tested(branch.test)
+    statement = branch.body[-1]
+    if name not in sizes or branch.orelse or not isinstance(statement, ast.Assign) or len(branch.body) != 1:
+        return
+    target = script.place(statement.targets[0]).text
+    call = next((each for each in ast.walk(statement.value) if isinstance(each, ast.Call) and _takes(each, name)), None)
+    if call is None or not isinstance(call.func, ast.Attribute):
+        return
+    zeros = f"torch.zeros({sizes[name]}, dtype={target}.dtype, device={target}.device)"
+    place, inner = script.place(branch), script.place(statement)
+    data = script.source.data
+    outside = data[script.source.line_start(place.line) : place.start].decode()
+    inside = data[script.source.line_start(inner.line) : inner.start].decode()
+    if outside.strip() or inside.strip() or not script.imports("torch"):
+        return
+    text = f"\n{outside}else:\n{inside}{target} = {target} + 0.0 * {script.place(call.func).text}({zeros}).sum()"
+    edit = script.source.place(place.end, place.end).edit(text)
+    yield Hazard.fix(_ZEROS.format(module=call.func.attr, name=name), edit, safe=False)
+
+
+def _tested(test: ast.expr) -> str:
+    """The name of which ``name is not None`` asks, or ``name`` alone; else empty."""
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot) and isinstance(test.left, ast.Name):
+        return test.left.id
+    return test.id if isinstance(test, ast.Name) else ""
+
+
+def _takes(call: ast.Call, name: str) -> bool:
+    """Whether it is ``self.module(name)``."""
+    func = call.func
+    of_self = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self"
+    return of_self and len(call.args) == 1 and isinstance(call.args[0], ast.Name) and call.args[0].id == name
