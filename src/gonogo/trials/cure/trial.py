@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 from packaging.utils import canonicalize_name
 
 from gonogo.check.findings import Checked, check
-from gonogo.check.settings import CheckSettings
+from gonogo.check.settings import read_settings
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
@@ -97,7 +98,12 @@ class Trier:
     def check(self) -> Trial:
         """What the files show."""
         with self.copy.entered():
-            checked = check([], self.copy.words, settings=CheckSettings(environment=self._stated()))
+            settings = read_settings(self.copy.folder)
+            checked = check(
+                [],
+                self.copy.words,
+                settings=msgspec.structs.replace(settings, environment=self._stated() or settings.environment),
+            )
         return Trial(checked)
 
     def __call__(self, trial: Trial, ranks: str) -> Trial:
