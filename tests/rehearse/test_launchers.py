@@ -194,6 +194,31 @@ def test_accelerate_hands_its_settings_on(launch, tmp_path: Path) -> None:
     assert environment["MASTER_PORT"] == "29511"
 
 
+def test_a_deepspeed_that_asks_for_the_toolkit_when_it_is_imported(tmp_path: Path) -> None:
+    """As DeepSpeed 0.16 to 0.18 do by their kernels' builders, where torch sees a GPU."""
+    folder = tmp_path / "deepspeed/ops/op_builder"
+    folder.mkdir(parents=True)
+    refusing = "    def is_compatible(self, verbose=False):\n        raise RuntimeError('CUDA_HOME does not exist')\n"
+    (tmp_path / "deepspeed/__init__.py").write_text("from .ops.op_builder import quantizer\n")
+    (tmp_path / "deepspeed/ops/__init__.py").touch()
+    (folder / "__init__.py").touch()
+    (folder / "builder.py").write_text(f"class OpBuilder:\n    pass\nclass CUDAOpBuilder(OpBuilder):\n{refusing}")
+    (folder / "quantizer.py").write_text(
+        f"from .builder import CUDAOpBuilder\nclass Quantizer(CUDAOpBuilder):\n{refusing}"
+        "assert CUDAOpBuilder().is_compatible() and Quantizer().is_compatible()\n"
+    )
+    program = (
+        "from gonogo.rehearse.launch.launch import Surroundings\n"
+        "from gonogo.rehearse.launch.torch_devices import with_virtual_devices\n"
+        "with with_virtual_devices(Surroundings('cuda', 'H100', (9, 0), 80 << 30, 8)):\n    import deepspeed\n"
+    )
+    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 def test_accelerate_says_that_it_used_the_default_configuration(launch, tmp_path: Path) -> None:
     default = tmp_path / ".cache/huggingface/accelerate/default_config.yaml"
     default.parent.mkdir(parents=True)

@@ -190,6 +190,27 @@ def test_commands_that_change_something_are_left_out_and_named(project: Project)
     }
 
 
+def test_commands_that_only_answer_are_run(project: Project) -> None:
+    words = project.launch(
+        """\
+        MASTER_PORT=$(shuf -i 20001-20001 -n 1)
+        LAST=$(seq 1 3 | tail -n 1)
+        NAME=run-$(date +%Y | cut -c 1-2)
+        HOST=$(hostname | wc -l)
+        GPUS=$(nvidia-smi -L | wc -l)
+        FREE=$(nvidia-smi --query-gpu=name --format=csv,noheader | wc -l)
+        torchrun --master_port $MASTER_PORT --nproc_per_node $GPUS train.py $LAST $NAME $HOST $FREE
+        """
+    )
+    assert words[1:5] == ["--master_port", "20001", "--nproc_per_node", "8"]
+    assert words[5:] == ["train.py", "3", "run-20", "1", "8"]
+
+
+def test_a_command_that_would_write_its_answer_is_left_out(project: Project) -> None:
+    project.write("launch.sh", "shuf -o order.txt names.txt; openssl genrsa -out key.pem; torchrun train.py")
+    assert [words[0] for words in project.run("bash", "launch.sh").left_out] == ["shuf", "openssl"]
+
+
 def test_nested_and_sourced_scripts(project: Project) -> None:
     project.write("env.sh", 'export FROM_ENV="$(basename "${BASH_SOURCE[0]}")"; HERE=$(dirname "$BASH_SOURCE")\n')
     project.write("conf/more.sh", "MORE=${1:-none}\nreturn 0\necho > never.txt\n")

@@ -286,5 +286,17 @@ def _script(words: list[str], situation: Situation) -> Resolved:
     # training comes last, after what prepares it.
     chosen = launches[0] if launches else run.calls[-1]
     inner = replace(situation, environment=chosen.environment, cwd=chosen.cwd, in_script=run)
-    resolved = resolve(chosen.words, inner)
+    try:
+        resolved = resolve(chosen.words, inner)
+    except UserError as error:
+        raise (UserError(_with_left_out(error.text, run)) if run.left_out else error) from None
     return Resolved(resolved.launch, tuple(skipped_of(run, chosen, words, situation.environment)), run.files)
+
+
+def _with_left_out(why: Text, run: ScriptRun) -> Text:
+    """Why a script's launch is refused, with the commands that were not run: an empty value may be one's answer."""
+    names = list(dict.fromkeys(shortened(left_out, 60) for left_out in run.left_out))
+    return Text(
+        "{why}; of the script these were not run, and answered nothing: {listed}",
+        "{why}；脚本中以下命令未执行，没有输出：{listed}",
+    ).format(why=why, listed="; ".join(names[:4]) + (f"; … ({len(names)})" if len(names) > 4 else ""))

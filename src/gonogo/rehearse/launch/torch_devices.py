@@ -14,6 +14,23 @@ from typing import Any
 from unittest.mock import patch
 
 from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.virtual.hooks.after_import import after_import
+
+
+def _asks_no_toolkit(builder: Any) -> None:
+    """DeepSpeed asks at import, where there is a GPU, which of its kernels this machine's CUDA toolkit could build."""
+
+    def is_compatible(self: object, verbose: bool = False) -> bool:
+        return True
+
+    def init_subclass(cls: type, /, **_options: Any) -> None:
+        if "is_compatible" in vars(cls):
+            cls.is_compatible = is_compatible  # type: ignore[attr-defined]
+
+    base = builder.OpBuilder
+    base.is_compatible, base.__init_subclass__ = is_compatible, classmethod(init_subclass)
+    for cls in base.__subclasses__():
+        init_subclass(cls)
 
 
 @contextlib.contextmanager
@@ -45,6 +62,8 @@ def with_virtual_devices(surroundings: Surroundings) -> Iterator[None]:
                 stack.enter_context(patch.object(torch.cuda, name, answer))
             # Imported by name, where there is a GPU, by what a framework's command line imports.
             stack.enter_context(patch.object(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, create=True))
+            for name in ("deepspeed.ops.op_builder.builder", "op_builder.builder"):
+                stack.callback(after_import(name, _asks_no_toolkit))
         else:
             # torch_npu gives torch this module; the name that it registers is what --nproc_per_node may say.
             stack.enter_context(patch.object(torch, surroundings.device_type, SimpleNamespace(**answers), create=True))

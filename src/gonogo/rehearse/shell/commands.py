@@ -18,13 +18,14 @@ HARMLESS = (
     *("echo", "printf", "true", "false", "yes", "seq", "expr", "bc", "factor", "numfmt", "cal", "tty"),
     *("tr", "rev", "nl", "fold", "fmt", "od", "hexdump", "cksum", "strings", "which", "printenv", "getconf"),
     *("uname", "arch", "whoami", "id", "groups", "nproc", "free", "uptime", "lscpu", "ps", "pgrep"),
-    *("getent", "locale", "ibstat", "ibdev2netdev", "lspci"),
+    *("getent", "locale", "ibstat", "ibdev2netdev", "lspci", "ss", "netstat", "lsof", "lsblk", "mountpoint", "uuidgen"),
+    *("mcookie", "host", "nslookup", "dig", "tput", "whereis", "logname", "findmnt", "numastat", "vmstat"),
 )
 """Programs that print, and change nothing whatever they are told: run for real."""
 
 STOOD_IN = (
     *("sed", "cp", "tee", "mktemp", "git", "find", "pip", "pip3", "nvidia-smi", "npu-smi", *SHELLS[:3]),
-    *("date", "hostname", "ip", "ifconfig", "gcc", "nvcc", "uniq"),
+    *("date", "hostname", "ip", "ifconfig", "gcc", "nvcc", "uniq", "shuf", "openssl"),
 )
 """Programs whose effect a script may need, taken over by :mod:`gonogo.rehearse.shell.stand_in`."""
 

@@ -131,6 +131,8 @@ _STAND_INS: dict[str, Callable[[ShellSession, list[str]], bool]] = {
     "ifconfig": _if_harmless("ifconfig", lambda words: len(words) <= 1),
     "gcc": _if_harmless("gcc", lambda words: set(words) <= {"--version", "-v", "-dumpversion", "-dumpmachine"}),
     "nvcc": _if_harmless("nvcc", lambda words: set(words) <= {"--version", "-V"}),
+    "shuf": _if_harmless("shuf", lambda words: not any(word.startswith(("-o", "--output")) for word in words)),
+    "openssl": _if_harmless("openssl", lambda words: words[:1] == ["rand"] and "-out" not in words),
     "uniq": _if_harmless("uniq", lambda words: sum(not word.startswith("-") for word in words) <= 1),
 }
 
