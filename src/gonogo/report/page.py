@@ -24,7 +24,7 @@ _ENGLISH_WORD = re.compile(r"\s*\S+\s*")
 _DEFAULT_WIDTH = 80
 _BLOCKS, _ASCII_BLOCKS = ("█", "░"), ("#", ".")
 _SHORTEST_BAR, _LONGEST_BAR = 4, 10
-_FOLDED = 12
+_FOLDED = 10
 """Columns that a cell of words is folded to, so that figures have room."""
 
 

@@ -16,6 +16,7 @@ from gonogo.report.words import size_or_unknown, word
 ASSUMPTIONS_SHOWN = 5
 MODULES_SHOWN = 10
 _SMALL_PART = 0.005
+_NEXT_TO_NOTHING = 0.0005
 _WORTH_DIVIDING = 0.2
 """Host memory is divided by modules where they hold at least this share of it."""
 MESSAGE_SHOWN = 400
@@ -155,16 +156,20 @@ def _parts(title: str, modules: tuple[ModuleMemory, ...], language: str) -> Tabl
         name = clean_line(part.module) or word("outside", language)
         rows.append(
             (
-                f"{name} ({part.count})" if part.count > 1 else name,
-                *(size(count) for count in (*held, part.bytes - sum(held))),
-                size(part.bytes),
+                f"{name} ({part.count})" if part.count > 1 and "*" in part.module else name,
+                *(_small_or_size(count, whole) for count in (*held, part.bytes - sum(held), part.bytes)),
                 f"{100 * part.bytes / whole:.0f} %",
             )
         )
-    names = ("part", *named, "others_held", "sum", "share")
+    names = ("part", *(f"short_{category}" for category in named), "others_held", "sum", "share")
     last = len(names) - 1
     columns = tuple(word(name, language) for name in names)
     return Table(title, columns, tuple(rows), frozenset(range(1, last + 1)), shares=frozenset({last}))
+
+
+def _small_or_size(count: int, whole: int) -> str:
+    """Bytes; what is next to nothing of the whole takes little room."""
+    return "~0" if 0 < count < _NEXT_TO_NOTHING * whole else size(count)
 
 
 def _host_parts(rehearsal: Rehearsal, language: str) -> Table:
