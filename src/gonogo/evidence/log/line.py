@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gonogo.evidence.log.restored import restored
 from gonogo.evidence.patterns import compiled_when_used
 
 if TYPE_CHECKING:
@@ -47,7 +48,10 @@ _RANKED = compiled_when_used(
     r"|\[\d{1,5},(\d{1,5})\]<std(?:out|err)>: ?"  # mpirun --tag-output
     r"|\((?:RayTrainWorker|TrainWorker|RankZeroActor|\w+) pid=\d+(?:, ip=[\d.]+)?(?:, rank=(\d{1,5}))?\) ?"
 )
-_STAMPED = compiled_when_used(rf"({_ISO}) (?:stdout|stderr) [FP] |({_ISO})[ \t](?=\S)|({_ISO})[ \t]?(?=[ \t]+File )")
+_REPEATED = compiled_when_used(r" *\[repeated \d+x across cluster\]$")  # Ray's
+_STAMPED = compiled_when_used(
+    rf"({_ISO}) (?:stdout|stderr) [FP] |({_ISO})[ \t](?=\S)|({_ISO})[ \t]?(?=[ \t]+File )|({_ISO})[ \t](?=[ \t]{{2}})"
+)
 _BRACKETED_TIME = compiled_when_used(rf"\[({_ISO})\] ?(?=\[rank|\[\d+\]:)")
 # Not a table's row, which ends in a bar: those of transformers' LOAD REPORT begin with a weight's name.
 _CONTAINER = compiled_when_used(
@@ -69,6 +73,7 @@ def cleaned(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogLine]
             pieces.pop()
         for offset, piece in enumerate(pieces):
             raw += [(part.line + offset, text) for text in _texts(piece)]
+    raw = restored(raw)
     ambiguous = _ambiguous_prefix([text for _, text in raw])
     return [_line(path, number, text, rank, ambiguous) for number, text in raw]
 
@@ -135,6 +140,8 @@ def _line(path: str, number: int, text: str, rank: int | None, ambiguous: re.Pat
         if not found or found.end() == 0:
             break
         text = text[found.end() :]
+    if text.endswith("across cluster]"):
+        text = _REPEATED.sub("", text)
     if time is None and (found := _TIME_INSIDE.match(text)):
         time = _seconds(found.group(1))
     return LogLine(path, number, text, rank, node, time)

@@ -1,0 +1,121 @@
+"""Lines put back to what the program wrote: out of a collector's JSON, out of a box, unwrapped, without an indentation.
+
+People hand on logs as their terminal, their cluster or their issue tracker shows them. Each of these does the same to
+most lines of a log, and that is what it is known by.
+"""
+
+from __future__ import annotations
+
+import json
+
+from gonogo.evidence.patterns import compiled_when_used
+
+Numbered = list[tuple[int, str]]
+"""Lines with their numbers, which count from 1."""
+
+_MOST = 0.8
+"""The part of a log's lines that have to look alike."""
+_TEXT_KEYS = ("log", "message", "msg", "textPayload", "line", "text", "body")
+_COLLECTORS_KEYS = compiled_when_used(
+    r'"(?:@?time(?:stamp)?|ts|stream|level|severity|date|container_name|kubernetes)":'
+)
+_BOXED = compiled_when_used(r"[│┃|] ?(.*?) *[│┃|]$")
+_BORDER = compiled_when_used(r"[╭╰┏┗┌└+][─━═╌-].*[╮╯┓┛┐┘+]$")
+# What begins a line of its own, whatever stands before it.
+_BEGINS = compiled_when_used(
+    r" *(?:File \"|Traceback \(most|During handling|The above exception|\[rank|\(\w+ pid=|[\w.]+(?:Error|Exception):"
+    r"|\[?\d{4}-\d\d-\d\d|[\[{]|\d+%\||[~^]+$|❱? *\d+ [│|])"
+)
+_WIDTHS = range(60, 260)
+_TERMINALS = frozenset({72, 76, 78, 79, 80, 88, 96, 100, 110, 120, 128, 132, 140, 150, 158, 160, 180, 200, 240})
+
+
+def restored(lines: Numbered) -> Numbered:
+    """The lines as the program wrote them; those of a log that nothing was done to are the same."""
+    return _without_indentation(_unwrapped(_out_of_boxes(_out_of_json(lines))))
+
+
+def _out_of_json(lines: Numbered) -> Numbered:
+    """The texts of JSON objects, one a line, as Docker and log collectors keep them."""
+    found: Numbered = []
+    full = taken = 0
+    for number, line in lines:
+        full += bool(line.strip())
+        text = _text_of_object(line)
+        taken += text is not None
+        found += [(number, line)] if text is None else [(number, part) for part in text.rstrip("\n").split("\n")]
+    return found if taken and taken >= _MOST * full else lines
+
+
+def _text_of_object(line: str) -> str | None:
+    if not line.startswith("{") or not line.endswith("}") or not _COLLECTORS_KEYS.search(line):
+        return None
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return next((content[key] for key in _TEXT_KEYS if isinstance(content.get(key), str)), None)
+
+
+def _out_of_boxes(lines: Numbered) -> Numbered:
+    """What stands in a box, as rich draws it around a traceback, with words joined where they were wrapped."""
+    if not any(line.lstrip().startswith("╭") for _, line in lines) or any("❱" in line for _, line in lines):
+        return lines  # rich's own tracebacks are read as they are: see traceback.py
+    found: Numbered = []
+    width = 0
+    for number, line in lines:
+        if _BORDER.match(line.strip()):
+            width = len(line.strip()) - 4
+            continue
+        inside = _BOXED.match(line.strip()) if width else None
+        if inside is None:
+            width = 0
+            found.append((number, line))
+        elif found and _was_wrapped(found[-1][1], inside[1], width):
+            found[-1] = (found[-1][0], _rejoined(found[-1][1], inside[1], width))
+        else:
+            found.append((number, inside[1]))
+    return found
+
+
+def _was_wrapped(before: str, text: str, width: int) -> bool:
+    """Whether the first word of the text is on a line of its own only because it did not fit behind what is before."""
+    last = before[-width:] if len(before) > width else before
+    word = text.split(" ", 1)[0] or text.strip().split(" ", 1)[0]
+    return bool(text.strip()) and len(last) + 1 + len(word) > width and not _BEGINS.match(text)
+
+
+def _rejoined(before: str, text: str, width: int) -> str:
+    between = "" if len(before) % width == 0 or text.startswith(" ") else " "
+    return f"{before}{between}{text}"
+
+
+def _unwrapped(lines: Numbered) -> Numbered:
+    """Lines that a terminal broke at its last column, whole again."""
+    lengths = [len(line) for _, line in lines]
+    width = max(lengths, default=0)
+    at_the_edge = lengths.count(width)
+    if width not in _WIDTHS or (at_the_edge < 3 and width not in _TERMINALS):
+        return lines
+    found: Numbered = []
+    goes_on = False
+    for number, line in lines:
+        if goes_on and line and not _BEGINS.match(line):
+            found[-1] = (found[-1][0], found[-1][1] + line)
+        else:
+            found.append((number, line))
+        goes_on = len(line) == width
+    return found
+
+
+def _without_indentation(lines: Numbered) -> Numbered:
+    """A traceback that stands indented, in a list or a block, at the margin."""
+    found: Numbered = []
+    depth = 0
+    for number, line in lines:
+        if line.endswith("Traceback (most recent call last):") and not line.lstrip().startswith(("|", "+")):
+            depth = len(line) - len(line.lstrip(" "))
+        elif depth and line.strip() and not line.startswith(" " * depth):
+            depth = 0
+        found.append((number, line[depth:]) if depth and line.startswith(" " * depth) else (number, line))
+    return found
