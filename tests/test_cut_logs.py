@@ -52,8 +52,8 @@ def cut_cases(cut: Cut, cases: tuple[LogCase, ...]) -> Iterator[tuple[LogCase, t
 
 
 def surer(case: LogCase, findings: tuple[Finding, ...]) -> list[str]:
-    """Hazards other than the case's that are certain in the cut log and were not in the whole one."""
-    known = {one.hazard for one in whole(case) if one.certainty is Certainty.CERTAIN}
+    """Hazards that are certain in the cut log, and of which the whole one shows nothing."""
+    known = {one.hazard for one in whole(case)}
     errors = (one for one in findings if one.certainty is Certainty.CERTAIN and one.severity is not Severity.NOTE)
     return [one.hazard for one in errors if one.hazard not in {*known, case.folder.name}]
 

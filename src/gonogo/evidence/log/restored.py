@@ -81,12 +81,12 @@ def _out_of_boxes(lines: Numbered) -> Numbered:
 def _was_wrapped(before: str, text: str, width: int) -> bool:
     """Whether the first word of the text is on a line of its own only because it did not fit behind what is before."""
     last = before[-width:] if len(before) > width else before
-    word = text.split(" ", 1)[0] or text.strip().split(" ", 1)[0]
-    return bool(text.strip()) and len(last) + 1 + len(word) > width and not _BEGINS.match(text)
+    word = text.split(" ", 1)[0]
+    return bool(word) and len(last) + 1 + len(word) > width and not _BEGINS.match(text)
 
 
 def _rejoined(before: str, text: str, width: int) -> str:
-    between = "" if len(before) % width == 0 or text.startswith(" ") else " "
+    between = "" if len(before) % width == 0 else " "
     return f"{before}{between}{text}"
 
 

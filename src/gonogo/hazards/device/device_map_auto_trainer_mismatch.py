@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.log.context import REPLICA, plain_on_several_gpus, several_processes
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, library_frame, places
 from gonogo.hazards.facts.device_map import SPREADING, accelerators_of, in_short
@@ -162,7 +162,9 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
         return Certainty.POSSIBLE
     asked = log.setup.mentions(r"""device_map["']?\s*[=:]\s*["']?(?:auto|balanced|sequential)""")
     if asked or mismatch.passes("accelerate/hooks.py"):
-        return Certainty.CERTAIN
+        # Lines that name their rank are of a process group, where each rank may have been given all GPUs.
+        of_a_rank = isinstance(mismatch.evidence, LoggedError) and bool(mismatch.evidence.ranks)
+        return Certainty.LIKELY if of_a_rank else Certainty.CERTAIN
     # One plain process with several GPUs and words that name no operator: rather DataParallel.
     copies = mismatch.bare and plain_on_several_gpus(log) and log.setup.launcher != "swift"
     return Certainty.POSSIBLE if copies else Certainty.LIKELY
