@@ -100,7 +100,7 @@ def _unwrapped(lines: Numbered) -> Numbered:
     found: Numbered = []
     goes_on = False
     for number, line in lines:
-        if goes_on and line and not _BEGINS.match(line):
+        if goes_on and line and not line.startswith("  ") and not _BEGINS.match(line):
             found[-1] = (found[-1][0], found[-1][1] + line)
         else:
             found.append((number, line))
