@@ -153,11 +153,11 @@ MAY_IMPORT = {
     "hazards": {"hazards", "evidence", "finding", "report"},
     "report": {"report", "finding"},
     "check": {"check", "hazards", "evidence", "report", "finding"},
-    "diagnose": {"diagnose", "hazards", "evidence", "finding"},
+    "diagnose": {"diagnose", "check", "hazards", "evidence", "finding"},
     "virtual": {"virtual", "evidence", "finding"},
     "rehearse": {"rehearse", "check", "diagnose", "hazards", "evidence", "virtual", "report", "finding"},
     "trials": {"trials", "rehearse", "virtual", "check", "diagnose", "hazards", "evidence", "report", "finding"},
-    "guard": {"guard", "virtual", "rehearse", "diagnose", "hazards", "evidence", "report", "finding"},
+    "guard": {"guard", "virtual", "rehearse", "check", "diagnose", "hazards", "evidence", "report", "finding"},
 }
 # Distributions whose module has another name.
 MODULES = {"google_re2": "re2", "pyyaml": "yaml"}

@@ -5,16 +5,21 @@ Whatever goes wrong in reading files is told as not covered, and costs the rehea
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Skipped, Text
 from gonogo.finding.errors import UserError
+
+if TYPE_CHECKING:  # what reads files is loaded where they are read
+    from gonogo.check.findings import Checked
+    from gonogo.evidence.run import Run
 
 _FILES = Text("the run's files", "运行的文件")
 _FAULT = Text(
@@ -33,6 +38,8 @@ class FilesRead(msgspec.Struct, frozen=True):
     """The files that were read, by the path that reports show."""
     packages: frozenset[str] = frozenset()
     """The packages (canonical names) that files, or this Python, tell of."""
+    pinned: Mapping[str, str] = {}
+    """The versions that files ask for: package (canonical name) to specifier."""
     runs: tuple[Run, ...] = ()
     base: str = ""
     """The folder that paths are shown from."""
@@ -68,13 +75,46 @@ def read_beside(
     except Exception as error:
         what = f"{type(error).__name__}: {error}"[:200]
         return FilesRead(skipped=(Skipped(_FILES, _FAULT.format(what=what)),), base=base)
+    return files_of(checked, base)
+
+
+def files_of(checked: Checked, base: str) -> FilesRead:
+    """The files of a check that was started in the folder ``base``."""
     gathered = checked.gathered
+    packages = [package for run in gathered.runs for package in run.environment.packages.values()]
     return FilesRead(
         findings=checked.report.findings,
         covered=checked.report.covered,
         skipped=checked.report.skipped,
         sources=gathered.files.sources,
-        packages=frozenset(name for run in gathered.runs for name in run.environment.packages),
+        packages=frozenset(package.name for package in packages),
+        pinned={package.name: package.specifier for package in packages if package.place is not None},
         runs=gathered.runs,
         base=base,
     )
+
+
+class _Kept(msgspec.Struct):
+    """What is kept of a check beside a run's records."""
+
+    findings: tuple[Finding, ...]
+    packages: frozenset[str]
+    base: str
+
+
+def as_kept(files: FilesRead) -> bytes:
+    """What was found, as JSON, for a report that is made later: :func:`kept_files` reads it."""
+    return msgspec.json.encode(_Kept(files.findings, files.packages, files.base))
+
+
+def kept_files(path: Path) -> FilesRead:
+    """What was kept at a path, with the files that findings name as they are now; empty where nothing was kept."""
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+    except (OSError, msgspec.MsgspecError):
+        return NO_FILES
+    sources = {}
+    for name in {span.path for finding in kept.findings for span in finding.spans}:
+        with contextlib.suppress(UserError):
+            sources[name] = SourceFile.read(Path(kept.base, name))
+    return FilesRead(findings=kept.findings, sources=sources, packages=kept.packages, base=kept.base)

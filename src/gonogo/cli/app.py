@@ -42,6 +42,7 @@ from gonogo.cli.options import (
     Steps,
     SyntheticBatch,
     SyntheticDeepSpeed,
+    before_and_after,
 )
 from gonogo.cli.plan import plan
 from gonogo.cli.run import run
@@ -172,7 +173,13 @@ def rehearse(
 def diagnose(
     logs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[LOG...|-]", help="Logs, folders of logs (all ranks), or - for standard input."),
+        typer.Argument(
+            metavar="[LOG...|-] [-- COMMAND...]",
+            help="Logs, folders of logs (all ranks), or - for standard input; after --, the command that was launched.",
+        ),
+    ] = None,
+    project: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder of the run's files, read as gonogo check reads it.")
     ] = None,
     deepspeed_config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The DeepSpeed JSON that the run had.")
@@ -192,7 +199,8 @@ def diagnose(
 
     For instance: gonogo diagnose logs/    or: tail -n 500 train.log | gonogo diagnose -
 
-    What is given beside the logs (config, launch command, script, versions) makes the answer surer.
+    What is given beside the logs makes the answer surer: COMMAND, which is followed to its files as by gonogo check,
+    --project, or single files (config, launch command, script, versions).
 
     训练挂了？从日志里找出根本原因、证据所在行和解决办法。
     """
@@ -205,6 +213,7 @@ def diagnose(
 
         known_format(format_)
         check_writable(output)
+        logs, command = before_and_after(logs or [])
         if not logs:
             if sys.stdin.isatty():
                 raise UserError(
@@ -224,6 +233,8 @@ def diagnose(
                 launch=launch,
                 script=script,
                 environment=environment,
+                command=command,
+                project=project,
                 on_bytes=on_bytes,
             )
         publish(report, format_, output, language)

@@ -78,6 +78,7 @@ def run(
                     "没有给出要运行的命令：请写在 -- 之后，例如 gonogo run -- bash launch.sh",
                 )
             )
+        from gonogo.check.beside import NO_FILES, files_of
         from gonogo.guard.injection import GuardOptions
         from gonogo.guard.parent import GuardRequest, default_folder, run_guarded
 
@@ -96,6 +97,7 @@ def run(
                 stall_seconds=stall_seconds, join_seconds=join_seconds, nonfinite=nonfinite, language=language
             ),
             verdict=checked.report.verdict.value if checked is not None else None,
+            files=files_of(checked, os.getcwd()) if checked is not None else NO_FILES,
         )
         ended = run_guarded(request, os.environ, language)
         try:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from gonogo.check.beside import NO_FILES, FilesRead, read_beside
+from gonogo.diagnose.with_files import check_project, setup_with, with_files
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import read_setup
-from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, best_first, verdict_of
+from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, best_first, verdict_of
 from gonogo.finding.logs import Event, LogFile, Logs
 from gonogo.hazards.hazard import Hazard, all_hazards
 
@@ -25,23 +27,35 @@ def diagnose(
     launch: Path | None = None,
     script: Path | None = None,
     environment: Path | None = None,
+    command: Sequence[str] = (),
+    project: Path | None = None,
     on_bytes: Callable[[int], None] = lambda count: None,
 ) -> Report:
     """Why the run died whose logs these are (paths, folders, ``-`` for stdin).
 
-    ``on_bytes`` hears how much more was read. Raises UserError for a file that isn't there or can't be read.
+    ``command`` is what launched it, ``project`` the folder of its files: they are read as ``gonogo check`` reads them,
+    but for the packages of this Python. ``on_bytes`` hears how much more was read. Raises UserError for a file that
+    isn't there or can't be read.
     """
     setup = read_setup(deepspeed_config, launch, script, environment)
+    files = NO_FILES
+    if project is not None:
+        check_project(project)
+    if command or project is not None:
+        paths = [str(project)] if project is not None else []
+        files = read_beside(command, paths, environment=environment, use_installed=False)
+        setup = setup_with(setup, files)
     opened, skipped = sources(list(logs))
     words = [word for hazard in all_hazards() for word in hazard.log_words]
     log = read_logs(opened, words, setup, on_bytes)
-    return report_of(log, tuple(skipped))
+    return report_of(log, tuple(skipped), files)
 
 
-def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = ()) -> Report:
-    """The report on logs that were read."""
-    findings = findings_in_log(log)
-    benign = bool(findings) and all(finding.severity is Severity.NOTE for finding in findings)
+def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: FilesRead = NO_FILES) -> Report:
+    """The report on logs that were read, and on the files of the run where those were read too."""
+    logged = findings_in_log(log)
+    findings = with_files(log, logged, files)
+    benign = bool(logged) and all(finding.severity is Severity.NOTE for finding in logged)
     complete = benign and not any(error.role is Role.ROOT for error in log.errors)
     for facts in log.logs:
         if facts.dropped_bytes:
@@ -52,10 +66,10 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = ()) -> Report:
             skipped = (*skipped, Skipped(what, why))
     return Report(
         "diagnose",
-        Verdict.GO if complete else verdict_of(findings, complete=False),
+        verdict_of(findings, complete=complete),
         findings,
-        covered=_covered(log),
-        skipped=skipped,
+        covered=(*_covered(log), *files.covered),
+        skipped=(*skipped, *files.skipped),
         log=_logs(log),
         notes=_notes(log, findings),
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from gonogo.check.beside import NO_FILES, FilesRead, as_kept, kept_files
 from gonogo.evidence.guarded.files import read_run
 from gonogo.evidence.guarded.launch import Launched, launch_path
 from gonogo.finding import Report, Text
@@ -25,6 +26,9 @@ from gonogo.guard.watch import Watch
 from gonogo.report.atomic import write_atomically
 from gonogo.report.untrusted import complain
 
+_FILES = "check.json"
+"""What the check before the start found, in the run's folder."""
+
 
 class GuardRequest(msgspec.Struct, frozen=True):
     """What is to be run, and how it is guarded."""
@@ -34,6 +38,8 @@ class GuardRequest(msgspec.Struct, frozen=True):
     options: GuardOptions
     verdict: str | None = None
     """What the check before it came to, or None where it was left out."""
+    files: FilesRead = NO_FILES
+    """What that check found."""
 
 
 def default_folder(environment: Mapping[str, str]) -> Path:
@@ -66,6 +72,7 @@ def run_guarded(request: GuardRequest, environment: Mapping[str, str], language:
         request.folder.mkdir(parents=True, exist_ok=True)
         guarded = inject(request.folder, request.options, environment)
         _write(request.folder, launched)
+        write_atomically(request.folder / _FILES, as_kept(request.files))
         watch = Watch(request.folder, lambda: _print_trouble(request.folder, language)).look
     except OSError as error:
         _say_unguarded(request.folder, error, language)
@@ -97,7 +104,7 @@ def report_in(folder: Path) -> Report:
     """
     from gonogo.guard.report import report_of
 
-    return report_of(read_run(folder))
+    return report_of(read_run(folder), files=kept_files(folder / _FILES))
 
 
 def keep_report(report: Report, folder: Path, language: str) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from gonogo.check.beside import NO_FILES, FilesRead
 from gonogo.evidence.guarded.ends import interrupted, roots, unseen
 from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.guarded.standstill import standstill
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.finding import Finding, Report, Skipped, Text, verdict_of
 from gonogo.finding.ranks import ranks_text
-from gonogo.guard.findings import findings_in_guarded_run
+from gonogo.guard.findings import findings_in_guarded_run, findings_with_files
 from gonogo.guard.summary import guarded_summary
 from gonogo.rehearse.summary import seen_from
 
@@ -29,14 +30,17 @@ _NO_RANK = Skipped(
 )
 
 
-def report_of(run: GuardedRun, folder: str | None = None) -> Report:
+def report_of(run: GuardedRun, folder: str | None = None, *, files: FilesRead = NO_FILES) -> Report:
     """The report; places are named as they are seen from ``folder`` (default: the current one).
+
+    ``files`` are what the files of the run showed before its start.
 
     NO-GO where a hazard is certain of an error; CANNOT-TELL where the command failed and nothing explains it, where no
     rank was seen, or where it still runs; else GO.
     """
     folder = os.getcwd() if folder is None else folder
-    findings = tuple(_seen_from(folder, finding) for finding in findings_in_guarded_run(run))
+    shown = findings_with_files(run, findings_in_guarded_run(run), files)
+    findings = tuple(_seen_from(folder, finding) for finding in shown)
     return Report(
         command="run",
         verdict=verdict_of(findings, complete=run.exit_status == 0 and bool(run.ranks)),

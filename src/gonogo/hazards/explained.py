@@ -8,8 +8,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.ended import Ended, Told, package_of
+from gonogo.evidence.ended import Ended
 from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.rehearsal.chain import Told, package_of
 from gonogo.evidence.rehearsal.failures import of_python_itself
 from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.finding import Certainty, Finding, Severity, Span
@@ -19,7 +20,7 @@ _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.R
 # Where the libraries read a DeepSpeed config, and judge what stands in it.
 _READS_CONFIG = re.compile(
     r"/deepspeed/runtime/(?:zero/)?(?:\w*config\w*)\.py$|/transformers/(?:integrations/)?deepspeed\.py$"
-    r"|/accelerate/utils/deepspeed\.py$|/pydantic/main\.py$"
+    r"|/accelerate/utils/(?:deepspeed|dataclasses)\.py$|/pydantic/main\.py$"
 )
 _VERSION = re.compile(r"([A-Za-z][\w.-]*?)(?:[<>=!~]=?| )\d")
 _WORD = re.compile(r"[\w./:-]+")
@@ -37,15 +38,18 @@ class Places:
         self._packages = packages
         self._statements: dict[str, list[tuple[int, int]]] = {}
 
-    def explains(self, finding: Finding, hazard: Hazard, ended: Ended) -> bool:
-        """Whether ranks ended at, or because of, what the finding names."""
+    def explains(self, finding: Finding, hazard: Hazard, ended: Ended) -> Certainty | None:
+        """How surely ranks ended at, or because of, what the finding names; None where they did not.
+
+        It is as sure as the finding, but for packages that do not fit: where an interface between those very packages
+        failed, two kinds of evidence agree.
+        """
         if finding.severity is not Severity.ERROR or finding.certainty is Certainty.POSSIBLE:
-            return False
-        return (
-            any(self._at(span, finding.certainty, ended) or self._named(span, ended) for span in finding.spans)
-            or self._read_config(finding, ended)
-            or (_judges_versions(hazard) and self._speaks_of(finding, ended))
-        )
+            return None
+        if _judges_versions(hazard) and (packages := self._border(finding, ended)):
+            return Certainty.CERTAIN if packages > 1 else finding.certainty
+        at = any(self._at(span, finding.certainty, ended) or self._named(span, ended) for span in finding.spans)
+        return finding.certainty if at or self._read_config(finding, ended) else None
 
     def _at(self, span: Span, certainty: Certainty, ended: Ended) -> bool:
         """Whether a stack has the place: at its innermost line of the user's own code; at any, for what is certain."""
@@ -67,10 +71,9 @@ class Places:
         return first <= frame.line <= last
 
     def _is_file(self, path: str, frame: Frame) -> bool:
-        """Whether a frame is of that file; of a log of another machine, where path and line agree with it."""
-        whole = os.path.join(self._base, path)
-        if os.path.isabs(frame.path) and os.path.exists(frame.path):
-            return os.path.realpath(frame.path) == os.path.realpath(whole)
+        """Whether a frame is of that file, or of a copy of it elsewhere: its name and the line are the same."""
+        if os.path.realpath(frame.path) == os.path.realpath(os.path.join(self._base, path)):
+            return True
         source = self._sources.get(path)
         if source is None or f"/{frame.path}".replace("\\", "/").rpartition("/")[2] != os.path.basename(path):
             return False
@@ -104,21 +107,18 @@ class Places:
 
     def _read_config(self, finding: Finding, ended: Ended) -> bool:
         """Whether the exception came of reading a DeepSpeed config, and the finding is about a value in it."""
-        if finding.certainty is not Certainty.CERTAIN or not finding.spans:
-            return False
-        source = self._sources.get(finding.spans[0].path)
-        if source is None or not source.path.endswith((".json", ".yaml", ".yml")):
+        in_config = any(span.path.endswith((".json", ".yaml", ".yml")) for span in finding.spans)
+        if finding.certainty is not Certainty.CERTAIN or not in_config:
             return False
         last = next((_raising(told) for told in reversed(ended.chain) if told.frames), None)
         return last is not None and _READS_CONFIG.search(last.path) is not None
 
-    def _speaks_of(self, finding: Finding, ended: Ended) -> bool:
-        """Whether an interface between packages that the finding speaks of is where it failed."""
+    def _border(self, finding: Finding, ended: Ended) -> int:
+        """How many of the packages that the finding speaks of are at an interface that failed: all, two, or none."""
         told_of = {canonical(name) for name in _VERSION.findall(finding.cause.en)} & set(self._packages)
         wanted = min(len(told_of), 2)
-        return wanted > 0 and any(
-            len(told_of & set(_packages_of(told))) >= wanted for told in ended.chain if _is_of_an_interface(told)
-        )
+        found = [len(told_of & set(_packages_of(told))) for told in ended.chain if _is_of_an_interface(told)]
+        return wanted if wanted and max(found, default=0) >= wanted else 0
 
 
 def _judges_versions(hazard: Hazard) -> bool:

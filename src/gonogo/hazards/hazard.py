@@ -44,6 +44,10 @@ class Hazard:
     explains_failure: ClassVar[bool] = True
     """False where the hazard's errors are found beside the exception that ended a rank, and do not explain it."""
 
+    raises: ClassVar[bool] = False
+    """True where what its errors in files name raises an exception whenever the program gets there, on virtual
+    accelerators as on real ones: a rehearsal that went past it speaks against them."""
+
     log_words: ClassVar[tuple[str, ...]] = ()
     """Literals of the log lines that the hazard looks for, where ``failure_log.GENERIC_WORDS`` has none of theirs."""
     yields_to: ClassVar[tuple[str, ...]] = ()

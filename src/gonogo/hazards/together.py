@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -21,31 +21,37 @@ _SURENESS = {Certainty.CERTAIN: 2, Certainty.LIKELY: 1, Certainty.POSSIBLE: 0}
 
 
 def together(
-    seen: Sequence[Finding], files: Sequence[Finding], ends: Sequence[Ended], places: Places
+    seen: Sequence[Finding],
+    files: Sequence[Finding],
+    ends: Sequence[Ended],
+    places: Places,
+    *,
+    unseen: Callable[[Finding], Finding] = lambda finding: finding,
 ) -> tuple[Finding, ...]:
     """What was seen (in a rehearsal, a log, a guarded run) and what the files show, the root cause first.
 
-    ``seen`` is in its own order, best first, with the paths as reports show them.
+    ``seen`` is in its own order, best first, with the paths as reports show them. ``unseen`` says what becomes of a
+    finding that only the files show, and that explains nothing of what was seen.
     """
     if not files:
         return tuple(seen)
     hazards = {hazard.name: hazard for hazard in all_hazards()}
-    explained: dict[int, set[int]] = {}  # finding of the files -> ranks that ended because of it
-    whole: set[int] = set()  # of these, those that explain an end whose ranks are not told
+    explained: set[int] = set()  # the findings of the files because of which ranks ended
+    unranked = False  # whether one surely explains an end whose ranks are not told
+    told = list(files)
     for number, finding in enumerate(files):
         for end in ends:
-            if finding.hazard in hazards and places.explains(finding, hazards[finding.hazard], end):
-                explained.setdefault(number, set()).update(end.ranks)
-                whole |= set() if end.ranks else {number}
-    told = [
-        replace(finding, ranks=tuple(sorted({*finding.ranks, *explained.get(number, ())})))
-        for number, finding in enumerate(files)
-    ]
+            how = places.explains(finding, hazards[finding.hazard], end)
+            if how is not None:
+                explained.add(number)
+                ranks = tuple(sorted({*told[number].ranks, *end.ranks}))
+                told[number] = replace(told[number], ranks=ranks, certainty=_surer(told[number].certainty, how))
+                unranked = unranked or (how is Certainty.CERTAIN and not end.ranks)
     merged, left = _same_hazard_once(list(seen), told, hazards)
     explaining = [told[number] for number in explained if told[number] in left]
-    others = [finding for finding in left if finding not in explaining]
-    sure = [finding for finding in explaining if finding.certainty is Certainty.CERTAIN]
-    unranked = any(told[number].certainty is Certainty.CERTAIN for number in whole)
+    others = [unseen(finding) for finding in left if finding not in explaining]
+    of_both = [finding for finding in merged if finding not in seen]
+    sure = [finding for finding in (*explaining, *of_both) if finding.certainty is Certainty.CERTAIN]
 
     def is_explained(finding: Finding) -> bool:
         ranks = {rank for one in sure for rank in one.ranks}
@@ -69,6 +75,10 @@ def together(
     first = [finding for finding in explaining if any(_is_fallback(one, hazards) for one in kept)]
     rest = [finding for finding in explaining if finding not in first]
     return (*best_first(first), *best_first([*rest, *kept, *others]))
+
+
+def _surer(one: Certainty, other: Certainty) -> Certainty:
+    return max(one, other, key=_SURENESS.__getitem__)
 
 
 def _is_fallback(finding: Finding, hazards: dict[str, Hazard]) -> bool:

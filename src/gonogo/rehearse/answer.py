@@ -21,6 +21,7 @@ from gonogo.rehearse.packages.offered import other_versions_pinned
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.summary import rehearsal_summary, seen_from
+from gonogo.rehearse.went_past import WentPast
 
 _ENDED = {
     "raised": Text("the program raised an exception before it", "程序在此之前抛出了异常"),
@@ -63,7 +64,8 @@ def rehearsal_report(record: RehearsalRecord, folder: str | None = None, *, file
     folder = os.getcwd() if folder is None else folder
     seen = [_seen_from(folder, finding) for finding in findings_in_rehearsal(record)]
     places = Places(files.sources, files.base, files.packages)
-    findings = together(seen, files.findings, ended_in_record(record), places)
+    unseen = WentPast(record, files).softened if _is_complete(record) else _as_it_is
+    findings = together(seen, files.findings, ended_in_record(record), places, unseen=unseen)
     return Report(
         command="rehearse",
         verdict=verdict_of(findings, complete=_is_complete(record)),
@@ -76,6 +78,10 @@ def rehearsal_report(record: RehearsalRecord, folder: str | None = None, *, file
         rehearsal=rehearsal_summary(record, folder),
         notes=tuple(Text(*note) for note in record.notes),
     )
+
+
+def _as_it_is(finding: Finding) -> Finding:
+    return finding
 
 
 def _seen_from(folder: str, finding: Finding) -> Finding:

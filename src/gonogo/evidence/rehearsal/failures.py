@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gonogo.evidence.rehearsal.chain import Told, first_cause
 from gonogo.evidence.rehearsal.record import (
     GUESSED_BATCH,
     Assumption,
@@ -87,16 +88,22 @@ def places(*marked: tuple[Frame | None, Text | None]) -> tuple[Span, ...]:
     return tuple(spans.values())
 
 
-def library_frame(failure: Failure) -> Frame | None:
+def library_frame(failure: Failure | Told) -> Frame | None:
     """The innermost frame of a library, torch's where there is no other; DeepSpeed's bare wrapper is passed over."""
     telling = [f for f in failure.frames if not of_python_itself(f) and not path_ends(f, "deepspeed/utils/nvtx.py")]
     return innermost(telling, "library") or innermost(telling, "torch")
 
 
 def failure_places(failure: Failure) -> tuple[Span, ...]:
-    """The user's innermost frame first, then the innermost frame of a library."""
+    """The user's innermost frame first, then the innermost frame of a library; then that of the first cause."""
     raised = Text("raised from here", "异常由此抛出")
-    return places((failure.innermost("user"), None), (library_frame(failure), raised))
+    cause = first_cause(failure)
+    begun = library_frame(cause) if cause is not None else None
+    return places(
+        (failure.innermost("user"), None),
+        (library_frame(failure), raised),
+        (begun, Text("what it was raised from began here", "其起因由此开始")),
+    )
 
 
 def setting(config: object, *path: str) -> object:

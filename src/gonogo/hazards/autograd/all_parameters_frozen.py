@@ -39,6 +39,7 @@ class AllParametersFrozen(Hazard):
     """
 
     name = "all-parameters-frozen"
+    raises = True
     title = Text("Every parameter is frozen: there is nothing to train", "所有参数都被冻结：没有可训练的内容")
 
     def in_script(self, script: Script, run: Run) -> Findings:

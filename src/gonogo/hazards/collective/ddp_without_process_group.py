@@ -46,6 +46,7 @@ class DdpWithoutProcessGroup(Hazard):
     """
 
     name = "ddp-without-process-group"
+    raises = True
     title = Text(
         "DistributedDataParallel is used and nothing makes a process group",
         "使用了 DistributedDataParallel，却没有创建进程组",

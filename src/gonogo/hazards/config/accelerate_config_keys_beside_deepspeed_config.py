@@ -46,6 +46,7 @@ class AccelerateConfigKeysBesideDeepspeedConfig(Hazard):
     """
 
     name = "accelerate-config-keys-beside-deepspeed-config"
+    raises = True
     title = Text(
         "accelerate's YAML sets what only the DeepSpeed JSON may set",
         "accelerate 的 YAML 设置了只能写在 DeepSpeed JSON 中的选项",

@@ -34,6 +34,7 @@ class AccelerateLaunchModesExclude(Hazard):
     """
 
     name = "accelerate-launch-modes-exclude"
+    raises = True
     title = Text(
         "accelerate launch is told two ways to run, or ZeRO's options without DeepSpeed",
         "accelerate launch 给了两种运行方式，或给了 ZeRO 选项却没有启用 DeepSpeed",

@@ -29,6 +29,7 @@ class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
     """
 
     name = "accelerate-mixed-precision-against-ds-config"
+    raises = True
     title = Text(
         "accelerate's mixed precision and the DeepSpeed config disagree", "accelerate 的混合精度与 DeepSpeed 配置不一致"
     )

@@ -31,6 +31,7 @@ class BestModelStrategiesDiffer(Hazard):
     """
 
     name = "best-model-strategies-differ"
+    raises = True
     title = Text(
         "load_best_model_at_end needs evaluation and saving at the same steps",
         "load_best_model_at_end 要求评估与保存同步进行",

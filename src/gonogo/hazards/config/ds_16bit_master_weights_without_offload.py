@@ -26,6 +26,7 @@ class Ds16bitMasterWeightsWithoutOffload(ConfigHazard):
     """
 
     name = "ds-16bit-master-weights-without-offload"
+    raises = True
     title = Text("16-bit master weights need the optimizer on the CPU", "16 位主权重要求优化器在 CPU 上")
     keys = ("fp16.fp16_master_weights_and_grads",)
     stages = (0, 1, 2, 3)

@@ -23,6 +23,7 @@ class DsAllgatherBucketSizeOdd(ConfigHazard):
     """
 
     name = "ds-allgather-bucket-size-odd"
+    raises = True
     title = Text("allgather_bucket_size is an odd number", "allgather_bucket_size 是奇数")
     keys = ("zero_optimization.allgather_bucket_size",)
     stages = (1, 2)

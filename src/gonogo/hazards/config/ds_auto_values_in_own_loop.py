@@ -31,6 +31,7 @@ class DsAutoValuesInOwnLoop(Hazard):
     """
 
     name = "ds-auto-values-in-own-loop"
+    raises = True
     title = Text('"auto" in a DeepSpeed config that nothing fills in', 'DeepSpeed 配置中的 "auto" 无人填写')
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

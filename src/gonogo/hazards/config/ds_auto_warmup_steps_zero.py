@@ -28,6 +28,7 @@ class DsAutoWarmupStepsZero(Hazard):
     """
 
     name = "ds-auto-warmup-steps-zero"
+    raises = True
     title = Text(
         "DeepSpeed's scheduler gets no warm-up steps, which it refuses", "DeepSpeed 调度器的预热步数为 0，会被拒绝"
     )

@@ -71,6 +71,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
     """
 
     name = "ds-batch-size-world-size-mismatch"
+    raises = True
     title = Text(
         "DeepSpeed's batch sizes do not multiply out for this number of GPUs",
         "DeepSpeed 的几个 batch size 与 GPU 数量不相符",

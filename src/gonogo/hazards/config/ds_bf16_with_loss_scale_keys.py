@@ -34,6 +34,7 @@ class DsBf16WithLossScaleKeys(Hazard):
     """
 
     name = "ds-bf16-with-loss-scale-keys"
+    raises = True
     title = Text("The bf16 section has fp16's loss-scale keys", "bf16 段里有 fp16 的 loss scale 键")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

@@ -48,6 +48,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
     """
 
     name = "ds-config-and-code-optimizer-conflict"
+    raises = True
     title = Text(
         "The optimizer is defined both in the DeepSpeed JSON and in the code",
         "优化器同时在 DeepSpeed JSON 和代码中定义",

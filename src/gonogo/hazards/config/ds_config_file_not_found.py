@@ -50,6 +50,7 @@ class DsConfigFileNotFound(Hazard):
     """
 
     name = "ds-config-file-not-found"
+    raises = True
     title = Text("The DeepSpeed JSON is not where its path says", "DeepSpeed JSON 不在所给的路径")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:

@@ -55,6 +55,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
     """
 
     name = "ds-config-float-prefetch-bucket"
+    raises = True
     title = Text("stage3_prefetch_bucket_size is no whole number", "stage3_prefetch_bucket_size 不是整数")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

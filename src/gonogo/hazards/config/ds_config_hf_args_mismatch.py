@@ -65,6 +65,7 @@ class DsConfigHfArgsMismatch(Hazard):
     """
 
     name = "ds-config-hf-args-mismatch"
+    raises = True
     title = Text("The DeepSpeed JSON and TrainingArguments disagree", "DeepSpeed JSON 与 TrainingArguments 不一致")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:

@@ -39,6 +39,7 @@ class DsConfigJsonWithComments(Hazard):
     """
 
     name = "ds-config-json-with-comments"
+    raises = True
     title = Text(
         "The DeepSpeed config is Hjson, not JSON: comments, trailing or missing commas",
         "DeepSpeed 配置是 Hjson 而非 JSON：有注释、末尾逗号或缺少逗号",

@@ -45,6 +45,7 @@ class DsConfigNotJson(Hazard):
     """
 
     name = "ds-config-not-json"
+    raises = True
     title = Text("The DeepSpeed config is not valid JSON", "DeepSpeed 配置不是有效的 JSON")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

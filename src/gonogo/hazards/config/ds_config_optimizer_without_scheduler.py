@@ -35,6 +35,7 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
     """
 
     name = "ds-config-optimizer-without-scheduler"
+    raises = True
     title = Text(
         "The DeepSpeed JSON names an optimizer and no scheduler", "DeepSpeed JSON 中有 optimizer 而没有 scheduler"
     )

@@ -50,6 +50,7 @@ class DsConfigRemovedFeature(Hazard):
     """
 
     name = "ds-config-removed-feature"
+    raises = True
     title = Text("The run's DeepSpeed refuses a feature that was removed", "这次运行的 DeepSpeed 拒绝已移除的功能")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

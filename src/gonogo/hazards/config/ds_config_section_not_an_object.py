@@ -43,6 +43,7 @@ class DsConfigSectionNotAnObject(Hazard):
     """
 
     name = "ds-config-section-not-an-object"
+    raises = True
     title = Text("A section of the DeepSpeed config is no object", "DeepSpeed 配置的某一段不是对象")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

@@ -32,6 +32,7 @@ class DsConfigUnknownDtype(Hazard):
     """
 
     name = "ds-config-unknown-dtype"
+    raises = True
     title = Text(
         "The DeepSpeed config names a data type that DeepSpeed does not know", "DeepSpeed 配置写了它不认识的数据类型"
     )

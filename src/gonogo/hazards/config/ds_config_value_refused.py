@@ -47,6 +47,7 @@ class DsConfigValueRefused(Hazard):
     """
 
     name = "ds-config-value-refused"
+    raises = True
     title = Text("DeepSpeed refuses a value of the config", "DeepSpeed 拒绝配置中的某个值")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

@@ -59,6 +59,7 @@ class DsConfigValueStringType(Hazard):
     """
 
     name = "ds-config-value-string-type"
+    raises = True
     title = Text("A number in the DeepSpeed JSON is a string", "DeepSpeed JSON 中的数字写成了字符串")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:

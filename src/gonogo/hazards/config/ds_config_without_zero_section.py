@@ -25,6 +25,7 @@ class DsConfigWithoutZeroSection(Hazard):
     """
 
     name = "ds-config-without-zero-section"
+    raises = True
     title = Text(
         'accelerate requires "zero_optimization" in the DeepSpeed config',
         'accelerate 要求 DeepSpeed 配置中有 "zero_optimization"',

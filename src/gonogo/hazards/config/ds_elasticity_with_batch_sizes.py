@@ -26,6 +26,7 @@ class DsElasticityWithBatchSizes(ConfigHazard):
     """
 
     name = "ds-elasticity-with-batch-sizes"
+    raises = True
     title = Text("Elasticity and batch sizes are both given", "同时给出了 elasticity 与 batch size")
 
     keys = ("elasticity.enabled",)

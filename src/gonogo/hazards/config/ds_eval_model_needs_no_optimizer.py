@@ -44,6 +44,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
     """
 
     name = "ds-eval-model-needs-no-optimizer"
+    raises = True
     title = Text(
         "A model without an optimizer is prepared under ZeRO-1 or ZeRO-2",
         "没有优化器的模型在 ZeRO-1 或 ZeRO-2 下初始化",

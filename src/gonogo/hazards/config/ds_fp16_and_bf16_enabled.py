@@ -26,6 +26,7 @@ class DsFp16AndBf16Enabled(Hazard):
     """
 
     name = "ds-fp16-and-bf16-enabled"
+    raises = True
     title = Text("fp16 and bf16 are both enabled", "fp16 与 bf16 同时启用")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

@@ -29,6 +29,7 @@ class DsGradAccumDtypeWithoutZero(ConfigHazard):
     """
 
     name = "ds-grad-accum-dtype-without-zero"
+    raises = True
     title = Text("bf16 without ZeRO can't accumulate gradients in that type", "不用 ZeRO 的 bf16 不能以该类型累积梯度")
 
     keys = ("data_types.grad_accum_dtype",)

@@ -24,6 +24,7 @@ class DsHpzPartitionNotDividingWorld(ConfigHazard):
     """
 
     name = "ds-hpz-partition-not-dividing-world"
+    raises = True
     title = Text(
         "zero_hpz_partition_size does not divide the number of ranks", "zero_hpz_partition_size 不能整除 rank 数"
     )

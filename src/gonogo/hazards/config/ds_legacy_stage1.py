@@ -23,6 +23,7 @@ class DsLegacyStage1(ConfigHazard):
     """
 
     name = "ds-legacy-stage1"
+    raises = True
     title = Text("The old ZeRO-1 is gone", "旧的 ZeRO-1 实现已被移除")
 
     keys = ("zero_optimization.legacy_stage1",)

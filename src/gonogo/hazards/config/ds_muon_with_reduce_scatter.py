@@ -25,6 +25,7 @@ class DsMuonWithReduceScatter(ConfigHazard):
     """
 
     name = "ds-muon-with-reduce-scatter"
+    raises = True
     title = Text("Muon is refused with ZeRO-3's reduce-scatter", "Muon 不能与 ZeRO-3 的 reduce-scatter 搭配")
 
     keys = ("optimizer.type",)

@@ -25,6 +25,7 @@ class DsOnebitOptimizerWithZero(Hazard):
     """
 
     name = "ds-onebit-optimizer-with-zero"
+    raises = True
     title = Text("A 1-bit optimizer runs without ZeRO only", "1-bit 优化器只能在不用 ZeRO 时运行")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

@@ -45,6 +45,7 @@ class DsOptimizerUnknown(ConfigHazard):
     """
 
     name = "ds-optimizer-unknown"
+    raises = True
     title = Text("DeepSpeed does not know the optimizer", "DeepSpeed 不认识该优化器")
 
     keys = ("optimizer.type",)

@@ -66,6 +66,7 @@ class DsOptimizerUnknownParameter(Hazard):
     """
 
     name = "ds-optimizer-unknown-parameter"
+    raises = True
     title = Text("The optimizer does not take a parameter that the config gives it", "优化器不接受配置给它的参数")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

@@ -42,6 +42,7 @@ class DsOptimizerUntestedWithZero(ConfigHazard):
     """
 
     name = "ds-optimizer-untested-with-zero"
+    raises = True
     title = Text("ZeRO refuses the optimizer, which it does not list as tested", "ZeRO 拒绝未列入已测试名单的优化器")
 
     keys = ("optimizer.type",)

@@ -26,6 +26,7 @@ class DsPipelineWithZero2(Hazard):
     """
 
     name = "ds-pipeline-with-zero-2"
+    raises = True
     title = Text("Pipeline parallelism is refused with ZeRO-2 and ZeRO-3", "流水线并行不能与 ZeRO-2、ZeRO-3 搭配")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

@@ -27,6 +27,7 @@ class DsPrescaleGradientsWithZero(ConfigHazard):
     """
 
     name = "ds-prescale-gradients-with-zero"
+    raises = True
     title = Text(
         "Gradients can't be pre-scaled with ZeRO's reduce-scatter", "使用 ZeRO 的 reduce-scatter 时不能预缩放梯度"
     )

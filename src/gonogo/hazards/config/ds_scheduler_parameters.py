@@ -53,6 +53,7 @@ class DsSchedulerParameters(Hazard):
     """
 
     name = "ds-scheduler-parameters"
+    raises = True
     title = Text("The scheduler's parameters do not fit it", "调度器的参数与它不符")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

@@ -44,6 +44,7 @@ class DsSchedulerUnknown(Hazard):
     """
 
     name = "ds-scheduler-unknown"
+    raises = True
     title = Text("DeepSpeed does not know the scheduler", "DeepSpeed 不认识该学习率调度器")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

@@ -26,6 +26,7 @@ class DsTensorParallelWithZero3(ConfigHazard):
     """
 
     name = "ds-tensor-parallel-with-zero-3"
+    raises = True
     title = Text("DeepSpeed's tensor parallelism is refused with ZeRO-3", "DeepSpeed 的张量并行不能与 ZeRO-3 搭配")
 
     keys = ("tensor_parallel.autotp_size",)

@@ -28,6 +28,7 @@ class DsZenflowSettingsRefused(Hazard):
     """
 
     name = "ds-zenflow-settings-refused"
+    raises = True
     title = Text("ZenFlow's settings do not fit together", "ZenFlow 的设置相互矛盾")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

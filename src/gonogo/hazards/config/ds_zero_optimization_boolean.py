@@ -26,6 +26,7 @@ class DsZeroOptimizationBoolean(Hazard):
     """
 
     name = "ds-zero-optimization-boolean"
+    raises = True
     title = Text(
         "zero_optimization is a yes or no, DeepSpeed's oldest form",
         "zero_optimization 写成了布尔值，这是 DeepSpeed 最早的写法",

@@ -30,6 +30,7 @@ class DsZeroStageInvalid(ConfigHazard):
     """
 
     name = "ds-zero-stage-invalid"
+    raises = True
     title = Text("There is no such ZeRO stage", "没有这个 ZeRO stage")
 
     keys = ("zero_optimization.stage",)

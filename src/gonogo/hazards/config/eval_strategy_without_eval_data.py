@@ -29,6 +29,7 @@ class EvalStrategyWithoutEvalData(Hazard):
     """
 
     name = "eval-strategy-without-eval-data"
+    raises = True
     title = Text(
         "Evaluation is asked for, and the Trainer has no eval_dataset", "要求评估，而 Trainer 没有 eval_dataset"
     )

@@ -27,6 +27,7 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
     """
 
     name = "save-only-model-with-best-model-at-end"
+    raises = True
     title = Text(
         "save_only_model leaves DeepSpeed no checkpoint to load back",
         "save_only_model 使 DeepSpeed 没有可加载的 checkpoint",

@@ -54,6 +54,7 @@ class TrainingArgumentNotInVersion(Hazard):
     """
 
     name = "training-argument-not-in-version"
+    raises = True
     title = Text("This release of transformers does not have the argument", "当前版本的 transformers 没有这个参数")
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -28,6 +28,7 @@ class TrainingArgumentUnknown(Hazard):
     """
 
     name = "training-argument-unknown"
+    raises = True
     title = Text("The program knows no such option", "程序没有这个选项")
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -50,6 +50,7 @@ class ZeroOffloadClientOptimizer(Hazard):
     """
 
     name = "zero-offload-client-optimizer"
+    raises = True
     title = Text(
         "The optimizer is offloaded to the CPU and is not DeepSpeed's CPU optimizer",
         "优化器卸载到 CPU，却不是 DeepSpeed 的 CPU 优化器",

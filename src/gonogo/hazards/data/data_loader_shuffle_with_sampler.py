@@ -29,6 +29,7 @@ class DataLoaderShuffleWithSampler(Hazard):
     """
 
     name = "data-loader-shuffle-with-sampler"
+    raises = True
     title = Text(
         "A DataLoader is given a sampler and told to shuffle as well", "DataLoader 同时给出了 sampler 和 shuffle"
     )

@@ -59,6 +59,7 @@ class DdpModuleOnCpu(Hazard):
     """
 
     name = "ddp-module-on-cpu"
+    raises = True
     title = Text(
         "The module that DistributedDataParallel wraps is on the CPU", "DistributedDataParallel 包装的模块在 CPU 上"
     )

@@ -80,6 +80,7 @@ class DeviceMapAutoDistributed(Hazard):
     """
 
     name = "device-map-auto-distributed"
+    raises = True
     title = Text(
         'device_map="auto" spreads the model over several GPUs in a distributed run',
         '分布式训练中 device_map="auto" 把模型分散到多张 GPU',

@@ -52,6 +52,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
     """
 
     name = "dtype-unscale-fp16-gradients"
+    raises = True
     title = Text("Trainable parameters are in fp16 under fp16 mixed precision", "fp16 混合精度下可训练参数是 fp16")
     log_words = ("unscal",)
 

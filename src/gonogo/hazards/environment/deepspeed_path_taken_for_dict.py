@@ -48,6 +48,7 @@ class DeepspeedPathTakenForDict(Hazard):
     """
 
     name = "deepspeed-path-taken-for-dict"
+    raises = True
     title = Text(
         "transformers 4.53 takes the path after --deepspeed for a dict",
         "transformers 4.53 把 --deepspeed 后的路径当作 dict",

@@ -129,6 +129,16 @@ class PythonPackageVersionMismatch(Hazard):
         "npu-cann-env-not-sourced",
         "npu-cann-python-deps-missing",
         "deepspeed-without-launcher-mpi4py",
+        "deepspeed-without-distutils",
+        "numpy-2-beside-older-torch",
+        "pydantic-2-beside-older-deepspeed",
+        "torchvision-of-other-torch",
+        "trainer-accelerate-below-minimum",
+        "training-argument-not-in-version",
+        "transformers-deepspeed-below-minimum",
+        "transformers-torch-below-minimum",
+        "triton-of-other-torch",
+        "xformers-of-other-torch",
     )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

@@ -54,6 +54,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
     """
 
     name = "transformers-version-model-type-unknown"
+    raises = True
     title = Text("This transformers does not know the model type", "该版本 transformers 不认识模型类型")
     log_words = ("does not recognize this architecture", "has model type", "KeyError", "cannot import name")
 

@@ -25,6 +25,7 @@ class LaunchProgramNotFound(Hazard):
     """
 
     name = "launch-program-not-found"
+    raises = True
     title = Text("The program that the command starts is not there", "命令要启动的程序不存在")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:

@@ -51,6 +51,7 @@ class LauncherLocalRankArgument(Hazard):
     """
 
     name = "launcher-local-rank-argument"
+    raises = True
     title = Text("The script refuses the --local-rank that the launcher passes", "脚本不接受启动器传入的 --local-rank")
     log_words = ("--local-rank", "--local_rank", "local-rank", "HfArgumentParser")
 

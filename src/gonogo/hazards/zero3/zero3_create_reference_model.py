@@ -28,6 +28,7 @@ class Zero3CreateReferenceModel(Hazard):
     """
 
     name = "zero3-create-reference-model"
+    raises = True
     title = Text("trl's create_reference_model refuses ZeRO-3", "trl 的 create_reference_model 不支持 ZeRO-3")
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -64,6 +64,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
     """
 
     name = "zero3-direct-param-use-invalid-gradient"
+    raises = True
     title = Text(
         "A loss term uses parameters outside their module's forward, where ZeRO-3 leaves them empty",
         "损失项在模块前向之外使用参数，而 ZeRO-3 下这些参数是空的",

@@ -53,6 +53,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
     """
 
     name = "zero3-hooks-on-unwrapped-model"
+    raises = True
     title = Text(
         "TRL looks for ZeRO-3's hooks on the bare model, which has no optimizer",
         "TRL 在没有 optimizer 的裸模型上查找 ZeRO-3 的钩子",

@@ -49,6 +49,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
     """
 
     name = "zero3-low-cpu-mem-device-map"
+    raises = True
     title = Text(
         "from_pretrained is given a device_map or low_cpu_mem_usage, which ZeRO-3 refuses",
         "from_pretrained 收到 device_map 或 low_cpu_mem_usage，而 ZeRO-3 不接受",

@@ -65,6 +65,7 @@ class Zero3QuantizedModel(Hazard):
     """
 
     name = "zero3-quantized-model"
+    raises = True
     title = Text("ZeRO-3 is to partition a quantized model, which it can't", "ZeRO-3 无法切分量化模型")
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

@@ -49,6 +49,7 @@ class ZeroNoSyncIncompatible(Hazard):
     """
 
     name = "zero-no-sync-incompatible"
+    raises = True
     title = Text(
         "no_sync is entered for gradient accumulation, which ZeRO-2 and ZeRO-3 refuse",
         "梯度累积时进入了 no_sync，而 ZeRO-2 与 ZeRO-3 不允许",

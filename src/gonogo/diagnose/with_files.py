@@ -1,0 +1,77 @@
+"""A log and the files of the run that wrote it: what they tell of its setup, and one list of findings from both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from gonogo.check.beside import FilesRead
+from gonogo.evidence.ended import ended_in_log
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.run import Run
+from gonogo.evidence.setup import Setup, parsed_config
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.finding.errors import UserError
+from gonogo.hazards.explained import Places
+from gonogo.hazards.together import together
+
+_ONLY_IN_FILES = Text(
+    "The log does not show it: look there whether the run came so far", "日志中没有体现：请在日志中确认运行是否到达此处"
+)
+_NO_SUCH = Text("--project {path}: no such file or folder", "--project {path}：没有这个文件或目录")
+
+
+def check_project(project: Path) -> None:
+    """Raises UserError for a ``--project`` that is not there."""
+    if not project.exists():
+        raise UserError(
+            Text("--project {path}: no such file or folder", "--project {path}：没有这个文件或目录").format(
+                path=project
+            )
+        )
+
+
+def setup_with(given: Setup, files: FilesRead) -> Setup:
+    """The setup with what the files of one launch tell; what was given stands."""
+    launched = [run for run in files.runs if run.launch is not None]
+    if len(launched) != 1:
+        return given
+    told = _setup_of(launched[0])
+    unknown = {
+        name: getattr(told, name)
+        for name in ("deepspeed_config", "deepspeed_config_text", "launch", "script")
+        if not getattr(given, name)
+    }
+    return replace(given, **unknown)
+
+
+def _setup_of(run: Run) -> Setup:
+    config = run.config.source.text if run.config is not None and run.config.source is not None else ""
+    return Setup(
+        deepspeed_config=parsed_config(config),
+        deepspeed_config_text=config,
+        launch=run.launch.source.text if run.launch is not None else "",
+        script=run.scripts[0].source.text if run.scripts else "",
+    )
+
+
+def with_files(log: FailureLog, findings: tuple[Finding, ...], files: FilesRead) -> tuple[Finding, ...]:
+    """What the log shows together with what the files show, the root cause first.
+
+    The log is of a run that has died: what only the files show is what may have ended it, and not certain to have.
+    """
+    places = Places(files.sources, files.base, files.packages)
+    shown = together(findings, files.findings, ended_in_log(log), places, unseen=_not_in_log)
+    confident = (Certainty.CERTAIN, Certainty.LIKELY)
+    # As without files: what is merely possible stands last.
+    return tuple(sorted(shown, key=lambda finding: finding.certainty not in confident))
+
+
+def _not_in_log(finding: Finding) -> Finding:
+    """What only the files show: an error is likely at most to be why the run died, and the rest is a remark."""
+    if finding.severity is not Severity.ERROR:
+        return replace(finding, certainty=Certainty.POSSIBLE)
+    if finding.certainty is not Certainty.CERTAIN:
+        return finding
+    return replace(finding, certainty=Certainty.LIKELY, confirm=(*finding.confirm, _ONLY_IN_FILES))

@@ -1,0 +1,85 @@
+"""The chain of exceptions that led to a failure, the first cause first, each with its frames.
+
+What an exception was raised from, or while handling, is often what tells the cause: transformers raises "Failed to
+import … because of the following error" over whatever an import met.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import msgspec
+
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.log.failure_log import is_library
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.log.traceback import Raised, raised_in
+from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.rehearsal.frame import Frame, Owner
+from gonogo.evidence.rehearsal.record import Failure
+
+_LAID_OVER = "/gonogo/packages/"
+_PACKAGE = compiled_when_used(r"(?:(?:site|dist)-packages|/gonogo/packages/[^/]+)[/\\]([\w-]+)")
+_OTHER_NAMES = {"yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn", "cv2": "opencv-python"}
+"""Packages that are imported by another name than they are installed by."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """One exception of a chain; ``frames`` go from the outermost call to the innermost. Of ranks that diverge, which
+    raised nothing, ``type`` and ``message`` are empty."""
+
+    type: str
+    message: str
+    frames: tuple[Frame, ...]
+
+    @property
+    def users(self) -> Frame | None:
+        """The innermost frame of the user's own code, or None."""
+        return next((frame for frame in reversed(self.frames) if frame.owner == "user"), None)
+
+
+def chain_of(failure: Failure) -> tuple[Told, ...]:
+    """The exceptions that led to a failure, the first cause first, the one that ended the rank last."""
+    own = Told(failure.type, failure.message, failure.frames)
+    lines = [LogLine("", number, line) for number, line in enumerate(failure.traceback.splitlines(), 1)]
+    raised = list(raised_in(lines))
+    if not raised or raised[-1].cause is None:
+        return (own,)
+    owners = {frame.path: frame.owner for frame in failure.frames}
+    return (*chain_of_raised(raised[-1].cause, owners), own)
+
+
+def first_cause(failure: Failure) -> Told | None:
+    """What a failure was explicitly raised from in the end (``raise … from``), where its traceback shows it."""
+    if not failure.cause:
+        return None
+    return next((told for told in chain_of(failure)[:-1] if told.type and told.type in failure.cause), None)
+
+
+def package_of(path: str) -> str | None:
+    """The package (canonical name) that a frame's file belongs to; None for the user's own code and Python's."""
+    found = _PACKAGE.search(path)
+    return canonical(_OTHER_NAMES.get(found[1], found[1])) if found is not None else None
+
+
+def chain_of_raised(raised: Raised, owners: dict[str, Owner] | None = None) -> tuple[Told, ...]:
+    """The same of an exception in a log; ``owners`` says whose files are, where that is known."""
+    chain: list[Told] = []
+    one: Raised | None = raised
+    while one is not None:
+        chain.append(Told(one.type, one.message, tuple(_frames(one, owners or {}))))
+        one = one.cause
+    return tuple(reversed(chain))
+
+
+def _frames(raised: Raised, owners: dict[str, Owner]) -> Iterable[Frame]:
+    for frame in raised.frames:
+        owner = owners.get(frame.path) or _owner(frame.path)
+        yield Frame(frame.path, frame.line, frame.function, frame.code, owner)
+
+
+def _owner(path: str) -> Owner:
+    if package_of(path) == "torch":
+        return "torch"
+    return "library" if is_library(path) or _LAID_OVER in path.replace(os.sep, "/") else "user"
