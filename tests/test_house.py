@@ -24,6 +24,7 @@ PAIRS = [
     ("docs/diagnose.md", "docs/diagnose.zh-CN.md"),
     ("docs/env.md", "docs/env.zh-CN.md"),
     ("docs/check.md", "docs/check.zh-CN.md"),
+    ("docs/verdict.md", "docs/verdict.zh-CN.md"),
     ("docs/ci.md", "docs/ci.zh-CN.md"),
     ("docs/bisect.md", "docs/bisect.zh-CN.md"),
     ("docs/cure.md", "docs/cure.zh-CN.md"),

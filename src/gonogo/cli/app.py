@@ -78,7 +78,9 @@ def _gonogo(
     """
 
 
-app.command(epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (something could not be read), 2 unusable input.")(check)
+app.command(
+    epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (an error is likely, or not all could be read), 2 unusable input."
+)(check)
 app.command(epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (something could not be asked), 2 unreadable input.")(env)
 app.command(epilog="Exit status: 0 a strategy fits, 1 none does, 3 CANNOT-TELL, 2 unusable input.")(plan)
 

@@ -14,9 +14,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.ended import chain_of
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.reading import read_environment
+from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.failures import last_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord, Unsupported
 from gonogo.finding import Text
