@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import time
 from pathlib import Path
 
 import pytest
 from virtual.saved_models import LOAD, TINY, header, real_load, save
 from virtual_worker import answers
+
+from gonogo.virtual.weights import skeleton
+from gonogo.virtual.weights.made_once import made_once
 
 
 @pytest.fixture
@@ -32,6 +37,49 @@ def test_weights_that_are_not_here_are_there_on_each_rank(folder: Path) -> None:
         world=2,
     )
     assert found == {"rank": 1, "missing": []}
+
+
+def test_ranks_that_are_rehearsed_together_make_them_once(tmp_path: Path) -> None:
+    """One that tidied up before its own were in place took away those that another was reading."""
+    made, weights = tmp_path / "made", tmp_path / "model.safetensors"
+
+    def make() -> str | None:
+        if weights.exists():
+            return None
+        time.sleep(0.1)
+        weights.touch()
+        with made.open("a") as file:
+            file.write("x")
+        return "made"
+
+    def rank(told: Path) -> None:
+        made_once(str(tmp_path / "scratch"), str(weights), make, lambda said: told.write_text(said) and None)
+
+    ranks = [tmp_path / f"rank{number}" for number in range(6)]
+    processes = [multiprocessing.get_context("fork").Process(target=rank, args=(told,)) for told in ranks]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert made.read_text() == "x"
+    assert [told.read_text() for told in ranks] == ["made"] * 6
+
+
+def test_weights_that_are_here_are_told_of_by_none(tmp_path: Path) -> None:
+    said: list[str] = []
+    made_once(str(tmp_path), str(tmp_path / "model.safetensors"), lambda: None, said.append)
+    assert said == []
+
+
+def test_a_model_is_built_on_meta_by_a_transformers_that_has_no_contexts_for_it(monkeypatch) -> None:
+    """Before 4.50 ``get_init_context`` was no method of a model."""
+    import transformers
+
+    monkeypatch.delattr(transformers.PreTrainedModel, "get_init_context")
+    config = transformers.Qwen2Config(**TINY, dtype="bfloat16")
+    with skeleton.own_build():
+        model = skeleton.build(transformers.Qwen2ForCausalLM, config, "")
+    assert {(str(p.device), str(p.dtype)) for p in model.parameters()} == {("meta", "torch.bfloat16")}
 
 
 @pytest.mark.very_slow

@@ -15,6 +15,7 @@ from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.values import real
+from gonogo.virtual.weights.made_once import made_once
 from gonogo.virtual.weights.places import ADAPTER_CONFIG, ADAPTER_WEIGHTS, as_folder, is_there
 from gonogo.virtual.weights.skeleton import own_build
 
@@ -37,7 +38,7 @@ def install(patches: Patches, overlay: Overlay, tell: Callable[[str], None]) -> 
         @functools.wraps(load_weights)
         def load_peft_weights(model_id: Any, *args: Any, **kwargs: Any) -> Any:
             if _loading:
-                _prepare(os.fspath(model_id), kwargs, tell)
+                _prepare(os.fspath(model_id), kwargs, overlay, tell)
             return load_weights(model_id, *args, **kwargs)
 
         patches.set(owner, "load_adapter", followed)
@@ -51,7 +52,10 @@ def install(patches: Patches, overlay: Overlay, tell: Callable[[str], None]) -> 
         def followed(self: Any, peft_model_id: Any = None, adapter_name: Any = None, *args: Any, **kwargs: Any) -> Any:
             if peft_model_id is None or kwargs.get("adapter_state_dict") is not None:
                 return load_adapter(self, peft_model_id, adapter_name, *args, **kwargs)
-            with _into(self, adapter_name or "default"), _preparing_after_injection(str(peft_model_id), kwargs, tell):
+            with (
+                _into(self, adapter_name or "default"),
+                _preparing_after_injection(str(peft_model_id), kwargs, overlay, tell),
+            ):
                 return load_adapter(self, peft_model_id, adapter_name, *args, **kwargs)
 
         patches.set(owner, "load_adapter", followed)
@@ -70,7 +74,9 @@ def _into(model: Any, adapter_name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _preparing_after_injection(name: str, kwargs: dict[str, Any], tell: Callable[[str], None]) -> Iterator[None]:
+def _preparing_after_injection(
+    name: str, kwargs: dict[str, Any], overlay: Overlay, tell: Callable[[str], None]
+) -> Iterator[None]:
     """transformers puts the adapter's modules in by peft's function, then looks for its weights."""
     import peft
 
@@ -79,7 +85,7 @@ def _preparing_after_injection(name: str, kwargs: dict[str, Any], tell: Callable
     @functools.wraps(inject)
     def followed(*args: Any, **rest: Any) -> Any:
         result = inject(*args, **rest)
-        _prepare(name, kwargs.get("adapter_kwargs") or {}, tell)
+        _prepare(name, kwargs.get("adapter_kwargs") or {}, overlay, tell)
         return result
 
     with contextlib_patch(peft, "inject_adapter_in_model", followed):
@@ -97,12 +103,17 @@ def contextlib_patch(owner: Any, name: str, value: Any) -> Iterator[None]:
         patches.undo()
 
 
-def _prepare(name: str, where: dict[str, Any], tell: Callable[[str], None]) -> None:
+def _prepare(name: str, where: dict[str, Any], overlay: Overlay, tell: Callable[[str], None]) -> None:
     folder = as_folder(name, **{key: where.get(key) for key in ("subfolder", "cache_dir", "revision")})
     if folder is None or not os.path.isfile(os.path.join(folder, ADAPTER_CONFIG)):
         return
+    made_once(overlay.scratch, os.path.join(folder, ADAPTER_WEIGHTS[0]), lambda: _made(name, folder), tell)
+
+
+def _made(name: str, folder: str) -> str | None:
+    """Make an adapter's weights in its folder, where they aren't there; what was made, in a sentence."""
     if any(is_there(os.path.join(folder, file)) for file in ADAPTER_WEIGHTS):
-        return
+        return None
     from peft.utils import get_peft_model_state_dict
     from safetensors.torch import save_file
 
@@ -121,4 +132,4 @@ def _prepare(name: str, where: dict[str, Any], tell: Callable[[str], None]) -> N
             os.path.join(folder, ADAPTER_WEIGHTS[0]),
             metadata={"format": "pt"},
         )
-    tell(f"the adapter {name} has no weights here; they are taken to be those of its config ({len(state)} tensors)")
+    return f"the adapter {name} has no weights here; they are taken to be those of its config ({len(state)} tensors)"

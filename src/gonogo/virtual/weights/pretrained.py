@@ -17,9 +17,11 @@ from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.weights import skeleton
+from gonogo.virtual.weights.made_once import made_once
 from gonogo.virtual.weights.places import (
     ADAPTER_CONFIG,
     NO_CONFIG,
+    WEIGHTS,
     ModelNotHere,
     as_folder,
     has_weights,
@@ -121,10 +123,16 @@ def _prepare(
         if base:
             _prepare(model_class, str(base), {**kwargs, "subfolder": None}, overlay, tell)
         return
+    what = os.path.join(folder, with_variant(WEIGHTS[0], kwargs.get("variant")))
+    made_once(overlay.scratch, what, lambda: _made(model_class, name, folder, kwargs, overlay), tell)
+
+
+def _made(model_class: Any, name: str, folder: str, kwargs: dict[str, Any], overlay: Overlay) -> str | None:
+    """Make a model's weights in its folder, where they aren't there; what was made, in a sentence."""
     config = os.path.join(folder, "config.json")
     raw = read_json(config) if os.path.isfile(config) else {}
     if has_weights(folder, raw, kwargs.get("variant")):
-        return
+        return None
     given = kwargs["config"] if _is_config(kwargs) else None
     staging = tempfile.mkdtemp(prefix="checkpoint-", dir=overlay.temporary)
     try:
@@ -135,7 +143,7 @@ def _prepare(
     except UserError:
         raise
     except ImportError:  # a package that the model or its quantization needs: the program's own loading says which
-        return
+        return None
     except Exception as error:
         why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
         raise ModelNotHere(CANNOT_BUILD.format(name=name, why=why)) from error
@@ -144,7 +152,7 @@ def _prepare(
     for file in made:
         os.replace(os.path.join(staging, file), os.path.join(folder, with_variant(file, kwargs.get("variant"))))
     shutil.rmtree(staging, ignore_errors=True)
-    tell(f"from_pretrained: {name} has no weights here; its checkpoint is taken to be {stored_class.__name__}'s")
+    return f"from_pretrained: {name} has no weights here; its checkpoint is taken to be {stored_class.__name__}'s"
 
 
 def _clear(folder: str, made: list[str]) -> None:

@@ -145,10 +145,11 @@ def _init_contexts(model_class: Any, dtype: torch.dtype) -> Iterator[None]:
 
     before = torch.get_default_dtype()
     with contextlib.ExitStack() as stack:
-        parameters = model_class.get_init_context.__func__.__code__.co_varnames
+        own = getattr(model_class, "get_init_context", None)  # since transformers 4.50
+        parameters = own.__func__.__code__.co_varnames if own is not None else ()
         known = {"dtype": dtype, "is_quantized": False, "_is_ds_init_called": False, "allow_all_kernels": False}
         wanted = {name: value for name, value in known.items() if name in parameters}
-        for context in model_class.get_init_context(**wanted):
+        for context in own(**wanted) if own is not None else [torch.device("meta")]:
             stack.enter_context(context)
         no_weights = getattr(modeling_utils, "no_init_weights", None)
         if no_weights is not None and "dtype" not in parameters:
