@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.all_ranks import groups_of_all, in_same_order, same_way, sent_and_received_at_once
+from gonogo.hazards.facts.leaf_modules import made_leaves
 from gonogo.hazards.rule import Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text
 
 _ZERO_3 = Text(
@@ -71,6 +72,7 @@ class RanksPartAtCollective(Hazard):
         divergence = rank_divergence(record)
         if divergence is not None:
             yield from same_way(divergence, run)
+            yield from made_leaves(divergence, run)
             yield from in_same_order(divergence, run)
             yield from sent_and_received_at_once(divergence, run)
             yield from groups_of_all(divergence, run)

@@ -6,6 +6,7 @@ from gonogo.evidence.log.progress import before_first_step
 from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, stall_of
 from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
 from gonogo.hazards.facts.all_ranks import same_way
+from gonogo.hazards.facts.leaf_modules import made_leaves
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import (
     Certainty,
@@ -20,7 +21,6 @@ from gonogo.hazards.rule import (
     Run,
     Text,
 )
-from gonogo.hazards.zero3._leaf_modules import made_leaves
 
 _CURE = (
     Text(

@@ -1,0 +1,57 @@
+"""A module that calls others a different number of times on each rank, made one unit of ZeRO-3's gathering."""
+
+import ast
+from collections.abc import Iterator
+
+from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
+from gonogo.evidence.rehearsal.divergence import CollectiveCall
+from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
+from gonogo.hazards.facts.all_ranks import script_at
+from gonogo.hazards.rule import Edit, Fix, Hazard, Run, Script, Text
+
+_LEAVES = Text(
+    "Let ZeRO-3 gather each {block} as one: set_z3_leaf_modules",
+    "让 ZeRO-3 把每个 {block} 作为整体聚合：set_z3_leaf_modules",
+)
+
+
+def made_leaves(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+    """``set_z3_leaf_modules`` for the class whose forward calls experts, or modules in a loop, before training."""
+    if not divergence.gathers:
+        return
+    blocks = [block for _, call in divergence.calls if (block := _block(run, call)) is not None]
+    for block in dict.fromkeys(blocks):
+        for script in run.scripts:
+            for made in script.calls("deepspeed.initialize", *TRAINER_CLASSES):
+                statement = script.statement(made.node)
+                model = made.passed("model")
+                if statement is None or model is None:
+                    continue
+                text = f'deepspeed.utils.set_z3_leaf_modules({script.place(model.value).text}, ["{block}"])'
+                edits: list[Edit | None] = [script.inserting_before(statement, text)]
+                if not script.imports("deepspeed"):
+                    edits.append(script.inserting_import("import deepspeed"))
+                yield Hazard.fix(_LEAVES.format(block=block), *edits, safe=False)
+                return
+
+
+def _block(run: Run, call: CollectiveCall) -> str | None:
+    """The innermost class on a call's stack that calls modules in a loop of its forward."""
+    frames = [frame for frame in call.frames if frame.function == "forward" and frame.owner != "torch"]
+    return next((name for frame in reversed(frames) if (name := _looping_class(run, frame)) is not None), None)
+
+
+def _looping_class(run: Run, frame: Frame) -> str | None:
+    """The class whose forward stands in a loop at a frame, other than over a list of layers that all ranks run."""
+    script: Script | None = script_at(run, frame.path)
+    for node in script.nodes(ast.ClassDef) if script is not None else ():
+        if script is None or not node.lineno <= frame.line <= (node.end_lineno or 0):
+            continue
+        loops = [(loop, loop.iter) for loop in script.nodes(ast.For)]
+        made = [(one, one.generators[0].iter) for one in script.nodes(ast.ListComp)]
+        for loop, iterated in (*loops, *made):
+            inside = node.lineno <= loop.lineno <= frame.line <= (loop.end_lineno or 0)
+            if inside and "layers" not in ast.unparse(iterated):
+                return node.name
+    return None
