@@ -48,9 +48,9 @@ def _looping_class(run: Run, frame: Frame) -> str | None:
     for node in script.nodes(ast.ClassDef) if script is not None else ():
         if script is None or not node.lineno <= frame.line <= (node.end_lineno or 0):
             continue
-        loops = [(loop, loop.iter) for loop in script.nodes(ast.For)]
-        made = [(one, one.generators[0].iter) for one in script.nodes(ast.ListComp)]
-        for loop, iterated in (*loops, *made):
+        loops: list[tuple[ast.For | ast.ListComp, ast.expr]] = [(one, one.iter) for one in script.nodes(ast.For)]
+        loops += [(one, one.generators[0].iter) for one in script.nodes(ast.ListComp)]
+        for loop, iterated in loops:
             inside = node.lineno <= loop.lineno <= frame.line <= (loop.end_lineno or 0)
             if inside and "layers" not in ast.unparse(iterated):
                 return node.name
