@@ -68,6 +68,29 @@ def test_a_newer_deepspeed_gets_nothing(tmp_path: Path) -> None:
     assert not result.stdout.strip()
 
 
+def test_an_old_deepspeed_that_would_ask_itself_without_end(tmp_path: Path) -> None:
+    fake_deepspeed(tmp_path, "", "")
+    folder = tmp_path / "deepspeed/accelerator"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "cuda_accelerator.py").write_text("class CUDA_Accelerator:\n    pass\n")
+    (folder / "real_accelerator.py").write_text(
+        "import os\nds_accelerator = None\n\n"
+        "def is_current_accelerator_supported():\n    return get_accelerator()\n\n"
+        "def get_accelerator():\n    if ds_accelerator is not None:\n        return ds_accelerator\n"
+        "    if os.environ['DS_ACCELERATOR'] == 'xpu':\n        pass\n"
+        "    elif is_current_accelerator_supported():\n        raise ValueError\n"
+    )
+    (tmp_path / "deepspeed/__init__.py").write_text(
+        "import os\nos.environ['DS_ACCELERATOR'] = 'cuda'\n"
+        "from deepspeed.accelerator.real_accelerator import get_accelerator\n"
+        "print(type(get_accelerator()).__name__)\n"
+    )
+    result = run(tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "CUDA_Accelerator" in result.stdout
+
+
 def test_a_name_that_never_was_is_still_an_error(tmp_path: Path) -> None:
     fake_deepspeed(tmp_path, "", "from numpy import NO_SUCH_NAME\n")
     result = run(tmp_path)

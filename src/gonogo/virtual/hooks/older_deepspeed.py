@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import logging
+import os
 import re
 import socket
 import sys
@@ -21,10 +23,12 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from gonogo.finding import Text
+from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
 
 Assume = Callable[[Text], object]
 
+_ACCELERATOR = "deepspeed.accelerator.real_accelerator"
 _ELASTIC = "torch.distributed.elastic.agent.server.api"
 
 
@@ -113,10 +117,19 @@ def install(assume: Assume) -> Callable[[], None]:
                 ).format(name=f"{moved.module}.{moved.name}")
             )
 
+    patches.on_undo(after_import(_ACCELERATOR, _name_accelerator))
     finder = _BeforeDeepSpeed(restore)
     sys.meta_path.insert(0, finder)
     patches.on_undo(lambda: sys.meta_path.remove(finder))
     return patches.undo
+
+
+def _name_accelerator(module: ModuleType) -> None:
+    """Tell a DeepSpeed up to 0.12 its accelerator: where DS_ACCELERATOR says ``cuda`` it asks itself without end."""
+    asks_itself = "elif is_current_accelerator_supported()" in inspect.getsource(module.get_accelerator)
+    if asks_itself and os.environ.get("DS_ACCELERATOR") == "cuda":
+        accelerators = importlib.import_module("deepspeed.accelerator.cuda_accelerator")
+        vars(module)["ds_accelerator"] = accelerators.CUDA_Accelerator()
 
 
 def _missing(folder: Path) -> Iterator[_Moved]:

@@ -1,0 +1,50 @@
+"""What is sent to the hub succeeds, and nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+from huggingface_hub import hf_api
+
+from gonogo.virtual.sandbox import hub, network
+
+
+@pytest.fixture
+def noted() -> Iterator[list[str]]:
+    notes: list[str] = []
+    refused = network.install(notes.append)
+    undo = hub.install(notes.append)
+    yield notes
+    undo()
+    refused.undo()
+
+
+def test_a_model_is_pushed(noted: list[str], tmp_path: Path) -> None:
+    api = huggingface_hub.HfApi()
+    assert api.create_repo("somebody/model", private=True, exist_ok=True).repo_id == "somebody/model"
+    assert api.create_repo("model").repo_id == "user/model"
+    assert api.create_repo("somebody/rows", repo_type="dataset").repo_type == "dataset"
+    (tmp_path / "model.safetensors").touch()
+    done = api.upload_folder(repo_id="somebody/model", folder_path=tmp_path, commit_message="Trained")
+    assert (done.commit_message, done.repo_url.repo_id) == ("Trained", "somebody/model")
+    job = api.upload_folder(repo_id="somebody/model", folder_path=tmp_path, run_as_future=True)
+    assert job.done()
+    assert job.result().oid
+    assert set(noted) == {hub.SENT}
+
+
+def test_by_the_modules_functions_as_libraries_do(noted: list[str], tmp_path: Path) -> None:
+    assert hf_api.create_repo("somebody/model", exist_ok=True).repo_id == "somebody/model"
+    hf_api.upload_file(path_or_fileobj=b"x", path_in_repo="a", repo_id="somebody/model")
+    hf_api.create_branch("somebody/model", branch="step-2")
+    assert hf_api.whoami()["name"] == "user"
+    assert set(noted) == {hub.SENT}
+
+
+def test_what_is_fetched_is_refused_as_before(noted: list[str]) -> None:
+    with pytest.raises(Exception, match=r"[Oo]ffline|network"):
+        huggingface_hub.HfApi().model_info("somebody/model")
+    assert hub.SENT not in noted
