@@ -133,5 +133,11 @@ def _row(name: Text, seen: Seen, language: str) -> tuple[str, ...]:
         clean_line(seen.ranks),
         memory,
         size(seen.host_peak_bytes) if seen.host_peak_bytes is not None else "-",
-        f"{seen.seconds_of_step:.2f} s" if seen.seconds_of_step is not None else "-",
+        _seconds(seen.seconds_of_step),
     )
+
+
+def _seconds(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"

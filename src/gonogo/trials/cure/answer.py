@@ -43,7 +43,7 @@ def cure_report(found: Found, copy: Copy, *, rehearsals: int, seconds: float, pa
         command="cure",
         verdict=Verdict.GO if go else Verdict.CANNOT_TELL,
         findings=() if go else tuple(_shown(finding, copy) for finding in found.now.in_the_way),
-        covered=last.covered if last is not None and go else (),
+        covered=tuple(_clean(text, copy) for text in last.covered) if last is not None and go else (),
         skipped=last.skipped if last is not None and go else (Skipped(_PARTLY, _NOT_SEEN),),
         cure=_cure(found, copy, needed, rehearsals, seconds, patch_file),
         notes=tuple(notes),

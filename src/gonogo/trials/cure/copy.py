@@ -18,6 +18,8 @@ from gonogo.finding import Edit
 
 COMMAND_FILE = ".gonogo-command.sh"
 """Stands in the copy for a command that was typed, so that options and variables are edits of a file too."""
+TYPED = "<command>"
+"""What reports call a command that was typed."""
 
 
 class Copy:
@@ -46,7 +48,8 @@ class Copy:
 
     def shown(self, text: str) -> str:
         """A text that speaks of paths in the copy, with the user's own paths."""
-        return text.replace(f"{self.folder}/", "").replace(str(self.root), "")
+        plain = text.replace(f"{self.folder}/", "").replace(str(self.root), "")
+        return plain.replace(COMMAND_FILE, TYPED) if self.typed else plain
 
     def shown_path(self, path: str) -> str:
         """A path of the copy as the user would write it."""
@@ -54,7 +57,7 @@ class Copy:
         if original is None:
             return path
         if original == self.typed_path:
-            return "<command>"
+            return TYPED
         inside = os.path.relpath(original, self.original_folder)
         return str(original) if inside.startswith("..") else inside
 
