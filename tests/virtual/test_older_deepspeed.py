@@ -13,7 +13,7 @@ told = []
 undo = older_deepspeed.install(told.append)
 assert importlib.util.find_spec("deepspeed") is not None and not told  # looking for it is not importing it
 import deepspeed
-print(*told, sep="\\n")
+print(*(what.en for what in told), sep="\\n")
 undo()
 import numpy
 assert not hasattr(numpy, "BUFSIZE")
