@@ -51,6 +51,14 @@ class CollectiveOfCpuTensor(LoggedHazard):
         Sign(says=_SAID, frames=("deepspeed/runtime/zero", "fsdp/"), certainty=Certainty.POSSIBLE),
         Sign(
             says=_SAID,
+            types=("RuntimeError",),
+            frames=("distributed_c10d.py",),
+            outside=("deepspeed/", "fsdp", "nn/parallel/distributed.py"),
+            lines=False,
+            certainty=Certainty.CERTAIN,
+        ),
+        Sign(
+            says=_SAID,
             frames=("distributed_c10d.py", "unsloth", "distributed/", "all_reduce", "broadcast", "all_gather"),
         ),
         Sign(says=_SAID, beside=Pattern(r"(?i)unsloth")),

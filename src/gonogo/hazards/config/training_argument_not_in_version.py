@@ -1,4 +1,5 @@
-from gonogo.hazards.config._argument_names import INSTEAD, RENAMED, border, needs_nothing, successor
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.hazards.config._argument_names import INSTEAD, RENAMED, all_names, border, needs_nothing, successor
 from gonogo.hazards.config._parsed_arguments import parsed_classes
 from gonogo.hazards.config._renaming import renaming_keyword, renaming_option
 from gonogo.hazards.facts.how_it_trains import fix_of
@@ -11,6 +12,7 @@ from gonogo.hazards.rule import (
     Fix,
     Hazard,
     Launch,
+    Pattern,
     Run,
     Script,
     Span,
@@ -24,6 +26,10 @@ _CALLS = {
     "transformers.Seq2SeqTrainer": "Trainer",
 }
 
+_REFUSED = Pattern(
+    r"(\w*TrainingArguments|(?:Seq2Seq)?Trainer)(?:\.(?:__)?init(?:__)?)?\(\) got an unexpected keyword argument "
+    r"['\"‘’`](\w+)"
+)
 _LEAVE_OUT = Text("Leave it out", "去掉它")
 
 
@@ -56,6 +62,45 @@ class TrainingArgumentNotInVersion(Hazard):
     name = "training-argument-not-in-version"
     raises = True
     title = Text("This release of transformers does not have the argument", "当前版本的 transformers 没有这个参数")
+    log_words = ("unexpected keyword argument",)
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """TrainingArguments' or the Trainer's refusal of an argument that it has in another release."""
+        shown: tuple[LoggedError | Found, ...] = (*log.errors_of("TypeError"), *log.find_all(_REFUSED))
+        for evidence in shown:
+            text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
+            match = _REFUSED.search(text)
+            if match is None:
+                continue
+            kind, name = str(match.group(1)), str(match.group(2))
+            known = "Trainer" if kind.endswith("Trainer") else "TrainingArguments"
+            if name not in all_names(known) and name not in RENAMED.values():
+                continue  # mistyped, or of a class of the project's own
+            other = RENAMED.get(name) or next((old for old, new in RENAMED.items() if new == name), None)
+            instead = other or INSTEAD.get(name)
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "{kind} of the installed transformers has no argument {name}: another release has.",
+                    "已安装的 transformers 的 {kind} 没有参数 {name}：其他版本有。",
+                ).format(kind=kind, name=name),
+                certainty=Certainty.LIKELY,
+                cure=(
+                    Text("Use {instead} instead", "改用 {instead}").format(instead=instead)
+                    if instead
+                    else Text("Leave {name} out", "去掉 {name}").format(name=name),
+                    Text(
+                        "Or install the transformers that the program was written for (its requirements file)",
+                        "或安装该程序编写时所用的 transformers（见其 requirements）",
+                    ),
+                ),
+                parameter=name,
+                confirm=Text(
+                    "pip show transformers names another release than the program's requirements",
+                    "pip show transformers 的版本与程序要求的不同",
+                ),
+            )
+            return
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Keywords of the calls that make TrainingArguments and Trainer."""

@@ -172,7 +172,8 @@ class PythonPackageVersionMismatch(Hazard):
             keyword = "unexpected keyword argument" in line.text and _KNOWN_KEYWORD.search(line.text) is None
             sure = _PAIR.search(line.text) is not None and not keyword and not outside
             certainty = Certainty.LIKELY if sure else Certainty.POSSIBLE
-            yield self.log_finding(line, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
+            if not (keyword and any(error.innermost is not None for error in log.errors_of("TypeError"))):
+                yield self.log_finding(line, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
         if cut := next((error for error, code in cut_off(log) if _stack_imports(error, code)), None):
             yield self._found(cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
         if (evidence := first(log, _WRAPPED)) and not _absent(log):

@@ -51,7 +51,7 @@ class Fsdp2DtensorUsedAsPlainTensor(LoggedHazard):
         Sign(
             says=MIXED,
             outside=("clip_grad", "torch/optim/", "foreach_reduce", "peft/", *GENERATES, *RECOMPUTES),
-            unless=Pattern(r"(?:_foreach_\w+|chunk_cat)[.\w]*: got mixed"),
+            unless=Pattern(r"(?:_foreach_\w+|chunk_cat)[.\w]*:? got mixed"),
             certainty=Certainty.POSSIBLE,
         ),
     )

@@ -41,12 +41,12 @@ class Fsdp2LoraMixedDtensor(LoggedHazard):
     signs = (
         Sign(says=MIXED, frames=("peft/", "lora"), outside=GENERATES + RECOMPUTES + ("clip_grad", "torch/optim/")),
         Sign(
-            says=Pattern(r"aten\.(?:mm|addmm|linear|matmul|bmm|t|add)\b[.\w]*: got mixed torch\.Tensor"),
+            says=Pattern(r"aten\.(?:mm|addmm|linear|matmul|bmm|t|add)\b[.\w]*:? got mixed torch\.Tensor"),
             beside=Pattern(r"(?i)\blora|\bpeft\b"),
             outside=GENERATES + RECOMPUTES,
         ),
         Sign(
-            says=Pattern(r"aten\.(?:mm|addmm|linear|matmul|bmm|t|add)\b[.\w]*: got mixed torch\.Tensor"),
+            says=Pattern(r"aten\.(?:mm|addmm|linear|matmul|bmm|t|add)\b[.\w]*:? got mixed torch\.Tensor"),
             outside=GENERATES + RECOMPUTES,
             certainty=Certainty.POSSIBLE,
         ),

@@ -46,14 +46,14 @@ class Fsdp2MethodOutsideForward(LoggedHazard):
     signs = (
         Sign(says=MIXED, frames=GENERATES),
         Sign(
-            says=Pattern(r"aten\.embedding[.\w]*: got mixed torch\.Tensor"),
+            says=Pattern(r"aten\.embedding[.\w]*:? got mixed torch\.Tensor"),
             outside=RECOMPUTES,
             certainty=Certainty.POSSIBLE,
         ),
         Sign(
             says=MIXED,
             outside=(*RECOMPUTES, "clip_grad", "torch/optim/", "foreach_reduce", "peft/"),
-            unless=Pattern(r"(?:_foreach_\w+|chunk_cat)[.\w]*: got mixed"),
+            unless=Pattern(r"(?:_foreach_\w+|chunk_cat)[.\w]*:? got mixed"),
             certainty=Certainty.POSSIBLE,
         ),
     )

@@ -41,7 +41,7 @@ class Fsdp2PlainParametersBesideDtensors(LoggedHazard):
     )
     log_words = ("mixed torch.Tensor and DTensor",)
     signs = (
-        Sign(says=Pattern(r"_foreach_\w+(?:\.\w+)?: got mixed torch\.Tensor and DTensor")),
+        Sign(says=Pattern(r"_foreach_\w+(?:\.\w+)?:? got mixed torch\.Tensor and DTensor")),
         Sign(
             says=MIXED,
             frames=("clip_grad", "torch/optim/", "get_total_norm", "_get_grad_norm"),

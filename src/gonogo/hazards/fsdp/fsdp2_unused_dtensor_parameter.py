@@ -36,7 +36,7 @@ class Fsdp2UnusedDtensorParameter(LoggedHazard):
     )
     log_words = ("mixed torch.Tensor and DTensor",)
     signs = (
-        Sign(says=Pattern(r"chunk_cat(?:\.\w+)?: got mixed torch\.Tensor and DTensor")),
+        Sign(says=Pattern(r"chunk_cat(?:\.\w+)?:? got mixed torch\.Tensor and DTensor")),
         Sign(says=MIXED, frames=("foreach_reduce",)),
     )
     cause = Text(
