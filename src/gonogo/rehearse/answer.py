@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -17,7 +18,6 @@ from gonogo.hazards.explained import Places
 from gonogo.hazards.together import together
 from gonogo.rehearse import run
 from gonogo.rehearse.findings import findings_in_rehearsal
-from gonogo.rehearse.packages.offered import other_versions_pinned
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.summary import rehearsal_summary, seen_from
@@ -45,11 +45,18 @@ _HOW = {
 
 def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) -> tuple[RehearsalRecord, Report]:
     """Rehearse a command and read its files: the record, and the report on both. Raises what a rehearsal raises."""
+    found: list[FilesRead] = []
+
+    def read(laid_over: Mapping[str, str]) -> None:
+        found.append(read_beside(request.command, environment=request.environment, laid_over=laid_over))
+
+    reading = threading.Thread(target=read, args=({},), daemon=True)  # while the ranks run
+    reading.start()
     record = run.rehearse(request, on_progress)
-    files = read_beside(request.command, environment=request.environment, laid_over=record.laid_over)
-    if request.environment is None:
-        record.notes += [(note.en, note.zh) for note in other_versions_pinned(record, files.runs)]
-    return record, rehearsal_report(record, files=files)
+    reading.join()
+    if record.laid_over:
+        read(record.laid_over)
+    return record, rehearsal_report(record, files=found[-1] if found else NO_FILES)
 
 
 def rehearsal_report(record: RehearsalRecord, folder: str | None = None, *, files: FilesRead = NO_FILES) -> Report:
