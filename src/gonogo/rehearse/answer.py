@@ -223,7 +223,7 @@ def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[
     if rank.outcome == "killed" and rank.events:  # how the worker ended, and the last that it printed
         last_words = "; ".join([rank.events[0], *rank.events[1:][-3:]])
         yield Skipped(here.format(rank=rank.rank, what=Text("a record", "记录")), Text(last_words, last_words))
-    if rank.failure and rank.rank not in explained:
+    if rank.failure and rank.rank not in explained and not rank.unsupported:
         frame = rank.failure.innermost("user") or rank.failure.innermost("library")
         yield Skipped(
             here.format(rank=rank.rank, what=Text("a verdict", "结论")),
