@@ -281,6 +281,7 @@ def test_a_log_and_the_files_of_its_run(project: Path) -> None:
     report = diagnose(["run.log"], command=COMMAND)
     assert told(report) == [("zero3-direct-param-use-invalid-gradient", "certain", ())]
     assert report.verdict is Verdict.NO_GO
+    assert ("run.log", 6) in [(span.path, span.line) for span in report.findings[0].spans]
     assert any("scripts: train.py" in covered.en for covered in report.covered)
     by_folder = diagnose(["run.log"], project=Path())
     assert told(by_folder)[0][0] == "zero3-direct-param-use-invalid-gradient"

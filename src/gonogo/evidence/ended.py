@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, span_of
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.rehearsal.chain import Told, chain_of, chain_of_raised
 from gonogo.evidence.rehearsal.failures import failed_ranks, is_shortage
 from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.finding import Span
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -21,6 +22,8 @@ class Ended(msgspec.Struct, frozen=True):
     chain: tuple[Told, ...]
     reading: str | None = None
     """The JSON or YAML file that was being read, where its syntax is at fault."""
+    place: Span | None = None
+    """The line of a log that says so."""
 
     @property
     def frames(self) -> Iterator[Frame]:
@@ -55,4 +58,8 @@ def ended_in_record(record: RehearsalRecord) -> tuple[Ended, ...]:
 
 def ended_in_log(log: FailureLog) -> tuple[Ended, ...]:
     """The exceptions of a log that are no consequence of another's."""
-    return tuple(Ended(error.ranks, chain_of_raised(error.raised)) for error in log.errors if error.role is Role.ROOT)
+    return tuple(
+        Ended(error.ranks, chain_of_raised(error.raised), place=span_of(error.raised.at))
+        for error in log.errors
+        if error.role is Role.ROOT
+    )

@@ -44,8 +44,12 @@ def together(
             how = places.explains(finding, hazards[finding.hazard], end)
             if how is not None:
                 explained.add(number)
-                ranks = tuple(sorted({*told[number].ranks, *end.ranks}))
-                told[number] = replace(told[number], ranks=ranks, certainty=_surer(told[number].certainty, how))
+                told[number] = replace(
+                    told[number],
+                    ranks=tuple(sorted({*told[number].ranks, *end.ranks})),
+                    certainty=_surer(told[number].certainty, how),
+                    spans=_each_place_once(told[number].spans, [end.place] if end.place else []),
+                )
                 unranked = unranked or (how is Certainty.CERTAIN and not end.ranks)
     merged, left = _same_hazard_once(list(seen), told, hazards)
     explaining = [told[number] for number in explained if told[number] in left]
