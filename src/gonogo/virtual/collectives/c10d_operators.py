@@ -75,6 +75,8 @@ def _noting(options: Any, record: CollectiveRecord) -> Any:
 def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: CollectiveRecord) -> Any:
     name = func._schema.name.removeprefix("c10d::")
     sent = _sent(name, args)
+    if "barrier" not in name:  # its tensor stands for nothing
+        _refuse_cpu(sent, args)
     record.count[name] += 1
     record.bytes[name] += sum(t.numel() * t.element_size() for t in sent)
     stand_ins: dict[int, tuple[torch.Tensor, Any]] = {}
@@ -84,6 +86,17 @@ def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: Co
     if peers is None or not exchanged.ask(peers, exchanged.Operation(func, args, record.reduction), mode):
         _assume_alike(mode, name, args, record)
     return _back(out, back)
+
+
+def _refuse_cpu(sent: list[torch.Tensor], args: Any) -> None:
+    """Raise what torch raises for a tensor on the CPU where the group was made with an accelerator's backend alone."""
+    if not any(tensor.device.type == "cpu" for tensor in sent):
+        return
+    for arg in args:
+        if "ProcessGroup" in str(arg):
+            config = c10d._world.pg_backend_config.get(dist.ProcessGroup.unbox(arg), "")
+            if config in ("cuda:nccl", "npu:hccl"):
+                raise RuntimeError("No backend type associated with device type cpu")
 
 
 def _sent(name: str, args: Any) -> list[torch.Tensor]:
