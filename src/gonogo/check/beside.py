@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.paths import is_folder
 from gonogo.finding import Finding, Skipped, Text
 from gonogo.finding.errors import UserError
 
@@ -66,7 +67,7 @@ def read_beside(
         from gonogo.check.findings import check
         from gonogo.check.settings import read_settings
 
-        settings = read_settings(Path(paths[0]) if paths and Path(paths[0]).is_dir() else Path.cwd())
+        settings = read_settings(Path(paths[0]) if paths and is_folder(Path(paths[0])) else Path.cwd())
         if environment is not None:
             settings = replace(settings, environment=environment)
         checked = check(paths, command, settings=settings, use_installed=use_installed, laid_over=laid_over)

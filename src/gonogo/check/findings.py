@@ -15,6 +15,7 @@ from gonogo.check.fixes import with_diffs
 from gonogo.check.parallel import parallel_map
 from gonogo.check.runs import Gathered, gather
 from gonogo.check.settings import CheckSettings
+from gonogo.evidence.paths import is_folder, resolved
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, best_first, verdict_of
 from gonogo.hazards.hazard import Hazard, all_hazards
@@ -174,5 +175,5 @@ def _rank(finding: Finding) -> tuple[int, int]:
 
 def roots_of(paths: Sequence[str], base: Path) -> tuple[Path, ...]:
     """The folders within which fixes may write: those that were named, and the one that gonogo was started in."""
-    named = [Path(path) if Path(path).is_dir() else Path(path).parent for path in paths]
-    return tuple(dict.fromkeys(folder.resolve() for folder in (base, *named)))
+    named = [Path(path) if is_folder(Path(path)) else Path(path).parent for path in paths]
+    return tuple(dict.fromkeys(resolved(folder) for folder in (base, *named)))

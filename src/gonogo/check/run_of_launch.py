@@ -22,6 +22,7 @@ from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import Files
 from gonogo.evidence.launch.launch import Launch
+from gonogo.evidence.paths import is_file, resolved
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.finding import Skipped, Text
@@ -101,12 +102,12 @@ class RunMaker:
         if inline is not None:
             return (read_script(inline),)
         path = launch.path_of(launch.program) if launch.program_kind == "script" else None
-        if path is None or not path.is_file():
+        if path is None or not is_file(path):
             return ()
         source = self._use(path)
         if source is None:
             return ()
-        root = launch.cwd if path.resolve().is_relative_to(launch.cwd.resolve()) else path.parent
+        root = launch.cwd if resolved(path).is_relative_to(resolved(launch.cwd)) else path.parent
         scripts = tuple(Project(root, source).all_scripts())
         for script in scripts:
             script.source.path = self.files.display_path(script.source.path)
@@ -138,7 +139,7 @@ class RunMaker:
         if written is not None:
             inline = written.source
             return read_accelerate_config(inline) if inline is not None else None
-        source = self._use(path) if path.is_file() else None
+        source = self._use(path) if is_file(path) else None
         return read_accelerate_config(source) if source is not None else None
 
     def _config_of(self, launch: Launch, run: Run) -> tuple[Field, DeepSpeedConfig | None]:
@@ -171,7 +172,7 @@ class RunMaker:
         world, hidden, accelerate = launch.world_size, _hidden_size(run.model), run.accelerate
         written = launch.written_files.get(os.path.normpath(path)) if path is not None else None
         source = written.source if written is not None else None
-        on_disk = path is not None and path.is_file()
+        on_disk = path is not None and is_file(path)
         if source is None and path is not None and on_disk:
             source = self._use(path)
         if source is not None:
@@ -209,7 +210,7 @@ class RunMaker:
                 path = field.string
                 if path and path.endswith(".json"):
                     for folder in dict.fromkeys((cwd or Path.cwd(), Path(script.source.path).parent)):
-                        if (folder / path).is_file() and (source := self._use(folder / path)) is not None:
+                        if is_file(folder / path) and (source := self._use(folder / path)) is not None:
                             return read_deepspeed_config(source, run.arguments, world_size=world, hidden_size=hidden)
         return None
 

@@ -17,6 +17,7 @@ from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.files import FileKind, Files, kind_of, nearest_environment_file, walk
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.words import SHELLS
+from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.run import Run
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
@@ -83,7 +84,7 @@ class _Gatherer:
         launches = launches_of_command(command, self.files.base)
         if not launches and Path(command[0]).name in SHELLS:
             script = next((word for word in command[1:] if not word.startswith("-")), None)
-            if script is not None and "-c" not in command and not (self.files.base / script).exists():
+            if script is not None and "-c" not in command and not exists(self.files.base / script):
                 raise UserError(_NO_SUCH.format(path=script))
         if not launches:
             raise UserError(
@@ -106,17 +107,17 @@ class _Gatherer:
         path = launch.path_of(launch.program) if launch.program_kind == "script" else None
         if path is None or launch.heredoc is not None or launch.in_container:
             return
-        if not path.exists() and os.path.normpath(path) not in launch.written_files:
+        if not exists(path) and os.path.normpath(path) not in launch.written_files:
             name = self.files.display_path(path)
             self.files.skipped.append(Skipped(Text(name, name), _PROGRAM_NOT_HERE))
 
     def take_path(self, path: str) -> None:
         """A file, or a folder with all below it."""
         place = Path(path)
-        if place.is_dir():
+        if is_folder(place):
             for found, kind in walk(place, self._excluded, self.files.skipped):
                 self._take_file(found, kind)
-        elif place.exists():
+        elif exists(place):
             self.named.add(self.files.display_path(place))
             kind_of_named = kind_of(place)
             if kind_of_named is None:

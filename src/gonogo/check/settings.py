@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from gonogo.evidence.paths import contents, is_file, resolved
 from gonogo.finding import Certainty, Text
 from gonogo.finding.errors import UserError
 
@@ -58,14 +59,11 @@ def read_settings(start: Path) -> CheckSettings:
 
     Raises UserError for a file that is no TOML, a key that there isn't, or a value of the wrong kind.
     """
-    try:
-        folder = start.resolve()
-    except OSError:
-        return CheckSettings()
+    folder = resolved(start)
     for parent in (folder, *folder.parents):
         for name in ("gonogo.toml", "pyproject.toml"):
             path = parent / name
-            if path.is_file():
+            if is_file(path):
                 table = _table(path)
                 if table is not None:
                     return _settings(path, table)
@@ -74,7 +72,7 @@ def read_settings(start: Path) -> CheckSettings:
 
 def _table(path: Path) -> Mapping[str, Any] | None:
     try:
-        data = path.read_bytes()
+        data = contents(path)
     except OSError as error:
         raise UserError(
             Text("can't read {path}: {why}", "无法读取 {path}：{why}").format(path=path, why=error.strerror or error)

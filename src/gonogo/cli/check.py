@@ -13,6 +13,7 @@ import typer
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Format, Lang, Output, before_and_after
+from gonogo.evidence.paths import is_folder
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -128,7 +129,7 @@ def _settings(
     from gonogo.hazards.hazard import all_hazards
 
     first = Path(paths[0]) if paths else Path.cwd()
-    settings = read_settings(first if first.is_dir() else first.parent)
+    settings = read_settings(first if is_folder(first) else first.parent)
     if fail_on is not None and fail_on not in [one.value for one in Certainty]:
         raise UserError(
             Text(

@@ -11,6 +11,7 @@ import typer
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Command, Format, Lang
+from gonogo.evidence.paths import is_folder
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -172,7 +173,7 @@ def _publish(folder: Path, format_: str, output: Path | None, language: str) -> 
     from gonogo.guard.parent import keep_report, report_in
     from gonogo.report.output import publish
 
-    if not folder.is_dir():
+    if not is_folder(folder):
         return  # there was nowhere to write, which has been said
     report = report_in(folder)
     kept = Text("{folder}", "{folder}").format(folder=folder / "report.txt")

@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from gonogo.evidence.document.source_file import SourceFile, display_path
+from gonogo.evidence.paths import is_file, opened
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
 
@@ -86,7 +87,7 @@ def kind_of(path: Path) -> FileKind | None:
         return kind
     if not path.suffix:
         try:
-            with open(path, "rb") as file:
+            with opened(path) as file:
                 first = file.readline(200)
         except OSError:
             return None
@@ -117,7 +118,7 @@ def walk(folder: Path, excluded: Callable[[str], bool], problems: list[Skipped])
         for name in sorted(names):
             path = Path(parent, name)
             kind = kind_of(path)
-            if kind is None or excluded(str(path)) or not path.is_file():
+            if kind is None or excluded(str(path)) or not is_file(path):
                 continue
             if kind in (FileKind.JSON, FileKind.YAML) and path.stat().st_size > _LARGEST_DATA_FILE:
                 continue
@@ -129,6 +130,6 @@ def nearest_environment_file(folders: Sequence[Path]) -> Path | None:
     for folder in folders:
         for name in ENVIRONMENT_FILES:
             path = folder / name
-            if path.is_file():
+            if is_file(path):
                 return path
     return None

@@ -16,6 +16,7 @@ import msgspec
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.version_range import parse_version
+from gonogo.evidence.paths import opened
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -130,9 +131,11 @@ def _read(path: Path | None, option: str) -> str:
     if path is None:
         return ""
     try:
-        if path.stat().st_size > LARGEST_FILE:
+        with opened(path) as file:
+            data = file.read(LARGEST_FILE + 1)
+        if len(data) > LARGEST_FILE:
             raise OSError(0, "more than 8 MiB")
-        return path.read_text(encoding="utf-8-sig")
+        return data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UserError(

@@ -59,8 +59,8 @@ def run_guarded(request: GuardRequest, environment: Mapping[str, str], language:
     launched = Launched(
         host=socket.gethostname(),
         pid=os.getpid(),
-        command=list(request.command),
-        cwd=os.getcwd(),
+        command=[word.encode("utf-8", "backslashreplace").decode() for word in request.command],
+        cwd=os.getcwd().encode("utf-8", "backslashreplace").decode(),
         started=time.time(),
         host_total=memory_limit(),
         verdict=request.verdict,

@@ -16,6 +16,7 @@ from packaging.version import InvalidVersion, Version
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.reading import read_environment
+from gonogo.evidence.paths import exists, is_file, resolved
 from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.failures import last_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord, Unsupported
@@ -78,16 +79,16 @@ def _files(folder: Path) -> Iterator[Path]:
     for place in [folder, *folder.parents][:_UPWARD]:
         named = [place / name for name in _NAMES]
         for path in [*sorted(place.glob("requirements*.txt")), *sorted(place.glob("requirements/*.txt")), *named]:
-            if path.is_file() and found < _MOST_FILES:
+            if is_file(path) and found < _MOST_FILES:
                 found += 1
                 yield path
-        if (place / ".git").exists() or place == Path.home():
+        if exists(place / ".git") or place == Path.home():
             return
 
 
 def _shown(path: Path) -> str:
     try:
-        return str(path.resolve().relative_to(Path.cwd()))
+        return str(resolved(path).relative_to(Path.cwd()))
     except ValueError:
         return str(path)
 

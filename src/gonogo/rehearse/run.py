@@ -60,6 +60,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     """
     started = time.monotonic()
     show = Shown(on_progress, started)
+    _check_words(request.command)
     check_keep(request.keep)
     check_torch()
     with _sigterm_interrupts(), scratch_folder() as scratch:
@@ -74,6 +75,19 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
         if rank_record.user_error is not None:
             raise UserError(Text(*rank_record.user_error))
     return record
+
+
+def _check_words(command: Sequence[str]) -> None:
+    """Raise UserError for a word that can't be handed on: no text in UTF-8, or with a zero byte."""
+    for word in command:
+        told = word.encode("utf-8", "backslashreplace").decode()
+        if told != word or "\0" in word:
+            raise UserError(
+                Text(
+                    "{word!r} in the command is no UTF-8 text: rename what it names, or leave it out",
+                    "命令中的 {word!r} 不是 UTF-8 文本：请改名，或去掉它",
+                ).format(word=told)
+            )
 
 
 def _rehearsed(

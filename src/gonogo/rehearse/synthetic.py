@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.evidence.environment.hardware import machine_from
+from gonogo.evidence.paths import contents, is_file, is_folder
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
@@ -71,9 +72,11 @@ class Synthetic:
 
 def _check_model(model: Path) -> None:
     """Raise UserError for what is no folder with a ``config.json``, and no such file."""
-    file = model / "config.json" if model.is_dir() else model
-    if not file.is_file():
-        what = Text("has no config.json", "中没有 config.json") if model.is_dir() else Text("does not exist", "不存在")
+    file = model / "config.json" if is_folder(model) else model
+    if not is_file(file):
+        what = (
+            Text("has no config.json", "中没有 config.json") if is_folder(model) else Text("does not exist", "不存在")
+        )
         raise UserError(
             Text(
                 "--synthetic-batch {model}: it {what}; name a model's folder, or its config.json",
@@ -92,7 +95,7 @@ def _check_model(model: Path) -> None:
 def _read_object(file: Path) -> dict[str, Any]:
     """A JSON object. Raises UserError for anything else."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(contents(file).decode("utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
             Text("{file}: it can't be read as JSON: {error}", "{file}：无法按 JSON 读取：{error}").format(

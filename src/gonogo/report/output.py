@@ -25,9 +25,9 @@ def check_writable(output: Path | None) -> None:
     if _is_device(output):
         if not os.access(output, os.W_OK):
             why = Text("it is not writable", "不可写")
-    elif output.is_dir():
+    elif os.path.isdir(output):
         why = Text("is a folder: name a file in it", "是一个目录：请写出其中的文件名")
-    elif not output.parent.is_dir():
+    elif not os.path.isdir(output.parent):
         why = Text("the folder {folder} does not exist", "目录 {folder} 不存在").format(folder=output.parent)
     elif not os.access(output.parent, os.W_OK):
         why = Text("the folder {folder} is not writable", "目录 {folder} 不可写").format(folder=output.parent)
@@ -78,7 +78,7 @@ def _let_the_rest_go_nowhere() -> None:
 
 def _is_device(path: Path) -> bool:
     """Whether the path is something that takes what is written to it, as a terminal or a pipe, and is no file."""
-    return path.exists() and not path.is_file() and not path.is_dir()
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def _write_atomically(path: Path, text: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from gonogo.evidence.document.source_file import SourceFile, display_path
 from gonogo.evidence.document.yaml_file import YamlFile
 from gonogo.evidence.field import Field
+from gonogo.evidence.paths import is_file
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
@@ -57,7 +58,7 @@ def default_config_path() -> Path:
     folder = Path(os.path.expanduser(cache)) / "accelerate"
     json_file = folder / "default_config.json"
     yaml_file = folder / "default_config.yaml"
-    return json_file if json_file.is_file() and not yaml_file.is_file() else yaml_file
+    return json_file if is_file(json_file) and not is_file(yaml_file) else yaml_file
 
 
 def accelerate_config_of(
@@ -82,7 +83,7 @@ def accelerate_config_of(
     if field.unknown or launcher != "accelerate":
         return field, None, ()
     default = default_config_path()
-    if not default.is_file():
+    if not is_file(default):
         return field, None, ()
     try:
         config = AccelerateConfig(SourceFile.read(default))

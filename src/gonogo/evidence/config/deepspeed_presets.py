@@ -10,6 +10,7 @@ from gonogo.evidence.config.deepspeed import DeepSpeedConfig, read_deepspeed_con
 from gonogo.evidence.config.deepspeed_auto import AccelerateSettings, ArgumentLookup
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field
+from gonogo.evidence.paths import is_file
 from gonogo.evidence.tables import TABLES
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _path(framework: str, name: str, version: Version | None) -> Path | None:
     if not releases or not stem.replace("_", "").isalnum():
         return None
     path = releases[-1] / f"{stem}.json"
-    return path if path.is_file() else None
+    return path if is_file(path) else None
 
 
 @cache

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from gonogo.evidence.paths import contents, expanded, is_file
 from gonogo.evidence.patterns import Pattern
 
 _LARGEST_CONFIG = 4 << 20
@@ -116,9 +117,9 @@ def read_model(name: str, folder: Path) -> Model:
     """
     for path in places_of_config(name, folder):
         try:
-            if not path.is_file() or path.stat().st_size > _LARGEST_CONFIG:
+            if not is_file(path) or path.stat().st_size > _LARGEST_CONFIG:
                 continue
-            config = json.loads(path.read_bytes())
+            config = json.loads(contents(path))
         except (OSError, ValueError, RecursionError):
             continue
         if isinstance(config, dict):
@@ -130,7 +131,7 @@ def places_of_config(name: str, folder: Path) -> Iterator[Path]:
     """Where the config.json of a model may lie: below its path (from ``folder``), or in the hub's cache."""
     if "\0" in name or not name.strip():
         return
-    yield folder / Path(name).expanduser() / "config.json"
+    yield folder / expanded(Path(name)) / "config.json"
     if _HUB_NAME.search(name):
         cached = _hub_cache() / f"models--{name.replace('/', '--')}" / "snapshots"
         try:
@@ -142,6 +143,6 @@ def places_of_config(name: str, folder: Path) -> Iterator[Path]:
 def _hub_cache() -> Path:
     """Where huggingface_hub keeps what it has fetched (its constants.py: HF_HUB_CACHE, then HF_HOME)."""
     if cache := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
-        return Path(cache).expanduser()
+        return expanded(Path(cache))
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return Path(home).expanduser() / "hub"
+    return expanded(Path(home)) / "hub"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from gonogo.evidence.paths import opened
 from gonogo.finding import Edit, Span, Text
 from gonogo.finding.errors import UserError
 
@@ -36,11 +37,10 @@ class SourceFile:
     def read(cls, path: Path | str) -> SourceFile:
         """The file at that path. Raises UserError where it can't be read or has more than :data:`LARGEST_FILE`."""
         try:
-            with open(path, "rb") as file:
+            with opened(path) as file:
                 data = file.read(LARGEST_FILE + 1)
-        except (OSError, ValueError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise UserError(_CANNOT_READ.format(path=path, why=reason)) from None
+        except OSError as error:
+            raise UserError(_CANNOT_READ.format(path=path, why=error.strerror or error)) from None
         if len(data) > LARGEST_FILE:
             why = Text("it has more than 8 MiB", "超过 8 MiB")
             raise UserError(_CANNOT_READ.format(path=path, why=why))

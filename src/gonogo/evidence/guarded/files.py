@@ -28,6 +28,7 @@ from gonogo.evidence.guarded.records import (
     Warned,
 )
 from gonogo.evidence.guarded.run import Beat, Dump, GuardedRank, GuardedRun
+from gonogo.evidence.paths import is_file
 from gonogo.evidence.rehearsal.frame import Frame, Owner
 
 PHASES: tuple[Phase, ...] = ("load", "init", "forward", "backward", "step", "between", "exit")
@@ -71,7 +72,7 @@ def read_run(folder: str | Path) -> GuardedRun:
     A line that was cut off, or that can't be read, is counted and left out. Raises OSError for a folder that can't be
     read.
     """
-    files = [path for path in Path(folder).iterdir() if path.is_file()]
+    files = [path for path in Path(folder).iterdir() if is_file(path)]
     found = [(int(name[1]), path) for path in files if (name := _FILE.fullmatch(path.name))]
     launches = _of_the_last_run(read_launches(folder))
     since = launches[0].started - _CLOCKS if launches else 0.0

@@ -24,6 +24,7 @@ from gonogo.evidence.launch.launchers.recognise import LauncherCall, launcher_ca
 from gonogo.evidence.launch.launchers.slurm import as_mapping, directives, with_gpus_per_node
 from gonogo.evidence.launch.launchers.slurm import variables as slurm_variables
 from gonogo.evidence.launch.launchers.world import world_of
+from gonogo.evidence.paths import exists, opened
 from gonogo.evidence.shell.run import ShellCommand, read_shell, read_word
 from gonogo.evidence.shell.state import Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
@@ -162,9 +163,9 @@ def _by_first_line(command: ShellCommand) -> LauncherCall | None:
         return None
     whole = os.path.join(command.cwd, path)
     try:
-        with open(whole, "rb") as file:
+        with opened(whole) as file:
             first = file.readline(100)
-    except (OSError, ValueError):
+    except OSError:
         return None
     if not first.startswith(b"#!") or b"sh" not in first:
         return None
@@ -267,10 +268,10 @@ def _cwd(call: LauncherCall, command: ShellCommand) -> tuple[Path, tuple[Text, .
     if root is None and os.sep not in os.path.normpath(wanted):
         return cwd, ()  # outside a project, a file of that name is found anywhere
     for folder in above[1 : root + 1 if root is not None else None]:
-        if (folder / wanted).exists():
+        if exists(folder / wanted):
             return folder, (_UNKNOWN_CWD.format(path=command.place.source.path, folder=str(folder)),)
     return cwd, ()
 
 
 def _is_project(folder: Path) -> bool:
-    return any((folder / name).exists() for name in (".git", "pyproject.toml", "setup.py"))
+    return any(exists(folder / name) for name in (".git", "pyproject.toml", "setup.py"))

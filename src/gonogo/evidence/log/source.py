@@ -17,6 +17,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
+from gonogo.evidence.paths import is_file, is_folder, opened
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
@@ -62,13 +63,12 @@ def sources(arguments: list[str]) -> tuple[list[Source], list[Skipped]]:
             continue
         path = Path(argument)
         try:
-            if path.is_dir():
+            if is_folder(path):
                 inside, passed_over = _in_folder(path)
                 found += inside
                 skipped += passed_over
                 continue
-            with path.open("rb"):
-                pass
+            opened(path).close()
         except OSError as error:
             raise UserError(_unreadable(argument, error)) from None
         found.append(_file(path))
@@ -88,7 +88,7 @@ def _unreadable(path: str, error: OSError) -> Text:
 
 
 def _file(path: Path) -> Source:
-    return Source(str(path), lambda: path.open("rb"), rank_of_name(path), path.name == _ERROR_FILE)
+    return Source(str(path), lambda: opened(path), rank_of_name(path), path.name == _ERROR_FILE)
 
 
 def _in_folder(folder: Path) -> tuple[list[Source], list[Skipped]]:
@@ -98,7 +98,7 @@ def _in_folder(folder: Path) -> tuple[list[Source], list[Skipped]]:
         for name in sorted(names, key=_natural):
             path = Path(root, name)
             suffix = path.suffix.lower()
-            if not path.is_file() or suffix in _NO_LOG or (suffix in _CONFIGURATION and name != _ERROR_FILE):
+            if not is_file(path) or suffix in _NO_LOG or (suffix in _CONFIGURATION and name != _ERROR_FILE):
                 other += 1
             elif not os.access(path, os.R_OK):
                 closed.append(str(path))

@@ -4,6 +4,7 @@ from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
+from gonogo.evidence.paths import is_file, is_folder
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Text
 
@@ -130,11 +131,11 @@ class CheckpointWorldSizeMismatch(Hazard):
 def _ranks_in(folder: Path) -> int:
     """How many ranks have written a part of a ZeRO checkpoint; 0 for a folder that holds none."""
     try:
-        steps = [one for one in folder.glob("global_step*") if one.is_dir()]
+        steps = [one for one in folder.glob("global_step*") if is_folder(one)]
         latest = folder / "latest"
-        if latest.is_file() and latest.stat().st_size < 200:
+        if is_file(latest) and latest.stat().st_size < 200:
             steps = [folder / latest.read_text(errors="replace").strip()]
-        files = [one.name for one in steps[-1].iterdir()] if steps and steps[-1].is_dir() else []
+        files = [one.name for one in steps[-1].iterdir()] if steps and is_folder(steps[-1]) else []
     except OSError:
         return 0
     return sum(

@@ -4,6 +4,7 @@ from pathlib import Path
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
+from gonogo.evidence.paths import is_folder, may_exist
 from gonogo.hazards.rule import Certainty, Edit, Field, Finding, Findings, Hazard, Launch, Pattern, Run, Text
 
 _REFUSED = (
@@ -62,7 +63,7 @@ class DsConfigFileNotFound(Hazard):
         path = launch.path_of(field)
         if path is None or _is_there(path) or os.path.normpath(path) in launch.written_files:
             return
-        if os.path.isabs(os.path.expanduser(written)) and not path.parent.is_dir():
+        if os.path.isabs(os.path.expanduser(written)) and not is_folder(path.parent):
             return  # another machine's path
         alike = _alike(path)
         typed = not launch.source.writable
@@ -142,10 +143,7 @@ class DsConfigFileNotFound(Hazard):
 
 
 def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return True
+    return may_exist(path)
 
 
 def _found_above(launch: Launch, written: str) -> bool:

@@ -2,6 +2,7 @@ import os
 
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.field import whole_number
+from gonogo.evidence.paths import is_file
 from gonogo.finding.errors import UserError
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
@@ -53,9 +54,9 @@ class LaunchHostfileUnusable(Hazard):
         if path is None or os.path.isabs(path):
             return
         whole_path = launch.cwd / path
-        if not whole_path.is_file():
+        if not is_file(whole_path):
             program = launch.path_of(launch.program)
-            if launch.cwd_known or (program is not None and program.is_file()):
+            if launch.cwd_known or (program is not None and is_file(program)):
                 yield self._missing(launch, path, nodes)
             return  # else the script is run from another folder
         try:

@@ -1,4 +1,5 @@
 from gonogo.evidence.field import whole_number
+from gonogo.evidence.paths import is_file
 from gonogo.hazards.facts.launch_facts import TORCHRUN
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
 
@@ -42,7 +43,7 @@ class LaunchNestedLaunchers(Hazard):
         without_python = options.get("no_python").known
         if program not in _LAUNCHERS and (program not in _INTERPRETERS or without_python):
             return
-        if (launch.cwd / program).is_file():
+        if is_file(launch.cwd / program):
             return
         count = whole_number(launch.processes_per_node)
         yield self.finding(

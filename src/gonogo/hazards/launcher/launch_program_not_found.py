@@ -1,6 +1,7 @@
 import os
 from pathlib import Path
 
+from gonogo.evidence.paths import is_folder, may_exist
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 
@@ -36,9 +37,9 @@ class LaunchProgramNotFound(Hazard):
         if not launch.source.writable or os.path.isabs(path) or launch.program.reason is not None:
             return
         program = launch.cwd / path
-        if program.exists() or str(program) in launch.written_files or not launch.cwd.is_dir():
+        if may_exist(program) or str(program) in launch.written_files or not is_folder(launch.cwd):
             return
-        if not launch.cwd_known and (Path(launch.source.path).parent / path).exists():
+        if not launch.cwd_known and may_exist(Path(launch.source.path).parent / path):
             return  # it is started from its own folder
         near = _like(program.name, launch.cwd)
         if not near and not launch.cwd_known:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gonogo.evidence.launch.words import is_python, python_command, shortened
+from gonogo.evidence.paths import opened
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind
 from gonogo.rehearse.launch.launchers import Refused, Started
 
@@ -75,7 +76,7 @@ def is_python_script(path: str) -> bool:
     if not os.path.isfile(path):
         return False
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             first, second = file.readline(200), file.readline(400)
     except OSError:
         return False

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from msgspec.structs import replace
 
+from gonogo.evidence.paths import contents
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding import Text
 from gonogo.rehearse.launch.launch import ResolvedLaunch
@@ -23,7 +23,7 @@ def may_start_processes(launch: ResolvedLaunch) -> bool:
     if launch.world_size > 1 or launch.program_kind != "script":
         return False
     try:
-        source = Path(os.path.join(launch.cwd, launch.program)).read_bytes()
+        source = contents(os.path.join(launch.cwd, launch.program))
     except OSError:
         return False
     return any(word in source for word in (b"spawn", b"start_processes", b"elastic_launch", b"notebook_launcher"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -16,9 +17,9 @@ from gonogo.rehearse.workers.workers import Assignment
 
 def check_keep(folder: Path | None) -> None:
     """Raise UserError for a folder that holds something already, or is none."""
-    if folder is None or not folder.exists():
+    if folder is None or not exists(folder):
         return
-    if not folder.is_dir() or any(folder.iterdir()):
+    if not is_folder(folder) or any(folder.iterdir()):
         raise UserError(
             Text(
                 "--keep {folder}: name a folder that is new or empty", "--keep {folder}：请指定一个新的或空的目录"
@@ -35,7 +36,7 @@ def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[As
             own = folder / f"rank-{assignment.plan.rank}"
             own.mkdir()
             for name in ("plan.json", "record.json", "progress.jsonl", "output.log"):
-                if (assignment.folder / name).exists():
+                if exists(assignment.folder / name):
                     shutil.copyfile(assignment.folder / name, own / name)
     except OSError as error:
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from gonogo.finding import Text
@@ -48,9 +49,9 @@ def check_picture(path: Path | None) -> None:
         return
     check_suffix(path, OPTION)
     why = None
-    if path.is_dir():
+    if os.path.isdir(path):
         why = Text("is a folder: name a file in it", "是一个目录：请写出其中的文件名")
-    elif not path.parent.is_dir():
+    elif not os.path.isdir(path.parent):
         why = Text("the folder {folder} does not exist", "目录 {folder} 不存在").format(folder=path.parent)
     if why is not None:
         raise _unwritable(path, why)

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from gonogo.evidence.paths import exists, expanded, resolved
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.request import PlanRequest
 
@@ -101,7 +102,7 @@ def _script(
 
 def _model(request: PlanRequest) -> str:
     """A folder with its whole path, a hub name as it is."""
-    return str(request.model.resolve()) if Path(request.name).expanduser().exists() else request.name
+    return str(resolved(request.model)) if exists(expanded(Path(request.name))) else request.name
 
 
 def _hostfile(request: PlanRequest) -> str:

@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from gonogo.evidence.paths import contents
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.strategy import Tune
@@ -30,7 +31,7 @@ def check_model(path: Path, name: str) -> None:
     """Raise UserError where the folder has no config.json that can be read."""
     file = path / "config.json"
     try:
-        config = json.loads(file.read_bytes())
+        config = json.loads(contents(file))
     except OSError as error:
         raise UserError(
             Text(

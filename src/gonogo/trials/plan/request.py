@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.environment.hardware import Machine, machine_from, memory_size
+from gonogo.evidence.paths import exists, expanded, is_file
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.from_command import TrainingCommand
@@ -137,10 +138,10 @@ def model_folder(name: str) -> Path:
     from gonogo.evidence.config.model import places_of_config
 
     for path in places_of_config(name, Path.cwd()):
-        if path.is_file():
+        if is_file(path):
             return path.parent
-    if Path(name).expanduser().exists():
-        return Path(name).expanduser()
+    if exists(expanded(Path(name))):
+        return expanded(Path(name))
     raise UserError(
         Text(
             "{name}: no such folder, and no model of that name in the hub's cache: give a folder with its config.json",

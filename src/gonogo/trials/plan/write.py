@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from gonogo.evidence.paths import exists, is_folder
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.report.atomic import write_atomically
@@ -22,17 +23,17 @@ from gonogo.virtual.measuring.jobs import Facts
 
 def check_folder(folder: Path) -> None:
     """Raise UserError where the files can't be written into the folder, or would replace others."""
-    if folder.exists() and not folder.is_dir():
+    if exists(folder) and not is_folder(folder):
         raise UserError(Text("--write {path}: is no folder", "--write {path}：不是目录").format(path=folder))
-    if folder.is_dir() and any(folder.iterdir()):
+    if is_folder(folder) and any(folder.iterdir()):
         raise UserError(
             Text(
                 "--write {path}: there are files in it already: name a new or empty folder",
                 "--write {path}：目录中已有文件：请指定新的或空的目录",
             ).format(path=folder)
         )
-    parent = folder if folder.is_dir() else folder.parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
+    parent = folder if is_folder(folder) else folder.parent
+    if not is_folder(parent) or not os.access(parent, os.W_OK):
         raise UserError(Text("--write {path}: can't be written", "--write {path}：无法写入").format(path=folder))
 
 

@@ -1,0 +1,75 @@
+"""Paths as users write them, asked of the file system: whatever a name is, the answer is an answer.
+
+``pathlib`` raises for a name that is too long, for a folder that may not be entered, for links that lead in a circle; a
+zero byte or a lone surrogate is a ValueError. Here what can't be there isn't there, and what can't be opened is an
+OSError.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import IO
+
+_NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
+_OF_A_SHELL = ("/dev/", "/proc/")
+
+
+def is_file(path: str | Path) -> bool:
+    """Whether a file lies there that can be looked at."""
+    return os.path.isfile(path)
+
+
+def is_folder(path: str | Path) -> bool:
+    """Whether a folder lies there that can be looked at."""
+    return os.path.isdir(path)
+
+
+def exists(path: str | Path) -> bool:
+    """Whether anything lies there that can be looked at."""
+    return os.path.exists(path)
+
+
+def may_exist(path: str | Path) -> bool:
+    """Whether anything lies there, or may lie there, in a folder that may not be looked into."""
+    try:
+        os.stat(path)
+    except ValueError:
+        return False
+    except OSError as error:
+        return error.errno not in _NOTHING_THERE
+    return True
+
+
+def resolved(path: str | Path) -> Path:
+    """The path without links, as far as it can be followed."""
+    try:
+        return Path(os.path.realpath(path))
+    except (OSError, ValueError):
+        return Path(os.path.abspath(path))
+
+
+def expanded(path: str | Path) -> Path:
+    """The path with ``~`` replaced, where that names a user."""
+    return Path(os.path.expanduser(path))
+
+
+def opened(path: str | Path) -> IO[bytes]:
+    """The file, open for reading bytes. Raises OSError, for any name that can't be opened.
+
+    A pipe that has a name waits for whoever writes it, perhaps for ever: it is refused. A shell's (``<(…)``) is not.
+    """
+    try:
+        if stat.S_ISFIFO(os.stat(path).st_mode) and not str(path).startswith(_OF_A_SHELL):
+            raise OSError(errno.EINVAL, "it is a pipe", str(path))
+        return open(path, "rb")
+    except ValueError as error:  # a zero byte, a lone surrogate
+        raise OSError(errno.EINVAL, str(error), str(path)) from None
+
+
+def contents(path: str | Path) -> bytes:
+    """All bytes of the file. Raises OSError, for any name that can't be read."""
+    with opened(path) as file:
+        return file.read()
