@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 _NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 _OF_A_SHELL = ("/dev/", "/proc/")
@@ -56,7 +56,7 @@ def expanded(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))
 
 
-def opened(path: str | Path) -> IO[bytes]:
+def opened(path: str | Path) -> BinaryIO:
     """The file, open for reading bytes. Raises OSError, for any name that can't be opened.
 
     A pipe that has a name waits for whoever writes it, perhaps for ever: it is refused. A shell's (``<(…)``) is not.
