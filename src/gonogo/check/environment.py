@@ -9,7 +9,7 @@ from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Report, Skipped, Text, best_first, verdict_of
 from gonogo.hazards.hazard import Hazard, all_hazards
 
-_STACK = ("torch", "deepspeed", "transformers", "accelerate")
+STACK = ("torch", "deepspeed", "transformers", "accelerate")
 _NO_STACK = Text(
     "neither torch nor deepspeed, transformers or accelerate is there: start gonogo with the Python that trains, as "
     "in: path/to/python -m gonogo env",
@@ -41,7 +41,7 @@ def environment_report(environment: Environment) -> Report:
     skipped: list[Skipped] = []
     covered: list[Text] = []
     notes: list[Text] = list(environment.sources)
-    if any(environment.has(name) for name in _STACK):
+    if any(environment.has(name) for name in STACK):
         covered.append(_VERSIONS)
     else:
         skipped.append(Skipped(_VERSIONS, _NO_STACK))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from gonogo.check.allowed import is_allowed
 from gonogo.check.fixes import with_diffs
@@ -140,7 +141,9 @@ class _Handlers:
     ) -> list[Finding]:
         """What one hazard finds. Its own fault costs its answer alone, and is told."""
         try:
-            return list(handler(evidence, run))
+            found = list(handler(evidence, run))
+            told = run.as_told() if any(finding.certainty is not Certainty.POSSIBLE for finding in found) else None
+            return found if told is None else _as_far_as_told(found, list(handler(evidence, told)))
         except Exception as error:
             if os.environ.get("GONOGO_DEBUG"):
                 raise
@@ -151,6 +154,28 @@ class _Handlers:
             ).format(what=what[:200])
             self._faults.setdefault(hazard.name, Skipped(Text(hazard.name, hazard.name), why))
             return []
+
+
+_OTHER_VERSIONS = Text(
+    "this Python's versions were taken for the run's, which no file tells: gonogo check --environment FILE",
+    "运行所用的版本没有文件说明，这里按当前 Python 的版本处理：可用 gonogo check --environment 文件 指定",
+)
+
+
+def _as_far_as_told(found: Sequence[Finding], told: Sequence[Finding]) -> list[Finding]:
+    """What holds by this Python's versions alone is merely possible; ``told`` is what is found without them."""
+    sure = {(finding.parameter, finding.cause.en, finding.spans[:1]): finding.certainty for finding in told}
+    placed = {(finding.parameter, finding.spans[:1]): finding.certainty for finding in told}
+    answers = []
+    for finding in found:
+        place = (finding.parameter, finding.spans[:1])
+        certainty = sure.get((finding.parameter, finding.cause.en, finding.spans[:1]), placed.get(place))
+        if certainty is None:
+            certainty = Certainty.POSSIBLE
+        if _SURENESS[certainty] < _SURENESS[finding.certainty]:
+            finding = replace(finding, certainty=certainty, confirm=(*finding.confirm, _OTHER_VERSIONS))
+        answers.append(finding)
+    return answers
 
 
 def _deduplicated(findings: Sequence[Finding]) -> list[Finding]:

@@ -173,7 +173,7 @@ class RunMaker:
         written = launch.written_files.get(os.path.normpath(path)) if path is not None else None
         source = written.source if written is not None else None
         on_disk = path is not None and is_file(path)
-        if source is None and path is not None and on_disk:
+        if written is None and path is not None and on_disk:
             source = self._use(path)
         if source is not None:
             return read_deepspeed_config(

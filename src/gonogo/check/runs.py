@@ -9,12 +9,13 @@ from pathlib import Path
 
 import msgspec
 
+from gonogo.check.environment import STACK
 from gonogo.check.run_of_launch import RunMaker
 from gonogo.check.settings import CheckSettings, matches_path
 from gonogo.evidence.document.json_file import read_json
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment, Package
-from gonogo.evidence.files import FileKind, Files, kind_of, nearest_environment_file, walk
+from gonogo.evidence.files import FileKind, Files, environment_files, kind_of, walk
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.words import SHELLS
 from gonogo.evidence.paths import exists, is_folder
@@ -75,10 +76,14 @@ class _Gatherer:
         """Files that the user named one by one: what they are not is said."""
         self.not_ours: list[Skipped] = []
         self._environments: dict[Path | None, Environment] = {}
+        self._told_by: dict[Path, Environment] = {}
         self._asked_for = settings.environment
+        self.typed = False
+        """A command was typed here: the Python that it is typed for is this one, as far as no file says otherwise."""
 
     def take_command(self, command: Sequence[str]) -> None:
         """A command as it would be typed."""
+        self.typed = True
         from gonogo.evidence.launch.reading import launches_of_command
 
         launches = launches_of_command(command, self.files.base)
@@ -188,12 +193,15 @@ class _Gatherer:
             return self._environment(self._asked_for)
         folders = [self.files.base]
         if launch is not None:
-            folders = [launch.cwd, *([Path(launch.source.path).parent] if launch.source.writable else [])]
+            folders = [launch.cwd, *([Path(launch.source.path).absolute().parent] if launch.source.writable else [])]
+            folders = [folder for folder in folders if folder.is_dir()] or [self.files.base]
         elif self.found[FileKind.ENVIRONMENT]:
-            folders = [Path(self.found[FileKind.ENVIRONMENT][0].path).parent]
+            folders = [Path(self.found[FileKind.ENVIRONMENT][0].path).absolute().parent]
         if launch is None and not any(self.found.values()):
             return self._environment(None)
-        return self._environment(nearest_environment_file(folders))
+        files = list(environment_files(folders))
+        stating = (path for path in files if any(self._told(path).has(name) for name in STACK))
+        return self._environment(next(stating, files[0] if files else None))
 
     def _environment(self, path: Path | None) -> Environment:
         key = Path(os.path.abspath(path)) if path is not None else None
@@ -202,20 +210,29 @@ class _Gatherer:
         return self._environments[key]
 
     def _read_environment(self, path: Path | None) -> Environment:
+        told = self._told(path) if path is not None else Environment.unknown()
+        if path is not None and self._is_asked_for(path) and self.laid_over is None:
+            return told  # another machine's: this one says nothing of it
+        found = told.over(self._machine) if self.use_installed else told
+        if self.use_installed and not self.typed:
+            found = msgspec.structs.replace(found, told=told)
+        return found.with_laid_over(self._laid_over) if self._laid_over else found
+
+    def _is_asked_for(self, path: Path) -> bool:
+        return self._asked_for is not None and path == Path(os.path.abspath(self._asked_for))
+
+    def _told(self, path: Path) -> Environment:
+        """What one file tells of the environment."""
         from gonogo.evidence.environment.reading import read_environment
 
-        told = Environment.unknown()
-        if path is not None:
-            asked_for = self._asked_for is not None and path == Path(os.path.abspath(self._asked_for))
-            source = SourceFile.read(path) if asked_for else self.files.read(path)
+        path = Path(os.path.abspath(path))
+        if path not in self._told_by:
+            source = SourceFile.read(path) if self._is_asked_for(path) else self.files.read(path)
             if source is not None:
                 source.path = self.files.display_path(path)
                 self.files.sources.setdefault(source.path, source)
-                told = read_environment(source)
-            if asked_for and self.laid_over is None:
-                return told  # another machine's: this one says nothing of it
-        found = told.over(self._machine) if self.use_installed else told
-        return found.with_laid_over(self._laid_over) if self._laid_over else found
+            self._told_by[path] = read_environment(source) if source is not None else Environment.unknown()
+        return self._told_by[path]
 
     @cached_property
     def _machine(self) -> Environment:

@@ -125,11 +125,15 @@ def walk(folder: Path, excluded: Callable[[str], bool], problems: list[Skipped])
             yield path, kind
 
 
-def nearest_environment_file(folders: Sequence[Path]) -> Path | None:
-    """The file, in the first of those folders that has one, that says which versions the run will have."""
-    for folder in folders:
+def environment_files(folders: Sequence[Path]) -> Iterator[Path]:
+    """The files that may say which versions a run will have: in those folders, then above the first of them.
+
+    Above a folder only up to the root of its repository, and not at all where it is in none.
+    """
+    above = [*folders[:1], *folders[0].parents] if folders else []
+    root = next((number for number, folder in enumerate(above) if (folder / ".git").exists()), 0)
+    for folder in dict.fromkeys((*folders, *above[: root + 1])):
         for name in ENVIRONMENT_FILES:
             path = folder / name
             if is_file(path):
-                return path
-    return None
+                yield path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from gonogo.evidence.config.accelerate import AccelerateConfig
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.config.model import Model
@@ -37,6 +39,14 @@ class Run:
         self.arguments = arguments or Arguments.unknown()
         self.scripts = scripts
         self.model = model
+
+    def as_told(self) -> Run | None:
+        """The same run, of whose environment only its files tell; None where nothing else was taken for it."""
+        if self.environment.told is None:
+            return None
+        other = copy(self)
+        other.environment = self.environment.told
+        return other
 
     @property
     def framework(self) -> str | None:

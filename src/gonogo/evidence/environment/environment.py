@@ -144,6 +144,8 @@ class Environment(msgspec.Struct, frozen=True):
     """torch's build: ``cuda``, ``hip``, ``git``, ``debug``."""
     unread: tuple[Unread, ...] = ()
     """What of its files could not be understood; what could is told all the same."""
+    told: Environment | None = None
+    """What the files alone tell, where this Python stands in for the rest and need not be the one that trains."""
 
     @classmethod
     def unknown(cls) -> Environment:

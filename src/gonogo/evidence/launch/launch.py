@@ -85,9 +85,13 @@ class Launch(msgspec.Struct, frozen=True):
         return self.variables.get(name, Field.missing())
 
     def path_of(self, field: Field) -> Path | None:
-        """The file that a field names, from the folder that the command runs in; None where it is not known."""
+        """The file that a field names, from the folder that the command runs in; None where it is not known.
+
+        Of a folder that is not on this machine nothing is known: a path that is counted from there names no file.
+        """
         value = field.string
-        return self.cwd / os.path.expanduser(value) if value else None
+        path = os.path.expanduser(value) if value else ""
+        return self.cwd / path if path and (os.path.isabs(path) or self.cwd.is_dir()) else None
 
     def setting_variable(self, name: str, value: str) -> Edit:
         """An edit that gives the command this variable.

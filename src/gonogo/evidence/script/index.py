@@ -297,12 +297,12 @@ _NO_NODES = frozenset(
         *("type_comment", "type_ignores", "conversion", "is_async", "simple", "lineno", "str"),
     }
 )
-_NAMES_OF = (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
+_NAMES_OF = (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.MatchSingleton)
 
 
 @cache
 def _children(cls: type[ast.AST]) -> tuple[str, ...]:
-    """The fields of a node that hold other nodes, the last first."""
+    """The fields of a node that hold other nodes, the last first; none for names, and for ``case True:``."""
     if cls in _NAMES_OF:
         return ()
     typed = ("name",) if cls.__name__ == "TypeAlias" else ()  # its name is a node, alone among the names

@@ -18,7 +18,8 @@ _NOTHING = """
     echo printf : true trap ulimit wait sleep mkdir rm cp mv ls chmod touch which type hash umask history alias popd
     nvidia-smi date tee grep sed awk cat find sort uniq head tail wc tr cut pip pip3 conda mamba module shopt kill pkill
     ps free df hostname whoami uname git wget curl tar unzip apt apt-get jobs disown logger printenv id ln stat md5sum
-    sync clear
+    sync clear shuf seq nproc du diff basename dirname realpath readlink expr bc jq column tput rsync scp yes openssl
+    sha256sum getconf ip ifconfig lscpu lspci ping nc lsof ss netstat rocm-smi npu-smi
 """
 
 
@@ -102,6 +103,10 @@ def _cd(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
         return SUCCESS
     absolute = os.path.isabs(target)
     moved = os.path.normpath(os.path.join(state.cwd, target))
+    if (absolute or state.cwd_known) and not os.path.isdir(moved):
+        # Another machine's folder, or one that is made first: what will lie in it can't be told.
+        state.cwd, state.cwd_known = Path(moved), False
+        return SUCCESS
     if not state.cwd_known and not absolute and not os.path.isdir(moved):
         return SUCCESS  # a folder of wherever the script is started
     state.cwd = Path(moved)

@@ -17,6 +17,7 @@ from gonogo.evidence.shell.state import CHANGED_IN_LOOP, SUCCESS, UNSURE, ExitSt
 from gonogo.evidence.shell.text import Piece, text_of
 
 _MOST_TURNS = 32
+_WRITING = (">", ">>", ">|", "&>", "&>>")
 _CHANGING = ("++", "--", "+=", "-=", "*=", "/=", "=")
 _DECLARING = {"export": True, "declare": False, "typeset": False, "local": False, "readonly": False}
 
@@ -35,7 +36,10 @@ def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
     if kind == "pipeline":
         return _pipeline(shell, node, state)
     if kind == "subshell":
-        return shell.statements(node.children, state.copy())
+        own = state.copy()
+        status = shell.statements(node.children, own)
+        state.written.update(own.written)
+        return status
     if kind == "negated_command":
         inside = node.named_children
         return shell.statement(inside[0], state).negated() if inside else UNSURE
@@ -118,7 +122,11 @@ def _list(shell: Shell, node: Any, state: State) -> ExitStatus:
 def _pipeline(shell: Shell, node: Any, state: State) -> ExitStatus:
     status = SUCCESS
     for child in node.named_children:
-        status = shell.statement(child, state.copy())
+        own = state.copy()
+        status = shell.statement(child, own)
+        state.written.update(own.written)
+        if child.type == "command":
+            _note_written(shell, child, [], None, state)
     return status
 
 
@@ -329,10 +337,10 @@ def _redirected(shell: Shell, node: Any, state: State) -> ExitStatus:
     if body is not None:
         if body.type == "command":
             status = shell.command(body, state, node, standard_input, place)
-            if standard_input is not None and place is not None:
-                _note_written(shell, body, redirects, standard_input, place, state)
         else:
             status = shell.statement(body, state)
+        given = (standard_input, place) if standard_input is not None and place is not None else None
+        _note_written(shell, body, redirects, given, state)
     if heredoc is not None:
         # `cat <<EOF | cmd` and `cmd <<EOF && other` stand inside the heredoc's node.
         inside = [
@@ -346,16 +354,15 @@ def _redirected(shell: Shell, node: Any, state: State) -> ExitStatus:
 
 
 def _note_written(
-    shell: Shell, body: Any, redirects: list[Any], pieces: tuple[Piece, ...], place: Place, state: State
+    shell: Shell, body: Any, redirects: list[Any], given: tuple[tuple[Piece, ...], Place] | None, state: State
 ) -> None:
-    name = body.child_by_field_name("name")
+    """Note the files that a command writes: what ``cat`` and ``tee`` are given, else a text that can't be told."""
+    name = body.child_by_field_name("name") if body.type == "command" else None
     program = shell.text(name) if name is not None else ""
-    if program not in ("cat", "tee"):
-        return
     targets = [
         word
         for child in redirects
-        if child.type == "file_redirect" and any(c.type in (">", ">>", ">|") for c in child.children)
+        if child.type == "file_redirect" and any(c.type in _WRITING for c in child.children)
         for target in [child.child_by_field_name("destination")]
         if target is not None
         for word in expand_words(shell, target, state)
@@ -364,6 +371,9 @@ def _note_written(
         targets += [
             word for child in body.children_by_field_name("argument") for word in expand_words(shell, child, state)
         ]
+    place = shell.place(body)
+    made = given if given is not None and program in ("cat", "tee") else None
     for word in targets:
-        if word.value:
-            state.written[os.path.normpath(os.path.join(state.cwd, word.value))] = (pieces, place)
+        if word.value and not word.value.startswith("/dev/"):
+            unknown = (Piece(None, place.source, place.start, place.end),), place
+            state.written[os.path.normpath(os.path.join(state.cwd, word.value))] = made or unknown

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from glob import escape
 from typing import Any
 
 from gonogo.evidence.shell.expansion import expand, look_up, number_of
@@ -78,6 +80,15 @@ def _operand(shell: Reading, node: Any, state: State) -> Tested:
     return Tested(text_of(expand(shell, node, state)), pattern=node.type in ("extglob_pattern", "word"))
 
 
+def _pattern(shell: Reading, parts: Sequence[Any], state: State) -> Tested:
+    """``*","*``: a pattern of several parts, of which those in quotes stand for themselves."""
+    texts = [(part.type, text_of(expand(shell, part, state))) for part in parts]
+    if any(text is None for _, text in texts):
+        return Tested(None)
+    written = [escape(text or "") if kind in ("string", "raw_string") else text or "" for kind, text in texts]
+    return Tested("".join(written), pattern=True)
+
+
 def _unary(shell: Reading, node: Any, state: State, depth: int) -> ExitStatus:
     operator = shell.text(node.children[0]) if node.children else ""
     operand = node.named_children[-1] if node.named_children else None
@@ -103,7 +114,9 @@ def _binary(shell: Reading, node: Any, state: State, depth: int) -> ExitStatus:
         return _both(
             holds(shell, left, state, depth + 1), operator in ("&&", "-a"), holds(shell, right, state, depth + 1)
         )
-    first, second = _operand(shell, left, state), _operand(shell, right, state)
+    parts = node.children_by_field_name("right")
+    first = _operand(shell, left, state)
+    second = _pattern(shell, parts, state) if len(parts) > 1 else _operand(shell, right, state)
     if first.text is None or second.text is None:
         return UNSURE
     assumed = first.unset or second.unset
