@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from gonogo.check.allowed import is_allowed
 from gonogo.check.fixes import with_diffs
 from gonogo.check.parallel import parallel_map
-from gonogo.check.runs import Gathered, gather
+from gonogo.check.reached import Reached
+from gonogo.check.runs import FAULT, Gathered, gather
 from gonogo.check.settings import CheckSettings
 from gonogo.evidence.paths import is_folder, resolved
 from gonogo.evidence.run import Run
@@ -134,7 +135,7 @@ class _Handlers:
                 found += self._findings_of(hazard, hazard.in_script, script, run)
         for hazard in self._environment:
             found += self._findings_of(hazard, hazard.in_environment, run.environment, run)
-        return found, self._faults
+        return _as_far_as_reached(found, run), self._faults
 
     def _findings_of(
         self, hazard: Hazard, handler: Callable[[_Evidence, Run], Iterator[Finding]], evidence: _Evidence, run: Run
@@ -148,12 +149,29 @@ class _Handlers:
             if os.environ.get("GONOGO_DEBUG"):
                 raise
             what = f"{type(error).__name__}: {error}"
-            why = Text(
-                "a fault of gonogo itself ({what}): GONOGO_DEBUG=1 shows where; please report it",
-                "gonogo 自身的故障（{what}）：GONOGO_DEBUG=1 可显示位置；请报告",
-            ).format(what=what[:200])
-            self._faults.setdefault(hazard.name, Skipped(Text(hazard.name, hazard.name), why))
+            self._faults.setdefault(hazard.name, Skipped(Text(hazard.name, hazard.name), FAULT.format(what=what[:200])))
             return []
+
+
+_NOT_REACHED = Text(
+    "nothing that this launch starts calls that code, as far as names tell",
+    "按名称追踪，此次启动的程序没有调用这段代码",
+)
+
+
+def _as_far_as_reached(found: Sequence[Finding], run: Run) -> list[Finding]:
+    """What stands in code that the launch never reaches is merely possible."""
+    paths = {script.source.path for script in run.scripts}
+    in_code = [one for one in found if one.spans and one.spans[0].path in paths]
+    if run.launch is None or all(one.certainty is Certainty.POSSIBLE for one in in_code):
+        return list(found)
+    reached = Reached(run.scripts)
+    return [
+        replace(one, certainty=Certainty.POSSIBLE, confirm=(*one.confirm, _NOT_REACHED))
+        if one.spans and one.spans[0].path in paths and not reached.holds(one.spans[0].path, one.spans[0].line)
+        else one
+        for one in found
+    ]
 
 
 _OTHER_VERSIONS = Text(

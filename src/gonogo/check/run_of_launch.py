@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gonogo.evidence.config.accelerate import AccelerateConfig, is_accelerate_config, read_accelerate_config
 from gonogo.evidence.config.deepspeed import (
@@ -27,10 +29,20 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.finding import Skipped, Text
 
+if TYPE_CHECKING:
+    from gonogo.evidence.script.project import Project
+
 # A file of a project is worth reading as a training script where it names one of these.
 _WORDS = (
     *(b"torch", b"transformers", b"deepspeed", b"accelerate", b"peft", b"trl", b"swift", b"llamafactory"),
     *(b"bitsandbytes", b"lightning", b"datasets"),
+)
+_PLACEHOLDER = re.compile(rb":\s*([A-Z][A-Z0-9_]{3,})\s*[,}\r\n]")
+"""``"train_batch_size": BATCH_SIZE``: what a script puts a value in the place of, with sed for one."""
+_CONSTANTS = frozenset({b"TRUE", b"FALSE", b"NULL", b"NONE", b"INFINITY"})
+_TEMPLATE = Text(
+    "{path} is a template: what no launch reads as it stands was not looked at",
+    "{path} 是模板：没有启动命令直接读取它，未检查其内容",
 )
 _UNTOLD = Text("which DeepSpeed config it uses can't be told: {why}", "无法确定它使用哪个 DeepSpeed 配置：{why}")
 
@@ -43,6 +55,8 @@ class RunMaker:
         self.used: set[str] = set()
         """Paths, as shown, of files that belong to a run."""
         self.notes: list[Text] = []
+        self._projects: dict[Path, Project] = {}
+        """By their roots: launches of one project share what was read of it."""
 
     def run_of(self, launch: Launch, environment: Environment) -> Run:
         """The run that a launch starts."""
@@ -70,6 +84,9 @@ class RunMaker:
             accelerate = read_accelerate_config(source)
             return Run(environment, accelerate=accelerate) if is_accelerate_config(accelerate) else None
         if not is_deepspeed_config(source):
+            return None
+        if any(word[1] not in _CONSTANTS for word in _PLACEHOLDER.finditer(source.data)):
+            self.notes.append(_TEMPLATE.format(path=source.path))
             return None
         return Run(environment, config=read_deepspeed_config(source), config_field=Field.of(source.path))
 
@@ -108,7 +125,11 @@ class RunMaker:
         if source is None:
             return ()
         root = launch.cwd if resolved(path).is_relative_to(resolved(launch.cwd)) else path.parent
-        scripts = tuple(Project(root, source).all_scripts())
+        if b"sys.path" in source.data:  # what it adds there is for it alone
+            scripts = tuple(Project(root, source).all_scripts())
+        else:
+            project = self._projects.setdefault(root.resolve(), Project(root))
+            scripts = project.all_scripts(project.script(source))
         for script in scripts:
             script.source.path = self.files.display_path(script.source.path)
             self.files.sources.setdefault(script.source.path, script.source)

@@ -27,6 +27,10 @@ _PROGRAM_FROM_INPUT = Text("its program comes from standard input", "它的程�
 _PROGRAM_NOT_HERE = Text(
     "no such file: what the command starts was not looked at", "没有这个文件：命令要启动的程序未被检查"
 )
+FAULT = Text(
+    "a fault of gonogo itself ({what}): GONOGO_DEBUG=1 shows where; please report it",
+    "gonogo 自身的故障（{what}）：GONOGO_DEBUG=1 可显示位置；请报告",
+)
 _NO_SUCH = Text("{path}: no such file or folder", "{path}：没有这个文件或目录")
 
 
@@ -158,12 +162,26 @@ class _Gatherer:
 
     def gathered(self) -> Gathered:
         maker = RunMaker(self.files)
-        runs = [maker.run_of(launch, self._environment_for(launch)) for launch in self.launches]
+        runs = [run for launch in self.launches if (run := self._run_of(maker, launch)) is not None]
         runs += self._runs_of_the_rest(maker, [run.environment for run in runs])
         covered = tuple(_covered(runs, self.launches))
         return Gathered(
             tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(self.not_ours), tuple(maker.notes)
         )
+
+    def _run_of(self, maker: RunMaker, launch: Launch) -> Run | None:
+        """The run of a launch; None where gonogo fails over it, which costs that launch alone and is told."""
+        try:
+            return maker.run_of(launch, self._environment_for(launch))
+        except (UserError, MemoryError):
+            raise
+        except Exception as error:
+            if os.environ.get("GONOGO_DEBUG"):
+                raise
+            where = f"{launch.source.path}:{launch.line}"
+            what = f"{type(error).__name__}: {error}"[:200]
+            self.files.skipped.append(Skipped(Text(where, where), FAULT.format(what=what)))
+            return None
 
     def _runs_of_the_rest(self, maker: RunMaker, of_launches: Sequence[Environment]) -> list[Run]:
         """Files that no launch uses: each a run of which nothing else is known."""

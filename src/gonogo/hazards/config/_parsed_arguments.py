@@ -51,13 +51,22 @@ def parsed_classes(run: Run) -> ParsedClasses | None:
     return ParsedClasses(call, frozenset(fields), training, _TRANSFORMERS[1] in names) if training else None
 
 
-def _gather(qualified: str, classes: dict[str, list[ClassInfo]], fields: set[str], names: set[str]) -> bool:
+def _gather(
+    qualified: str,
+    classes: dict[str, list[ClassInfo]],
+    fields: set[str],
+    names: set[str],
+    seen: frozenset[str] = frozenset(),
+) -> bool:
     """Add a class's fields and those of what it derives from; False where one of them can't be seen."""
     if qualified in _TRANSFORMERS:
         names.add(qualified)
         return True
     if qualified in _PLAIN_BASES:
         return True
+    if qualified in seen:  # a class of the name of its own base, which is a library's: what that has can't be seen
+        return False
+    seen = seen | {qualified}
     found = classes.get(qualified.rpartition(".")[2], [])
     if len(found) != 1 or b"aliases" in found[0].script.source.data:
         return False
@@ -69,6 +78,6 @@ def _gather(qualified: str, classes: dict[str, list[ClassInfo]], fields: set[str
     )
     for base in info.node.bases:
         name = info.script.qualified(base)
-        if name is None or not _gather(name, classes, fields, names):
+        if name is None or not _gather(name, classes, fields, names, seen):
             return False
     return True

@@ -1,7 +1,7 @@
 import re
 
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 
 class LaunchCrlfLineEnds(Hazard):
@@ -50,6 +50,16 @@ class LaunchCrlfLineEnds(Hazard):
             cure=Text(
                 "Give the file Unix line ends: sed -i 's/\\r$//' {path}", "改为 Unix 换行：sed -i 's/\\r$//' {path}"
             ).format(path=source.path),
+            certainty=Certainty.CERTAIN if _matters(launch, len(places)) else Certainty.POSSIBLE,
             spans=launch.place.span(),
+            confirm=Text(
+                "The last word of the command is one that a carriage return spoils, a file's name for one",
+                "命令的最后一个词会因回车而失效，例如文件名",
+            ),
             fixes=self.fix(Text("take the carriage returns out", "去掉回车符"), *(place.edit("") for place in places)),
         )
+
+
+def _matters(launch: Launch, lines: int) -> bool:
+    """Whether a carriage return surely changes the run: at a command's one line, it may end a word that bears it."""
+    return lines > 1 or launch.place.text.rstrip("\r\n").endswith(".py")

@@ -34,7 +34,7 @@ class Listing:
         self.source = source
         self.packages: dict[str, Package] = {}
         self.constraints: list[Package] = []
-        self.facts: dict[str, Field] = {}
+        self.facts: dict[str, Any] = {}
         self.gpus: list[Gpu] = []
         self.gpus_known = False
         self.torch: dict[str, Any] = {}

@@ -1,0 +1,180 @@
+"""Check on projects that were not written for it: what it can't know of them makes nothing certain."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gonogo.check.findings import check
+from gonogo.check.reached import Reached
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.launch.launch import Launch
+from gonogo.evidence.launch.reading import read_launches
+from gonogo.evidence.script.project import Project
+from gonogo.finding import Certainty, Finding
+
+_OLD_TRAINER = "from transformers import Trainer\nTrainer(model=None, tokenizer=None).train()\n"
+_BROKEN = '{"train_micro_batch_size_per_gpu": BATCH_SIZE, "zero_optimization": {"stage": STAGE_OF_ZERO}}'
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty repository to fill, which is the working folder."""
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(files: dict[str, str]) -> None:
+    for name, text in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+
+
+def launches(text: str) -> tuple[Launch, ...]:
+    write({"launch.sh": text})
+    return read_launches(SourceFile.read("launch.sh"))
+
+
+def certain(*paths: str) -> list[Finding]:
+    findings = check(paths or ["."]).report.findings
+    return [finding for finding in findings if finding.certainty is Certainty.CERTAIN]
+
+
+def test_this_pythons_versions_make_nothing_certain_of_a_folder() -> None:
+    write({"train.py": _OLD_TRAINER, "launch.sh": "torchrun --nproc_per_node 2 train.py\n"})
+    found = check(["."]).report.findings
+    assert found, "it is told all the same"
+    assert not [finding for finding in found if finding.certainty is Certainty.CERTAIN]
+    typed = check((), ["torchrun", "--nproc_per_node", "2", "train.py"]).report.findings
+    assert any(finding.certainty is Certainty.CERTAIN for finding in typed), "the Python that it is typed for is this"
+
+
+def test_the_file_at_the_repositorys_root_tells_the_versions() -> None:
+    write({"src/a/train.py": _OLD_TRAINER, "src/a/launch.sh": "torchrun train.py\n"})
+    write({"requirements.txt": "transformers==4.40.0\n"})
+    assert not [finding for finding in check(["src"]).report.findings if "version" in finding.hazard]
+    write({"requirements.txt": "transformers==5.0.0\n"})
+    assert any(finding.hazard == "training-argument-not-in-version" for finding in certain("src"))
+
+
+def test_a_file_that_names_no_such_package_leaves_the_word_to_the_one_above() -> None:
+    write({"src/train.py": _OLD_TRAINER, "src/launch.sh": "torchrun train.py\n", "src/requirements.txt": "tqdm\n"})
+    write({"requirements.txt": "transformers==5.0.0\n"})
+    assert any(finding.hazard == "training-argument-not-in-version" for finding in certain("src"))
+
+
+def test_a_folder_of_another_machine_is_unknown() -> None:
+    write({"zero.json": "{}", "train.py": "import deepspeed\n"})
+    (launch,) = launches("cd /no/such/author/project\ndeepspeed train.py --deepspeed ./configs/zero2.json\n")
+    assert not launch.cwd_known
+    assert launch.path_of(launch.deepspeed_config) is None
+    assert not certain("launch.sh")
+
+
+def test_quoted_parts_of_a_pattern_stand_for_themselves() -> None:
+    test = 'if [[ $CUDA_VISIBLE_DEVICES != *","* ]]; then\n  A=one\nelse\n  A=many\nfi\ntorchrun train.py --which $A\n'
+    for devices, wanted in (("0", "one"), ("0,1", "many")):
+        (launch,) = launches(f"export CUDA_VISIBLE_DEVICES={devices}\n{test}")
+        assert launch.words[-1].value == wanted
+
+
+@pytest.mark.parametrize(
+    "writing",
+    [
+        "sed s/2/3/ zero.json > made.json",
+        "jq . zero.json | tee made.json",
+        "(cat zero.json) > made.json",
+        "python -c 'print(1)' >made.json",
+    ],
+)
+def test_a_file_that_the_script_writes_is_there_and_its_text_unknown(writing: str) -> None:
+    (launch,) = launches(f'cd "$(dirname "$0")"\n{writing}\ndeepspeed train.py --deepspeed made.json\n')
+    assert [file.text for file in launch.written_files.values()] == [None]
+    assert not [finding for finding in certain("launch.sh") if "not-found" in finding.hazard]
+
+
+def test_a_template_is_no_config() -> None:
+    write({"ds_config_TEMPLATE.json": _BROKEN})
+    checked = check(["."])
+    assert not checked.report.findings
+    assert any("template" in note.en for note in checked.report.notes)
+
+
+def test_case_true_is_read() -> None:
+    write(
+        {"train.py": "import torch\nmatch torch.ok:\n    case True:\n        pass\n    case None | 1:\n        pass\n"}
+    )
+    assert check(["train.py"]).report.findings == ()
+
+
+def test_a_class_that_has_its_bases_name_ends_no_check() -> None:
+    write(
+        {
+            "own.py": "import transformers\nclass Arguments(lib.Arguments):\n    x: int = 1\n",
+            "train.py": "from transformers import HfArgumentParser\nfrom own import Arguments\n"
+            "HfArgumentParser((Arguments,)).parse_args_into_dataclasses()\n",
+            "launch.sh": "torchrun train.py --nonsense 1\n",
+        }
+    )
+    assert not [one for one in check(["."]).report.skipped if "fault" in one.why.en]
+
+
+def test_a_launch_that_gonogo_fails_over_costs_that_launch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gonogo.check.run_of_launch import RunMaker
+
+    real = RunMaker.run_of
+
+    def fails(self: RunMaker, launch: Launch, environment: object) -> object:
+        if launch.program.string == "b.py":
+            raise RecursionError("too deep")
+        return real(self, launch, environment)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RunMaker, "run_of", fails)
+    write({"a.py": "import torch\n", "b.py": "import torch\n", "launch.sh": "torchrun a.py\ntorchrun b.py\n"})
+    checked = check(["."])
+    assert any("launch.sh:2" in one.what.en and "too deep" in one.why.en for one in checked.report.skipped)
+    assert any("a.py" in text.en for text in checked.report.covered)
+
+
+def test_code_that_no_name_leads_to_is_not_reached() -> None:
+    write(
+        {
+            "lib.py": "import torch\n"
+            "class Used(torch.nn.Module):\n    def forward(self):\n        helper()\n"
+            "class Never:\n    def step(self):\n        pass\n"
+            "def helper():\n    pass\n"
+            "@register\ndef kept():\n    pass\n"
+            'if __name__ == "__main__":\n    Never()\n',
+            "train.py": "from lib import Used, Never\ndef main():\n    Used()\nmain()\n",
+        }
+    )
+    scripts = Project(Path("."), SourceFile.read("train.py")).all_scripts()
+    reached = Reached(scripts)
+    path = scripts[1].source.path
+    assert reached.holds("train.py", 3)
+    assert all(reached.holds(path, line) for line in (4, 9, 12))
+    assert not reached.holds(path, 7)
+
+
+def test_a_lone_carriage_return_at_an_argument_is_not_certain() -> None:
+    write({"train.py": "import deepspeed\n"})
+    Path("launch.sh").write_bytes(b"deepspeed train.py --tensorboard_path './runs'\r\n")
+    assert not [finding for finding in certain("launch.sh") if "crlf" in finding.hazard]
+
+
+def test_launches_of_one_project_share_what_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    import gonogo.evidence.script.project as module
+
+    read: list[str] = []
+    real = module.Project._new_script
+    monkeypatch.setattr(
+        module.Project, "_new_script", lambda self, source, path, m="": read.append(path) or real(self, source, path, m)
+    )
+    write({"lib.py": "import torch\n", "train.py": "import lib\n"})
+    write({f"run{number}.sh": "torchrun train.py\n" for number in range(5)})
+    write({"zero.json": json.dumps({"train_batch_size": 1})})
+    check(["."])
+    assert len([path for path in read if path.endswith("lib.py")]) == 1
