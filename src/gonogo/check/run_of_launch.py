@@ -128,7 +128,7 @@ class RunMaker:
         if b"sys.path" in source.data:  # what it adds there is for it alone
             scripts = tuple(Project(root, source).all_scripts())
         else:
-            project = self._projects.setdefault(root.resolve(), Project(root))
+            project = self._projects.setdefault(resolved(root), Project(root))
             scripts = project.all_scripts(project.script(source))
         for script in scripts:
             script.source.path = self.files.display_path(script.source.path)
