@@ -130,13 +130,13 @@ def write_list(stream: TextIO, hazards: Sequence[Hazard], format_name: str, lang
     terminal = stream.isatty()
     console = Console(file=stream, width=None if terminal else 160, force_terminal=terminal, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in (
-        Text("theme", "类别"),
-        Text("hazard", "隐患"),
-        Text("met in", "可见于"),
-        Text("what it is", "说明"),
+    for heading, is_name in (
+        (Text("theme", "类别"), True),
+        (Text("hazard", "隐患"), True),
+        (Text("met in", "可见于"), False),
+        (Text("what it is", "说明"), False),
     ):
-        table.add_column(heading.in_language(language), overflow="fold")
+        table.add_column(heading.in_language(language), overflow="fold", no_wrap=is_name)
     for hazard in by_theme:
         stages = ", ".join(stages_of(hazard))
         table.add_row(theme_of(hazard), hazard.name, stages, Styled(hazard.title.in_language(language)))
