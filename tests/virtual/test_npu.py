@@ -167,7 +167,9 @@ def test_torch_npu_answers_as_on_a_machine_with_npus(tmp_path: Path) -> None:
 
 @pytest.mark.very_slow
 def test_a_trainer_with_zero_3_runs_on_npus(tmp_path: Path) -> None:
-    (tmp_path / "ds.json").write_text(json.dumps(_ZERO | {"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}}))
+    (tmp_path / "ds.json").write_text(
+        json.dumps(_ZERO | {"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}})
+    )
     report, found = rehearse(
         tmp_path,
         """

@@ -130,13 +130,14 @@ def write_list(stream: TextIO, hazards: Sequence[Hazard], format_name: str, lang
     terminal = stream.isatty()
     console = Console(file=stream, width=None if terminal else 160, force_terminal=terminal, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading, is_name in (
-        (Text("theme", "类别"), True),
-        (Text("hazard", "隐患"), True),
-        (Text("met in", "可见于"), False),
-        (Text("what it is", "说明"), False),
+    longest = max((len(hazard.name) for hazard in hazards), default=0)
+    for heading, at_least in (
+        (Text("theme", "类别"), None),
+        (Text("hazard", "隐患"), longest),  # a name is to be copied
+        (Text("met in", "可见于"), None),
+        (Text("what it is", "说明"), None),
     ):
-        table.add_column(heading.in_language(language), overflow="fold", no_wrap=is_name)
+        table.add_column(heading.in_language(language), overflow="fold", min_width=at_least)
     for hazard in by_theme:
         stages = ", ".join(stages_of(hazard))
         table.add_row(theme_of(hazard), hazard.name, stages, Styled(hazard.title.in_language(language)))
