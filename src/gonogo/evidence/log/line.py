@@ -46,9 +46,12 @@ _RANKED = compiled_when_used(
     r"\[(?:rank|default|worker|trainer|local_?rank)[ :_-]?(\d{1,5})\]:? ?"  # torch >= 2.1; torchrun --tee
     r"|\[(\d{1,5})\]: ?"
     r"|\[\d{1,5},(\d{1,5})\]<std(?:out|err)>: ?"  # mpirun --tag-output
-    r"|\((?:RayTrainWorker|TrainWorker|RankZeroActor|\w+) pid=\d+(?:, ip=[\d.]+)?(?:, rank=(\d{1,5}))?\) ?"
+    r"|\((?:[\w.:<>-]{1,80} )?pid=\d+(?:, ip=[\d.a-f:]+)?(?:, rank=(\d{1,5}))?\) ?|\(raylet(?:, ip=[\d.a-f:]+)?\) ?"
 )
-_REPEATED = compiled_when_used(r" *\[repeated \d+x across cluster\]$")  # Ray's
+# Ray prints a line that many actors write only once, and says so at its end.
+_REPEATED = compiled_when_used(r" ?\[repeated \d+x across cluster\](?: \(Ray deduplicates logs.*)?$")
+# How vLLM's logger marks each line of a traceback that it prints: "ERROR 05-14 16:57:22 [core.py:396] "
+_ENGINE_ERROR = compiled_when_used(r"(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./]{1,80}:\d{1,6}\] ?")
 _STAMPED = compiled_when_used(
     rf"({_ISO}) (?:stdout|stderr) [FP] |({_ISO})[ \t](?=\S)|({_ISO})[ \t]?(?=[ \t]+File )|({_ISO})[ \t](?=[ \t]{{2}})"
 )
@@ -129,19 +132,19 @@ def _line(path: str, number: int, text: str, rank: int | None, ambiguous: re.Pat
         elif ambiguous is _NODE:
             node = found.group(1)
         text = text[found.end() :]
-    for _ in range(4):
+    if "across cluster]" in text:
+        text = _REPEATED.sub("", text)
+    for _ in range(5):
         if found := _RANKED.match(text):
             said = next((group for group in found.groups() if group), None)
             rank = int(said) if said else rank
         elif found := _STAMPED.match(text) or _BRACKETED_TIME.match(text):
             time = _seconds(next(group for group in found.groups() if group))
         else:
-            found = _CONTAINER.match(text)
+            found = _ENGINE_ERROR.match(text) or _CONTAINER.match(text)
         if not found or found.end() == 0:
             break
         text = text[found.end() :]
-    if text.endswith("across cluster]"):
-        text = _REPEATED.sub("", text)
     if time is None and (found := _TIME_INSIDE.match(text)):
         time = _seconds(found.group(1))
     return LogLine(path, number, text, rank, node, time)

@@ -23,7 +23,7 @@ _ADVICE = Pattern(
     r"|See documentation for Memory Management|(?:please )?try running with NCCL_DEBUG=INFO"
     r"|To enable traceback please see|TORCHELASTIC_ERROR_FILE|^\s*error_file: <N/A>|You can (?:try|set|use)\b"
     r"|[Cc]onsider (?:using|setting|passing|adding)|wandb: (?:You can|Find logs|Run `)|^\s*hint:"
-    r"|Set the environment variable"
+    r"|Set the environment variable|There are some potential root causes"
 )
 _TEARDOWN = Pattern(
     r"leaked (?:semaphore|shared_memory)|destroy_process_group\(\) was not called|Sending process \d+ closing signal"

@@ -120,6 +120,11 @@ class PythonPackageVersionMismatch(Hazard):
         "unexpected keyword",
     )
     yields_to = (
+        "reward-function-signature",
+        "vllm-v1-engine-unsupported",
+        "unsloth-compile-cache-across-ranks",
+        "trl-too-old-for-deepspeed-hooks",
+        "engine-repacks-weights-after-loading",
         "flash-attn-undefined-symbol",
         "deepspeed-torch-api-mismatch",
         "bitsandbytes-cpu-library",

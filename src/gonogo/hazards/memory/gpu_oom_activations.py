@@ -58,7 +58,11 @@ class GpuOomActivations(Hazard):
 
     name = "gpu-oom-activations"
     log_words = log_words
-    yields_to = ("vocab-index-out-of-range",)
+    yields_to = (
+        "vocab-index-out-of-range",
+        "rollout-memory-fraction-too-large",
+        "rollout-engine-wakes-before-trainer-frees",
+    )
     explains_failure = False
     title = Text("Activations overfill the GPU", "激活超出显存")
 

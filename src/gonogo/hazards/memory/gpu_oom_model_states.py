@@ -46,7 +46,11 @@ class GpuOomModelStates(Hazard):
 
     name = "gpu-oom-model-states"
     log_words = log_words
-    yields_to = ("vocab-index-out-of-range",)
+    yields_to = (
+        "vocab-index-out-of-range",
+        "rollout-memory-fraction-too-large",
+        "rollout-engine-wakes-before-trainer-frees",
+    )
     explains_failure = False
     title = Text("Model states overfill the GPU", "模型状态超出显存")
 

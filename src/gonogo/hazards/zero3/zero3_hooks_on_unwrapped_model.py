@@ -11,7 +11,6 @@ _NO_OPTIMIZER = Pattern(
 )
 _ANY_MODEL = Pattern(r"'\w*Model' object has no attribute 'optimizer'")
 _RL = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|online[-_ ]?dpo|\bGKD")
-_RENAMED = Pattern(r"'DeepSpeedZeRoOffload' object has no attribute '_register_hooks_recursively'")
 _READS_OPTIMIZER = Pattern(r"\.optimizer\b")
 _GENERATION = ("unwrap_model_for_generation", "remove_hooks", "add_hooks", "trl/models/utils.py")
 _CURE = (
@@ -34,12 +33,11 @@ class Zero3HooksOnUnwrappedModel(Hazard):
     ## Why
     To generate quickly, TRL gathers the weights and takes ZeRO-3's hooks off; it finds them through
     `model.optimizer.parameter_offload`. Only the DeepSpeed engine has `optimizer`: where a trainer passes the unwrapped
-    model (or, in evaluation before any training step, none was wrapped yet), the attribute is missing. A kin fault:
-    DeepSpeed 0.16.4 renamed `_register_hooks_recursively`, which an older TRL calls.
+    model (or, in evaluation before any training step, none was wrapped yet), the attribute is missing.
     ## Example
     ```text
-    trl==0.15.2 deepspeed==0.16.4    # wrong
-    trl==0.29.0 deepspeed==0.16.4    # right
+    trl==0.14.0 deepspeed==0.15.4    # wrong
+    trl==0.29.0 deepspeed==0.15.4    # right
     ```
     ## Cure
     Upgrade TRL (fixed in PR #2776). Until then pass the engine (`self.model_wrapped`) or set
@@ -62,42 +60,25 @@ class Zero3HooksOnUnwrappedModel(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A trainer that generates, with a TRL that looks for the hooks in the wrong place."""
         environment = run.environment
-        trl, deepspeed = environment.field("trl"), environment.field("deepspeed")
-        renamed = environment.within("trl", ">=0.8,<0.16") and environment.within("deepspeed", ">=0.16.4")
-        bare = environment.within("trl", ">=0.8,<0.15")
-        if not renamed and not bare:
-            return
+        if not environment.within("trl", ">=0.8,<0.15") or environment.within("deepspeed", ">=0.16.4"):
+            return  # with that DeepSpeed another attribute is missing first: trl-too-old-for-deepspeed-hooks
+        trl = environment.field("trl")
         for call in gathering_trainers(script, run):
-            cause = (
+            yield self.finding(
                 Text(
-                    "TRL {trl} puts ZeRO-3's hooks back by `_register_hooks_recursively`, which DeepSpeed {deepspeed} "
-                    "(any since 0.16.4) has renamed: the first generation ends with an AttributeError.",
-                    "TRL {trl} 通过 `_register_hooks_recursively` 重新挂上 ZeRO-3 的钩子，而 DeepSpeed {deepspeed}（自 "
-                    "0.16.4 起）已将其改名：第一次生成会以 AttributeError 结束。",
-                )
-                if renamed
-                else Text(
                     "TRL {trl} looks for ZeRO-3's hooks at `model.optimizer`, which a model that is not wrapped yet "
                     "doesn't have: generation before the first training step ends with “object has no attribute "
                     "'optimizer'”.",
                     "TRL {trl} 在 `model.optimizer` 上寻找 ZeRO-3 的钩子，而尚未包装的模型没有它：首个训练步之前的生成"
                     "会以 “object has no attribute 'optimizer'” 结束。",
-                )
-            )
-            yield self.finding(
-                cause.format(trl=trl.get("< 0.16"), deepspeed=deepspeed.get(">= 0.16.4")),
-                certainty=Certainty.CERTAIN if renamed else Certainty.LIKELY,
+                ).format(trl=trl.get("< 0.15")),
+                certainty=Certainty.LIKELY,
                 cure=_CURE,
-                spans=(
-                    trl.span(),
-                    call.script.headline(call.node).span(),
-                    deepspeed.span() if renamed else None,
-                    stage_span(run),
-                ),
-                confirm=() if renamed else (Text("It generates before the first step", "首个训练步之前会生成"),),
+                spans=(trl.span(), call.script.headline(call.node).span(), stage_span(run)),
+                confirm=Text("It generates before the first step", "首个训练步之前会生成"),
             )
 
-    log_words = (*ZERO3_WORDS, "object has no attribute 'optimizer'", "_register_hooks_recursively")
+    log_words = (*ZERO3_WORDS, "object has no attribute 'optimizer'")
 
     def in_log(self, log: FailureLog) -> Findings:
         """A model without ``optimizer``; sure where the frames are those of TRL's generation helper."""
@@ -125,15 +106,3 @@ class Zero3HooksOnUnwrappedModel(Hazard):
             yield self.log_finding(evidence, cause, cure=_CURE, certainty=certainty, confirm=confirm)
         elif cut := cut_at(log, "trl/models/utils.py", "remove_hooks", "add_hooks", code=_READS_OPTIMIZER):
             yield self.log_finding(cut, cause, cure=_CURE, certainty=Certainty.LIKELY, confirm=confirm)
-        elif evidence := first_match(log, _RENAMED, "AttributeError"):
-            yield self.log_finding(
-                evidence,
-                Text(
-                    "An older TRL calls DeepSpeed's _register_hooks_recursively, which DeepSpeed 0.16.4 renamed.",
-                    "旧版 TRL 调用 DeepSpeed 的 _register_hooks_recursively，而 DeepSpeed 0.16.4 已将其改名。",
-                ),
-                cure=Text(
-                    'Upgrade TRL, or pip install "deepspeed<0.16.4"', '升级 TRL，或 pip install "deepspeed<0.16.4"'
-                ),
-                certainty=Certainty.POSSIBLE,
-            )

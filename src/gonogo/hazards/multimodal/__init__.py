@@ -1,0 +1,1 @@
+"""Hazards of models that see and hear: placeholders and features."""

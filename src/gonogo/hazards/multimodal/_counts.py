@@ -1,0 +1,40 @@
+"""Placeholders against features: what the message counts, and the limits that cut placeholders off."""
+
+from __future__ import annotations
+
+from gonogo.evidence.log.failure_log import Found, LoggedError
+from gonogo.hazards.rule import Field, Pattern, Run
+
+MISMATCH = Pattern(
+    r"(?:[Ii]mage|[Vv]ideo|[Aa]udio)s? (?:features|embeds)(?: and|,?) (?:image |video |audio )?tokens do not match"
+    r"(?:[:,]? (?:image )?tokens: ?(?P<tokens>\d+),? (?:image )?features:? ?(?P<features>\d+))?"
+    r"|Attempted to assign (?P<given>[\d +=]+?) multimodal tokens to (?P<places>\d+) placeholders"
+)
+"""transformers' and vLLM's refusals."""
+LIMIT = Pattern(
+    r"(?:cutoff_len|max_length|max_prompt_length|max_seq_len(?:gth)?|model_max_length)[\"']?[=: ]+[\"']?\d+"
+)
+"""A length limit, as launches and configs write it."""
+FEW = 16
+"""Tokens by which a stray placeholder puts the counts apart; truncation takes more."""
+PIXELS_A_TOKEN = 32 * 32
+"""The most pixels that one token of the common vision towers stands for (Qwen3-VL; Qwen2-VL: 28 x 28)."""
+
+
+def counts_of(evidence: Found | LoggedError) -> tuple[int, int] | None:
+    """The tokens in the text and the features of the images; None where the message doesn't count them."""
+    text = evidence.text if isinstance(evidence, Found) else evidence.message
+    match = MISMATCH.search(text)
+    if match is None:
+        return None
+    groups = match.groupdict()
+    if groups["tokens"] and groups["features"]:
+        return int(groups["tokens"]), int(groups["features"])
+    if groups["given"] and groups["places"]:
+        return int(groups["places"]), int(str(groups["given"]).rpartition("=")[2])
+    return None
+
+
+def first_known(run: Run, *names: str) -> tuple[str, Field] | None:
+    """The first of these arguments that the run gives, with its name."""
+    return next(((name, field) for name in names if (field := run.arguments.get(name)).known), None)

@@ -1,0 +1,1 @@
+"""Hazards of preference and RL training: generations, rewards, teachers, and libraries that only it uses."""

@@ -1,0 +1,78 @@
+"""How many completions a GRPO run generates at a time, by the numbers of its launch, config and script."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.rule import Certainty, Field, Launch, Run, Span, Text
+
+_CONFIGS = ("trl.GRPOConfig", "trl.RLOOConfig")
+_COMMANDS = ("grpo", "rloo", "trl.scripts.grpo", "trl.scripts.rloo")
+
+
+class GenerationBatch(msgspec.Struct, frozen=True):
+    """A batch of completions, and the generations per prompt that have to divide it."""
+
+    completions: int
+    generations: int
+    how: Text
+    spans: tuple[Span | None, ...]
+    certainty: Certainty
+
+    @property
+    def divisors(self) -> str:
+        """The numbers of generations that would do."""
+        return ", ".join(str(one) for one in range(2, self.completions + 1) if self.completions % one == 0)[:60]
+
+
+def generation_batch(launch: Launch, run: Run) -> GenerationBatch | None:
+    """The batch of a GRPO or RLOO run; None for other runs, and where a number can't be told."""
+    known = _is_grpo(launch, run)
+    world = run.world_size
+    if not known or world is None:
+        return None
+    get = run.arguments.get
+    swift = run.framework == "ms-swift"
+    generations = _number(get("num_generations"), 8)
+    each = _number(get("per_device_train_batch_size"), None if swift else 8)
+    if generations is None or each is None or generations < 2:
+        return None
+    given = get("generation_batch_size")
+    steps_given, accumulation = get("steps_per_generation"), get("gradient_accumulation_steps")
+    default = math.ceil(16 / (each * world)) if swift else 1
+    steps = _number(steps_given, _number(accumulation, default))
+    spans = (get("num_generations").span(), get("per_device_train_batch_size").span())
+    if (whole := whole_number(given)) is not None:
+        how = Text("generation_batch_size", "generation_batch_size")
+        return GenerationBatch(whole, generations, how, (given.span(), *spans), Certainty.CERTAIN)
+    if steps is None or not given.absent:
+        return None
+    all_given = (get("num_generations"), get("per_device_train_batch_size"), accumulation)
+    sure = known is True and all(one.known for one in all_given[:2])
+    how = Text(
+        f"{world} processes × per-device batch {each} × {steps} steps",
+        f"{world} 个进程 × 每设备批次 {each} × {steps} 步",
+    )
+    certainty = Certainty.CERTAIN if sure else Certainty.LIKELY
+    batch = GenerationBatch(world * each * steps, generations, how, (*spans, accumulation.span()), certainty)
+    if batch.completions % generations == 0 and run.environment.within("trl", "<0.17"):
+        how = Text(f"{world} processes × per-device batch {each}", f"{world} 个进程 × 每设备批次 {each}")
+        return GenerationBatch(world * each, generations, how, spans, Certainty.LIKELY)
+    return batch
+
+
+def _number(field: Field, default: int | None) -> int | None:
+    return default if field.absent else whole_number(field)
+
+
+def _is_grpo(launch: Launch, run: Run) -> bool:
+    """Whether the launch trains with groups of generations."""
+    if run.framework == "ms-swift":
+        return str(run.arguments.get("rlhf_type").get("")) == "grpo"
+    program = launch.program.string or ""
+    if program in _COMMANDS and (run.framework == "trl" or program.startswith("trl.")):
+        return True
+    return any(next(script.calls(*_CONFIGS), None) is not None for script in run.scripts)

@@ -1,0 +1,1 @@
+"""Hazards of runs on Ray: clusters, resources, versions."""

@@ -1,0 +1,21 @@
+"""Whether the GPUs that Ray lacks are those of whole nodes: then a node has not joined."""
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.hazards.rule import Pattern
+
+FEWER = Pattern(
+    r"Total available (?:GPU|NPU|device)s? (?P<free>\d+)(?:\.\d+)? is less than total desired \w+ (?P<asked>\d+)"
+    r"|Requested (?P<asked_>\d+) GPUs, but only (?P<free_>\d+)"
+)
+_WHOLE_NODES = (4, 8, 16)
+
+
+def whole_nodes_are_missing(log: FailureLog) -> bool:
+    """True where the free GPUs are those of one full node and several such nodes are asked for."""
+    found = log.find(FEWER)
+    if found is None:
+        return False
+    group = found.match.group
+    free = int(group("free") or group("free_"))
+    asked = int(group("asked") or group("asked_"))
+    return free in _WHOLE_NODES and asked > free and asked % free == 0

@@ -1,0 +1,97 @@
+"""How a run generates, as its launch says: TRL's and ms-swift's options, verl's overrides."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gonogo.evidence.field import whole_number
+from gonogo.hazards.rule import Field, Launch, Run, Span
+
+_VERL = ("verl.trainer.main_ppo", "verl/trainer/main_ppo.py")
+_DEFAULTS = {
+    "trainer.nnodes": 1,
+    "trainer.n_gpus_per_node": 8,
+    "data.train_batch_size": 1024,
+    "data.max_prompt_length": 512,
+    "data.max_response_length": 512,
+    "actor_rollout_ref.rollout.n": 1,
+    "actor_rollout_ref.rollout.tensor_model_parallel_size": 2,
+    "actor_rollout_ref.rollout.max_num_batched_tokens": 8192,
+    "actor_rollout_ref.actor.ppo_mini_batch_size": 256,
+}
+"""verl's trainer/config/ppo_trainer.yaml and what it includes."""
+
+
+def uses_server(launch: Launch, run: Run) -> bool:
+    """Whether the trainer surely talks to a rollout server."""
+    mode = run.arguments.get("vllm_mode")
+    hosts = (run.arguments.get(name) for name in ("vllm_server_host", "vllm_server_base_url"))
+    if mode.known:
+        return str(mode.value) == "server"
+    return run.arguments.get("use_vllm").truth is True and any(host.known for host in hosts)
+
+
+def colocated(run: Run) -> Field | None:
+    """Where the launch says that the engine runs in the trainer's processes; None where it doesn't say so."""
+    mode = run.arguments.get("vllm_mode")
+    return mode if mode.known and str(mode.value) == "colocate" else None
+
+
+class Number(msgspec.Struct, frozen=True):
+    """A whole number of verl's config: as the command overrides it, or its default."""
+
+    value: int
+    field: Field
+
+    @property
+    def given(self) -> bool:
+        """Whether the command says it."""
+        return self.field.known
+
+    @property
+    def span(self) -> Span | None:
+        """Where it stands; None for a default."""
+        return self.field.span() if self.field.known else None
+
+
+class Verl:
+    """A launch of verl's PPO trainer, whose command overrides its config by ``key=value``."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.complete = run.arguments.complete
+        """Whether what the command doesn't name surely has its default."""
+
+    def field(self, key: str) -> Field:
+        """The override of a key; absent where there is none."""
+        return self._run.arguments.get(key)
+
+    def number(self, key: str) -> Number | None:
+        """A whole number; None where it can't be told."""
+        field = self.field(key)
+        if field.known:
+            value = whole_number(field)
+            return Number(value, field) if value is not None else None
+        default = _DEFAULTS.get(key)
+        return Number(default, field) if field.absent and default is not None else None
+
+    @property
+    def gpus(self) -> Number | None:
+        """GPUs of all nodes; the field is that of a node's."""
+        nodes, each = self.number("trainer.nnodes"), self.number("trainer.n_gpus_per_node")
+        return Number(nodes.value * each.value, each.field) if nodes and each else None
+
+    @property
+    def on_megatron(self) -> bool:
+        """Whether the actor runs on Megatron, whose data-parallel size is less than the GPUs."""
+        strategy = self.field("actor_rollout_ref.actor.strategy")
+        config = self._run.launch.options.get("config_name", "config_path") if self._run.launch else Field.missing()
+        return str(strategy.get("")) == "megatron" or "megatron" in str(config.get(""))
+
+
+def verl(launch: Launch, run: Run) -> Verl | None:
+    """The launch as one of verl's PPO trainer; None where it is none."""
+    program = launch.program.string
+    if program is None or not program.endswith(_VERL) or launch.options.get("config_name").known:
+        return None
+    return Verl(run)

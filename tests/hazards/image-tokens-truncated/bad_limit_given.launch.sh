@@ -1,0 +1,2 @@
+template: qwen2_vl
+cutoff_len: 1024

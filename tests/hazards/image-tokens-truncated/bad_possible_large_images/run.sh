@@ -1,0 +1,2 @@
+#!/bin/bash
+NPROC_PER_NODE=4 swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-VL-7B-Instruct --max_pixels 2359296 --max_prompt_length 1024
