@@ -65,6 +65,8 @@ class MegatronCudaDeviceMaxConnections(LoggedHazard):
             or not launch.variable("CUDA_DEVICE_MAX_CONNECTIONS").absent
         ):
             return  # frameworks set it themselves
+        if run.deepspeed_on:
+            return  # Megatron-DeepSpeed asks for it with sequence parallelism alone
         if not str(launch.program.get("")).rpartition("/")[2].startswith("pretrain_"):
             return
         sizes = (size_of(launch, "tensor_model_parallel_size"), size_of(launch, "context_parallel_size"))
