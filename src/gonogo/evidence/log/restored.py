@@ -24,10 +24,10 @@ _BORDER = compiled_when_used(r"[╭╰┏┗┌└+][─━═╌-].*[╮╯┓�
 # What begins a line of its own, whatever stands before it.
 _BEGINS = compiled_when_used(
     r" *(?:File \"|Traceback \(most|During handling|The above exception|\[rank|\(\w+ pid=|[\w.]+(?:Error|Exception):"
-    r"|\[?\d{4}-\d\d-\d\d|[\[{]|\d+%\||[~^]+$|❱? *\d+ [│|])"
+    r"|[\w./-]+: |\[?\d{4}-\d\d-\d\d|[\[{]|\d+%\||[~^]+$|❱? *\d+ [│|])"
 )
 _WIDTHS = range(60, 260)
-_TERMINALS = frozenset({72, 76, 78, 79, 80, 88, 96, 100, 110, 120, 128, 132, 140, 150, 158, 160, 180, 200, 240})
+_TERMINALS = frozenset({80, 100, 120, 132, 140, 160, 200, 240})
 
 
 def restored(lines: Numbered) -> Numbered:
@@ -98,14 +98,22 @@ def _unwrapped(lines: Numbered) -> Numbered:
     if width not in _WIDTHS or (at_the_edge < 3 and width not in _TERMINALS):
         return lines
     found: Numbered = []
-    goes_on = False
+    before = ""
     for number, line in lines:
-        if goes_on and line and not line.startswith("  ") and not _BEGINS.match(line):
+        if len(before) == width and _goes_on(before, line, alone=at_the_edge == 1):
             found[-1] = (found[-1][0], found[-1][1] + line)
         else:
             found.append((number, line))
-        goes_on = len(line) == width
+        before = line
     return found
+
+
+def _goes_on(before: str, line: str, *, alone: bool) -> bool:
+    """Whether a line may be the rest of a full one. ``alone``: no other line is as long, which may be chance."""
+    if not line or line.startswith("  ") or line[:12] == before[:12] or _BEGINS.match(line):
+        return False
+    ended = before[-1] in ".!?:;)]}\"'" and (line[0].isupper() or line[0] in "[{(<")
+    return not ended and not (alone and line[0].isupper())
 
 
 def _without_indentation(lines: Numbered) -> Numbered:
