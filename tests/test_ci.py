@@ -30,6 +30,7 @@ def project(tmp_path: Path) -> Path:
     (folder / "ds.json").write_text(BAD_CONFIG)
     (folder / "launch.sh").write_text("deepspeed --num_gpus 8 train.py --deepspeed ds.json\n")
     (folder / "train.py").write_text("print('hello')\n")
+    (folder / "requirements.txt").write_text("deepspeed==0.16.4\n")
     return folder
 
 

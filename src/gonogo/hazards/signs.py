@@ -140,7 +140,7 @@ def match_of(says: Pattern | None, evidence: Evidence) -> Match | None:
 
 def told(log: FailureLog, pattern: Pattern) -> bool:
     """Whether the log, or the setup given beside it, has the pattern; versions are written ``name==version``."""
-    if any(pattern.search(line.text) for line in log.lines):
+    if log.says(pattern):
         return True
     setup = log.setup
     versions = "\n".join(f"{name}=={version}" for name, version in setup.version_texts.items())

@@ -173,6 +173,10 @@ class FailureLog:
             position = self._starts[index + 1] if index + 1 < len(self._starts) else len(self._text)
             yield index
 
+    def says(self, pattern: Pattern) -> bool:
+        """True where some line matches, advice or not."""
+        return any(pattern.search(self.lines[index].text) for index in self._candidates(pattern))
+
     def has(self, text: str) -> bool:
         """True where some line has the literal, advice or not."""
         return text.encode("utf-8", "replace") in self._text

@@ -13,7 +13,7 @@ def assume(what: Text) -> None:
     """Record an assumption."""
     from gonogo.virtual.tensor import VirtualTensor
 
-    mode = getattr(VirtualTensor, "mode", None)
+    mode = VirtualTensor.virtual_mode
     if mode is None:
         print(f"assumed: {what.en}", file=sys.stderr, flush=True)
     else:
@@ -27,7 +27,7 @@ def uncounted() -> Iterator[None]:
 
     from gonogo.virtual.tensor import CPU, VirtualTensor
 
-    mode = getattr(VirtualTensor, "mode", None)
+    mode = VirtualTensor.virtual_mode
     if mode is None:
         yield
         return
