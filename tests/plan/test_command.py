@@ -65,8 +65,10 @@ def test_a_model_that_transformers_does_not_know(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_plan_and_the_same_again(tmp_path: Path) -> None:
+def test_a_plan_and_the_same_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("deepspeed")
+    monkeypatch.setenv("GONOGO_CACHE_SIZE", "1G")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     model_in(tmp_path / "model")
     words = ("model", "--gpus", "2xA100-80G", "--host-memory", "64G", "--seq-len", "256", "--format", "json")
     first = gonogo_plan(tmp_path, *words, "--write", "written")
