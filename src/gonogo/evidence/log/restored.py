@@ -112,6 +112,8 @@ def _goes_on(before: str, line: str, *, alone: bool) -> bool:
     """Whether a line may be the rest of a full one. ``alone``: no other line is as long, which may be chance."""
     if not line or line.startswith("  ") or line[:12] == before[:12] or _BEGINS.match(line):
         return False
+    if before[0] in "{[" and before[-1] in "}]":
+        return False  # a record of its own
     ended = before[-1] in ".!?:;)]}\"'" and (line[0].isupper() or line[0] in "[{(<")
     return not ended and not (alone and line[0].isupper())
 
