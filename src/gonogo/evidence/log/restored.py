@@ -101,7 +101,8 @@ def _unwrapped(lines: Numbered) -> Numbered:
     before = ""
     for number, line in lines:
         if len(before) == width and _goes_on(before, line, alone=at_the_edge == 1):
-            found[-1] = (found[-1][0], found[-1][1] + line)
+            between = " " if before[-1] in ")]}.,;:" and line[0].isalpha() else ""  # the blank fell off the edge
+            found[-1] = (found[-1][0], f"{found[-1][1]}{between}{line}")
         else:
             found.append((number, line))
         before = line
