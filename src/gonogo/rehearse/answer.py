@@ -18,6 +18,7 @@ from gonogo.hazards.explained import Places
 from gonogo.hazards.together import together
 from gonogo.rehearse import run
 from gonogo.rehearse.findings import findings_in_rehearsal
+from gonogo.rehearse.packages.offered import other_versions_pinned
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.summary import rehearsal_summary, seen_from
@@ -56,7 +57,10 @@ def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) 
     reading.join()
     if record.laid_over:
         read(record.laid_over)
-    return record, rehearsal_report(record, files=found[-1] if found else NO_FILES)
+    files = found[-1] if found else NO_FILES
+    if request.environment is None:
+        record.notes += [(note.en, note.zh) for note in other_versions_pinned(record, files.runs)]
+    return record, rehearsal_report(record, files=files)
 
 
 def rehearsal_report(record: RehearsalRecord, folder: str | None = None, *, files: FilesRead = NO_FILES) -> Report:

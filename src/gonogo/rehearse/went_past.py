@@ -22,6 +22,11 @@ _WENT_PAST = Text(
     "{cause}但排练结果与此不符：{ranks}经过该处并运行到结束，没有出现这一问题。",
 )
 
+_OTHER_VERSION = Text(
+    "{cause} Rehearsed was {name} {version}, with which it does not show.",
+    "{cause}排练使用的是 {name} {version}，没有出现这一问题。",
+)
+
 
 class WentPast:
     """A rehearsal that went through to its end on each rank that was asked for."""
@@ -32,9 +37,11 @@ class WentPast:
         self._all = len(self._ranks) == record.world_size
         self._base = files.base
         versions = record.ranks[0].versions if record.ranks else {}
-        self._same_versions = all(
-            _is_in(version, files.pinned.get(canonical(name))) for name, version in versions.items()
-        )
+        self._other_versions = {
+            name: version
+            for name, version in versions.items()
+            if not _is_in(version, files.pinned.get(canonical(name)))
+        }
 
     def softened(self, finding: Finding) -> Finding:
         """The finding as sure as it is after such a rehearsal.
@@ -43,8 +50,10 @@ class WentPast:
         most, where all of them were run. What no rehearsal can show stays as it is.
         """
         hazard = self._hazards.get(finding.hazard)
-        if hazard is None or finding.severity is not Severity.ERROR or not self._same_versions:
+        if hazard is None or finding.severity is not Severity.ERROR:
             return finding
+        if self._other_versions:
+            return self._of_another_version(hazard, finding)
         shows = type(hazard).in_rehearsal is not Hazard.in_rehearsal and hazard.explains_failure
         if not (hazard.raises or (shows and self._all)) or not all(map(self._was_reached, finding.spans[:1])):
             return finding
@@ -54,6 +63,15 @@ class WentPast:
         return replace(
             finding, certainty=certainty, cause=_WENT_PAST.format(cause=finding.cause, ranks=ranks_text(self._ranks))
         )
+
+    def _of_another_version(self, hazard: Hazard, finding: Finding) -> Finding:
+        """A fault of a version that a file pins and that was not rehearsed: which of them the run has isn't known."""
+        text = " ".join(span.text.lower() for span in finding.spans[:1])
+        name = next((name for name in self._other_versions if name.lower() in text), None)
+        if name is None or not (hazard.raises or type(hazard).in_rehearsal is not Hazard.in_rehearsal):
+            return finding
+        cause = _OTHER_VERSION.format(cause=finding.cause, name=name, version=self._other_versions[name])
+        return replace(finding, certainty=Certainty.POSSIBLE, cause=cause)
 
     def _was_reached(self, span: Span) -> bool:
         """Whether a program that ran to its end came by: a place in code does so where it hangs on no condition."""
