@@ -224,6 +224,16 @@ def test_another_version_that_was_rehearsed_says_nothing_of_it(project: Path) ->
     assert ("zero3-direct-param-use-invalid-gradient", "certain", ()) in told(judged(completed()))
 
 
+def test_versions_that_no_file_tells_are_a_risk_where_what_they_lack_was_put_in_its_place(project: Path) -> None:
+    laid = {"deepspeed": "0.14.0", "numpy": "2.4.6"}
+    found = read_beside(COMMAND, laid_over=laid).findings
+    assert ("deepspeed-torch-api-mismatch", "likely") in [(one.hazard, one.certainty.value) for one in found]
+    report = rehearsal_report(completed(), str(project), files=read_beside(COMMAND, laid_over=laid))
+    [finding] = [one for one in report.findings if one.hazard == "deepspeed-torch-api-mismatch"]
+    assert (finding.certainty.value, report.verdict) == ("possible", Verdict.GO)
+    assert "whether the run has them is not known" in finding.cause.en
+
+
 def test_what_no_rehearsal_can_show_stays_as_it_is(project: Path) -> None:
     command = ["env", "CUDA_VISIBLE_DEVICES=0,0", *COMMAND]
     before = [one for one in read_beside(command, use_installed=False).findings if "visible" in one.hazard]

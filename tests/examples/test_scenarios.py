@@ -104,7 +104,14 @@ def explain(report: dict[str, Any]) -> str:
             "finetune.py",
             "= AutoModelForCausalLM.from_pretrained(",
         ),
-        ("slam_omni_dummy_loss", "8xH100-80G", "zero3-direct-param-use-invalid-gradient", "train.py", "p.sum()"),
+        pytest.param(
+            "slam_omni_dummy_loss",
+            "8xH100-80G",
+            "zero3-direct-param-use-invalid-gradient",
+            "train.py",
+            "p.sum()",
+            marks=pytest.mark.very_slow,
+        ),
     ],
 )
 def test_a_faulty_script_is_no_go_and_its_line_is_named(
@@ -139,7 +146,7 @@ def test_a_script_that_check_has_fixed_is_go(name: str, gpus: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "micro_batches"),
     [
-        ("minicpmv_zero3_offload", None),
+        pytest.param("minicpmv_zero3_offload", None, marks=pytest.mark.very_slow),
         pytest.param("qwen_72b_zero3_offload", 1, marks=pytest.mark.very_slow),
         pytest.param("qwen_72b_zero3_offload", None, marks=pytest.mark.very_slow),  # 8 micro-batches of 80 layers
     ],

@@ -49,6 +49,7 @@ def _tells_of_a_standstill(report: Path) -> bool:
 
 
 class TestARankEnds:
+    @pytest.mark.very_slow
     def test_by_an_exception(self, tmp_path: Path) -> None:
         done = injected(tmp_path, "raises")
         assert done.status == 1

@@ -124,7 +124,7 @@ def test_trl_sft(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not (project / "out").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 def test_swift_sft(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(framework("swift")))
     monkeypatch.setenv("NPROC_PER_NODE", "2")

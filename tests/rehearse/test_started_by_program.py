@@ -82,6 +82,7 @@ def test_each_process_is_a_rank(folder: Path, start: str) -> None:
     assert record.notes[0][0].startswith("the program starts 2 process(es) itself")
 
 
+@pytest.mark.very_slow
 def test_accelerates_notebook_launcher_is_torchruns_agent_with_a_function(folder: Path) -> None:
     start = "import accelerate; accelerate.notebook_launcher(by_environment, (16,), num_processes=world)"
     begin = "assert (os.environ['LOCAL_RANK'], os.environ['WORLD_SIZE']) == (str(rank), str(world))"

@@ -150,7 +150,7 @@ def test_safetensors_checks_what_it_checks(folder: Path) -> None:
     assert len(found["model"]) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 def test_save_pretrained_tied_sharded_and_read_again(folder: Path) -> None:
     """A model trained from a config: saved in shards as transformers does, and loaded from what was saved."""
     import transformers

@@ -27,6 +27,12 @@ _OTHER_VERSION = Text(
     "{cause}排练使用的是 {name} {version}，没有出现这一问题。",
 )
 
+_THIS_PYTHON = Text(
+    "{cause} These are the versions of this Python, with which {ranks} went to the end, what it lacks put in its "
+    "place: whether the run has them is not known.",
+    "{cause}这些是当前 Python 中的版本；{ranks}在补上所缺的内容后运行到结束，而运行所用的版本未知。",
+)
+
 
 class WentPast:
     """A rehearsal that went through to its end on each rank that was asked for."""
@@ -52,6 +58,9 @@ class WentPast:
         hazard = self._hazards.get(finding.hazard)
         if hazard is None or finding.severity is not Severity.ERROR:
             return finding
+        if hazard.raises and not finding.spans and finding.certainty is not Certainty.POSSIBLE:
+            cause = _THIS_PYTHON.format(cause=finding.cause, ranks=ranks_text(self._ranks))
+            return replace(finding, certainty=Certainty.POSSIBLE, cause=cause)
         if self._other_versions:
             return self._of_another_version(hazard, finding)
         shows = type(hazard).in_rehearsal is not Hazard.in_rehearsal and hazard.explains_failure

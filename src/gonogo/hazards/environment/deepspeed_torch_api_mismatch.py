@@ -69,6 +69,7 @@ class DeepspeedTorchApiMismatch(Hazard):
 
     name = "deepspeed-torch-api-mismatch"
     title = Text("This DeepSpeed does not fit the installed PyTorch", "该 DeepSpeed 与已安装的 PyTorch 不匹配")
+    raises = True
     log_words = (
         "torch._six",
         "cannot import name",
