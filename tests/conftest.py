@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from pathlib import Path
@@ -24,5 +25,12 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist: the builds of its siblings may be under way
         return
-    for lock in OPERATORS.glob("*/lock"):
-        lock.unlink()
+    OPERATORS.mkdir(parents=True, exist_ok=True)
+    running = os.open(OPERATORS, os.O_RDONLY)  # held by each run of the tests until it ends
+    try:
+        fcntl.flock(running, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for lock in OPERATORS.glob("*/lock"):
+            lock.unlink()
+    except BlockingIOError:  # another run of the tests may be building them
+        pass
+    fcntl.flock(running, fcntl.LOCK_SH)

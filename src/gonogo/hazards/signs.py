@@ -5,8 +5,8 @@ A class with no line of logic, where that decides::
     class Fsdp2TorchTooOld(LoggedHazard):
         (page, name, title, log_words)
         signs = (
-            Sign(says=Pattern(r"cannot import name 'fully_shard'"), certainty=Certainty.CERTAIN),
-            Sign(says=Pattern(r"'function' object has no attribute 'FSDPModule'"), frames=("fsdp",)),
+            Sign(Pattern(r"cannot import name 'fully_shard'"), Certainty.CERTAIN),
+            Sign(Pattern(r"'function' object has no attribute 'FSDPModule'"), frames=(("fsdp",),)),
         )
         cause = Text("…", "…")
         cures = (Text("…", "…"),)
@@ -34,17 +34,18 @@ from gonogo.hazards.rule import Findings
 Evidence = LoggedError | Found
 
 
-class Sign(msgspec.Struct, frozen=True, kw_only=True):
+class Sign(msgspec.Struct, frozen=True):
     """One way in which a log shows a hazard: all that is given has to hold."""
 
     says: Pattern | None = None
-    """What an exception says in its message, or else a line."""
+    """What an exception says in its message (its type may stand before it), or else a line."""
+    certainty: Certainty = Certainty.LIKELY
     types: tuple[str, ...] = ()
-    """Of which type it is; a lone line has none and isn't asked."""
+    """Of which type it is (``""``: a traceback without its last line); a lone line has none and isn't asked."""
     lines: bool = True
     """Whether a line counts that belongs to no exception of one of these types."""
-    frames: tuple[str, ...] = ()
-    """Fragments of a frame's path, function or code, one of which the way to it has."""
+    frames: tuple[tuple[str, ...], ...] = ()
+    """Groups of fragments: the way to it has, of each group, one in a frame's path, function or code."""
     innermost: tuple[str, ...] = ()
     """Fragments, one of which the frame that raised it has; held against it only where the log shows one."""
     outside: tuple[str, ...] = ()
@@ -57,7 +58,8 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True):
     """Places, as ``cut_in`` takes them, where a traceback was cut: instead of words."""
     within: int = 2
     """How many of a cut traceback's innermost frames count."""
-    certainty: Certainty = Certainty.LIKELY
+    cause: Text | None = None
+    """What to say of it, where it is not what the hazard says of its other signs."""
 
     def shown_in(self, log: FailureLog) -> Evidence | None:
         """What in the log shows it, or None."""
@@ -70,11 +72,12 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True):
         return self._error_in(log) or (self._line_in(log) if self.lines else None)
 
     def _error_in(self, log: FailureLog) -> LoggedError | None:
-        for error in log.errors_of(*self.types):
-            if self.says is not None and not self.says.search(one_line(error.message)):
+        without_last_line = log.cut if "" in self.types or (self.frames and not self.types) else ()
+        for error in (*log.errors_of(*self.types), *without_last_line):
+            if self.says is not None and match_of(self.says, error) is None:
                 continue
             way: LoggedError | FailureLog = error if error.all_frames else log
-            if self.frames and not way.passes(*self.frames):
+            if not all(way.passes(*group) for group in self.frames):
                 continue
             if self.outside and way.passes(*self.outside):
                 continue
@@ -87,22 +90,23 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def _line_in(self, log: FailureLog) -> Found | None:
-        if self.says is None or (self.frames and not log.passes(*self.frames)):
+        if self.says is None or not all(log.passes(*group) for group in self.frames):
             return None
         if self.outside and log.passes(*self.outside):
             return None
-        if self.types and any(self.says.search(one_line(error.message)) for error in log.errors):
+        if self.types and any(match_of(self.says, error) for error in log.errors):
             return None  # it is an exception's line, of another type or from elsewhere
         return log.find(self.says)
 
 
 class LoggedHazard(Hazard):
-    """A hazard that a log shows by one of its signs."""
+    """A hazard that a log shows by one of its signs. Its texts may name groups of the pattern: ``{asked}``."""
 
     signs: ClassVar[tuple[Sign, ...]]
     cause: ClassVar[Text]
     cures: ClassVar[tuple[Text, ...]]
-    confirm: ClassVar[Text]
+    confirm: ClassVar[Text | tuple[Text, ...]] = ()
+    """How to make sure of it; shown where it isn't certain."""
     anywhere: ClassVar[bool] = False
     """Whether it counts in the log of a program that doesn't train, too."""
 
@@ -112,30 +116,43 @@ class LoggedHazard(Hazard):
             return
         for sign in self.signs:
             evidence = sign.shown_in(log)
-            if evidence is not None:
-                yield self.shown(log, evidence, sign)
+            if evidence is not None and (certainty := self.sureness(log, sign, evidence)):
+                yield self.shown(log, evidence, sign, certainty)
                 return
 
-    def shown(self, log: FailureLog, evidence: Evidence, sign: Sign) -> Finding:
+    def shown(self, log: FailureLog, evidence: Evidence, sign: Sign, certainty: Certainty) -> Finding:
         """The finding of a sign that the log shows."""
+        match = match_of(sign.says, evidence)
+        words = {name: str(value or "?") for name, value in match.groupdict().items()} if match is not None else {}
         return self.log_finding(
             evidence,
-            self.cause_told(match_of(sign.says, evidence)),
-            cure=self.cures,
-            certainty=sign.certainty,
-            confirm=self.confirm,
+            _filled(sign.cause, words) if sign.cause is not None else _filled(self.cause_told(match), words),
+            cure=tuple(_filled(text, words) for text in self.cures),
+            certainty=certainty,
+            confirm=() if certainty is Certainty.CERTAIN else self.confirm,
         )
+
+    def sureness(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
+        """How sure the sign makes it in this log; None where it doesn't count."""
+        return sign.certainty
 
     def cause_told(self, match: Match | None) -> Text:
         """The cause, with the values that the words tell; ``match`` is None where frames alone show it."""
         return self.cause
 
 
+def _filled(text: Text, words: dict[str, str]) -> Text:
+    return text.format(**words) if words else text
+
+
 def match_of(says: Pattern | None, evidence: Evidence) -> Match | None:
     """Where the words stand in what shows them."""
     if says is None:
         return None
-    return says.search(one_line(evidence.message if isinstance(evidence, LoggedError) else evidence.text))
+    if not isinstance(evidence, LoggedError):
+        return says.search(one_line(evidence.text))
+    message = one_line(evidence.message)
+    return says.search(message) or says.search(f"{evidence.type}: {message}")
 
 
 def told(log: FailureLog, pattern: Pattern) -> bool:

@@ -51,7 +51,7 @@ class CheckpointOfOtherFrameworkFormat(LoggedHazard):
                 r"t16Module)"
             )
         ),
-        Sign(says=_NAMES, frames=("megatron", "mcore", "nemo", "mbridge")),
+        Sign(says=_NAMES, frames=(("megatron", "mcore", "nemo", "mbridge"),)),
         Sign(says=_NAMES, certainty=Certainty.LIKELY),
         Sign(
             types=("CheckpointingException",),

@@ -48,18 +48,18 @@ class CollectiveOfCpuTensor(LoggedHazard):
     )
     anywhere = True
     signs = (
-        Sign(says=_SAID, frames=("deepspeed/runtime/zero", "fsdp/"), certainty=Certainty.POSSIBLE),
+        Sign(says=_SAID, frames=(("deepspeed/runtime/zero", "fsdp/"),), certainty=Certainty.POSSIBLE),
         Sign(
             says=_SAID,
             types=("RuntimeError",),
-            frames=("distributed_c10d.py",),
+            frames=(("distributed_c10d.py",),),
             outside=("deepspeed/", "fsdp", "nn/parallel/distributed.py"),
             lines=False,
             certainty=Certainty.CERTAIN,
         ),
         Sign(
             says=_SAID,
-            frames=("distributed_c10d.py", "unsloth", "distributed/", "all_reduce", "broadcast", "all_gather"),
+            frames=(("distributed_c10d.py", "unsloth", "distributed/", "all_reduce", "broadcast", "all_gather"),),
         ),
         Sign(says=_SAID, beside=Pattern(r"(?i)unsloth")),
         Sign(says=_SAID, unless=Pattern(r"(?i)fsdp|offload"), certainty=Certainty.LIKELY),

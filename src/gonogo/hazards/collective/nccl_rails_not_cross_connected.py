@@ -36,7 +36,7 @@ class NcclRailsNotCrossConnected(LoggedHazard):
     )
     log_words = ("ibv_modify_qp failed",)
     signs = (
-        Sign(says=_TIMED_OUT, frames=("checkpoint", "gather", "scatter")),
+        Sign(says=_TIMED_OUT, frames=(("checkpoint", "gather", "scatter"),)),
         Sign(
             says=_TIMED_OUT,
             beside=Pattern(r"(?i)RoCE|\brails?\b|gather|checkpoint|NCCL_CROSS_NIC|local GID index [1-9]"),

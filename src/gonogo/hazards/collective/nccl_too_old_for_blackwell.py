@@ -80,7 +80,7 @@ class NcclTooOldForBlackwell(LoggedHazard):
         '在 RTX 50 或 B200 上 python -c "import torch; print(torch.cuda.nccl.version())" 低于 2.26.5',
     )
 
-    def shown(self, log: FailureLog, evidence: Evidence, sign: Sign) -> Finding:
+    def shown(self, log: FailureLog, evidence: Evidence, sign: Sign, certainty: Certainty) -> Finding:
         """The finding, with the version of NCCL where the log tells it."""
         version = log.find(_VERSION)
         told_version = version.match.group(1) if version is not None else Text("here", "（此处）")
@@ -88,7 +88,7 @@ class NcclTooOldForBlackwell(LoggedHazard):
             evidence,
             self.cause.format(version=told_version),
             cure=self.cures,
-            certainty=sign.certainty,
+            certainty=certainty,
             also=(version,) if version is not None else (),
             confirm=self.confirm,
         )

@@ -1,11 +1,11 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 _RENAMED = {"trainer.val_generations_to_log_to_wandb": ("trainer.log_val_generations", "0.3")}
 """verl's keys that have another name, with the release that changed it (verl/trainer/config/ppo_trainer.yaml)."""
 
 
-class HydraKeyNotInConfigVersion(DeclaredInLog):
+class HydraKeyNotInConfigVersion(LoggedHazard):
     """A command-line override, or code, uses a config key that the installed release does not know.
     ## What happens
     "Could not override 'trainer.val_generations_to_log_to_wandb'. To append to your config use +… Key '…' is not in
@@ -41,6 +41,7 @@ class HydraKeyNotInConfigVersion(DeclaredInLog):
         "ConfigAttributeError",
         "ConfigCompositionException",
     )
+    anywhere = True
     signs = (
         Sign(
             Pattern(r"Could not override '(?P<key>[^']{1,200})'"),
@@ -68,7 +69,7 @@ class HydraKeyNotInConfigVersion(DeclaredInLog):
         ),
         Sign(
             types=("",),
-            passes=(("hydra/_internal/config_loader_impl.py",), ("_apply_overrides_to_config",)),
+            frames=(("hydra/_internal/config_loader_impl.py",), ("_apply_overrides_to_config",)),
             certainty=Certainty.LIKELY,
         ),
         Sign(Pattern(r"To append to your config use \+")),
@@ -77,7 +78,7 @@ class HydraKeyNotInConfigVersion(DeclaredInLog):
         "A key is overridden or read that the config of this release does not have.",
         "覆盖或读取了该版本配置中没有的键。",
     )
-    cure = (
+    cures = (
         Text(
             "Take the script and the YAML of the installed release, or the key's name in it; ++key=value "
             "where the code reads it and the YAML does not list it",

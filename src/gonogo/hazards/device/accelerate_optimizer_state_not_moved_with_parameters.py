@@ -57,7 +57,7 @@ class AccelerateOptimizerStateNotMovedWithParameters(LoggedHazard):
     log_words = ("to be on the same device",)
     yields_to = ("fsdp-cpu-offload-device-mismatch", "device-map-auto-trainer-mismatch")
     signs = (
-        Sign(says=_TWO, innermost=_OPTIMIZER, frames=_OPTIMIZER, outside=_OTHERS, unless=_OFFLOAD),
+        Sign(says=_TWO, innermost=_OPTIMIZER, frames=(_OPTIMIZER,), outside=_OTHERS, unless=_OFFLOAD),
         Sign(
             cut=(("torch/optim/", "_single_tensor"), ("torch/optim/adagrad.py", "adagrad")),
             within=1,

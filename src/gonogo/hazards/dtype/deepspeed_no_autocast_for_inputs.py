@@ -47,7 +47,7 @@ class DeepspeedNoAutocastForInputs(LoggedHazard):
     )
     log_words = ("have the same dtype", "should be the same", "expected scalar type")
     signs = (
-        Sign(says=_MIXED, frames=("deepspeed/runtime/engine.py",), outside=_ADAPTERS, unless=_ADAPTED),
+        Sign(says=_MIXED, frames=(("deepspeed/runtime/engine.py",),), outside=_ADAPTERS, unless=_ADAPTED),
         Sign(says=_MIXED, beside=_DEEPSPEED, unless=_ADAPTED, outside=_ADAPTERS),
     )
     cause = Text(

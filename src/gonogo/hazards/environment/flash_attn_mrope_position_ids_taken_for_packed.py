@@ -45,7 +45,7 @@ class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
     signs = (
         Sign(says=_ILLEGAL, beside=_MROPE_MODEL, unless=_NCCL),
         Sign(says=_ILLEGAL, beside=Pattern(r"transformers==5\.[23]\b"), unless=_NCCL),
-        Sign(says=_ILLEGAL, frames=("flash_attn", "flash_attention"), unless=_NCCL, certainty=Certainty.POSSIBLE),
+        Sign(says=_ILLEGAL, frames=(("flash_attn", "flash_attention"),), unless=_NCCL, certainty=Certainty.POSSIBLE),
         Sign(
             says=_ILLEGAL,
             outside=("vllm", "sglang"),

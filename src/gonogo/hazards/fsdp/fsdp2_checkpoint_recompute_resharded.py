@@ -37,7 +37,7 @@ class Fsdp2CheckpointRecomputeResharded(LoggedHazard):
     )
     log_words = ("mixed torch.Tensor and DTensor",)
     yields_to = ("fsdp2-method-outside-forward", "fsdp2-plain-parameters-beside-dtensors")
-    signs = (Sign(says=MIXED, frames=RECOMPUTES),)
+    signs = (Sign(says=MIXED, frames=(RECOMPUTES,)),)
     cause = Text(
         "While a block was recomputed in the backward its parameters were DTensors: FSDP2 had resharded them "
         "after an earlier backward of the same step.",

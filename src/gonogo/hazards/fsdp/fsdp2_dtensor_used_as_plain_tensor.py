@@ -47,7 +47,7 @@ class Fsdp2DtensorUsedAsPlainTensor(LoggedHazard):
             says=Pattern(r"data pointer on an invalid python storage"),
             beside=Pattern(r"(?i)dtensor|fsdp_?2|fully_shard"),
         ),
-        Sign(says=MIXED, frames=("newtonschulz", "muon", "callback", "ema.py"), outside=("clip_grad", *GENERATES)),
+        Sign(says=MIXED, frames=(("newtonschulz", "muon", "callback", "ema.py"),), outside=("clip_grad", *GENERATES)),
         Sign(
             says=MIXED,
             outside=("clip_grad", "torch/optim/", "foreach_reduce", "peft/", *GENERATES, *RECOMPUTES),

@@ -42,7 +42,7 @@ class Fsdp2EmptyShardOnRank(LoggedHazard):
         Sign(says=Pattern(r"When a parameter is unevenly sharded by FSDP|Shard\(\d\) requires even sharding")),
         Sign(
             says=Pattern(r"Cannot copy out of meta tensor; no data"),
-            frames=("fully_shard", "_fsdp_param", "tensor/_api.py"),
+            frames=(("fully_shard", "_fsdp_param", "tensor/_api.py"),),
         ),
         Sign(says=Pattern(r"Cannot copy out of meta tensor; no data"), beside=Pattern(r"fully_shard|(?i:fsdp_?2\b)")),
         Sign(

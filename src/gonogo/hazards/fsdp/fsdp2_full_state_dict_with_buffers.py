@@ -39,7 +39,7 @@ class Fsdp2FullStateDictWithBuffers(LoggedHazard):
     signs = (
         Sign(
             says=Pattern(r"'(?:Tensor|Parameter)' object has no attribute '(?:device_mesh|placements)'"),
-            frames=("fsdp2_load_full_state_dict", "fsdp_utils.py", "monkeypatch/accelerate/fsdp2"),
+            frames=(("fsdp2_load_full_state_dict", "fsdp_utils.py", "monkeypatch/accelerate/fsdp2"),),
             outside=("merge",),
             certainty=Certainty.CERTAIN,
         ),

@@ -40,7 +40,7 @@ class Fsdp2HardcodedCudaOnNpu(LoggedHazard):
     )
     log_words = ("not compiled with CUDA enabled",)
     signs = (
-        Sign(says=NO_CUDA, beside=ON_NPU, frames=("fsdp_utils.py", "_fully_shard", "fsdp2", "fully_shard")),
+        Sign(says=NO_CUDA, beside=ON_NPU, frames=(("fsdp_utils.py", "_fully_shard", "fsdp2", "fully_shard"),)),
         Sign(says=_BOTH, beside=ON_NPU),
         Sign(says=NO_CUDA, beside=_NPU_WITH_FSDP2),
         Sign(says=NO_CUDA, beside=_FSDP2_WITH_NPU),

@@ -39,7 +39,7 @@ class Fsdp2LoraMixedDtensor(LoggedHazard):
     log_words = ("mixed torch.Tensor and DTensor",)
     yields_to = ("fsdp2-method-outside-forward", "fsdp2-checkpoint-recompute-resharded")
     signs = (
-        Sign(says=MIXED, frames=("peft/", "lora"), outside=GENERATES + RECOMPUTES + ("clip_grad", "torch/optim/")),
+        Sign(says=MIXED, frames=(("peft/", "lora"),), outside=GENERATES + RECOMPUTES + ("clip_grad", "torch/optim/")),
         Sign(
             says=Pattern(r"aten\.(?:mm|addmm|linear|matmul|bmm|t|add)\b[.\w]*:? got mixed torch\.Tensor"),
             beside=Pattern(r"(?i)\blora|\bpeft\b"),

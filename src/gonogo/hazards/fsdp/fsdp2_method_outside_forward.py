@@ -44,7 +44,7 @@ class Fsdp2MethodOutsideForward(LoggedHazard):
     log_words = ("mixed torch.Tensor and DTensor",)
     yields_to = ("fsdp2-lora-mixed-dtensor",)
     signs = (
-        Sign(says=MIXED, frames=GENERATES),
+        Sign(says=MIXED, frames=(GENERATES,)),
         Sign(
             says=Pattern(r"aten\.embedding[.\w]*:? got mixed torch\.Tensor"),
             outside=RECOMPUTES,

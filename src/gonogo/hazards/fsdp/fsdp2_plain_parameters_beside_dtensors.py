@@ -44,7 +44,7 @@ class Fsdp2PlainParametersBesideDtensors(LoggedHazard):
         Sign(says=Pattern(r"_foreach_\w+(?:\.\w+)?:? got mixed torch\.Tensor and DTensor")),
         Sign(
             says=MIXED,
-            frames=("clip_grad", "torch/optim/", "get_total_norm", "_get_grad_norm"),
+            frames=(("clip_grad", "torch/optim/", "get_total_norm", "_get_grad_norm"),),
             outside=("forward_backward",),
         ),
     )

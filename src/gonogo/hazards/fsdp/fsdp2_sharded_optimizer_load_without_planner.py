@@ -40,7 +40,7 @@ class Fsdp2ShardedOptimizerLoadWithoutPlanner(LoggedHazard):
     signs = (
         Sign(
             says=Pattern(r"Missing key in checkpoint state_dict: optimizer\.(?:state|param_groups)"),
-            frames=("load_fsdp_optimizer",),
+            frames=(("load_fsdp_optimizer",),),
             certainty=Certainty.CERTAIN,
         ),
         Sign(says=Pattern(r"Missing key in checkpoint state_dict: optim\w*\.(?:state|param_groups)")),

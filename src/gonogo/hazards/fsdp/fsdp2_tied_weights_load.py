@@ -42,7 +42,7 @@ class Fsdp2TiedWeightsLoad(LoggedHazard):
     signs = (
         Sign(says=Pattern(r"FSDP2 mapping failed \(missing:.*tied embeddings"), certainty=Certainty.CERTAIN),
         Sign(says=Pattern(r"found in sharded model state dict but missing from full state dict")),
-        Sign(says=_TIED, types=("KeyError",), frames=("fsdp_utils.py", "_prepare_fsdp2", "fsdp2_", "fsdp2.py")),
+        Sign(says=_TIED, types=("KeyError",), frames=(("fsdp_utils.py", "_prepare_fsdp2", "fsdp2_", "fsdp2.py"),)),
         Sign(
             says=_TIED,
             types=("KeyError",),

@@ -37,7 +37,7 @@ class Fsdp2UnusedDtensorParameter(LoggedHazard):
     log_words = ("mixed torch.Tensor and DTensor",)
     signs = (
         Sign(says=Pattern(r"chunk_cat(?:\.\w+)?:? got mixed torch\.Tensor and DTensor")),
-        Sign(says=MIXED, frames=("foreach_reduce",)),
+        Sign(says=MIXED, frames=(("foreach_reduce",),)),
     )
     cause = Text(
         "FSDP2's reduce-scatter got a DTensor among local gradients: the zeros that it made for a "

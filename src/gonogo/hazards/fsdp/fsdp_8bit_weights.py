@@ -39,7 +39,7 @@ class Fsdp8bitWeights(LoggedHazard):
         ),
         Sign(
             says=Pattern(r"Only Tensors of floating point and complex dtype can require gradients"),
-            frames=("_fsdp_param", "fully_shard", "_flat_param", "fsdp_utils.py"),
+            frames=(("_fsdp_param", "fully_shard", "_flat_param", "fsdp_utils.py"),),
             beside=Pattern(r"(?i)load_in_8bit|\b8-?bit|Int8Params"),
         ),
     )

@@ -35,12 +35,12 @@ class FsdpCpuOffloadPinMemoryInvalidArgument(LoggedHazard):
     signs = (
         Sign(
             says=Pattern(r"CUDA error: invalid argument"),
-            frames=("_flat_param.py", "_fsdp_param", "fsdp/_runtime_utils.py"),
+            frames=(("_flat_param.py", "_fsdp_param", "fsdp/_runtime_utils.py"),),
             innermost=("pin_memory",),
         ),
         Sign(
             says=Pattern(r"CUDA error: invalid argument"),
-            frames=("fsdp",),
+            frames=(("fsdp",),),
             beside=Pattern(r"(?i)offload"),
             certainty=Certainty.POSSIBLE,
         ),

@@ -41,7 +41,7 @@ class FsdpGenerateOnShardedModel(LoggedHazard):
     signs = (
         Sign(
             says=FLAT,
-            frames=("generation/utils.py", "generate"),
+            frames=(("generation/utils.py", "generate"),),
             outside=("deepspeed/",),
             beside=UNDER_FSDP,
             unless=UNDER_ZERO,

@@ -37,10 +37,10 @@ class FsdpMergeAssumesDtensors(LoggedHazard):
     anywhere = True
     signs = (
         Sign(says=Pattern(r"assert isinstance\(\w+, (?:torch\.distributed\.\w+\.)?DTensor\)")),
-        Sign(types=("AssertionError",), innermost=("DTensor)",), frames=("merge",), lines=False),
+        Sign(types=("AssertionError",), innermost=("DTensor)",), frames=(("merge",),), lines=False),
         Sign(
             says=Pattern(r"'(?:Tensor|Parameter)' object has no attribute '(?:device_mesh|placements|_local_tensor)'"),
-            frames=("merge",),
+            frames=(("merge",),),
         ),
     )
     cause = Text(

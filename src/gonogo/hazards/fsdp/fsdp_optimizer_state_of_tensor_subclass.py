@@ -38,7 +38,7 @@ class FsdpOptimizerStateOfTensorSubclass(LoggedHazard):
     signs = (
         Sign(
             says=Pattern(r"OptimState\w* dispatch: attempting to run unimplemented"),
-            frames=("fsdp/_optim_utils.py", "_optim_utils"),
+            frames=(("fsdp/_optim_utils.py", "_optim_utils"),),
             certainty=Certainty.CERTAIN,
         ),
         Sign(says=Pattern(r"OptimState\w* dispatch: attempting to run unimplemented")),

@@ -42,7 +42,7 @@ class FsdpRamEfficientBufferTakenForParameter(LoggedHazard):
         Sign(
             says=_SAID,
             types=("AttributeError",),
-            frames=("from_pretrained", "modeling_utils"),
+            frames=(("from_pretrained", "modeling_utils"),),
             certainty=Certainty.POSSIBLE,
         ),
         Sign(says=_SAID, certainty=Certainty.POSSIBLE),

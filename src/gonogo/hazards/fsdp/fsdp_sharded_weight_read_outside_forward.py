@@ -52,7 +52,7 @@ class FsdpShardedWeightReadOutsideForward(LoggedHazard):
         ),
         Sign(
             says=Pattern(r"shape '\[[\d, -]+\]' is invalid for input of size \d+"),
-            frames=("get_delta_weight", "lora/layer.py"),
+            frames=(("get_delta_weight", "lora/layer.py"),),
             beside=UNDER_FSDP,
             unless=UNDER_ZERO,
         ),

@@ -1,10 +1,10 @@
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.multimodal._counts import FEW, MISMATCH, counts_of
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class ImagePlaceholdersMalformed(DeclaredInLog):
+class ImagePlaceholdersMalformed(LoggedHazard):
     """A sample's text has more, fewer or other image placeholders than it has images.
     ## What happens
     "Image features and image tokens do not match: tokens: 9888, features 9887" (one or a few more tokens than features,
@@ -43,6 +43,7 @@ class ImagePlaceholdersMalformed(DeclaredInLog):
         "multimodal tokens to",
     )
     yields_to = ("image-tokens-truncated",)
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -56,15 +57,15 @@ class ImagePlaceholdersMalformed(DeclaredInLog):
                 r"|[Ii]mage tags?.{0,40}(?:does not|not) match"
             )
         ),
-        Sign(types=("IndexError", "StopIteration"), passes=(("get_rope_index",),)),
-        Sign(types=("",), passes=(("get_rope_index",), ("grid_thw[",)), certainty=Certainty.POSSIBLE),
+        Sign(types=("IndexError", "StopIteration"), frames=(("get_rope_index",),)),
+        Sign(types=("",), frames=(("get_rope_index",), ("grid_thw[",)), certainty=Certainty.POSSIBLE),
         Sign(MISMATCH),
     )
     cause = Text(
         "A sample's text and its images do not go together: a placeholder too many, too few or of another form.",
         "某个样本的文本与图像不对应：占位符多了、少了或形式不对。",
     )
-    cure = (
+    cures = (
         Text(
             "Give each sample as many placeholders as images, in the framework's form, and strip special "
             "tokens from its text",

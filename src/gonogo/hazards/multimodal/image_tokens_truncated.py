@@ -1,11 +1,11 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.hazards.declared import DeclaredInLog, Sign, stated_beside
 from gonogo.hazards.multimodal._counts import FEW, LIMIT, MISMATCH, PIXELS_A_TOKEN, counts_of, first_known
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
+from gonogo.hazards.signs import LoggedHazard, Sign, told
 
 
-class ImageTokensTruncated(DeclaredInLog):
+class ImageTokensTruncated(LoggedHazard):
     """A length limit cuts a sequence through its image placeholders, while all image features stay.
     ## What happens
     "Image features and image tokens do not match: tokens: 8142, features 11392" (Video, Audio alike): fewer tokens than
@@ -36,6 +36,7 @@ class ImageTokensTruncated(DeclaredInLog):
     title = Text("Truncation removed image or video tokens", "截断去掉了图像或视频 token")
 
     log_words = ("tokens do not match", "token count between text", "multimodal tokens to")
+    anywhere = True
     signs = (
         Sign(
             Pattern(r"Likely due to `?truncation=|Mismatch in `\w+` token count between text and `input_ids`"),
@@ -48,7 +49,7 @@ class ImageTokensTruncated(DeclaredInLog):
         "their features are all there.",
         "长度上限（cutoff_len、max_length、max_prompt_length）截掉了图像或视频 token，而特征全部保留。",
     )
-    cure = (
+    cures = (
         Text(
             "Raise the limit above text plus image tokens (Qwen-VL: pixels / 784 each), or bound the pixels: "
             "image_max_pixels, max_pixels, MAX_PIXELS",
@@ -73,7 +74,7 @@ class ImageTokensTruncated(DeclaredInLog):
         tokens, features = counts
         if tokens < features:
             return Certainty.LIKELY
-        limited = stated_beside(log, LIMIT)
+        limited = told(log, LIMIT)
         if limited and tokens - features > FEW:
             return Certainty.LIKELY
         return None if features and tokens % features == 0 else Certainty.POSSIBLE  # each twice
@@ -95,7 +96,7 @@ class ImageTokensTruncated(DeclaredInLog):
                 "失图像 token，模型会拒绝。",
             ).format(pixels=pixels[0], tokens=most // PIXELS_A_TOKEN, limit=limit[0], length=length),
             certainty=Certainty.POSSIBLE,
-            cure=self.cure,
+            cure=self.cures,
             spans=(limit[1].span(), pixels[1].span(), launch.place.span()),
             confirm=Text("The data has images of that size", "数据中有这样大小的图像"),
         )

@@ -45,7 +45,7 @@ class MegatronHeadsNotDivisibleByTp(LoggedHazard):
         Sign(
             says=Pattern(r"^\d+ is not divisible by \d+"),
             types=("AssertionError",),
-            frames=("megatron/core/transformer", "megatron/core/tensor_parallel"),
+            frames=(("megatron/core/transformer", "megatron/core/tensor_parallel"),),
             lines=False,
         ),
         Sign(cut=(("megatron/core/utils.py", "ensure_divisibility"),), within=1, certainty=Certainty.POSSIBLE),

@@ -37,7 +37,7 @@ class NpuOperatorWithoutShardingRule(LoggedHazard):
             says=Pattern(r"Operator (?:npu|custom|_npu)[\w.:]* does not have a (?:DTensor )?sharding"),
             certainty=Certainty.CERTAIN,
         ),
-        Sign(says=Pattern(r"does not have a (?:DTensor )?sharding (?:strategy|rule)"), frames=("torch_npu/",)),
+        Sign(says=Pattern(r"does not have a (?:DTensor )?sharding (?:strategy|rule)"), frames=(("torch_npu/",),)),
     )
     cause = Text(
         "An operator of torch_npu was given a DTensor, and DTensor has no rule for it.",

@@ -61,7 +61,7 @@ class SequenceNotDivisibleByTp(LoggedHazard):
         Sign(
             types=("AssertionError",),
             innermost=("seq_length % (", "seq_len % ("),
-            frames=("context_parallel", "_load_balancer"),
+            frames=(("context_parallel", "_load_balancer"),),
             lines=False,
         ),
         Sign(says=Pattern(r"assert seq_length % \(world|assert seq_len(?:gth)? % \((?:cp|world)")),

@@ -39,7 +39,7 @@ class TorchtitanMeshDimensionOfSizeOne(LoggedHazard):
         ),
         Sign(
             says=Pattern(r"Invalid mesh_dim_names? \(?'?(?:tp|pp|cp|ep|dp\w*)"),
-            frames=("torchtitan", "parallelize", "parallel_dims"),
+            frames=(("torchtitan", "parallelize", "parallel_dims"),),
         ),
         Sign(says=Pattern(r"Invalid mesh_dim_names? \(?'?(?:tp|pp|cp|ep|dp\w*)"), certainty=Certainty.POSSIBLE),
     )

@@ -41,7 +41,7 @@ class TransformerEngineNotInstalled(LoggedHazard):
             certainty=Certainty.CERTAIN,
         ),
         Sign(says=Pattern(r"No package metadata was found for transformer[_-]engine"), certainty=Certainty.CERTAIN),
-        Sign(says=Pattern(r"name 'TE\w+' is not defined"), frames=("megatron",)),
+        Sign(says=Pattern(r"name 'TE\w+' is not defined"), frames=(("megatron",),)),
         Sign(
             says=Pattern(
                 r"name 'TE(?:Norm|Linear|DotProductAttention|ColumnParallelLinear|LayerNormColumnParallelLinear)"

@@ -47,7 +47,7 @@ class TransformersTensorParallelPlanBroken(LoggedHazard):
             types=("KeyError", "ValueError", "AttributeError", "IndexError", "RuntimeError", "AssertionError"),
             lines=False,
             innermost=("integrations/tensor_parallel.py", "distributed/tensor_parallel.py"),
-            frames=("integrations/tensor_parallel.py", "distributed/tensor_parallel.py"),
+            frames=(("integrations/tensor_parallel.py", "distributed/tensor_parallel.py"),),
         ),
     )
     cause = Text(

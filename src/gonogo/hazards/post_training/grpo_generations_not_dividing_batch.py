@@ -1,9 +1,9 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.post_training._generation_batch import generation_batch
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class GrpoGenerationsNotDividingBatch(DeclaredInLog):
+class GrpoGenerationsNotDividingBatch(LoggedHazard):
     """Processes × per-device batch (× accumulation, in newer TRL) is not a multiple of `num_generations`.
     ## What happens
     "The global train batch size (7 x 1) must be evenly divisible by the number of generations per prompt (8)",
@@ -36,6 +36,7 @@ class GrpoGenerationsNotDividingBatch(DeclaredInLog):
     title = Text("The GRPO batch does not divide by the generations per prompt", "GRPO 批次不能被每个提示的生成数整除")
 
     log_words = ("number of generations", "num_generations")
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -71,21 +72,21 @@ class GrpoGenerationsNotDividingBatch(DeclaredInLog):
         ),
         Sign(
             types=("ValueError", ""),
-            passes=(
+            frames=(
                 ("grpo_trainer.py", "rloo_trainer.py", "grpo_config.py", "rloo_config.py"),
                 ("num_generations", "possible_values"),
             ),
             certainty=Certainty.LIKELY,
         ),
         Sign(
-            types=("",), passes=(("grpo_config.py", "rloo_config.py"), ("__post_init__",)), certainty=Certainty.POSSIBLE
+            types=("",), frames=(("grpo_config.py", "rloo_config.py"), ("__post_init__",)), certainty=Certainty.POSSIBLE
         ),
     )
     cause = Text(
         "The batch of all processes is not a multiple of the generations per prompt (num_generations, 8 by default).",
         "所有进程的批次不是每个提示生成数（num_generations，默认 8）的整数倍。",
     )
-    cure = (
+    cures = (
         Text(
             "Make processes × per_device_train_batch_size (× gradient_accumulation_steps since TRL 0.17) a "
             "multiple of num_generations, or set num_generations to a divisor of it",

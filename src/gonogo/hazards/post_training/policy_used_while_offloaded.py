@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class PolicyUsedWhileOffloaded(DeclaredInLog):
+class PolicyUsedWhileOffloaded(LoggedHazard):
     """A custom loop trains or scores with a policy whose weights were offloaded after the sync with the engine.
     ## What happens
     "train() was called while the policy weights are offloaded to CPU", "… was called while the model parameters are
@@ -31,6 +31,7 @@ class PolicyUsedWhileOffloaded(DeclaredInLog):
     title = Text("The policy is used while its weights are still on the CPU", "策略模型的权重仍在 CPU 上时就被使用")
 
     log_words = ("offloaded to CPU", "still on CPU", "illegal memory access")
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -41,7 +42,7 @@ class PolicyUsedWhileOffloaded(DeclaredInLog):
         ),
         Sign(
             Pattern(r"illegal memory access"),
-            passes=(("nemo_rl", "policy_worker"), ("get_logprobs", "train", "score")),
+            frames=(("nemo_rl", "policy_worker"), ("get_logprobs", "train", "score")),
             certainty=Certainty.LIKELY,
         ),
         Sign(
@@ -57,7 +58,7 @@ class PolicyUsedWhileOffloaded(DeclaredInLog):
         "brings them back was left out.",
         "策略模型的权重传给引擎后被移到 CPU，而把它们移回的步骤被遗漏。",
     )
-    cure = (
+    cures = (
         Text(
             "prepare_for_training() before train(), prepare_for_lp_inference() before get_logprobs() and score()",
             "train() 之前调用 prepare_for_training()，get_logprobs() 与 score() 之前调用 prepare_for_lp_inference()",

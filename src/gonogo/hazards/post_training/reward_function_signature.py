@@ -1,8 +1,8 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 _ARGUMENTS = Pattern(
     r"got an unexpected keyword argument|got multiple values for|missing \d+ required|takes \d+ positional"
@@ -21,7 +21,7 @@ _NOT_REWARDS = Pattern(r"(?:__init__|forward|from_pretrained|compute_loss|traini
 _ALWAYS_PASSED = ("prompts", "completions", "completion_ids")
 
 
-class RewardFunctionSignature(DeclaredInLog):
+class RewardFunctionSignature(LoggedHazard):
     """The trainer calls the reward function with other arguments than it has.
     ## What happens
     "formatting_reward_func() got multiple values for keyword argument 'completions'", "reward() got an unexpected
@@ -55,8 +55,9 @@ class RewardFunctionSignature(DeclaredInLog):
     title = Text("The reward function does not take what the trainer passes", "奖励函数不接受训练器传入的参数")
 
     log_words = ("reward", "required positional argument", "compute_score")
+    anywhere = True
     signs = (
-        Sign(_ARGUMENTS, types=("TypeError",), passes=(_SCORES,)),
+        Sign(_ARGUMENTS, types=("TypeError",), frames=(_SCORES,)),
         Sign(
             Pattern(
                 r"\w*(?:reward|score|_orm|ORM|verif)\w*(?:\.__call__)?\(\) (?:got (?:an unexpected|multiple values)"
@@ -76,10 +77,10 @@ class RewardFunctionSignature(DeclaredInLog):
             ),
             beside=_RL,
         ),
-        Sign(Pattern(r"missing (?:\d+ )?required positional arguments?"), beside=_RL, without=_NOT_REWARDS),
+        Sign(Pattern(r"missing (?:\d+ )?required positional arguments?"), beside=_RL, unless=_NOT_REWARDS),
         Sign(
             types=("",),
-            passes=(("output_reward_func = reward_func(", "reward_func(**", "compute_score("),),
+            frames=(("output_reward_func = reward_func(", "reward_func(**", "compute_score("),),
             certainty=Certainty.POSSIBLE,
         ),
     )
@@ -88,7 +89,7 @@ class RewardFunctionSignature(DeclaredInLog):
         "completion_ids and the columns of the data set, all by name.",
         "奖励函数的参数与训练器按名称传入的不同：prompts、completions、completion_ids 以及数据集各列。",
     )
-    cure = (
+    cures = (
         Text(
             "def reward(completions, **kwargs): take what is needed by name, the rest by **kwargs",
             "def reward(completions, **kwargs)：需要的按名称接收，其余由 **kwargs 接收",

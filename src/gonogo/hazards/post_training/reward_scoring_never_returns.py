@@ -1,6 +1,6 @@
 from gonogo.evidence.log.stall import STALL_WORDS
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 _SCORING = (
     "compute_score",
@@ -32,7 +32,7 @@ _STANDS_STILL = Pattern(
 )
 
 
-class RewardScoringNeverReturns(DeclaredInLog):
+class RewardScoringNeverReturns(LoggedHazard):
     """A reward without a time limit hangs on one sample: in sympy, in code that it runs, in a request.
     ## What happens
     GPUs fall to 0 % after some steps and stay there; a stack dump or Ctrl-C shows the driver in `compute_score`,
@@ -61,9 +61,10 @@ class RewardScoringNeverReturns(DeclaredInLog):
     title = Text("The reward function does not return, and all GPUs wait", "奖励函数不返回，所有 GPU 空等")
 
     log_words = (*STALL_WORDS, "compute_score", "math_verify", "reward_score", "KeyboardInterrupt", "Timeout 0:")
+    anywhere = True
     signs = (
-        Sign(types=("KeyboardInterrupt", "GetTimeoutError", "TimeoutError", "TimeoutException"), passes=(_SCORING,)),
-        Sign(types=("",), passes=(_SCORING, _WAITING)),
+        Sign(types=("KeyboardInterrupt", "GetTimeoutError", "TimeoutError", "TimeoutException"), frames=(_SCORING,)),
+        Sign(types=("",), frames=(_SCORING, _WAITING)),
         Sign(_DUMPED, beside=_STANDS_STILL),
         Sign(
             _DUMPED, certainty=Certainty.POSSIBLE, beside=Pattern(r"most recent call first|py-spy|Thread 0x|GPU-Util")
@@ -74,7 +75,7 @@ class RewardScoringNeverReturns(DeclaredInLog):
         "all GPUs wait for its score.",
         "被中断或转储时，进程停在奖励函数中，而没有什么会结束它：所有 GPU 都在等待其得分。",
     )
-    cure = (
+    cures = (
         Text(
             "Run each scoring with a time limit in a process of its own, and count a time-out as no reward",
             "每次打分在单独的进程中限时执行，超时按无奖励处理",

@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RewardTimeoutOutsideMainThread(DeclaredInLog):
+class RewardTimeoutOutsideMainThread(LoggedHazard):
     """math_verify and home-made limits use `signal.alarm`, which Python allows in the main thread only.
     ## What happens
     "ValueError: signal only works in main thread of the main interpreter"; or no error at all, and every math reward is
@@ -31,12 +31,13 @@ class RewardTimeoutOutsideMainThread(DeclaredInLog):
     )
 
     log_words = ("signal only works in main thread",)
+    anywhere = True
     signs = (Sign(Pattern(r"signal only works in (?:the )?main thread")),)
     cause = Text(
         "A time limit by signal.alarm was set in a thread that is not the main one: Python refuses.",
         "在非主线程中用 signal.alarm 设置时限：Python 会拒绝。",
     )
-    cure = (
+    cures = (
         Text(
             "math_verify: turn off its own limits (parsing_timeout, timeout_seconds) and limit the time by a "
             "process pool",

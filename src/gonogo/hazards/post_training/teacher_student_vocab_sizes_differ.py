@@ -1,6 +1,6 @@
 from gonogo.evidence.config.model import read_model
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 _SIZES = Pattern(
     r"The size of tensor \w \((?P<a>[2-9]\d{4}|[1-9]\d{5})\) must match the size of tensor \w "
@@ -11,7 +11,7 @@ _SIZES = Pattern(
 _DISTILLS = ("gkd", "distil", "teacher", "minillm", "kd_loss", "jsd", "kl_div", "knowledge")
 
 
-class TeacherStudentVocabSizesDiffer(DeclaredInLog):
+class TeacherStudentVocabSizesDiffer(LoggedHazard):
     """Distillation compares logits of two models whose (padded) vocabulary sizes differ.
     ## What happens
     "The size of tensor a (151936) must match the size of tensor b (152064) at non-singleton dimension 2", "stack
@@ -41,6 +41,7 @@ class TeacherStudentVocabSizesDiffer(DeclaredInLog):
     title = Text("Teacher and student have vocabularies of different size", "教师与学生模型的词表大小不同")
 
     log_words = ("must match the size of tensor b", "vocab_size", "equal size")
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -49,7 +50,7 @@ class TeacherStudentVocabSizesDiffer(DeclaredInLog):
             ),
             Certainty.LIKELY,
         ),
-        Sign(_SIZES, types=("RuntimeError",), passes=(_DISTILLS,)),
+        Sign(_SIZES, types=("RuntimeError",), frames=(_DISTILLS,)),
         Sign(_SIZES, beside=Pattern(r"(?i)distil|teacher|\bGKD\b|\bkd_|minillm|student")),
         Sign(
             Pattern(
@@ -60,7 +61,7 @@ class TeacherStudentVocabSizesDiffer(DeclaredInLog):
         Sign(_SIZES, certainty=Certainty.POSSIBLE),
         Sign(
             types=("",),
-            passes=(("generalized_jsd_loss", "kl_div", "jsd"), ("gkd", "distil", "teacher")),
+            frames=(("generalized_jsd_loss", "kl_div", "jsd"), ("gkd", "distil", "teacher")),
             certainty=Certainty.POSSIBLE,
         ),
     )
@@ -69,7 +70,7 @@ class TeacherStudentVocabSizesDiffer(DeclaredInLog):
         "vocabulary differently.",
         "教师与学生的 logits 条目数不同：两个模型对词表的填充不同。",
     )
-    cure = (
+    cures = (
         Text(
             "Cut the teacher's logits to the student's vocab_size, or take a teacher with the same vocab_size",
             "把教师的 logits 截到学生的 vocab_size，或选 vocab_size 相同的教师",
@@ -93,7 +94,7 @@ class TeacherStudentVocabSizesDiffer(DeclaredInLog):
                 "教师的 vocab_size 为 {teacher}，学生为 {student}：两者的 logits 无法比较。",
             ).format(teacher=teacher, student=student),
             certainty=Certainty.LIKELY,
-            cure=self.cure,
+            cure=self.cures,
             spans=(field.span(), run.arguments.model.span(), launch.place.span()),
             confirm=Text(
                 "The trainer's release neither cuts nor resizes the logits", "该版本的训练器不会截断或调整 logits"

@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class UnslothCompileCacheAcrossRanks(DeclaredInLog):
+class UnslothCompileCacheAcrossRanks(LoggedHazard):
     """unsloth writes patched trainers into `unsloth_compiled_cache` and imports them, on several ranks at once.
     ## What happens
     "module 'UnslothPPOTrainer' has no attribute 'UnslothPPOTrainer'", SyntaxError, IndentationError, FileNotFoundError
@@ -30,6 +30,7 @@ class UnslothCompileCacheAcrossRanks(DeclaredInLog):
     title = Text("Ranks write and read unsloth's compiled cache at once", "多个 rank 同时读写 unsloth 的编译缓存")
 
     log_words = ("unsloth_compiled_cache", "has no attribute 'Unsloth", "Unsloth")
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -50,7 +51,7 @@ class UnslothCompileCacheAcrossRanks(DeclaredInLog):
                 "AttributeError",
                 "FileExistsError",
             ),
-            passes=(("unsloth_compiled_cache",),),
+            frames=(("unsloth_compiled_cache",),),
         ),
         Sign(
             Pattern(
@@ -61,7 +62,7 @@ class UnslothCompileCacheAcrossRanks(DeclaredInLog):
         ),
         Sign(
             types=("",),
-            passes=(
+            frames=(
                 ("_patch_trl_rl_trainers", "patch_trl_rl_trainers", "create_new_function", "PatchFastRL"),
                 ("unsloth",),
             ),
@@ -73,7 +74,7 @@ class UnslothCompileCacheAcrossRanks(DeclaredInLog):
         "another release.",
         "读取 unsloth 编译缓存中的文件时，另一个 rank 正在写入，或该文件是其他版本残留的。",
     )
-    cure = (
+    cures = (
         Text(
             "rm -rf unsloth_compiled_cache, run once with one process, then with all; or "
             "UNSLOTH_COMPILE_LOCATION=/tmp/unsloth_$LOCAL_RANK per rank",

@@ -44,7 +44,7 @@ class Mxfp4WeightsNotTrainable(LoggedHazard):
             types=("ValueError", "RuntimeError", "NotImplementedError", "AttributeError", "TypeError"),
         ),
         Sign(
-            frames=("integrations/mxfp4.py",),
+            frames=(("integrations/mxfp4.py",),),
             innermost=("integrations/mxfp4.py", "triton_kernels"),
             lines=False,
             certainty=Certainty.POSSIBLE,

@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class ProcessLimitReached(DeclaredInLog):
+class ProcessLimitReached(LoggedHazard):
     """No more threads may be started (`ulimit -u`, the pids limit), and Ray, gRPC or OpenBLAS needs one.
     ## What happens
     "pthread_create failed: Resource temporarily unavailable", "thread: Resource temporarily unavailable [system:11]",
@@ -33,6 +33,7 @@ class ProcessLimitReached(DeclaredInLog):
     title = Text("The limit on processes or threads is reached", "达到进程或线程数上限")
 
     log_words = ("pthread_create", "temporarily unavailable", "Thread creation", "start new thread", "fork: retry")
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -51,7 +52,7 @@ class ProcessLimitReached(DeclaredInLog):
         "操作系统拒绝再创建线程或进程：已达到用户（ulimit -u）或容器（pids）的上限。此后 Ray 关于 "
         "worker 死亡的信息都由此引起。",
     )
-    cure = (
+    cures = (
         Text(
             "Raise the limit where Ray is started: ulimit -u 65535; docker run --pids-limit=-1; the pod's pids limit",
             "在启动 Ray 处提高上限：ulimit -u 65535；docker run --pids-limit=-1；Pod 的 pids 上限",

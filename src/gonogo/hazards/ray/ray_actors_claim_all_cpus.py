@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RayActorsClaimAllCpus(DeclaredInLog):
+class RayActorsClaimAllCpus(LoggedHazard):
     """Actors of environments, rewards or tools take all CPUs of the cluster, and the workers' bundles wait for ever.
     ## What happens
     The run stands still; every half minute "The following resource request cannot be scheduled right now: {'CPU': 2.0,
@@ -33,19 +33,20 @@ class RayActorsClaimAllCpus(DeclaredInLog):
     title = Text("Other actors hold the CPUs that the GPU workers ask for", "GPU worker 需要的 CPU 被其他 actor 占用")
 
     log_words = ("cannot be scheduled right now", "claimed by actors")
+    anywhere = True
     signs = (
         Sign(
             Pattern(r"all cluster resources being claimed by actors"),
-            without=Pattern(r"No available node types can fulfill"),
+            unless=Pattern(r"No available node types can fulfill"),
         ),
-        Sign(Pattern(r"cannot be scheduled right now"), without=Pattern(r"No available node types can fulfill")),
+        Sign(Pattern(r"cannot be scheduled right now"), unless=Pattern(r"No available node types can fulfill")),
     )
     cause = Text(
         "Ray cannot place a request because actors already hold what it asks for: those of environments, "
         "rewards or tools count one CPU each unless they say less.",
         "Ray 无法安排某个请求，因为所需资源已被 actor 占用：环境、奖励、工具的 actor 若未声明更少，每个都算一个 CPU。",
     )
-    cure = (
+    cures = (
         Text(
             "Give the small actors a fraction of a CPU (num_cpus=0.1), or make fewer of them",
             "给小的 actor 分配小数 CPU（num_cpus=0.1），或减少其数量",

@@ -1,10 +1,10 @@
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.ray._missing_nodes import FEWER, whole_nodes_are_missing
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RayClusterNotJoined(DeclaredInLog):
+class RayClusterNotJoined(LoggedHazard):
     """`ray.init` starts or finds a cluster of one node, and the other nodes' GPUs are missing.
     ## What happens
     "Total available GPUs 8.0 is less than total desired GPUs 16" with two nodes of eight; "Started a local Ray
@@ -44,6 +44,7 @@ class RayClusterNotJoined(DeclaredInLog):
         "Ray cluster at",
         "Started a local Ray instance",
     )
+    anywhere = True
     signs = (
         Sign(
             FEWER,
@@ -67,7 +68,7 @@ class RayClusterNotJoined(DeclaredInLog):
         "The driver is not connected to the Ray cluster that the nodes were to form.",
         "驱动没有连上各节点本应组成的 Ray 集群。",
     )
-    cure = (
+    cures = (
         Text(
             "On every further node: ray start --address=HEAD_IP:6379; wait until ray status on the head "
             "lists all nodes",

@@ -1,10 +1,10 @@
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.ray._missing_nodes import whole_nodes_are_missing
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RayRequestExceedsNode(DeclaredInLog):
+class RayRequestExceedsNode(LoggedHazard):
     """A placement group or resource pool asks for more GPUs or CPUs than Ray's nodes have.
     ## What happens
     "Total available GPUs 2.0 is less than total desired GPUs 8", "No available node types can fulfill resource request
@@ -46,6 +46,7 @@ class RayRequestExceedsNode(DeclaredInLog):
         "cannot be satisfied in this ray cluster",
         "infeasible",
     )
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -81,7 +82,7 @@ class RayRequestExceedsNode(DeclaredInLog):
         "the config says.",
         "Ray 没有满足请求的节点：它可见或空闲的 GPU（或 CPU）少于配置所写。",
     )
-    cure = (
+    cures = (
         Text(
             "Set the numbers to what ray status shows as free (verl: trainer.n_gpus_per_node, "
             "trainer.nnodes; NeMo-RL: cluster.gpus_per_node, cluster.num_nodes)",

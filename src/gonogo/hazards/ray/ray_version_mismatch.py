@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RayVersionMismatch(DeclaredInLog):
+class RayVersionMismatch(LoggedHazard):
     """A process joins a Ray cluster that another Ray or another Python started.
     ## What happens
     "Version mismatch: The cluster was started with: Ray: 2.12.0 Python: 3.11.11 This process on node … was started
@@ -34,11 +34,12 @@ class RayVersionMismatch(DeclaredInLog):
     )
 
     log_words = ("Version mismatch: The cluster was started",)
+    anywhere = True
     signs = (
         Sign(Pattern(r"Version mismatch: The cluster was started with"), Certainty.CERTAIN),
         Sign(Pattern(r"This process on node \S+ was started with:"), Certainty.LIKELY),
         Sign(
-            types=("RuntimeError", ""), passes=(("ray/_private/",), ("check_version_info",)), certainty=Certainty.LIKELY
+            types=("RuntimeError", ""), frames=(("ray/_private/",), ("check_version_info",)), certainty=Certainty.LIKELY
         ),
     )
     cause = Text(
@@ -46,7 +47,7 @@ class RayVersionMismatch(DeclaredInLog):
         "cluster of another environment is still running, or one node has another image.",
         "Ray 会比较集群与本进程的版本，二者不同：多为另一环境的集群仍在运行，或某个节点的镜像不同。",
     )
-    cure = (
+    cures = (
         Text(
             "ray stop --force on all nodes, then ray start from the environment that trains",
             "在所有节点执行 ray stop --force，再从训练所用的环境执行 ray start",

@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class EngineRepacksWeightsAfterLoading(DeclaredInLog):
+class EngineRepacksWeightsAfterLoading(LoggedHazard):
     """An engine that quantizes, transposes or fuses weights once loaded is given new ones while it runs.
     ## What happens
     "AttributeError: 'Parameter' object has no attribute 'weight_loader'", a shape or `data_ptr` assertion in
@@ -34,6 +34,7 @@ class EngineRepacksWeightsAfterLoading(DeclaredInLog):
     )
 
     log_words = ("weight_loader", "process_weights_after_loading")
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -43,7 +44,7 @@ class EngineRepacksWeightsAfterLoading(DeclaredInLog):
         ),
         Sign(
             types=("AssertionError", "RuntimeError", "ValueError"),
-            passes=(
+            frames=(
                 ("weight_loader", "load_weights", "default_weight_loader"),
                 (
                     "update_weight",
@@ -60,14 +61,14 @@ class EngineRepacksWeightsAfterLoading(DeclaredInLog):
         Sign(
             types=("KeyError",),
             says=Pattern(r"(?:scale|w13_|w2_|qweight|qzeros|packed|_inv)"),
-            passes=(
+            frames=(
                 ("load_weights",),
                 ("update_weight", "sync_weight", "sharding_manager", "refit", "update_named_param"),
             ),
         ),
         Sign(
             types=("",),
-            passes=(("weight_loader",), ("update_weight", "sync_weight", "sharding_manager", "refit")),
+            frames=(("weight_loader",), ("update_weight", "sync_weight", "sharding_manager", "refit")),
             certainty=Certainty.POSSIBLE,
         ),
     )
@@ -76,7 +77,7 @@ class EngineRepacksWeightsAfterLoading(DeclaredInLog):
         "them, and the trainer's new weights do not fit.",
         "引擎的参数已不是加载时的样子：它对其进行了量化、转置或融合，训练器的新权重放不进去。",
     )
-    cure = (
+    cures = (
         Text(
             "Roll out in bf16, or use a release of engine and trainer that reloads quantized or fused weights",
             "rollout 使用 bf16，或使用支持重新加载量化、融合权重的引擎与训练器版本",

@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class ExpandableSegmentsCudaIpc(DeclaredInLog):
+class ExpandableSegmentsCudaIpc(LoggedHazard):
     """CUDA IPC to a colocated engine needs pidfd_getfd with expandable segments, and kernel or container refuse it.
     ## What happens
     "pidfd_getfd: Operation not permitted", "pidfd_open: Operation not permitted", "The kernel on this machine does not
@@ -36,6 +36,7 @@ class ExpandableSegmentsCudaIpc(DeclaredInLog):
     )
 
     log_words = ("pidfd_open", "pidfd_getfd", "expandable_segments")
+    anywhere = True
     signs = (
         Sign(
             Pattern(r"pidfd_open syscall needed to use IPC for CUDA tensors when expandable_segments"),
@@ -45,7 +46,7 @@ class ExpandableSegmentsCudaIpc(DeclaredInLog):
         Sign(Pattern(r"pidfd_(?:open|getfd)"), certainty=Certainty.LIKELY),
         Sign(
             types=("",),
-            passes=(
+            frames=(
                 ("_new_shared_cuda", "rebuild_cuda_tensor"),
                 ("update_weights_from_tensor", "update_weight", "serialized_named_tensors"),
             ),
@@ -59,7 +60,7 @@ class ExpandableSegmentsCudaIpc(DeclaredInLog):
         "权重通过 CUDA IPC 交给另一进程，而训练器的分配器使用可扩展段：其文件描述符需用 pidfd_getfd "
         "取得，而本内核或容器拒绝。",
     )
-    cure = (
+    cures = (
         Text(
             "Take expandable_segments:True out of PYTORCH_CUDA_ALLOC_CONF (PYTORCH_ALLOC_CONF) of the "
             "trainer's workers",

@@ -1,11 +1,11 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rollout._settings import colocated
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 _VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
-class ExpandableSegmentsMemoryPool(DeclaredInLog):
+class ExpandableSegmentsMemoryPool(LoggedHazard):
     """vLLM's sleep mode allocates in a pool of its own, and PYTORCH_CUDA_ALLOC_CONF has expandable_segments:True.
     ## What happens
     "AssertionError: Expandable segments are not compatible with memory pool. Please track
@@ -33,16 +33,17 @@ class ExpandableSegmentsMemoryPool(DeclaredInLog):
     title = Text("The engine's sleep mode cannot use expandable segments", "引擎的休眠模式不能使用可扩展段")
 
     log_words = ("compatible with memory pool",)
+    anywhere = True
     signs = (
         Sign(Pattern(r"Expandable segments are not compatible with memory pool"), Certainty.CERTAIN),
-        Sign(types=("AssertionError", ""), passes=(("device_allocator/cumem.py",), ("expandable_segments",))),
+        Sign(types=("AssertionError", ""), frames=(("device_allocator/cumem.py",), ("expandable_segments",))),
     )
     cause = Text(
         "The engine is built with sleep mode, whose memory pool refuses "
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
         "引擎以休眠模式创建，其内存池拒绝 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True。",
     )
-    cure = (
+    cures = (
         Text(
             "Take expandable_segments:True out of PYTORCH_CUDA_ALLOC_CONF, or build the engine without sleep mode",
             "从 PYTORCH_CUDA_ALLOC_CONF 中去掉 expandable_segments:True，或不使用休眠模式",
@@ -69,6 +70,6 @@ class ExpandableSegmentsMemoryPool(DeclaredInLog):
                 "{name} 含 expandable_segments:True，而训练进程中的引擎启用了休眠模式：vLLM 会拒绝启动。",
             ).format(name=name),
             certainty=Certainty.CERTAIN if field.reason is None else Certainty.LIKELY,
-            cure=self.cure,
+            cure=self.cures,
             spans=(field.span(), on.span(), mode.span()),
         )

@@ -1,6 +1,6 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rollout._settings import uses_server
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 _PROXY_SPEAKS = Pattern(
     r"ProxyError|Unable to connect to proxy|Cannot connect to proxy|Tunnel connection failed|ERR_ACCESS_DENIED"
@@ -10,7 +10,7 @@ _ROLLOUT = Pattern(r"vllm_client|/health/?\b|/get_world_size|/init_communicator|
 _PROXY_SET = Pattern(r"(?i)\b(?:https?|all)_proxy\s*=\s*[\"']?\w")
 
 
-class HttpProxyHidesRolloutServer(DeclaredInLog):
+class HttpProxyHidesRolloutServer(LoggedHazard):
     """`http_proxy` sends the trainer's requests for the rollout server to a proxy, which does not know it.
     ## What happens
     "Server is not up yet" though it is; "ProxyError", 502, 503 or an HTML page of a proxy where JSON was expected; or
@@ -38,6 +38,7 @@ class HttpProxyHidesRolloutServer(DeclaredInLog):
     title = Text("A proxy stands between the trainer and the rollout server", "训练器与 rollout 服务之间隔着代理")
 
     log_words = ("client socket has", "51216", "ProxyError", "proxy", "Server is not up yet")
+    anywhere = True
     signs = (
         Sign(_PROXY_SPEAKS, beside=_ROLLOUT),
         Sign(
@@ -59,7 +60,7 @@ class HttpProxyHidesRolloutServer(DeclaredInLog):
         "本应到达 rollout 服务的请求没有到达：设置了 http_proxy 时，若 no_proxy 未列出，对 localhost "
         "与内网地址的请求也会发往代理。",
     )
-    cure = (
+    cures = (
         Text(
             "export no_proxy=localhost,127.0.0.1,0.0.0.0,HOST NO_PROXY=localhost,127.0.0.1,0.0.0.0,HOST; or "
             "unset http_proxy https_proxy all_proxy",
@@ -93,7 +94,7 @@ class HttpProxyHidesRolloutServer(DeclaredInLog):
                         "设置了 {name} 而没有 no_proxy：训练器会向代理请求本机或内网的 rollout 服务。",
                     ).format(name=name),
                     certainty=Certainty.LIKELY,
-                    cure=self.cure,
+                    cure=self.cures,
                     spans=(field.span(), launch.place.span()),
                     confirm=self.confirm,
                 )

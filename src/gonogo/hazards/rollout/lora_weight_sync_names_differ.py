@@ -1,5 +1,5 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 _ADAPTERS = Pattern(r"base_layer|lora_[AB]|base_model|modules_to_save|\.default\.weight")
 _LOADS = ("load_weights", "add_lora", "update_weights", "load_lora")
@@ -15,7 +15,7 @@ _SYNCS = (
 _WITH_ADAPTER = Pattern(r"base_sync_done|enable_lora=True|TensorLoRARequest|LoraConfig\(")
 
 
-class LoraWeightSyncNamesDiffer(DeclaredInLog):
+class LoraWeightSyncNamesDiffer(LoggedHazard):
     """Weights of a LoRA model are sent to the rollout engine under names or shapes that it does not expect.
     ## What happens
     "KeyError: 'layers.0.self_attn.qkv_proj.base_layer.weight'", "There is no module or parameter named 'base_model' in
@@ -47,8 +47,9 @@ class LoraWeightSyncNamesDiffer(DeclaredInLog):
     title = Text("The engine does not know the names of the adapter's weights", "引擎不认识适配器权重的名称")
 
     log_words = ("base_layer", "unsupported LoRA weight", "no module or parameter named", "peft_config")
+    anywhere = True
     signs = (
-        Sign(_ADAPTERS, types=("KeyError", "ValueError", "RuntimeError"), passes=(_LOADS,)),
+        Sign(_ADAPTERS, types=("KeyError", "ValueError", "RuntimeError"), frames=(_LOADS,)),
         Sign(Pattern(r"KeyError: '[^']*(?:base_layer|lora_[AB]|base_model\.model)[^']*'")),
         Sign(
             Pattern(
@@ -58,7 +59,7 @@ class LoraWeightSyncNamesDiffer(DeclaredInLog):
         ),
         Sign(
             types=("KeyError", "ValueError", "AssertionError", "RuntimeError", ""),
-            passes=(_SYNCS, ("peft_config",), _LOADS),
+            frames=(_SYNCS, ("peft_config",), _LOADS),
         ),
         Sign(Pattern(r"KeyError: '[\w.]+(?:weight|bias)'"), beside=_WITH_ADAPTER),
         Sign(
@@ -74,7 +75,7 @@ class LoraWeightSyncNamesDiffer(DeclaredInLog):
         "plain model's: merging or renaming before the sync is missing for this combination.",
         "带有 PEFT 名称的权重或另一种布局的适配器到达了只认普通模型名称的引擎：这一组合缺少同步前的合并或改名。",
     )
-    cure = (
+    cures = (
         Text(
             "Let the trainer merge the adapter before the sync (merge_lora=True; verl: without enable_lora "
             "in the engine), or use releases of trainer, PEFT and vLLM that go together",

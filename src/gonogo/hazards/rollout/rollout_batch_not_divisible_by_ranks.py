@@ -1,9 +1,9 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rollout._settings import verl
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RolloutBatchNotDivisibleByRanks(DeclaredInLog):
+class RolloutBatchNotDivisibleByRanks(LoggedHazard):
     """verl splits a batch into equal chunks, one a worker, and the batch is not a multiple of their number.
     ## What happens
     "AssertionError: only support equal chunk. Got size of DataProto 60 and chunk 8.", "real_train_batch_size (60) must
@@ -35,6 +35,7 @@ class RolloutBatchNotDivisibleByRanks(DeclaredInLog):
     )
 
     log_words = ("equal chunk", "equal split", "minimal possible batch", "rollout_batch_size")
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -60,16 +61,16 @@ class RolloutBatchNotDivisibleByRanks(DeclaredInLog):
         Sign(Pattern(r"rollout_batch_size.* (?:divisible by|multiple of)|len\(batch_lst\) \(\d+\) != chunks")),
         Sign(
             types=("AssertionError", ""),
-            passes=(("protocol.py",), ("in chunk", "chunk(", "dispatch_dp_compute", "_split_args_kwargs_data_proto")),
+            frames=(("protocol.py",), ("in chunk", "chunk(", "dispatch_dp_compute", "_split_args_kwargs_data_proto")),
             certainty=Certainty.LIKELY,
         ),
-        Sign(types=("",), passes=(("prompts.chunk(", "arg.chunk("),), certainty=Certainty.LIKELY),
+        Sign(types=("",), frames=(("prompts.chunk(", "arg.chunk("),), certainty=Certainty.LIKELY),
     )
     cause = Text(
         "A batch is to be split evenly among ranks or workers, and it is not a multiple of their number.",
         "批次要在各 rank 或 worker 间等分，而它不是其数目的整数倍。",
     )
-    cure = (
+    cures = (
         Text(
             "Make data.train_batch_size, and × rollout.n, a multiple of nnodes × n_gpus_per_node and of "
             "rollout.agent.num_workers (8)",

@@ -1,9 +1,9 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rollout._settings import verl
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RolloutBatchedTokensBelowModelLen(DeclaredInLog):
+class RolloutBatchedTokensBelowModelLen(LoggedHazard):
     """Without chunked prefill vLLM takes a whole prompt at once, and its batch of tokens is smaller than that.
     ## What happens
     "max_num_batched_tokens (8192) is smaller than max_model_len (16384). This effectively limits the maximum sequence
@@ -31,6 +31,7 @@ class RolloutBatchedTokensBelowModelLen(DeclaredInLog):
     title = Text("max_num_batched_tokens is smaller than max_model_len", "max_num_batched_tokens 小于 max_model_len")
 
     log_words = ("max_num_batched_tokens",)
+    anywhere = True
     signs = (
         Sign(
             Pattern(r"max_num_batched_tokens \((?P<batch>\d+)\) is smaller than max_model_len \((?P<length>\d+)\)"),
@@ -49,7 +50,7 @@ class RolloutBatchedTokensBelowModelLen(DeclaredInLog):
         "The engine's batch of tokens is smaller than its longest sequence, and chunked prefill is off.",
         "引擎的 token 批次小于最长序列，而 chunked prefill 未启用。",
     )
-    cure = (
+    cures = (
         Text(
             "Raise max_num_batched_tokens to prompt + response length, or set enable_chunked_prefill=True",
             "把 max_num_batched_tokens 提高到提示加回答的长度，或设 enable_chunked_prefill=True",
@@ -72,7 +73,7 @@ class RolloutBatchedTokensBelowModelLen(DeclaredInLog):
                 "序列可达 {prompt} + {response} 个 token，引擎每批 {tokens} 个，而 chunked prefill 已关闭。",
             ).format(prompt=prompt.value, response=response.value, tokens=tokens.value),
             certainty=Certainty.LIKELY,
-            cure=self.cure,
+            cure=self.cures,
             spans=(tokens.span or response.span or prompt.span, response.span, launch.place.span()),
             confirm=Text(
                 "The engine's max_model_len is prompt + response length", "引擎的 max_model_len 为提示与回答长度之和"

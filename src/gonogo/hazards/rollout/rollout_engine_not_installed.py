@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RolloutEngineNotInstalled(DeclaredInLog):
+class RolloutEngineNotInstalled(LoggedHazard):
     """The trainer is to generate with vLLM or SGLang, and the package is missing from its environment.
     ## What happens
     "vLLM is not available and `use_vllm` is set to True. Please install vLLM with `pip install trl[vllm]` to use it.",
@@ -29,6 +29,7 @@ class RolloutEngineNotInstalled(DeclaredInLog):
 
     log_words = ("vLLM is not available", "No module named 'vllm", "No module named 'sglang")
     yields_to = ("rollout-env-not-built",)
+    anywhere = True
     signs = (
         Sign(Pattern(r"vLLM is not available and `?use_vllm`? is set to True"), Certainty.CERTAIN),
         Sign(Pattern(r"No module named '(?:vllm|sglang)'$")),
@@ -37,7 +38,7 @@ class RolloutEngineNotInstalled(DeclaredInLog):
         "The environment of the trainer has no vLLM or SGLang, and it is to generate with it.",
         "训练环境中没有 vLLM 或 SGLang，而要用它生成。",
     )
-    cure = (
+    cures = (
         Text(
             'Install the engine\'s release that this trainer names (pip install "trl[vllm]"), in an '
             "environment with its torch; or generate without it (use_vllm=False)",

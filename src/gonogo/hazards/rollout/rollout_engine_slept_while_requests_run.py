@@ -1,13 +1,13 @@
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 _ASLEEP = Pattern(r"to fall asleep|POST /sleep|Sleep mode freed|CuMemAllocator: sleep freed")
 _AWAKE = Pattern(r"to wake up|POST /wake_up")
 _ILLEGAL = Pattern(r"an illegal memory access was encountered")
 
 
-class RolloutEngineSleptWhileRequestsRun(DeclaredInLog):
+class RolloutEngineSleptWhileRequestsRun(LoggedHazard):
     """`sleep()` frees the engine's memory under requests that still run.
     ## What happens
     "POST /sleep" or "It took … seconds to fall asleep", then "Dumping input data for V1 LLM engine", "CUDA error: an
@@ -36,6 +36,7 @@ class RolloutEngineSleptWhileRequestsRun(DeclaredInLog):
     title = Text("The engine is put to sleep while it still processes requests", "引擎仍在处理请求时被置为休眠")
 
     log_words = ("fall asleep", "POST /sleep", "Sleep mode freed", "release_memory_occupation", "Dumping input data")
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -58,7 +59,7 @@ class RolloutEngineSleptWhileRequestsRun(DeclaredInLog):
         "running on them.",
         "引擎在请求仍在运行时被要求休眠，权重与 KV cache 的映射随即被解除。",
     )
-    cure = (
+    cures = (
         Text(
             "Let all requests end, or abort them, before sleep: engine.abort(...), /pause, an await for "
             "every generate task",

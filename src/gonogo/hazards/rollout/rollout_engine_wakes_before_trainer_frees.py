@@ -1,5 +1,5 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 _WAKING = ("wake_up", "create_and_map", "resume_memory_occupation")
 _OOM = Pattern(r"out of memory")
@@ -8,7 +8,7 @@ _ENGINE = Pattern(r"vllm|vLLM|llm_engine")
 _FAILED = Pattern(r"out of memory|OutOfMemory")
 
 
-class RolloutEngineWakesBeforeTrainerFrees(DeclaredInLog):
+class RolloutEngineWakesBeforeTrainerFrees(LoggedHazard):
     """`wake_up` maps weights and KV cache again, and the trainer beside it has not given the memory back.
     ## What happens
     "CUDA Error: out of memory at …/cumem_allocator.cpp:62" with frames `wake_up` → `create_and_map` (vLLM);
@@ -41,8 +41,9 @@ class RolloutEngineWakesBeforeTrainerFrees(DeclaredInLog):
     )
 
     log_words = ("cumem_allocator", "wake_up", "resume_memory_occupation", "torch_memory_saver")
+    anywhere = True
     signs = (
-        Sign(_OOM, types=("RuntimeError", "OutOfMemoryError", "AssertionError"), passes=(_WAKING,)),
+        Sign(_OOM, types=("RuntimeError", "OutOfMemoryError", "AssertionError"), frames=(_WAKING,)),
         Sign(
             Pattern(
                 r"CUDA Error: out of memory at \S*cumem_allocator\.cpp|Call to wake_up method failed: .*out of memory"
@@ -63,7 +64,7 @@ class RolloutEngineWakesBeforeTrainerFrees(DeclaredInLog):
         "休眠的引擎要重新获取显存（wake_up），而同一 GPU 上的训练器仍占着：缓存、优化器状态，或保存检"
         "查点时搬回的内容。",
     )
-    cure = (
+    cures = (
         Text(
             "Lower the engine's fraction of the card (gpu_memory_utilization, vllm_gpu_memory_utilization)",
             "调低引擎占整卡的比例（gpu_memory_utilization、vllm_gpu_memory_utilization）",

@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RolloutEnvNotBuilt(DeclaredInLog):
+class RolloutEnvNotBuilt(LoggedHazard):
     """Each kind of Ray worker has its own virtual environment, and the rollout worker's was not built whole.
     ## What happens
     "ImportError: vLLM is not installed. Please check that the py_executable in the runtime_env of VllmGenerationWorker
@@ -32,6 +32,7 @@ class RolloutEnvNotBuilt(DeclaredInLog):
     )
 
     log_words = ("py_executable", "NRL_FORCE_REBUILD_VENVS", "venv")
+    anywhere = True
     signs = (
         Sign(
             Pattern(r"Please check that the py_executable in the runtime_env|NRL_FORCE_REBUILD_VENVS"), Certainty.LIKELY
@@ -45,7 +46,7 @@ class RolloutEnvNotBuilt(DeclaredInLog):
         Sign(
             Pattern(r"No module named '(?:vllm|sglang)'"),
             types=("ModuleNotFoundError", "ImportError"),
-            passes=(("nemo_rl", "py_executable", "runtime_env"),),
+            frames=(("nemo_rl", "py_executable", "runtime_env"),),
         ),
     )
     cause = Text(
@@ -53,7 +54,7 @@ class RolloutEnvNotBuilt(DeclaredInLog):
         "it: its build was broken off or is of an older state.",
         "负责生成的 worker 运行在自己的虚拟环境中，而引擎不在其中：构建曾中断，或环境已过时。",
     )
-    cure = (
+    cures = (
         Text(
             "Build the workers' environments anew (NeMo-RL: NRL_FORCE_REBUILD_VENVS=true once), with room on "
             "the disk and network on each node",

@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RolloutKvCacheTooSmall(DeclaredInLog):
+class RolloutKvCacheTooSmall(LoggedHazard):
     """The engine's share of the GPU leaves too little for the KV cache after its weights.
     ## What happens
     "The model's max seq len (32768) is larger than the maximum number of tokens that can be stored in KV cache
@@ -35,6 +35,7 @@ class RolloutKvCacheTooSmall(DeclaredInLog):
     )
 
     log_words = ("stored in KV cache", "No available memory for the cache", "KV cache is needed", "mem-fraction-static")
+    anywhere = True
     signs = (
         Sign(
             Pattern(r"max seq len \(?\d+\)? is larger than the maximum number of tokens that can be stored in KV cache")
@@ -58,7 +59,7 @@ class RolloutKvCacheTooSmall(DeclaredInLog):
         "扣除权重与激活后，引擎分得的显存（gpu_memory_utilization、mem_fraction_static）不足以放下一"
         "条 max_model_len 长度序列的 KV cache。",
     )
-    cure = (
+    cures = (
         Text(
             "Give max_model_len: prompt + completion length is enough (vllm_max_model_length, "
             "--vllm_max_model_len, rollout.max_model_len)",

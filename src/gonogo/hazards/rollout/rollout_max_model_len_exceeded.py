@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RolloutMaxModelLenExceeded(DeclaredInLog):
+class RolloutMaxModelLenExceeded(LoggedHazard):
     """A prompt is longer than the engine's `max_model_len`, or prompt plus response than the model's context.
     ## What happens
     "The decoder prompt (length 3353) is longer than the maximum model length of 2560", "Prompt length of 4834 is longer
@@ -43,6 +43,7 @@ class RolloutMaxModelLenExceeded(DeclaredInLog):
         "maximum allowed length",
         "derived max_model_len",
     )
+    anywhere = True
     signs = (
         Sign(Pattern(r"model context length should be greater than total sequence length"), Certainty.CERTAIN),
         Sign(
@@ -73,7 +74,7 @@ class RolloutMaxModelLenExceeded(DeclaredInLog):
         "the model's context.",
         "交给引擎的内容（或加上回答后的长度）超过其 max_model_len 或模型的上下文。",
     )
-    cure = (
+    cures = (
         Text(
             "Filter or truncate prompts as the engine counts them: with chat template, image tokens and "
             "earlier turns (verl: data.filter_overlong_prompts=True)",

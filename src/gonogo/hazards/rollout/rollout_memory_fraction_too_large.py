@@ -1,5 +1,5 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 _TRAINERS = (
     "trl/trainer",
@@ -34,7 +34,7 @@ _SHORT = ("OutOfMemoryError", "RuntimeError", "ValueError")
 _OOM = Pattern(r"out of memory")
 
 
-class RolloutMemoryFractionTooLarge(DeclaredInLog):
+class RolloutMemoryFractionTooLarge(LoggedHazard):
     """An engine that shares the GPU with the trainer asks for a fraction of the whole card that is not free.
     ## What happens
     "Free memory on device (31.2/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2 GiB)", or
@@ -72,6 +72,7 @@ class RolloutMemoryFractionTooLarge(DeclaredInLog):
         "initialize_kv_cache",
         "determine_num_available_blocks",
     )
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -86,11 +87,11 @@ class RolloutMemoryFractionTooLarge(DeclaredInLog):
             ),
         ),
         Sign(Pattern(r"less than desired GPU memory utilization|Error in memory profiling\. Initial free memory")),
-        Sign(types=_SHORT, passes=(_TRAINERS, _ENGINE_STARTS), says=_OOM),
-        Sign(types=("",), passes=(_TRAINERS, _ENGINE_STARTS), certainty=Certainty.LIKELY),
+        Sign(types=_SHORT, frames=(_TRAINERS, _ENGINE_STARTS), says=_OOM),
+        Sign(types=("",), frames=(_TRAINERS, _ENGINE_STARTS), certainty=Certainty.LIKELY),
         Sign(
             types=(*_SHORT, ""),
-            passes=(_ENGINE_STARTS, ("_initialize_kv_caches", "initialize_cache", "profile_run")),
+            frames=(_ENGINE_STARTS, ("_initialize_kv_caches", "initialize_cache", "profile_run")),
             certainty=Certainty.POSSIBLE,
         ),
     )
@@ -100,7 +101,7 @@ class RolloutMemoryFractionTooLarge(DeclaredInLog):
         "引擎在训练器已占用显存的 GPU 上启动，而它所占整卡的比例（gpu_memory_utilization、"
         "mem_fraction_static）超过了剩余部分。",
     )
-    cure = (
+    cures = (
         Text(
             "Lower the fraction: vllm_gpu_memory_utilization=0.3 (TRL, ms-swift), "
             "actor_rollout_ref.rollout.gpu_memory_utilization=0.4 (verl), --vllm_gpu_memory_utilization 0.5 "

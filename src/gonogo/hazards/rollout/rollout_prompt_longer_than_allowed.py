@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RolloutPromptLongerThanAllowed(DeclaredInLog):
+class RolloutPromptLongerThanAllowed(LoggedHazard):
     """verl is told to fail on prompts that are longer than `data.max_prompt_length`, and the data has one.
     ## What happens
     "NotImplementedError: sequence_length=1036 is larger than max_length=1024", "RuntimeError: Prompt length 1036 is
@@ -32,6 +32,7 @@ class RolloutPromptLongerThanAllowed(DeclaredInLog):
     )
 
     log_words = ("is larger than max_length", "sequence_length=", "Prompt length")
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -42,14 +43,14 @@ class RolloutPromptLongerThanAllowed(DeclaredInLog):
         ),
         Sign(
             types=("NotImplementedError", "RuntimeError", ""),
-            passes=(("rl_dataset.py", "multiturn_sft_dataset"), ("postprocess_data", "truncation")),
+            frames=(("rl_dataset.py", "multiturn_sft_dataset"), ("postprocess_data", "truncation")),
         ),
     )
     cause = Text(
         'A prompt of the data is longer than data.max_prompt_length, and data.truncation is "error", the default.',
         "数据中有提示超过 data.max_prompt_length，而 data.truncation 为默认的 “error”。",
     )
-    cure = (
+    cures = (
         Text(
             "data.filter_overlong_prompts=True, a longer data.max_prompt_length, or data.truncation=left",
             "设 data.filter_overlong_prompts=True、增大 data.max_prompt_length，或 data.truncation=left",

@@ -1,11 +1,11 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 _GROUP_PORT = Pattern(r"(?:client socket has (?:timed out|failed to connect)|failed to connect).*[,:] ?51216\b")
 _LOOPBACK = Pattern(r"connect.*\(?(?:127\.0\.0\.1|localhost)[,:] ?51216")
 
 
-class RolloutServerAddressUnroutable(DeclaredInLog):
+class RolloutServerAddressUnroutable(LoggedHazard):
     """The group that carries the weights is to meet at an address that the other side cannot reach.
     ## What happens
     "The client socket has timed out after 300000ms while trying to connect to (0.0.0.0, 51216)" (or another host and
@@ -36,6 +36,7 @@ class RolloutServerAddressUnroutable(DeclaredInLog):
     )
 
     log_words = ("client socket has", "51216")
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -48,11 +49,11 @@ class RolloutServerAddressUnroutable(DeclaredInLog):
                 "训练器在连接 0.0.0.0:{port}，而它是监听地址，不能用来到达服务。",
             ),
         ),
-        Sign(_GROUP_PORT, certainty=Certainty.LIKELY, without=_LOOPBACK),
+        Sign(_GROUP_PORT, certainty=Certainty.LIKELY, unless=_LOOPBACK),
         Sign(_GROUP_PORT, certainty=Certainty.POSSIBLE),
         Sign(
             types=("DistNetworkError", "DistStoreError", ""),
-            passes=(("init_communicator",), ("StatelessProcessGroup", "TCPStore")),
+            frames=(("init_communicator",), ("StatelessProcessGroup", "TCPStore")),
             certainty=Certainty.POSSIBLE,
         ),
     )
@@ -61,7 +62,7 @@ class RolloutServerAddressUnroutable(DeclaredInLog):
         "that the trainer was given.",
         "权重更新组的端口（不是服务的 HTTP 端口）在训练器得到的地址上没有应答。",
     )
-    cure = (
+    cures = (
         Text(
             "Give the trainer the server's real address (--vllm_server_host), not 0.0.0.0 or localhost "
             "across machines or containers",

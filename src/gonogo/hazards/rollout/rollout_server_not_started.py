@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RolloutServerNotStarted(DeclaredInLog):
+class RolloutServerNotStarted(LoggedHazard):
     """`use_vllm` in server mode needs a rollout server that is started by itself, and none answers.
     ## What happens
     "Server is not up yet. Retrying in 2.0 seconds..." again and again, then "The vLLM server can't be reached at
@@ -34,12 +34,13 @@ class RolloutServerNotStarted(DeclaredInLog):
     title = Text("The trainer waits for a rollout server that does not run", "训练器在等待未启动的 rollout 服务")
 
     log_words = ("Server is not up yet", "vLLM server can't be reached", "get_world_size", "init_communicator")
+    anywhere = True
     signs = (
         Sign(Pattern(r"vLLM server can't be reached at|Make sure the server is running by running `?trl vllm-serve")),
         Sign(Pattern(r"Server is not up yet\. Retrying")),
         Sign(
             Pattern(r"Request failed: 404"),
-            passes=(("vllm_client", "init_communicator"),),
+            frames=(("vllm_client", "init_communicator"),),
             cause=Text(
                 "The server at that address does not know TRL's endpoints (get_world_size, init_communicator): "
                 "it is a plain vLLM server, not trl vllm-serve.",
@@ -49,16 +50,16 @@ class RolloutServerNotStarted(DeclaredInLog):
         ),
         Sign(
             Pattern(r"Max retries exceeded with url: /(?:health|get_world_size|init_communicator)|Connection refused"),
-            passes=(("vllm_client", "check_server", "VLLMClient"),),
+            frames=(("vllm_client", "check_server", "VLLMClient"),),
         ),
-        Sign(types=("",), passes=(("vllm_client",), ("check_server",)), certainty=Certainty.LIKELY),
+        Sign(types=("",), frames=(("vllm_client",), ("check_server",)), certainty=Certainty.LIKELY),
     )
     cause = Text(
         "The trainer asks a rollout server for its health and gets no answer: none was started, it is "
         "still loading or has died, or it has another address or port.",
         "训练器在询问 rollout 服务的状态而得不到应答：服务未启动、仍在加载或已退出，或地址、端口不同。",
     )
-    cure = (
+    cures = (
         Text(
             "Start it first, on GPUs of its own: CUDA_VISIBLE_DEVICES=0 trl vllm-serve --model … (ms-swift: "
             "swift rollout); wait for “Application startup complete”",

@@ -1,7 +1,7 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.rollout._served import served_gpus
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 _DUPLICATE = Pattern(r"Duplicate GPU detected")
 _SYNC = Pattern(
@@ -9,7 +9,7 @@ _SYNC = Pattern(
 )
 
 
-class RolloutServerOnTrainerGpu(DeclaredInLog):
+class RolloutServerOnTrainerGpu(LoggedHazard):
     """The weight-update group has the server and the trainer as ranks, and both use the same GPU.
     ## What happens
     "Attempting to use the same CUDA device for multiple distinct roles/ranks within the same communicator" (TRL), or
@@ -41,12 +41,13 @@ class RolloutServerOnTrainerGpu(DeclaredInLog):
 
     log_words = ("same CUDA device", "Duplicate GPU")
     yields_to = ("vllm-data-parallel-same-device",)
+    anywhere = True
     signs = (
         Sign(Pattern(r"Attempting to use the same (?:CUDA )?device for multiple distinct roles"), Certainty.CERTAIN),
         Sign(_DUPLICATE, beside=_SYNC),
         Sign(
             Pattern(r"NCCL error: invalid usage|ncclInvalidUsage"),
-            passes=(
+            frames=(
                 ("init_communicator", "vllm_client", "init_weight_update_group", "_broadcast_to_vllm", "_init_group"),
             ),
         ),
@@ -56,7 +57,7 @@ class RolloutServerOnTrainerGpu(DeclaredInLog):
         "both sit on one GPU: NCCL refuses that.",
         "训练器与 rollout 服务是传输权重的通信组中的两个 rank，而二者在同一张 GPU 上：NCCL 会拒绝。",
     )
-    cure = (
+    cures = (
         Text(
             "Give them disjoint GPUs: CUDA_VISIBLE_DEVICES=0 for the server, CUDA_VISIBLE_DEVICES=1,2,3 for "
             "the trainer",
@@ -85,7 +86,7 @@ class RolloutServerOnTrainerGpu(DeclaredInLog):
                     "rollout 服务使用 GPU {both}，训练器也使用它：NCCL 会拒绝传输权重的通信组。",
                 ).format(both=", ".join(both) if both else "0"),
                 certainty=Certainty.CERTAIN if both else Certainty.LIKELY,
-                cure=self.cure,
+                cure=self.cures,
                 spans=(
                     line.place().span(),
                     launch.place.span(Text("the trainer", "训练器")),

@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RolloutServerStaleCommunicator(DeclaredInLog):
+class RolloutServerStaleCommunicator(LoggedHazard):
     """A trainer that crashed left its weight-update group in the server; the next trainer cannot join.
     ## What happens
     Server: "Weight update group already initialized. Call close_communicator first.", or "Invocation of collective_rpc
@@ -34,16 +34,17 @@ class RolloutServerStaleCommunicator(DeclaredInLog):
     )
 
     log_words = ("already initialized", "init_communicator", "init_weight_update_group", "collective_rpc")
+    anywhere = True
     signs = (
         Sign(Pattern(r"[Ww]eight update group already initialized|Call close_communicator first")),
         Sign(
             Pattern(r"Invocation of (?:collective_rpc|init_communicator|init_weight_update_group) method failed"),
             beside=Pattern(r"/init_communicator|init_weight_update_group"),
-            without=Pattern(r"Duplicate GPU detected|same CUDA device|Cuda failure"),
+            unless=Pattern(r"Duplicate GPU detected|same CUDA device|Cuda failure"),
         ),
         Sign(
             Pattern(r"NCCL error: unhandled (?:system|cuda) error"),
-            passes=(("init_communicator", "init_weight_update_group"),),
+            frames=(("init_communicator", "init_weight_update_group"),),
             certainty=Certainty.POSSIBLE,
         ),
         Sign(
@@ -57,7 +58,7 @@ class RolloutServerStaleCommunicator(DeclaredInLog):
         "ended without closing it.",
         "服务无法为权重建立新的通信组：它仍持有未正常关闭的旧训练器的组。",
     )
-    cure = (
+    cures = (
         Text("Restart the rollout server, then start the trainer", "重启 rollout 服务，再启动训练器"),
         Text(
             "Or close the old group: curl -X POST http://HOST:8000/close_communicator/",

@@ -1,11 +1,11 @@
 from gonogo.evidence.config.model import read_model
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rollout._settings import verl
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RolloutTpNotDividingHeads(DeclaredInLog):
+class RolloutTpNotDividingHeads(LoggedHazard):
     """The engine shards attention by heads, and their number is not a multiple of the tensor-parallel size.
     ## What happens
     "Total number of attention heads (28) must be divisible by tensor parallel size (8)" (vLLM), "assert
@@ -35,6 +35,7 @@ class RolloutTpNotDividingHeads(DeclaredInLog):
     )
 
     log_words = ("attention heads", "total_num_heads", "total_num_kv_heads")
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -50,7 +51,7 @@ class RolloutTpNotDividingHeads(DeclaredInLog):
         ),
         Sign(
             types=("AssertionError", ""),
-            passes=(
+            frames=(
                 ("total_num_heads % ", "num_heads % tp_size", "num_attention_heads % ", "total_num_kv_heads % "),
                 ("vllm", "sglang"),
             ),
@@ -60,7 +61,7 @@ class RolloutTpNotDividingHeads(DeclaredInLog):
         "The engine shards attention by heads, and the model's do not divide by the tensor-parallel size.",
         "引擎按头切分注意力，而模型的头数不能被张量并行数整除。",
     )
-    cure = (
+    cures = (
         Text(
             "Take a tensor-parallel size that divides num_attention_heads of config.json",
             "张量并行数取 config.json 中 num_attention_heads 的约数",

@@ -1,10 +1,10 @@
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rollout._settings import colocated, verl
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class RolloutTpNotDividingWorld(DeclaredInLog):
+class RolloutTpNotDividingWorld(LoggedHazard):
     """The engine's tensor-parallel size is larger than the number of GPUs, or no divisor of it.
     ## What happens
     "rollout world_size: 1 is not divisible by infer_tp: 2" (verl, whose default is 2), "vllm_tensor_parallel_size (2)
@@ -34,6 +34,7 @@ class RolloutTpNotDividingWorld(DeclaredInLog):
     )
 
     log_words = ("divisible by infer_tp", "must divide world size", "less than or equal to the world size")
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -67,7 +68,7 @@ class RolloutTpNotDividingWorld(DeclaredInLog):
         "The engine's tensor-parallel size is more than the GPUs, or no divisor of their number.",
         "引擎的张量并行数大于 GPU 数，或不是其约数。",
     )
-    cure = (
+    cures = (
         Text(
             "Set the tensor-parallel size of the rollout to a divisor of the GPUs: "
             "actor_rollout_ref.rollout.tensor_model_parallel_size, vllm_tensor_parallel_size",

@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class SglangCustomAllreduceWithMemorySaver(DeclaredInLog):
+class SglangCustomAllreduceWithMemorySaver(LoggedHazard):
     """SGLang captures graphs with its custom all-reduce, whose buffers the memory saver allocates otherwise.
     ## What happens
     "Runtime check failed at …/custom_all_reduce.cuh:37: CUDA error: invalid argument", "Capture cuda graph failed",
@@ -33,11 +33,12 @@ class SglangCustomAllreduceWithMemorySaver(DeclaredInLog):
     )
 
     log_words = ("custom_all_reduce", "Capture cuda graph failed")
+    anywhere = True
     signs = (
         Sign(Pattern(r"custom_all_reduce\w*\.cuh?:\d+: CUDA error: invalid")),
         Sign(
             Pattern(r"invalid (?:argument|device pointer)"),
-            passes=(("custom_all_reduce",), ("share_graph_inputs", "register_graph_buffers", "capture")),
+            frames=(("custom_all_reduce",), ("share_graph_inputs", "register_graph_buffers", "capture")),
         ),
         Sign(Pattern(r"Capture cuda graph failed.*custom_all_reduce"), certainty=Certainty.LIKELY),
         Sign(
@@ -47,7 +48,7 @@ class SglangCustomAllreduceWithMemorySaver(DeclaredInLog):
         ),
         Sign(
             types=("",),
-            passes=(("custom_all_reduce",), ("share_graph_inputs", "register_graph_buffers")),
+            frames=(("custom_all_reduce",), ("share_graph_inputs", "register_graph_buffers")),
             certainty=Certainty.POSSIBLE,
         ),
     )
@@ -56,7 +57,7 @@ class SglangCustomAllreduceWithMemorySaver(DeclaredInLog):
         "that torch_memory_saver allocated, which has none.",
         "捕获 CUDA graph 时，引擎的自定义 all-reduce 向 torch_memory_saver 分配的内存索取 IPC 句柄，而它没有。",
     )
-    cure = (
+    cures = (
         Text(
             "Start the engine with --disable-custom-all-reduce (slime: --sglang-disable-custom-all-reduce), "
             "or update SGLang",

@@ -1,11 +1,11 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 _DUPLICATE = Pattern(r"Duplicate GPU detected")
 _SEVERAL = Pattern(r"data[-_]parallel[-_]size[ =][\"']?(?:[2-9]|[1-9]\d)\b")
 
 
-class VllmDataParallelSameDevice(DeclaredInLog):
+class VllmDataParallelSameDevice(LoggedHazard):
     """Several engines of one `data_parallel_size` set the same device.
     ## What happens
     "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 4b000" in EngineCore_0 and EngineCore_1, "EngineCore
@@ -34,6 +34,7 @@ class VllmDataParallelSameDevice(DeclaredInLog):
     title = Text("All data-parallel engines of vLLM take GPU 0", "vLLM 的数据并行引擎都占用 GPU 0")
 
     log_words = ("Duplicate GPU", "EngineCore failed", "DP adjusted local rank")
+    anywhere = True
     signs = (
         Sign(Pattern(r"DP adjusted local rank \d+ is out of bounds")),
         Sign(_DUPLICATE, beside=_SEVERAL),
@@ -43,7 +44,7 @@ class VllmDataParallelSameDevice(DeclaredInLog):
         "The engines of one vLLM server, one a data-parallel rank, chose the same GPU.",
         "同一个 vLLM 服务的各数据并行引擎选用了同一张 GPU。",
     )
-    cure = (
+    cures = (
         Text(
             "Show data-parallel × tensor-parallel size GPUs, and upgrade TRL and vLLM together",
             "显示 数据并行 × 张量并行 张 GPU，并一起升级 TRL 与 vLLM",

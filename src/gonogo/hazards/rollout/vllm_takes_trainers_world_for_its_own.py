@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class VllmTakesTrainersWorldForItsOwn(DeclaredInLog):
+class VllmTakesTrainersWorldForItsOwn(LoggedHazard):
     """An engine is built inside a process that torchrun or accelerate started, without the external launcher.
     ## What happens
     "world_size (8) is not equal to tensor_model_parallel_size (4) x pipeline_model_parallel_size (1)"; "trying to
@@ -34,6 +34,7 @@ class VllmTakesTrainersWorldForItsOwn(DeclaredInLog):
     )
 
     log_words = ("is not equal to tensor_model_parallel_size", "default process group")
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -49,7 +50,7 @@ class VllmTakesTrainersWorldForItsOwn(DeclaredInLog):
         Sign(
             Pattern(r"(?:world_size|default process group|local_rank|[Aa]lready initialized|Duplicate GPU)"),
             types=("RuntimeError", "AssertionError", "ValueError"),
-            passes=(
+            frames=(
                 ("vllm/distributed/parallel_state.py",),
                 ("init_distributed_environment", "initialize_model_parallel"),
             ),
@@ -57,7 +58,7 @@ class VllmTakesTrainersWorldForItsOwn(DeclaredInLog):
         ),
         Sign(
             types=("",),
-            passes=(("vllm/distributed/parallel_state.py",), ("initialize_model_parallel", "ensure_model_parallel")),
+            frames=(("vllm/distributed/parallel_state.py",), ("initialize_model_parallel", "ensure_model_parallel")),
             certainty=Certainty.POSSIBLE,
         ),
     )
@@ -65,7 +66,7 @@ class VllmTakesTrainersWorldForItsOwn(DeclaredInLog):
         "vLLM was built inside a training process and took its process group for its own.",
         "vLLM 在训练进程中创建，并把其进程组当作自己的。",
     )
-    cure = (
+    cures = (
         Text(
             'LLM(..., distributed_executor_backend="external_launcher") in every process, with a '
             "tensor-parallel size that divides the world size",

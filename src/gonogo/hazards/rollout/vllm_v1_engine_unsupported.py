@@ -1,8 +1,8 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 
 
-class VllmV1EngineUnsupported(DeclaredInLog):
+class VllmV1EngineUnsupported(LoggedHazard):
     """Code written for vLLM's V0 engine takes `llm_engine.model_executor…model`, which the V1 engine does not have.
     ## What happens
     "AttributeError: 'LLMEngine' object has no attribute 'model_executor'" (or 'driver_worker') when weights are moved
@@ -34,6 +34,7 @@ class VllmV1EngineUnsupported(DeclaredInLog):
     )
 
     log_words = ("has no attribute 'model_executor'", "has no attribute 'driver_worker'")
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -41,14 +42,14 @@ class VllmV1EngineUnsupported(DeclaredInLog):
                 r"|driver_worker|engine_core)'"
             )
         ),
-        Sign(types=("AttributeError", ""), passes=(("llm_engine.model_executor", "model_executor.driver_worker"),)),
+        Sign(types=("AttributeError", ""), frames=(("llm_engine.model_executor", "model_executor.driver_worker"),)),
     )
     cause = Text(
         "The code takes the model out of vLLM's V0 engine; the V1 engine, default since vLLM 0.8, has it "
         "in another process.",
         "代码从 vLLM V0 引擎中取出模型；自 vLLM 0.8 起默认的 V1 引擎把模型放在另一进程。",
     )
-    cure = (
+    cures = (
         Text(
             'Upgrade the trainer (trl>=0.16), or run VLLM_USE_V1=0 with vllm<0.11, or pip install "vllm<0.8"',
             '升级训练框架（trl>=0.16），或在 vllm<0.11 下设 VLLM_USE_V1=0，或 pip install "vllm<0.8"',
@@ -72,7 +73,7 @@ class VllmV1EngineUnsupported(DeclaredInLog):
                 "TRL {trl} 把权重移入 vLLM 的 V0 引擎，而 vLLM {vllm} 运行 V1。",
             ).format(trl=trl.get("< 0.16"), vllm=vllm.get(">= 0.8")),
             certainty=Certainty.LIKELY,
-            cure=self.cure,
+            cure=self.cures,
             spans=(vllm.span(), trl.span(), run.arguments.get("use_vllm").span(), run.launch.place.span()),
             confirm=Text(
                 "VLLM_USE_V1 is not set to 0 in the environment of the processes", "进程的环境中没有设 VLLM_USE_V1=0"

@@ -37,7 +37,7 @@ class AccelerateUnwrapPartiallyCompiledModel(LoggedHazard):
         Sign(
             says=_KEY,
             types=("KeyError", "AttributeError"),
-            frames=("extract_model_from_parallel", "accelerate/utils/other.py"),
+            frames=(("extract_model_from_parallel", "accelerate/utils/other.py"),),
             certainty=Certainty.CERTAIN,
         ),
         Sign(says=_KEY, types=("KeyError",)),

@@ -43,7 +43,7 @@ class DeepspeedConfiguredButModelNotPrepared(LoggedHazard):
             says=Pattern(r"'NoneType' object has no attribute 'backward'"),
             types=("AttributeError",),
             innermost=("deepspeed_engine_wrapped", "accelerate/"),
-            frames=("deepspeed_engine_wrapped",),
+            frames=(("deepspeed_engine_wrapped",),),
             certainty=Certainty.CERTAIN,
         ),
         Sign(says=Pattern(r"'Accelerator' object has no attribute 'deepspeed_engine_wrapped'")),

@@ -39,13 +39,15 @@ class OptimizerStateKeyedByReplacedParameter(LoggedHazard):
     signs = (
         Sign(says=Pattern(r"^['\"]use_muon['\"]"), types=("KeyError",)),
         Sign(
-            says=Pattern(r"^(?:Parameter containing|tensor\()"), types=("KeyError",), frames=("optim", "muon", "step")
+            says=Pattern(r"^(?:Parameter containing|tensor\()"),
+            types=("KeyError",),
+            frames=(("optim", "muon", "step"),),
         ),
         Sign(
             types=("KeyError",),
             says=Pattern(r"^['\"]\w+['\"]$"),
             innermost=("self.state[", "state[p]"),
-            frames=("self.state[", "state[p]"),
+            frames=(("self.state[", "state[p]"),),
             beside=Pattern(r"(?i)deepspeed|zero_?[123]|fsdp"),
             outside=("torch/optim/",),
             lines=False,

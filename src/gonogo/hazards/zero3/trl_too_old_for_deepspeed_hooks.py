@@ -1,10 +1,10 @@
-from gonogo.hazards.declared import DeclaredInLog, Sign
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
+from gonogo.hazards.signs import LoggedHazard, Sign
 from gonogo.hazards.zero3._online import gathering_trainers
 
 
-class TrlTooOldForDeepspeedHooks(DeclaredInLog):
+class TrlTooOldForDeepspeedHooks(LoggedHazard):
     """TRL puts ZeRO-3's hooks back after generation by a private method that DeepSpeed 0.16.4 renamed.
     ## What happens
     "'DeepSpeedZeRoOffload' object has no attribute '_register_hooks_recursively'" in `add_hooks` of
@@ -38,15 +38,16 @@ class TrlTooOldForDeepspeedHooks(DeclaredInLog):
     )
 
     log_words = ("_register_hooks_recursively",)
+    anywhere = True
     signs = (
         Sign(Pattern(r"has no attribute '_register_hooks_recursively'"), Certainty.CERTAIN),
-        Sign(types=("AttributeError", ""), passes=(("_register_hooks_recursively(",),)),
+        Sign(types=("AttributeError", ""), frames=(("_register_hooks_recursively(",),)),
     )
     cause = Text(
         "TRL's helper for generation under ZeRO-3 calls _register_hooks_recursively, which DeepSpeed 0.16.4 renamed.",
         "TRL 在 ZeRO-3 下用于生成的辅助函数调用 _register_hooks_recursively，而 DeepSpeed 0.16.4 已将其改名。",
     )
-    cure = (
+    cures = (
         Text(
             'pip install "trl>=0.16"; or, where the project needs its TRL, pip install "deepspeed<0.16.4"',
             'pip install "trl>=0.16"；若项目需要其 TRL，则 pip install "deepspeed<0.16.4"',
@@ -69,6 +70,6 @@ class TrlTooOldForDeepspeedHooks(DeclaredInLog):
                     "TRL {trl} 通过 `_register_hooks_recursively` 重新挂上 ZeRO-3 的钩子，而 DeepSpeed "
                     "{deepspeed}（自 0.16.4 起）已将其改名：第一次生成会以 AttributeError 结束。",
                 ).format(trl=trl.get("< 0.16"), deepspeed=deepspeed.get(">= 0.16.4")),
-                cure=self.cure,
+                cure=self.cures,
                 spans=(trl.span(), call.script.headline(call.node).span(), deepspeed.span(), stage_span(run)),
             )
