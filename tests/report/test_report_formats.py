@@ -22,6 +22,7 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Report, Severity, Skipped, Span, Text, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.rehearsal import Assumption, ModuleBytes
+from gonogo.finding.similar import SimilarThread
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.report import FORMATS, PAGE_FORMATS, print_to, render
 from gonogo.report.page import Page
@@ -239,6 +240,9 @@ def reports(draw: st.DrawFn) -> Report:
         skipped=(Skipped(draw(said), draw(said)),),
         rehearsal=rehearsal,
         notes=(draw(said),),
+        similar=tuple(
+            draw(st.lists(st.builds(SimilarThread, NASTY, NASTY, st.none() | said, NASTY, st.floats(0, 1)), max_size=2))
+        ),
     )
 
 

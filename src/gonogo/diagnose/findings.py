@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -16,6 +17,9 @@ from gonogo.evidence.setup import read_setup
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, best_first, verdict_of
 from gonogo.finding.logs import Event, LogFile, Logs
 from gonogo.hazards.hazard import Hazard, all_hazards
+
+if TYPE_CHECKING:  # loaded where a log asks for it
+    from gonogo.finding.similar import SimilarThread
 
 CONFIDENT = (Certainty.CERTAIN, Certainty.LIKELY)
 
@@ -72,7 +76,17 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: FilesRe
         skipped=(*skipped, *files.skipped),
         log=_logs(log),
         notes=_notes(log, findings),
+        similar=_similar(log, findings, complete=complete),
     )
+
+
+def _similar(log: FailureLog, findings: tuple[Finding, ...], *, complete: bool) -> tuple[SimilarThread, ...]:
+    """Public threads that look like the log; none where the cause is certain, or nothing is wrong."""
+    if complete or any(_explains(finding) and finding.certainty is Certainty.CERTAIN for finding in findings):
+        return ()
+    from gonogo.diagnose.similar.find import similar_threads
+
+    return similar_threads(log, {source for finding in findings for source in finding.sources})
 
 
 def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gonogo.finding.logs import Logs
     from gonogo.finding.planned import Plan
     from gonogo.finding.rehearsal import Rehearsal
+    from gonogo.finding.similar import SimilarThread
 
 
 class Certainty(str, Enum):
@@ -152,6 +153,8 @@ class Report(msgspec.Struct, frozen=True):
     plan: Plan | None = None
     cure: Cure | None = None
     notes: tuple[Text, ...] = ()
+    similar: tuple[SimilarThread, ...] = ()
+    """Public threads that look like a log whose cause is not certain, most alike first."""
 
 
 _ORDER_OF_CERTAINTY = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}

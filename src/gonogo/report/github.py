@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report, Severity
 from gonogo.report.annotation import annotation_text, from_root, is_stream, level_of
+from gonogo.report.similar import thread_line
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, word
 
@@ -13,7 +14,7 @@ _COMMAND = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE:
 
 
 def to_github(report: Report, language: str) -> str:
-    """One workflow command a finding and a thing not covered, then one line that sums up. Nothing else is written."""
+    """One workflow command a finding, a thing not covered and a similar thread, then one line that sums up; no more."""
     return "".join(f"{line}\n" for line in _lines(report, language))
 
 
@@ -23,6 +24,8 @@ def _lines(report: Report, language: str) -> Iterator[str]:
     for skipped in report.skipped:
         what, why = skipped.what.in_language(language), skipped.why.in_language(language)
         yield _command("notice", {"title": word("skipped", language)}, f"{what}{colon(language)}{why}")
+    for thread in report.similar:
+        yield _command("notice", {"title": word("similar", language)}, thread_line(thread, language))
     parts = [report.verdict.value, counted(report, language)]
     comma = "，" if language == "zh" else ", "
     yield f"gonogo {clean_line(report.command)}{colon(language)}{comma.join(part for part in parts if part)}"

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from gonogo.finding import Finding, Fix, Report
+from gonogo.finding.similar import SimilarThread
 from gonogo.report.words import how_to_apply
 
 SCHEMA = "gonogo.report/1"
@@ -42,6 +43,7 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
             for skipped in report.skipped
         ],
         "notes": [text.in_language(language) for text in report.notes],
+        **({"similar": [_thread_object(one, language) for one in report.similar]} if report.log is not None else {}),
         **{name: value for name, value in _seen(report).items() if value is not None},
     }
 
@@ -55,6 +57,16 @@ def _seen(report: Report) -> dict[str, Any]:
         "bisection": msgspec.to_builtins(report.bisection),
         "cure": msgspec.to_builtins(report.cure),
         "guarded_run": msgspec.to_builtins(report.guarded_run),
+    }
+
+
+def _thread_object(thread: SimilarThread, language: str) -> dict[str, Any]:
+    return {
+        "address": thread.address,
+        "title": thread.title,
+        "settled": thread.settled.in_language(language) if thread.settled else None,
+        "hazard": thread.hazard or None,
+        "likeness": thread.likeness,
     }
 
 

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 from gonogo.finding import Finding, Report, Severity, Verdict
 from gonogo.report.annotation import annotation_text, from_root, is_stream, level_of
+from gonogo.report.similar import thread_line
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import word
 
@@ -31,8 +32,11 @@ def to_junit(report: Report, language: str) -> str:
     if report.verdict is Verdict.CANNOT_TELL and not report.skipped:
         case = _case(suite, names, report.command, word("verdict", language))
         ElementTree.SubElement(case, "skipped", {"message": report.verdict.value})
-    if report.notes:
-        notes = "\n".join(_text(text.in_language(language)) for text in report.notes)
+    said = [text.in_language(language) for text in report.notes]
+    if report.similar:
+        said += [word("similar", language), *(thread_line(thread, language) for thread in report.similar)]
+    if said:
+        notes = "\n".join(map(_text, said))
         ElementTree.SubElement(suite, "system-out").text = notes
     seconds = report.rehearsal.seconds if report.rehearsal is not None else 0.0
     counts = {

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report
 from gonogo.finding.ranks import ranks_text
+from gonogo.finding.similar import SimilarThread
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
+from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.plan import reasons
@@ -51,6 +53,9 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield from _table_lines(table)
     for finding in report.findings:
         yield from _finding_lines(finding, language)
+    if report.similar:
+        yield from ("", f"### {word('similar', language)}", "")
+        yield from (_thread_line(thread, language) for thread in report.similar)
     if report.cure is not None:
         for section in cure_sections(report.cure, language):
             yield from ("", f"### {_plain(section.title)}", "")
@@ -114,6 +119,11 @@ def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
             "",
             f"{word('source', language)}{colon(language)}{', '.join(clean_line(source) for source in finding.sources)}",
         )
+
+
+def _thread_line(thread: SimilarThread, language: str) -> str:
+    said = [_plain(said) for said in (title_of(thread), settled_text(thread, language)) if said]
+    return f"- {colon(language).join([clean_line(thread.address), *said])}"
 
 
 def _table_lines(table: Table) -> Iterator[str]:

@@ -14,6 +14,7 @@ from gonogo import __version__
 from gonogo.finding import Edit, Finding, Fix, Report, Severity, Skipped, Span
 from gonogo.report.annotation import annotation_text, from_root, level_of
 from gonogo.report.json_ import document
+from gonogo.report.similar import thread_line
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon
 
@@ -45,7 +46,9 @@ def _run(report: Report, language: str) -> dict[str, Any]:
                 "semanticVersion": __version__,
                 "language": _LANGUAGE.get(language, "en-US"),
                 "rules": [_rule(finding, language) for finding in first],
-                "notifications": [{"id": "note"}, {"id": "skipped"}],
+                "notifications": [
+                    {"id": name} for name in ("note", "skipped", *(["similar"] if report.similar else []))
+                ],
             }
         },
         "language": _LANGUAGE.get(language, "en-US"),
@@ -95,6 +98,7 @@ def _url(source: str) -> str | None:
 def _invocation(report: Report, language: str) -> dict[str, Any]:
     notes = [("note", clean(text.in_language(language))) for text in report.notes]
     notes += [("skipped", _skipped_text(skipped, language)) for skipped in report.skipped]
+    notes += [("similar", thread_line(thread, language)) for thread in report.similar]
     return {
         "executionSuccessful": True,
         "exitCode": report.verdict.exit_status,

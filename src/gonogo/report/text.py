@@ -5,9 +5,11 @@ from __future__ import annotations
 from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict
 from gonogo.finding.cured import Cure
 from gonogo.finding.ranks import ranks_text
+from gonogo.finding.similar import SimilarThread
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.page import Page, Styled, cells
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
+from gonogo.report.similar import settled_text, title_of
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.plan_text import print_plan
 from gonogo.report.untrusted import clean, clean_line
@@ -41,6 +43,8 @@ def print_report(report: Report, page: Page, language: str) -> None:
         page.line(Styled(f"{word('others', language)}{colon(language).rstrip()}", "bold"))
         for finding in others:
             _print_briefly(finding, page, language)
+    if report.similar:
+        _print_similar(report.similar, page, language)
     if report.cure is not None:
         _print_cure(report.cure, page, language)
     if report.plan is not None:
@@ -112,6 +116,16 @@ def _print_briefly(finding: Finding, page: Page, language: str) -> None:
     for confirm in finding.left_to_confirm[:1]:
         said = f"{word('confirm', language)}{colon(language)}{clean_line(confirm.in_language(language))}"
         page.line(Styled(said, "dim"), indent=4)
+
+
+def _print_similar(threads: tuple[SimilarThread, ...], page: Page, language: str) -> None:
+    page.line()
+    page.line(Styled(f"{word('similar', language)}{colon(language).rstrip()}", "bold"))
+    for thread in threads:
+        page.line(Styled(clean_line(thread.address)), wrap=False, indent=2)
+        for said, style in ((title_of(thread), ""), (settled_text(thread, language), "dim")):
+            if said:
+                page.line(Styled(said, style), indent=4)
 
 
 def _label(name: str, style: str, language: str) -> Styled:

@@ -50,6 +50,9 @@ WORDS: dict[str, Text] = {
     "attention": Text("attention", "注意力实现"),
     "optimizer_class": Text("optimizer", "优化器"),
     "versions": Text("versions", "版本"),
+    "similar": Text(
+        "Public threads that look like this (their cause may be another)", "看起来相似的公开讨论（原因可能不同）"
+    ),
     "covered": Text("Covered", "已检查"),
     "skipped": Text("Not covered", "未检查"),
     "assumptions": Text("Assumptions (values that a rehearsal cannot know)", "假设（排练中无法得知的值）"),

@@ -37,6 +37,11 @@ def step_line(log: FailureLog) -> Found | None:
     return log.find(_STEPPED)
 
 
+def last_steps(log: FailureLog) -> dict[str, int]:
+    """The number of the last line that shows a finished step, by the log's path."""
+    return {found.line.path: found.line.number for found in log.find_all(_STEPPED)}
+
+
 def before_first_step(log: FailureLog) -> bool:
     """True where the training's bar stands at its start, and no line shows a finished step."""
     return step_line(log) is None and log.find(_NO_STEP) is not None

@@ -1,0 +1,1 @@
+"""Public threads that look like a log whose cause is not certain."""

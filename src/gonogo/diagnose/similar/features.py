@@ -1,0 +1,115 @@
+"""What two logs of one failure have in common, as numbers: exceptions, functions, files, the words of messages.
+
+What differs from run to run (figures, folders, addresses, users' files) is left out. A feature is the hash of its text,
+so that an index of them holds nothing of what was written in a log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice, pairwise
+from zlib import crc32
+
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError, is_library
+from gonogo.evidence.log.progress import last_steps
+from gonogo.evidence.log.role import Role
+from gonogo.evidence.log.traceback import LogFrame
+
+Features = dict[int, float]
+"""The weight of each feature that a log has, by the feature's hash."""
+
+_MOST_ERRORS = 6
+_MOST_FRAMES = 12
+_MOST_LINES = 40
+_LONGEST = 400
+_MOST_WORDS = 60
+
+# How much each kind says, beside how rare it is.
+_TYPE, _WORD, _PAIR, _MESSAGE, _FRAME, _RAISED_IN = 0.5, 0.6, 1.0, 1.5, 0.7, 0.8
+
+_ADDRESS = re.compile(r"https?://\S+|0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b")
+_FOLDERS = re.compile(r"(?:[A-Za-z]:)?(?:[\w.~@+-]*[\\/])+")
+_NUMBER = re.compile(r"\d{3,}|(?<![A-Za-z_])\d+")
+_WORDS = re.compile(r"[A-Za-z_][A-Za-z0-9_#]+")
+_PACKAGES = re.compile(r"(?:site|dist)-packages[\\/]|[\\/]lib[\\/]python3?\.\d+[\\/]")
+_TELLS = re.compile(
+    r"(?i)error|exception|fail|fatal|abort|assert|signal|killed|watchdog|time(?:d )?-?out|mismatch|cannot|can't|unable"
+    r"|invalid|illegal|unsupported|not (?:found|supported|implemented|available)|no such|undefined|unexpected|overflow"
+    r"|out of memory|missing|refused|core dumped"
+)
+# Lines of a healthy run that name such words: options, counts of failures, advice of a library.
+_CHATTER = re.compile(r"(?i)^\W*(?:warning|info|debug)\b|Warning:|\[(?:INFO|WARNING|DEBUG)\]|NCCL INFO| INFO ")
+
+
+def features_of(log: FailureLog) -> Features:
+    """The features of a run's logs; none where they tell of no failure."""
+    found: Features = {}
+    roots = [error for error in log.errors if error.role is Role.ROOT]
+    for error in [*roots, *log.cut][:_MOST_ERRORS]:
+        _add(found, _of_error(error))
+    if not found:
+        for text in islice(_telling(log), _MOST_LINES):
+            _add(found, of_message(text))
+    return found
+
+
+def _telling(log: FailureLog) -> Iterator[str]:
+    """Lines that may tell of a failure where there is no exception: what training went past was none."""
+    stepped = last_steps(log)
+    for line in log.lines:
+        if line.number > stepped.get(line.path, 0) and _TELLS.search(line.text) and not _CHATTER.search(line.text):
+            yield line.text
+
+
+def of_message(text: str) -> Iterator[tuple[str, float]]:
+    """The features of what an exception, or a line, or a thread's title says."""
+    said = normalized(text)
+    words = _WORDS.findall(said)[:_MOST_WORDS]
+    for word in words:
+        yield f"w {word}", _WORD
+    for first, second in pairwise(words):
+        yield f"b {first} {second}", _PAIR
+    if len(words) > 2:
+        yield f"m {' '.join(words)}", _MESSAGE
+
+
+def normalized(text: str) -> str:
+    """A message as it would read in another run: without addresses, folders and figures, in small letters."""
+    text = _ADDRESS.sub(" ", text[:_LONGEST])
+    return _NUMBER.sub("#", _FOLDERS.sub("", text)).lower()
+
+
+def hashed(features: Iterable[tuple[str, float]]) -> Features:
+    """Features by their hashes."""
+    found: Features = {}
+    _add(found, features)
+    return found
+
+
+def _add(found: Features, features: Iterable[tuple[str, float]]) -> None:
+    for text, weight in features:
+        key = crc32(text.encode("utf-8", "replace"))
+        found[key] = max(found.get(key, 0.0), weight)
+
+
+def _of_error(error: LoggedError) -> Iterator[tuple[str, float]]:
+    if error.type:
+        yield f"t {error.type}", _TYPE
+    lines = [line for line in error.message.splitlines() if line.strip()]
+    for line in lines[:8]:
+        yield from of_message(line)
+    frames = [named for frame in error.frames if (named := _named(frame))]
+    for name in frames[-_MOST_FRAMES:]:
+        yield f"f {name}", _FRAME
+    if frames:
+        yield f"i {frames[-1]}", _RAISED_IN
+
+
+def _named(frame: LogFrame) -> str:
+    """Where a frame is, as in any installation: the file in its package and the function; empty where unknown."""
+    path = frame.path.replace("\\", "/")
+    if not frame.function or frame.function.startswith("<"):
+        return ""
+    inside = _PACKAGES.split(path)[-1] if is_library(path) else path.rpartition("/")[2]
+    return f"{inside}:{frame.function}"

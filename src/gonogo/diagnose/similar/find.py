@@ -1,0 +1,64 @@
+"""Up to three public threads that look most like a failure; none, where none looks like it enough."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from functools import cache
+
+from gonogo.diagnose.similar.features import Features, features_of
+from gonogo.diagnose.similar.index import Index, Thread
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Text
+from gonogo.finding.similar import SimilarThread
+from gonogo.hazards.hazard import Hazard, all_hazards
+
+MOST = 3
+LEAST_ALIKE = 0.3
+"""The likeness below which a thread is not shown: benchmarks/similar.py measures what comes of it."""
+_OF_ONE_HAZARD = 2
+"""Threads of one hazard among those shown: one message may have several causes."""
+
+
+def similar_threads(log: FailureLog, shown: Collection[str] = ()) -> tuple[SimilarThread, ...]:
+    """The threads that look like the log's failure, most alike first, without the addresses that are shown anyhow."""
+    features = features_of(log)
+    if not features:
+        return ()
+    index = _index()
+    without = {number for number, thread in enumerate(index.threads) if thread.address in shown}
+    hazards = {hazard.name: hazard for hazard in all_hazards()}
+    return tuple(
+        _shown(index.threads[number], likeness, hazards) for likeness, number in chosen(index, features, without)
+    )
+
+
+def chosen(
+    index: Index, features: Features, without: Collection[int] = (), least: float = LEAST_ALIKE
+) -> list[tuple[float, int]]:
+    """The likeness and the number of the threads of an index that are worth to be shown for a log's features."""
+    found: list[tuple[float, int]] = []
+    of_hazard: Counter[str] = Counter()
+    for likeness, number in index.alike(features, without):
+        hazard = index.threads[number].hazard
+        if likeness < least or len(found) == MOST:
+            break
+        if hazard and of_hazard[hazard] == _OF_ONE_HAZARD:
+            continue
+        of_hazard[hazard] += 1
+        found.append((likeness, number))
+    return found
+
+
+_index = cache(Index.shipped)
+
+
+def _shown(thread: Thread, likeness: float, hazards: dict[str, Hazard]) -> SimilarThread:
+    hazard = hazards.get(thread.hazard)
+    settled = Text(thread.shows, thread.shows_zh or thread.shows) if thread.shows else None
+    if hazard is not None and settled is None:
+        settled = hazard.title
+    elif hazard is not None and settled is not None and not thread.title:
+        settled = Text("{title}: {shows}", "{title}：{shows}").format(title=hazard.title, shows=settled)
+    name = hazard.name if hazard is not None else ""
+    return SimilarThread(thread.address, thread.title, settled, name, round(likeness, 2))

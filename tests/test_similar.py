@@ -1,0 +1,156 @@
+"""Public threads that look like a log: found where the failure is the same, silent where nothing is known or wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.similar import find
+from gonogo.diagnose.similar.features import Features, features_of
+from gonogo.diagnose.similar.index import PATH, Index, Thread, packed
+from gonogo.evidence.log.failure_log import read_logs
+from gonogo.evidence.log.source import sources
+from gonogo.evidence.setup import Setup
+from gonogo.finding import Verdict
+from gonogo.hazards.hazard import all_hazards
+from gonogo.report import FORMATS, render
+from gonogo.report.untrusted import clean_line
+
+ADDRESS = "https://github.com/someone/flows/issues/7"
+LOG = """\
+Traceback (most recent call last):
+  File "/home/{user}/flows/train.py", line {line}, in main
+    solve(batch)
+  File "/opt/{user}/lib/python3.11/site-packages/oddflow/solver.py", line 77, in integrate
+    raise StiffnessError(f"step {line} of the integrator underflows")
+oddflow.StiffnessError: step {line} of the integrator underflows tolerance 1e-{line}
+"""
+OTHER = """\
+Traceback (most recent call last):
+  File "train.py", line 3, in main
+    rows.join(index)
+KeyError: 'a column that no table has'
+"""
+
+
+@pytest.fixture
+def own_index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An index of two threads, of which one has a title that a terminal would obey."""
+    threads = [
+        (Thread(ADDRESS, "Stiff \x1b[31mflows\x1b[0m\x00", "", "a smaller step", "减小步长"), features(tmp_path, LOG)),
+        (Thread("https://github.com/someone/rows/issues/1", "Rows", "port-in-use"), features(tmp_path, OTHER)),
+    ]
+    index = Index(packed(threads))
+    monkeypatch.setattr(find, "_index", lambda: index)
+
+
+def features(folder: Path, log: str) -> Features:
+    path = folder / "of_thread.log"
+    path.write_text(log.format(user="li", line=12))
+    return features_of(read_logs(sources([str(path)])[0], (), Setup()))
+
+
+def written(folder: Path, log: str | bytes) -> str:
+    path = folder / "run.log"
+    path.write_bytes(log if isinstance(log, bytes) else log.encode())
+    return str(path)
+
+
+@pytest.mark.usefixtures("own_index")
+def test_the_same_failure_of_another_run_is_found_in_every_format(tmp_path: Path) -> None:
+    report = diagnose([written(tmp_path, LOG.format(user="wang", line=4711))])
+    assert [thread.address for thread in report.similar] == [ADDRESS]
+    assert report.similar[0].likeness > 0.9
+    for language, settled in (("en", "a smaller step"), ("zh", "减小步长")):
+        for format_name in FORMATS:
+            shown = render(report, format_name, language)
+            assert ADDRESS in shown
+            assert settled in shown
+            assert "\x1b" not in shown
+    thread = json.loads(render(report, "json", "zh"))["similar"][0]
+    assert thread.keys() == {"address", "title", "settled", "hazard", "likeness"}
+    assert (thread["settled"], thread["hazard"]) == ("减小步长", None)
+
+
+@pytest.mark.usefixtures("own_index")
+def test_a_thread_of_a_known_hazard_is_settled_by_it(tmp_path: Path) -> None:
+    (thread,) = diagnose([written(tmp_path, OTHER.replace("rows.", "lines."))]).similar
+    hazard = next(hazard for hazard in all_hazards() if hazard.name == "port-in-use")
+    assert (thread.settled, thread.hazard) == (hazard.title, hazard.name)
+
+
+@pytest.mark.usefixtures("own_index")
+@pytest.mark.parametrize(
+    "log",
+    [
+        "KeyError: 'another'\n",
+        "AssertionError\n",
+        "oddflow.PressureError: what nobody has met before\n",
+        "{'loss': 1.2, 'epoch': 0.1}\n" * 30,
+        "the integrator failed: step 3 underflows tolerance\n{'loss': 0.9, 'epoch': 0.2}\n",
+        "",
+    ],
+)
+def test_nothing_is_said_of_what_is_unknown_or_not_wrong(tmp_path: Path, log: str) -> None:
+    assert diagnose([written(tmp_path, log)]).similar == ()
+
+
+def test_nothing_is_said_where_the_cause_is_certain() -> None:
+    log = Path(__file__).parent / "hazards" / "zero3-moe-hang" / "bad.log"
+    report = diagnose([str(log)])
+    assert report.verdict is Verdict.NO_GO
+    assert report.similar == ()
+    assert json.loads(render(report, "json", "en"))["similar"] == []
+
+
+def test_what_is_shown_anyhow_is_not_shown_twice() -> None:
+    log = Path(__file__).parent / "hazards" / "fsdp2-plain-parameters-beside-dtensors" / "bad.log"
+    report = diagnose([str(log)])
+    shown = {source for finding in report.findings for source in finding.sources}
+    assert report.similar
+    assert not shown & {thread.address for thread in report.similar}
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        b"RuntimeError: " + b"a word " * 1_500_000,
+        b"RuntimeError: NCCL\x00error\x00in\x00" * 2000,
+        b"Traceback (most recent call last):\n" + b'  File "a\x00.py", line 1, in \xff\xfe\n' * 5000,
+        b"ValueError: " + b"https://" * 100_000 + b"\n",
+        b"OSError: " + b"a/" * 1_000_000 + b"\n" + b"error " * 200_000,
+    ],
+    ids=["long-line", "nul", "frames", "addresses", "folders"],
+)
+def test_whatever_a_log_holds_is_answered(tmp_path: Path, log: bytes) -> None:
+    report = diagnose([written(tmp_path, log)])
+    assert len(report.similar) <= find.MOST
+
+
+def test_the_shipped_index_is_small_and_its_threads_can_be_shown() -> None:
+    assert PATH.stat().st_size <= 2_000_000
+    index = Index.shipped()
+    known = {hazard.name for hazard in all_hazards()}
+    addresses = [thread.address for thread in index.threads]
+    assert len(set(addresses)) == len(addresses)
+    for thread in index.threads:
+        assert thread.address.startswith("https://")
+        assert thread.hazard in {"", *known}, f"{thread.hazard}: run scripts/similar_threads.py"
+        assert clean_line(thread.title) == thread.title
+        assert bool(thread.shows) == bool(thread.shows_zh)
+        assert thread.title or thread.shows
+
+
+def test_an_index_gives_back_what_was_put_into_it() -> None:
+    threads = [(Thread("a", "A"), {1: 0.5, 4_294_967_295: 1.5}), (Thread("b", "B", cited=True), {1: 0.7, 9: 1.0})]
+    index = Index(packed(threads))
+    assert index.threads == tuple(thread for thread, _ in threads)
+    assert index.features_of() == [own for _, own in threads]
+    assert [number for _, number in index.alike({9: 40.0, 1: 0.1})] == [1]
+    assert index.alike({9: 1.0}) == []
+    assert index.alike({9: 40.0}, without={1}) == []
+    with pytest.raises(ValueError, match="65535"):
+        packed([(Thread(""), {})] * 65_536)
