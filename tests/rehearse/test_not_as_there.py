@@ -138,3 +138,16 @@ def test_an_old_package_laid_over_newer_ones_may_not_know_them(project: Path) ->
     assert said is not None
     assert "datasets 2.9.0 was laid over" in said
     assert why(record_of(project, "AttributeError", message, laid_over=True)) is None
+
+
+def test_a_whole_environment_is_laid_over_nothing(project: Path) -> None:
+    """What this Python has, or lacks, says nothing of it."""
+    message = "module 'pyarrow' has no attribute 'PyExtensionType'"
+    record = record_of(project, "AttributeError", message, library="/overlay/datasets/features.py", laid_over=True)
+    record.whole_environment = True
+    assert why(record) is None
+    (project / "requirements.txt").write_text("pytest\n")
+    lacking = record_of(project, "ModuleNotFoundError", "No module named 'pytest'", laid_over=True)
+    assert why(lacking) is None
+    lacking.whole_environment, lacking.ranks[0].outcome = True, "raised"
+    assert "pytest is not installed" in (why(lacking) or "")

@@ -20,7 +20,7 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages import uv
 from gonogo.rehearse.packages.differing import spare_differing
 from gonogo.rehearse.packages.laying import PackageOverlay
-from gonogo.rehearse.packages.whole import _TO_BUILD_WITH, whole_environment
+from gonogo.rehearse.packages.whole import _OF_GONOGO, _TO_BUILD_WITH, whole_environment
 
 TORCH = metadata.version("torch").partition("+")[0]
 
@@ -31,7 +31,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "wheels"
     folder.mkdir()
     needed = [Requirement(text) for text in metadata.requires("torch") or []]
-    for requirement in (*map(Requirement, _TO_BUILD_WITH), *needed):
+    for requirement in (*map(Requirement, (*_TO_BUILD_WITH, *_OF_GONOGO)), *needed):
         wheel(folder, requirement.name, "80.9")
     for version in ("0.9.1", "0.9.3", "0.9.4", "0.10.0"):
         wheel(folder, "trl", version, ("evaluate>=0.4", "torch>=1", "tyro; extra == 'cli'"))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import torch
 from virtual.saved_models import LOAD, TINY, header, real_load, save
 from virtual_worker import answers
 
@@ -37,6 +40,19 @@ def test_weights_that_are_not_here_are_there_on_each_rank(folder: Path) -> None:
         world=2,
     )
     assert found == {"rank": 1, "missing": []}
+
+
+def test_a_checkpoint_is_made_beside_a_huggingface_hub_that_can_not_split_it(monkeypatch, tmp_path: Path) -> None:
+    """Before 0.23 transformers split checkpoints itself; the lack was taken for one of the program's."""
+    import transformers.modeling_utils as modeling
+
+    def shard_checkpoint(state: dict, max_shard_size: str, weights_name: str) -> tuple[dict, None]:
+        return {weights_name: state}, None
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", ModuleType("huggingface_hub"))
+    monkeypatch.setattr(modeling, "shard_checkpoint", shard_checkpoint, raising=False)
+    skeleton._write_plainly(torch.nn.Linear(2, 3), str(tmp_path))
+    assert set(header(tmp_path / "model.safetensors")) - {"__metadata__"} == {"weight", "bias"}
 
 
 def test_ranks_that_are_rehearsed_together_make_them_once(tmp_path: Path) -> None:

@@ -52,6 +52,13 @@ def test_large_storage_of_one_number_is_known_until_part_of_it_is_written(sessio
     assert assumed(session) == ["an unknown number: 16 in one step, 1/16 in the next"]
 
 
+def test_large_storages_of_one_number_keep_their_shape(session: Session) -> None:
+    large = torch.empty(3000, 3000).normal_()
+    close = torch.isclose(large, large.mT) & torch.isfinite(large)
+    assert close.shape == (3000, 3000)
+    assert (torch.ones(3000, 3000) * 2).mT[7].sum().item() == 6000
+
+
 def test_unknown_write_makes_every_view_unknown(session: Session) -> None:
     base = torch.zeros(4, device="cuda")
     view = base[2:]

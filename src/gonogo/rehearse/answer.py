@@ -48,15 +48,19 @@ def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) 
     """Rehearse a command and read its files: the record, and the report on both. Raises what a rehearsal raises."""
     found: list[FilesRead] = []
 
-    def read(laid_over: Mapping[str, str]) -> None:
-        found.append(read_beside(request.command, environment=request.environment, laid_over=laid_over))
+    def read(laid_over: Mapping[str, str], use_installed: bool = True) -> None:
+        found.append(
+            read_beside(
+                request.command, environment=request.environment, use_installed=use_installed, laid_over=laid_over
+            )
+        )
 
     reading = threading.Thread(target=read, args=({},), daemon=True)  # while the ranks run
     reading.start()
     record = run.rehearse(request, on_progress)
     reading.join()
     if record.laid_over:
-        read(record.laid_over)
+        read(record.laid_over, not record.whole_environment)
     files = found[-1] if found else NO_FILES
     if request.environment is None:
         record.notes += [(note.en, note.zh) for note in other_versions_pinned(record, files.runs)]

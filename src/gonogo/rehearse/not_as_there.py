@@ -123,7 +123,7 @@ def set_apart(record: RehearsalRecord, environment: Path | None = None) -> None:
     asked = asked_for(Path(record.cwd), environment)
     for rank in failed:
         assert rank.failure is not None
-        why = _why(rank.failure, asked, rank.versions, record.laid_over)
+        why = _why(rank.failure, asked, rank.versions, record)
         if why is not None:
             rank.outcome = "unsupported"
             frame = rank.failure.innermost("user") or rank.failure.innermost("library")
@@ -136,22 +136,28 @@ def _first_line(failure: Failure) -> str:
     return f"{kind}: {failure.message.strip().partition(chr(10))[0][:160]}".removesuffix(": ")
 
 
-def _why(failure: Failure, asked: Asked, versions: Mapping[str, str], laid_over: Mapping[str, str]) -> Text | None:
+def _why(failure: Failure, asked: Asked, versions: Mapping[str, str], record: RehearsalRecord) -> Text | None:
     said = "\n".join(f"{told.type}: {told.message}" for told in chain_of(failure))
     for match in _MISSING.finditer(said):
         name = _distribution(match[1] or match[2])
-        if name in asked and installed_version(name) is None:
+        if name in asked and not _was_there(name, record):
             return _NOT_INSTALLED.format(package=name, file=asked[name][1])
     if not _API.search(said):
         return None
     for name, (specifier, file) in asked.items():
-        have = versions.get(name) or str(installed_version(name) or "")
+        have = versions.get(name) or _was_there(name, record)
         if have and _is_other(have, specifier) and _concerns(name, failure, said):
             return _OTHER_VERSION.format(file=file, wanted=f"{name}{specifier}", have=have, name=name)
     frame = last_outside_torch(failure)
-    if laid_over and frame is not None and frame.owner == "library":
-        return _LAID_OVER.format(laid=", ".join(f"{name} {version}" for name, version in laid_over.items()))
+    if record.laid_over and not record.whole_environment and frame is not None and frame.owner == "library":
+        return _LAID_OVER.format(laid=", ".join(f"{name} {version}" for name, version in record.laid_over.items()))
     return None
+
+
+def _was_there(name: str, record: RehearsalRecord) -> str:
+    """The version of a package in the Python that was rehearsed with; empty where it had none."""
+    laid = record.laid_over.get(name, "")
+    return laid if laid or record.whole_environment else str(installed_version(name) or "")
 
 
 def _distribution(module: str) -> str:

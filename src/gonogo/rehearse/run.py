@@ -330,4 +330,5 @@ def _record(
         skipped_zh=[(what.zh, why.zh) for what, why in skipped],
         notes=[(note.en, note.zh) for note in (*_default_accelerator(request, machine), *launch.notes, *overlay.notes)],
         laid_over={name: str(version) for name, version in overlay.versions.items()},
+        whole_environment=overlay.python is not None,
     )

@@ -311,3 +311,5 @@ class RehearsalRecord(msgspec.Struct):
     """Where the rehearsed ranks diverged; None where they did not, or where one rank alone was rehearsed."""
     laid_over: dict[str, str] = {}
     """Packages (canonical name) that were rehearsed in another version than is installed."""
+    whole_environment: bool = False
+    """Whether :attr:`laid_over` are all the packages that there were: nothing of the installed ones was seen."""

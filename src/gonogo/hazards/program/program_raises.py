@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.role import Role
@@ -120,7 +120,10 @@ class ProgramRaises(Hazard):
                     type=failure.type.rpartition(".")[2] or failure.type
                 ),
                 certainty=Certainty.LIKELY if assumed else Certainty.CERTAIN,
-                cure=tuple(_cures(failure)),
+                cure=(
+                    *([_ALL_RANKS] if assumed and assumed.what.startswith("every rank sends") else []),
+                    *_cures(failure, failed.first.versions),
+                ),
                 spans=failure_places(failure),
                 ranks=failed.ranks,
                 module=failure.module,
@@ -148,7 +151,14 @@ class ProgramRaises(Hazard):
             )
 
 
-def _cures(failure: Failure) -> Iterator[Text]:
+_ALL_RANKS = Text(
+    "Rehearse with --ranks all: each rank then sends its own, and nothing is assumed of it",
+    "用 --ranks all 排练：各 rank 就会发送自己的内容，无需假设",
+)
+_NO_NAME = Pattern(r"No module named '(\w+)\.[\w.]+'|cannot import name '\w+' from '(\w+)")
+
+
+def _cures(failure: Failure, versions: Mapping[str, str]) -> Iterator[Text]:
     if failure.reading:
         yield Text(
             "Correct the syntax of {path} at the place that is named above; JSON knows neither comments nor a comma "
@@ -156,7 +166,18 @@ def _cures(failure: Failure) -> Iterator[Text]:
             "请更正 {path} 在上述位置的语法；JSON 不允许注释，也不允许最后一项之后的逗号",
         ).format(path=failure.reading)
         return
-    yield from _by_what_it_says(failure.cause or f"{failure.type}: {failure.message}")
+    said = failure.cause or f"{failure.type}: {failure.message}"
+    lacks = _NO_NAME.search(said)
+    package = next((name for name in lacks.groups() if name), "") if lacks is not None else ""
+    if package in versions:
+        yield Text(
+            "{package} {version}, which was rehearsed, has no such name, other releases have: take the one that the "
+            "code was written for (--environment FILE, --as-of DATE, or --with {package}==VERSION)",
+            "排练所用的 {package} {version} 没有这个名字，其他版本有：请使用代码编写时所用的版本（--environment 文件、"
+            "--as-of 日期，或 --with {package}==版本）",
+        ).format(package=package, version=versions[package])
+    else:
+        yield from _by_what_it_says(said)
     if failure.innermost("user"):
         yield Text(
             "Start at the first place named below: it is the innermost line of your own code",

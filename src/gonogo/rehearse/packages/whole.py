@@ -42,7 +42,7 @@ from gonogo.rehearse.packages.names import needs_cuda
 from gonogo.rehearse.packages.uv import UvFailed, python_of, run_uv
 from gonogo.rehearse.packages.wanted import Wanted, wanted_by_file, wanted_by_options
 
-_FORMAT = 1
+_FORMAT = 2
 """Changes when environments are made in another way, so that older ones are not used."""
 _KEPT = 12
 """Environments that are kept; the one that was not used for longest goes first."""
@@ -50,7 +50,9 @@ _MOST_REFUSED = 20
 # Releases of torch that can be rehearsed with, oldest first: see launch/torch_installed.py.
 _TORCH_RELEASES = tuple(Version(f"2.{minor}.{patch}") for minor in range(6, 40) for patch in range(3))
 # What old packages import while they are built, without saying so.
-_TO_BUILD_WITH = ("setuptools<81", "wheel", "packaging", "py-cpuinfo", "psutil", "ninja", "msgspec")
+_TO_BUILD_WITH = ("setuptools<81", "wheel", "packaging", "py-cpuinfo", "psutil", "ninja")
+# What gonogo's own part of a rehearsal needs beside torch: records, and checkpoints made of a config alone.
+_OF_GONOGO = ("msgspec", "safetensors")
 _BUILT_WITH_TORCH = ("deepspeed",)
 
 
@@ -273,7 +275,7 @@ def _versions_in(packages: Path) -> dict[str, str]:
 def _install(venv: Path, filling: Path, asked: _Asked, also: list[str], what: Text, say: Say) -> dict[str, str]:
     """Install all that can be had; the rest, each with the reason why not."""
     base = ["pip", "install", "--python", str(python_of(venv))]
-    run_uv([*base, *_TO_BUILD_WITH, *also], cwd=filling, what=what, say=say)
+    run_uv([*base, *_TO_BUILD_WITH, *_OF_GONOGO, *also], cwd=filling, what=what, say=say)
     loose: dict[str, str] = {}
     left_out: dict[str, str] = {}
     forced = list(asked.pins)

@@ -156,7 +156,7 @@ class ModuleTracker:
         """Trainable parameters (that took part in no forward, that did and got no gradient)."""
         unused: list[str] = []
         without: list[str] = []
-        seen: set[int] = set()
+        seen = _in_flat_parameters(root)
         for prefix, module in root.named_modules():
             for name, parameter in module.named_parameters(recurse=False):
                 full = f"{prefix}.{name}".removeprefix(".").removeprefix("module.")
@@ -195,6 +195,13 @@ def _unwrapped(name: str) -> str:
     if names[0] == "module":
         del names[0]
     return ".".join(part for part in names if part not in _WRAPPERS)
+
+
+def _in_flat_parameters(root: nn.Module) -> set[int]:
+    """The parameters that FSDP's first version flattened: the graph knows the flat one alone, and they get views."""
+    handles = (getattr(module, "_handle", None) for module in root.modules())
+    flat = (getattr(handle, "flat_param", None) for handle in handles)
+    return {id(one) for parameter in flat for one in getattr(parameter, "_params", None) or ()}
 
 
 def owns_storage(tensor: VirtualTensor) -> bool:

@@ -68,7 +68,12 @@ def _carry_known(operator: Operator, args: Any, kwargs: Any, tensors: list[Virtu
         if not isinstance(virtual, VirtualTensor) or not isinstance(value, torch.Tensor):
             continue
         if value.dtype == virtual.dtype and value.numel() == virtual.numel():
-            contents.give(virtual, value.expand(virtual.shape) if value.dim() != virtual.dim() else value)
+            contents.give(virtual, value if value.dim() == virtual.dim() else _in_shape(value, virtual.shape))
+
+
+def _in_shape(value: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """As many values in another shape: one number that stands for all of them, or a scalar."""
+    return value.reshape(shape) if any(value.stride()) else value.reshape(-1)[0].expand(shape)
 
 
 def _forget_written(operator: Operator, args: Any, kwargs: Any) -> None:

@@ -139,20 +139,27 @@ def _made(model_class: Any, name: str, folder: str, kwargs: dict[str, Any], over
         with skeleton.own_build():
             trust = bool(kwargs.get("trust_remote_code")) or model_class.__module__.startswith("transformers_modules")
             stored_class, stored = skeleton.stored_class_and_config(model_class, folder, given, trust)
-            skeleton.write(skeleton.build(stored_class, stored, folder), staging)
-    except UserError:
+            model = skeleton.build(stored_class, stored, folder)
+    except (UserError, ImportError):  # a package that the model or its quantization needs: so the real loading ends
         raise
-    except ImportError:  # a package that the model or its quantization needs: the program's own loading says which
-        return None
     except Exception as error:
-        why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-        raise ModelNotHere(CANNOT_BUILD.format(name=name, why=why)) from error
+        raise ModelNotHere(_cannot_build(name, error)) from error
+    try:
+        with skeleton.own_build():
+            skeleton.write(model, staging)
+    except Exception as error:
+        raise ModelNotHere(_cannot_build(name, error)) from error
     made = [file for file in os.listdir(staging) if file.endswith((".safetensors", ".safetensors.index.json"))]
     _clear(folder, made)
     for file in made:
         os.replace(os.path.join(staging, file), os.path.join(folder, with_variant(file, kwargs.get("variant"))))
     shutil.rmtree(staging, ignore_errors=True)
     return f"from_pretrained: {name} has no weights here; its checkpoint is taken to be {stored_class.__name__}'s"
+
+
+def _cannot_build(name: str, error: Exception) -> Text:
+    why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    return CANNOT_BUILD.format(name=name, why=why)
 
 
 def _clear(folder: str, made: list[str]) -> None:

@@ -186,7 +186,6 @@ def _write_plainly(model: Any, folder: str) -> None:
     """For transformers before 5, whose ``save_pretrained`` takes all meta tensors for one."""
     import json
 
-    from huggingface_hub import split_torch_state_dict_into_shards
     from safetensors.torch import save_file
 
     ignored = set(getattr(model, "_keys_to_ignore_on_save", None) or ())
@@ -198,12 +197,25 @@ def _write_plainly(model: Any, folder: str) -> None:
         identities.setdefault(id(holders.get(name, state[name])), []).append(name)
     kept = {sorted(names, key=lambda name: (name in tied, names.index(name)))[0] for names in identities.values()}
     state = {name: tensor for name, tensor in state.items() if name in kept}
+    shards, index = _in_shards(state)
+    for shard, names in shards.items():
+        save_file({name: state[name] for name in names}, os.path.join(folder, shard), metadata={"format": "pt"})
+    if index is not None:
+        with open(os.path.join(folder, "model.safetensors.index.json"), "w", encoding="utf-8") as file:
+            json.dump(index, file)
+
+
+def _in_shards(state: dict[str, torch.Tensor]) -> tuple[dict[str, list[str]], dict[str, Any] | None]:
+    """The names of tensors by the file that holds them, and the index, where there are several files."""
+    try:
+        from huggingface_hub import split_torch_state_dict_into_shards  # since 0.23
+    except ImportError:
+        from transformers.modeling_utils import shard_checkpoint  # until then transformers' own
+
+        shards, index = shard_checkpoint(state, max_shard_size="5GB", weights_name="model.safetensors")
+        return {file: list(tensors) for file, tensors in shards.items()}, index
     split = split_torch_state_dict_into_shards(
         state, filename_pattern="model{suffix}.safetensors", max_shard_size="5GB"
     )
-    for shard, names in split.filename_to_tensors.items():
-        save_file({name: state[name] for name in names}, os.path.join(folder, shard), metadata={"format": "pt"})
-    if split.is_sharded:
-        index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
-        with open(os.path.join(folder, "model.safetensors.index.json"), "w", encoding="utf-8") as file:
-            json.dump(index, file)
+    index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename} if split.is_sharded else None
+    return split.filename_to_tensors, index

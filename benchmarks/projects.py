@@ -1,0 +1,179 @@
+"""Launches of public projects, rehearsed as a user would who has a laptop: is the verdict right?
+
+    python benchmarks/projects.py [--mirrors DIR] [--out FILE] [NAME …]
+
+The launches, each with what to prepare, the verdict expected and why, stand in ``tests/projects/launches/``. DIR holds
+bare clones (``OWNER+NAME``, or ``OWNER+NAME/repo``); without it, or for one that it lacks, ``git clone`` is asked. A
+project that can't be had is named as skipped, and counted. A verdict is *unsure* where it is CANNOT-TELL and another
+was expected, *wrong* where it is sure of what isn't so. NAME is part of a launch's or a project's name. A launch takes
+from half a minute to some; the first time, its environment besides.
+
+Exit status 0: every launch that could be had has the verdict expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import projects_files
+
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    import tomli as tomllib  # type: ignore[no-redef]
+
+LAUNCHES = Path(__file__).resolve().parents[1] / "tests" / "projects" / "launches"
+_LONGEST = 1800
+"""Seconds that one launch may take, its environment's installation included."""
+
+
+def launches() -> list[dict[str, Any]]:
+    """All launches, in the order of the tables."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(LAUNCHES.glob("*.toml")):
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        found += [{**table["commits"][one["project"]], **one} for one in table["launch"]]
+    return found
+
+
+def checked_out(launch: dict[str, Any], mirrors: Path | None, into: Path) -> str | None:
+    """The project at its commit in ``into``, with its history; or why it can't be had."""
+    name = launch["project"].replace("/", "+")
+    places = [] if mirrors is None else [mirrors / name / "repo", mirrors / name, mirrors / f"{name}.git"]
+    source = next((str(place) for place in places if (place / "objects").is_dir()), None)
+    if source is None and shutil.which("git") is None:
+        return "git is not installed"
+    command = ["git", "clone", "-q", "--no-checkout"]
+    if source is None:
+        command += ["--filter=blob:none", f"https://github.com/{launch['project']}"]
+    else:
+        command += ["--shared", source]
+    if _git([*command, str(into)], Path.cwd()) != 0:
+        return "the repository could not be cloned"
+    if _git(["git", "read-tree", launch["commit"]], into) != 0:
+        return f"the repository here has no commit {launch['commit']}"
+    _git(["git", "update-ref", "--no-deref", "HEAD", launch["commit"]], into)
+    if source is not None:
+        _leave_out_what_lacks(into)  # a mirror may lack large files, which git would stop at
+    _git(["git", "checkout-index", "-a", "-q"], into)
+    return None
+
+
+def _git(command: list[str], folder: Path) -> int:
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+    done = subprocess.run(command, cwd=folder, capture_output=True, env=environment)
+    return done.returncode
+
+
+def _leave_out_what_lacks(folder: Path) -> None:
+    listed = subprocess.run(["git", "ls-files", "-s", "-z"], cwd=folder, capture_output=True, check=True).stdout
+    blobs = {line.split()[1]: line.split(b"\t", 1)[1] for line in listed.split(b"\0") if line}
+    asked = subprocess.run(
+        ["git", "cat-file", "--batch-check=%(objectname) %(objecttype)"],
+        cwd=folder, input=b"\n".join(blobs), capture_output=True, check=True,
+    ).stdout  # fmt: skip
+    lacking = [line.split()[0] for line in asked.splitlines() if line.endswith(b"missing")]
+    names = b"\0".join(blobs[one] for one in lacking)
+    subprocess.run(["git", "update-index", "--force-remove", "-z", "--stdin"], cwd=folder, input=names, check=True)
+
+
+def rehearsed(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any] | None, str]:
+    """The report of the launch's rehearsal, None where it ended without one; and what it said to stderr."""
+    command = [sys.executable, "-m", "gonogo", "rehearse", "--format", "json", "--gpus", launch["gpus"], "--steps", "1"]
+    command += [*launch.get("options", []), "--", *shlex.split(launch["command"])]
+    environment = {**os.environ, **launch.get("variables", {})}
+    if "installed" in launch:  # as ``pip install -e`` there would have it
+        paths = [str((folder / launch["installed"]).resolve()), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder / launch.get("folder", "."),
+            capture_output=True, text=True, timeout=_LONGEST, env=environment,
+        )  # fmt: skip
+        return json.loads(done.stdout), done.stderr
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        return None, done.stderr if isinstance(error, ValueError) else "over the time"
+
+
+def told(report: dict[str, Any] | None, stderr: str) -> str:
+    """The first thing that a user reads beside the verdict."""
+    if report is None:
+        return stderr.strip().splitlines()[-1][:300] if stderr.strip() else "nothing"
+    errors = [one for one in report["findings"] if one["severity"] == "error"]
+    if errors:
+        return "; ".join(f"{one['hazard']} ({one['certainty']}): {one['title']}"[:200] for one in errors[:2])
+    return "; ".join(f"{one['what']}: {one['why']}"[:200] for one in report["skipped"][:1]) or "nothing found"
+
+
+def judged(launch: dict[str, Any], report: dict[str, Any] | None) -> str:
+    """``right``, ``wrong`` (sure of what isn't so), ``unsure`` (CANNOT-TELL, or no report, where more can be known)."""
+    if report is None:
+        return "unsure"
+    hazards = {one["hazard"] for one in report["findings"] if one["severity"] == "error"}
+    if report["verdict"] == launch["verdict"]:
+        return "right" if launch.get("hazard", "") in {"", *hazards} else "wrong"
+    return "unsure" if report["verdict"] == "CANNOT-TELL" else "wrong"
+
+
+def main() -> int:
+    """Rehearse each launch and print the score."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--mirrors", type=Path, help="a folder of bare clones, OWNER+NAME")
+    parser.add_argument(
+        "--work", type=Path, help="where the projects are checked out, and left; else a temporary folder"
+    )
+    parser.add_argument("--out", type=Path, help="append each launch's result there, a JSON line each")
+    parser.add_argument("names", nargs="*", help="only launches or projects with these in their names")
+    options = parser.parse_args()
+    score = dict.fromkeys(("right", "unsure", "wrong", "skipped"), 0)
+    for launch in launches():
+        title = f"{launch['project']}: {launch['name']}"
+        if options.names and not any(name.lower() in title.lower() for name in options.names):
+            continue
+        work = Path(tempfile.mkdtemp(prefix="projects-", dir=options.work))
+        folder = work / launch["project"].partition("/")[2]
+        why_not = checked_out(launch, options.mirrors, folder)
+        if why_not is not None:
+            score["skipped"] += 1
+            print(f"skipped: {title}: {why_not}", flush=True)
+            continue
+        projects_files.lay(folder, launch.get("prepare", {}))
+        start = time.monotonic()
+        report, stderr = rehearsed(launch, folder)
+        seconds = time.monotonic() - start
+        judgement = judged(launch, report)
+        score[judgement] += 1
+        verdict = "no report" if report is None else report["verdict"]
+        print(f"{judgement}: {title}: {verdict}, expected {launch['verdict']}, {seconds:.0f} s", flush=True)
+        if judgement != "right":
+            print(f"    {told(report, stderr)}", flush=True)
+        if options.out is not None:
+            line = {
+                "launch": title,
+                "verdict": verdict,
+                "judged": judgement,
+                "seconds": round(seconds),
+                "stderr": stderr[-3000:],
+                "report": report,
+            }
+            with open(options.out, "a", encoding="utf-8") as file:
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        if options.work is None:
+            shutil.rmtree(work, ignore_errors=True)
+    print(", ".join(f"{name}: {count}" for name, count in score.items()))
+    return 1 if score["wrong"] or score["unsure"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
