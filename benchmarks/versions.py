@@ -108,9 +108,12 @@ def prepared(program: str, folder: Path) -> list[str]:
     launch = (folder / "launch.sh").read_text()
     launch = launch.replace("--gradient_accumulation_steps 8", "--gradient_accumulation_steps 1")
     launch = launch.replace("--model_max_length 4096", "--model_max_length 256")
-    # What transformers 5 calls dtype is torch_dtype to those before 4.56, in a script of their time.
-    script = (folder / "finetune.py").read_text()
-    (folder / "finetune.py").write_text(script.replace("        dtype=torch", "        torch_dtype=torch"))
+    # What transformers 5 calls dtype is torch_dtype to those before 4.56, in a script of their time; those before 4.46
+    # don't know processing_class.
+    script = (folder / "finetune.py").read_text().replace("        dtype=torch", "        torch_dtype=torch")
+    (folder / "finetune.py").write_text(script.replace("        processing_class=tokenizer,\n", ""))
+    for stale in folder.glob("requirements*.txt"):
+        stale.unlink()
     if program == "trainer":
         config_file = folder / "ds_config.json"
         deepspeed_config = json.loads(config_file.read_text())

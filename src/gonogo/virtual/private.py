@@ -1,6 +1,6 @@
 """Every private interface of torch that gonogo touches, in one place.
 
-Tried on torch 2.6, 2.8, 2.10, 2.12, 2.14, 2.15 (CUDA builds, no GPU) and 2.13 (CPU build);
+Tried on torch 2.1 to 2.6, 2.8, 2.10, 2.12, 2.14, 2.15 (CUDA builds, no GPU) and 2.13 (CPU build);
 ``tests/virtual/test_private.py`` calls :func:`check` and says by name which of them moved. Nothing outside this file
 uses a name of torch that begins with an underscore, except in the facades (``cuda.py``, ``process_group.py``), which
 replace whole modules and say so.
@@ -8,11 +8,15 @@ replace whole modules and say so.
 
 from __future__ import annotations
 
+import importlib
+import sys
+from abc import ABCMeta
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
 DisableTorchDispatch = torch._C._DisableTorchDispatch
 """Context: operators go straight to their kernels, past every Python mode and subclass."""
@@ -56,7 +60,10 @@ def lift_only_cpu_tensors() -> Callable[[], None]:
     """``torch.tensor(..., device=X)`` builds on the CPU, then moves through the dispatcher. Returns the undo.
 
     C++ enters a device guard for X all the same; where torch has no CUDA device, a guard that does nothing is set.
+    A torch that can't be told so, below 2.4, has but the functions that ``cuda/tensors.py`` replaces.
     """
+    if not hasattr(torch._C, "_only_lift_cpu_tensors"):
+        return lambda: None
     getattr(torch._C, "_ensureCUDADeviceGuardSet", lambda: None)()  # newer than torch 2.8
     before = torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)
@@ -83,6 +90,35 @@ def storage_key(tensor: torch.Tensor) -> int:
 def storage_bytes(tensor: torch.Tensor) -> int:
     """Bytes of the tensor's storage."""
     return int(_storage(tensor).nbytes())
+
+
+def flops(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> int:
+    """Floating-point operations of an operator by torch's formulas; 0 where it has none."""
+    flop_counter: Any = importlib.import_module("torch.utils.flop_counter")
+    registry = getattr(flop_counter, "flop_registry", None)
+    if registry is not None:
+        counted = registry.get(func._overloadpacket)
+        return int(counted(*args, **kwargs, out_val=out)) if counted is not None else 0
+    counted = flop_counter.flop_mapping.get(func._overloadpacket)  # torch 2.1, whose formulas take shapes
+    if counted is None:
+        return 0
+    args, kwargs, out = tree_map(flop_counter.get_shape, (args, kwargs, out))
+    return int(counted(*args, **kwargs, out_shape=out))
+
+
+def count_as_streams(stream: type, event: type) -> None:
+    """Have the compiler of torch 2.2 to 2.4, which asks what streams and events are derived from, take these."""
+    for name, cls in (("_StreamBase", stream), ("_EventBase", event)):
+        base = getattr(sys.modules.get("torch._streambase"), name, None)
+        if isinstance(base, ABCMeta):
+            base.register(cls)
+
+
+def autocast_dtype() -> torch.dtype | None:
+    """What autocast on CUDA casts to; None where it is off."""
+    if not hasattr(torch, "get_autocast_dtype"):  # newer than torch 2.3
+        return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
+    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
 
 
 @cache
@@ -132,6 +168,8 @@ def is_small_numeric(tensor: torch.Tensor | None) -> bool:
 
 def custom_operator(name: str) -> Callable[..., Any] | None:
     """The Python function that a library registered as an operator (``torch.library.custom_op``), or None."""
+    if not hasattr(torch.library, "custom_op"):  # newer than torch 2.3
+        return None
     from torch._library.custom_ops import OPDEFS
 
     definition = OPDEFS.get(name)

@@ -12,7 +12,7 @@ import torch.distributed.distributed_c10d as c10d
 
 from gonogo.evidence.rehearsal.record import CollectiveTotal
 from gonogo.finding import Text
-from gonogo.virtual.collectives import exchanged
+from gonogo.virtual.collectives import exchanged, python_groups
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
@@ -80,7 +80,10 @@ def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: Co
     record.count[name] += 1
     record.bytes[name] += sum(t.numel() * t.element_size() for t in sent)
     stand_ins: dict[int, tuple[torch.Tensor, Any]] = {}
-    out = func(*_swapped(args, stand_ins), **{k: _swapped((v,), stand_ins)[0] for k, v in kwargs.items()})
+    if python_groups.NEEDED:
+        out = python_groups.done(args[0])
+    else:
+        out = func(*_swapped(args, stand_ins), **{k: _swapped((v,), stand_ins)[0] for k, v in kwargs.items()})
     back = {id(stand_in): original for stand_in, original in stand_ins.values()}
     peers = record.peers
     if peers is None or not exchanged.ask(peers, exchanged.Operation(func, args, record.reduction), mode):
@@ -92,11 +95,9 @@ def _refuse_cpu(sent: list[torch.Tensor], args: Any) -> None:
     """Raise what torch raises for a tensor on the CPU where the group was made with an accelerator's backend alone."""
     if not any(tensor.device.type == "cpu" for tensor in sent):
         return
-    for arg in args:
-        if "ProcessGroup" in str(arg):
-            config = c10d._world.pg_backend_config.get(dist.ProcessGroup.unbox(arg), "")
-            if config in ("cuda:nccl", "npu:hccl"):
-                raise RuntimeError("No backend type associated with device type cpu")
+    config = c10d._world.pg_backend_config.get(python_groups.in_arguments(args), "")
+    if config in ("cuda:nccl", "npu:hccl"):
+        raise RuntimeError("No backend type associated with device type cpu")
 
 
 def _sent(name: str, args: Any) -> list[torch.Tensor]:
@@ -133,7 +134,8 @@ def _scale(outputs: list[torch.Tensor], args: Any, record: CollectiveRecord) -> 
     """A sum over ranks that all send the same is that times their number."""
     if record.reduction != dist.ReduceOp.SUM:
         return
-    size = next((dist.ProcessGroup.unbox(a).size() for a in args if "ProcessGroup" in str(a)), dist.get_world_size())
+    group = python_groups.in_arguments(args)
+    size = dist.get_world_size() if group is None else group.size()
     for out in outputs:
         known = contents.read(out) if isinstance(out, VirtualTensor) and contents.materialise(out) else None
         if known is not None:

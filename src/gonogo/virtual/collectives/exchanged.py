@@ -13,6 +13,7 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from gonogo.virtual import private
+from gonogo.virtual.collectives import python_groups
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.ranks.protocol import Waits
@@ -36,8 +37,7 @@ class Operation:
         self.name: str = func._schema.name.removeprefix("c10d::")
         arguments = _arguments_of(func)
         named = dict(zip(arguments, args, strict=False))
-        boxed = named["process_group"]
-        self.group: Any = dist.ProcessGroup.unbox(boxed)
+        self.group: Any = python_groups.unboxed(named["process_group"])
         self.members = members_of(self.group)
         self.mine = self.group.rank()
         self.blocks = self._blocks(named, arguments)

@@ -23,7 +23,7 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from gonogo.finding import Text
-from gonogo.virtual.collectives import exchanged
+from gonogo.virtual.collectives import exchanged, python_groups
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.patching import Patches
 
@@ -49,6 +49,8 @@ def install(
     import torch.testing._internal.distributed.fake_pg  # noqa: F401  registers the backend "fake"
 
     patches = Patches()
+    if python_groups.NEEDED:
+        python_groups.install(patches)
     replaced: list[tuple[Any, Any]] = []
 
     def replace(name: str, value: Any) -> None:
@@ -171,6 +173,7 @@ def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, An
         if backend is None and device_id is not None:
             backend = "hccl" if on_npu else "nccl"
         requested = _checked(backend, on_npu)
+        timeout = c10d.default_pg_timeout if timeout is None else timeout  # which torch 2.1 asks to be given
         if store is None:
             method = init_method or "env://"
             store, rank, world_size = next(rendezvous.rendezvous(method, rank, world_size, timeout=timeout))
@@ -183,6 +186,7 @@ def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, An
     ) -> Any:
         requested = _checked(backend, on_npu) if backend is not None else str(c10d.get_backend())
         kwargs.pop("device_id", None)
+        timeout = c10d.default_pg_timeout if timeout is None else timeout
         local = args[0] if args else kwargs.get("use_local_synchronization", False)
         if peers is not None and not local:
             everyone = tuple(range(dist.get_world_size()))
@@ -203,7 +207,8 @@ def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, An
         if c10d._rank_not_in_group(group):
             return None
         options = c10d.BarrierOptions()
-        options.device = torch.device("cpu")
+        if hasattr(options, "device"):
+            options.device = torch.device("cpu")
         if hasattr(options, "asyncOp"):
             options.asyncOp = async_op
         work = group.barrier(opts=options)

@@ -50,6 +50,8 @@ def install(
     replaced: list[tuple[Any, Any]] = []
     for part in PARTS:
         for module, name, value in part.replacements(cuda):
+            if module is not torch._C and not hasattr(module, name):
+                continue  # an older torch doesn't have it; of torch._C's, a CPU build lacks some
             original = getattr(module, name, None)
             if callable(original) and original is not value:
                 replaced.append((original, value))

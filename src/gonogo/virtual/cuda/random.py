@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.cuda.state import Replacement, VirtualCuda
+from gonogo.virtual.tensor import VirtualTensor
 
 _DEFAULT_SEED = 67280421310721
 """c10::detail::default_rng_seed_val"""
@@ -131,6 +132,14 @@ def _classes(cuda: VirtualCuda) -> tuple[Any, type]:
         def __reduce__(self) -> Any:
             return _rebuild, (cuda.kind, self._index, self._seed, self.offset)
 
+    class CpuGenerator(real):  # type: ignore[misc, valid-type]
+        """A generator that takes a state that came by way of an accelerator, as accelerate sends it to all ranks."""
+
+        def set_state(self, new_state: Any) -> Any:
+            if isinstance(new_state, VirtualTensor):
+                new_state = VirtualTensor.virtual_mode.known_values(new_state)
+            return self if new_state is None else super().set_state(new_state)
+
     class _AnyGenerator(type(real)):  # type: ignore[misc]
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, real)
@@ -143,7 +152,7 @@ def _classes(cuda: VirtualCuda) -> tuple[Any, type]:
             if where.type == cuda.kind:
                 cuda.check_ordinal(cuda.index_of(where))
                 return CudaGenerator(cuda.index_of(where))
-            return real(device)
+            return CpuGenerator(where)
 
     return CudaGenerator, Generator
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 
+from gonogo.virtual import private
 from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     """(module, name, replacement) for every name this file answers for."""
     stream_class, external_class, event_class = _classes(cuda)
+    private.count_as_streams(stream_class, event_class)
     for module in (torch.cuda, torch.cuda.streams):
         yield module, "Stream", stream_class
         yield module, "ExternalStream", external_class
@@ -212,7 +214,7 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
 
 def _generic(cuda: VirtualCuda, stream_class: Any, event_class: Any) -> tuple[type, type]:
     """``torch.Stream`` and ``torch.Event``: of CUDA where that is asked for (or nothing is), else torch's own."""
-    real_stream, real_event = torch._C.Stream, torch._C.Event
+    real_stream, real_event = torch._C.Stream, getattr(torch._C, "Event", event_class)  # newer than torch 2.3
 
     class _AnyStream(type):
         def __instancecheck__(cls, instance: object) -> bool:

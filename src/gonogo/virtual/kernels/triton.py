@@ -2,7 +2,7 @@
 
 A kernel works on the tensors that it is given and allocates none, so leaving it out changes no shape and no memory.
 What it writes is read from its source: whatever goes into ``tl.store`` or an atomic operation. Real tensors are
-refused as Triton refuses the CPU's. Tried with Triton 3.2 and 3.9.
+refused as Triton refuses the CPU's. Tried with Triton 2.1 to 3.9.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def install(
 
     def replace_driver(module: ModuleType) -> None:
         target = SimpleNamespace(backend="cuda", arch=compute_capability[0] * 10 + compute_capability[1], warp_size=32)
-        name = "_active" if hasattr(module.driver, "_active") else "active"  # the latter up to Triton 3.4, of torch 2.8
+        # Its place since Triton 3.5; up to 2.1, of torch 2.1, where a question for another name enters CUDA's driver.
+        name = next((name for name in ("_active", "_obj") if name in vars(module.driver)), "active")
         patches.set(module.driver, name, _Driver(target))
 
     patches.on_undo(after_import("triton.runtime.jit", replace_launch))

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
 from gonogo.evidence.environment.hardware import Speed
 from gonogo.evidence.rehearsal.work import PhaseWork
+from gonogo.virtual import private
 from gonogo.virtual.measuring.operator_time import LAUNCH_SECONDS, operator_seconds
 
 
@@ -92,8 +92,7 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if any(on_host):
             _count_copy(work, out)
             return out
-        counted = flop_registry.get(func._overloadpacket)
-        flops = int(counted(*args, **(kwargs or {}), out_val=out)) if counted is not None else 0
+        flops = private.flops(func, args, kwargs or {}, out)
         moved = sum(tensor.numel() * tensor.element_size() for tensor in operands)
         work.flops += flops
         work.memory_bytes += moved

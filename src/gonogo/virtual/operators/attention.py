@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from gonogo.virtual import private
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
@@ -27,6 +28,7 @@ def install(compute_capability: tuple[int, int]) -> Callable[[], None]:
     """Route ``scaled_dot_product_attention`` on accelerators; returns the undo."""
     patches = Patches()
     original = F.scaled_dot_product_attention
+    known = {"enable_gqa"} if "enable_gqa" in (original.__doc__ or "") else set()  # newer than torch 2.4
 
     def scaled_dot_product_attention(
         query: Any,
@@ -36,18 +38,19 @@ def install(compute_capability: tuple[int, int]) -> Callable[[], None]:
         dropout_p: float = 0.0,
         is_causal: bool = False,
         scale: float | None = None,
-        enable_gqa: bool = False,
+        **options: Any,
     ) -> Any:
         operands = (query, key, value)
-        if not all(isinstance(t, VirtualTensor) and t.device.type != "cpu" and t.dim() == 4 for t in operands):
-            return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        enable_gqa = options.get("enable_gqa", False)
+        if set(options) - known or not all(_is_served(operand) for operand in operands):
+            return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **options)
         query, key, value = _cast_by_autocast(query, key, value)
         grouped = key.shape[1] != query.shape[1]
         if _fits_flash(query, key, value, attn_mask, compute_capability) and (not grouped or enable_gqa):
             return _flash(query, key, value, dropout_p, is_causal, scale)
         if _fits_efficient(query, key, value, compute_capability) and not grouped:
             return _efficient(query, key, value, attn_mask, dropout_p, is_causal, scale)
-        return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **options)
 
     scaled_dot_product_attention.__doc__ = original.__doc__
     patches.set(F, "scaled_dot_product_attention", scaled_dot_product_attention)
@@ -55,10 +58,14 @@ def install(compute_capability: tuple[int, int]) -> Callable[[], None]:
     return patches.undo
 
 
+def _is_served(operand: Any) -> bool:
+    return isinstance(operand, VirtualTensor) and operand.device.type != "cpu" and operand.dim() == 4
+
+
 def _cast_by_autocast(*tensors: Any) -> Any:
-    if not torch.is_autocast_enabled("cuda"):
+    dtype = private.autocast_dtype()
+    if dtype is None:
         return tensors
-    dtype = torch.get_autocast_dtype("cuda")
     return tuple(t.to(dtype) if t.is_floating_point() and t.dtype != torch.float64 else t for t in tensors)
 
 

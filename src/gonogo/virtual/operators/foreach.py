@@ -21,16 +21,22 @@ def install() -> Callable[[], None]:
     """Count virtual tensors among the types that have the multi-tensor path; returns the undo."""
     patches = Patches()
     for module in (optimizer, foreach_utils):
-        patches.set(module, "_foreach_supported_types", [*module._foreach_supported_types, VirtualTensor])
+        if hasattr(module, "_foreach_supported_types"):
+            patches.set(module, "_foreach_supported_types", [*module._foreach_supported_types, VirtualTensor])
+    if not hasattr(foreach_utils, "_foreach_supported_types"):
+        _clip_as_plain_tensors(patches)
     original = torch._C._group_tensors_by_device_and_dtype
+    ((_, dtype),) = original([[torch.empty(0)]], False)
+    by_name = isinstance(dtype, str)  # torch 2.1
 
     @functools.wraps(original)
     def group(lists: Any, with_indices: bool = False) -> Any:
         if not any(_is_virtual(tensor) for tensor in lists[0]):
             return original(lists, with_indices)
-        groups: dict[tuple[torch.device, torch.dtype], Any] = {}
+        groups: dict[tuple[torch.device, Any], Any] = {}
         for position, first in enumerate(lists[0]):
-            columns, positions = groups.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
+            kind = str(first.dtype).removeprefix("torch.") if by_name else first.dtype
+            columns, positions = groups.setdefault((first.device, kind), ([[] for _ in lists], []))
             for column, tensors in zip(columns, lists, strict=True):
                 if tensors:
                     column.append(tensors[position])
@@ -40,6 +46,18 @@ def install() -> Callable[[], None]:
 
     patches.set(torch._C, "_group_tensors_by_device_and_dtype", group)
     return patches.undo
+
+
+def _clip_as_plain_tensors(patches: Patches) -> None:
+    """Clipping, to torch 2.1, takes the multi-tensor path for tensors of no other class than ``torch.Tensor``."""
+    original: Any = foreach_utils._has_foreach_support
+
+    def has_support(tensors: Any, device: torch.device) -> bool:
+        if not any(_is_virtual(tensor) for tensor in tensors):
+            return bool(original(tensors, device))
+        return all(type(tensor) in (VirtualTensor, torch.Tensor, type(None)) for tensor in tensors)
+
+    patches.everywhere([(original, has_support)])
 
 
 def _is_virtual(tensor: Any) -> bool:

@@ -21,7 +21,7 @@ from gonogo.virtual.own_work import OwnWork
 from gonogo.virtual.tensor import VirtualTensor
 
 _make: Any = private.make_alias
-_PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
+_PLAIN = (torch.Tensor, nn.Parameter, getattr(nn, "Buffer", torch.Tensor))  # below 2.5 there is no Buffer
 
 
 def install(memory: MemoryRecord) -> Callable[[], None]:

@@ -138,7 +138,8 @@ def install(patches: Patches, overlay: Overlay | None, on_open: Callable[[str], 
     """Replace ``torch.load``, and the step that makes a tensor of a storage."""
     original = torch.load
     utils = private_serialization.utils
-    rebuild, rebuild_v3 = utils._rebuild_tensor, utils._rebuild_tensor_v3
+    rebuild = utils._rebuild_tensor
+    rebuild_v3: Any = getattr(utils, "_rebuild_tensor_v3", None)  # newer than torch 2.1
 
     def load(
         f: Any,

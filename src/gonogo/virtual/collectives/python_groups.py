@@ -1,0 +1,125 @@
+"""Process groups of a torch whose ``fake`` backend is written in Python, and passes the operators by: up to 2.1.
+
+Each method of a group hands the dispatch mode the ``c10d`` operator that C++ would have called, with the group itself
+in the place of the object that C++ boxes it in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as _distributed
+import torch.distributed.distributed_c10d as _c10d
+
+from gonogo.virtual import private
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.tensor import VirtualTensor
+
+dist: Any = _distributed
+c10d: Any = _c10d
+
+NEEDED = not hasattr(dist.ProcessGroup, "unbox")
+"""Whether this torch is one of those."""
+
+_OPERATORS = {
+    "_allgather_base": "_allgather_base_",
+    "_reduce_scatter_base": "_reduce_scatter_base_",
+    "allgather": "allgather_",
+    "allgather_coalesced": "allgather_coalesced_",
+    "allgather_into_tensor_coalesced": "allgather_into_tensor_coalesced_",
+    "allreduce": "allreduce_",
+    "allreduce_coalesced": "allreduce_coalesced_",
+    "alltoall": "alltoall_",
+    "alltoall_base": "alltoall_base_",
+    "barrier": "barrier",
+    "broadcast": "broadcast_",
+    "gather": "gather_",
+    "recv": "recv_",
+    "recv_anysource": "recv_any_source_",
+    "reduce": "reduce_",
+    "reduce_scatter": "reduce_scatter_",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor_coalesced_",
+    "scatter": "scatter_",
+    "send": "send",
+}
+"""Method → operator."""
+_OF_OPTIONS = {"reduce_op": "reduceOp", "root_rank": "rootRank", "root_tensor": "rootTensor"}
+"""Argument of an operator → where a method's options have it."""
+_UNSAID = frozenset({"timeout", "sparse_indices", "device_ids", "async_op"})
+
+
+def install(patches: Patches) -> None:
+    """Have the backend ``fake`` make such groups."""
+
+    def create(store: Any, rank: int, size: int, timeout: Any) -> Any:
+        return _Group(rank, size)
+
+    patches.item(dist.Backend._plugins, "FAKE", dist.Backend._BackendPlugin(create, False))
+
+
+def unboxed(group: Any) -> Any:
+    """A process group as Python knows it, of an operator's argument."""
+    return group if NEEDED else dist.ProcessGroup.unbox(group)
+
+
+def in_arguments(args: Any) -> Any:
+    """The process group among an operator's arguments; None where there is none."""
+    found = next((arg for arg in args if "ProcessGroup" in str(arg)), None)
+    return None if found is None else unboxed(found)
+
+
+def done(result: Any) -> Any:
+    """The work of a collective that has ended."""
+    future: Any = torch.futures.Future()
+    future.set_result(result)
+    create: Any = vars(torch._C._distributed_c10d)["_create_work_from_future"]
+    return create(future)
+
+
+class _Group(dist.ProcessGroup):  # type: ignore[misc]
+    """A process group of which only this rank is here."""
+
+    @property
+    def group_name(self) -> str:
+        """The name that torch's own tables have for it."""
+        return str(c10d._world.pg_names[self])
+
+    def getBackendName(self) -> str:
+        """What C++ asks for where a method is missing."""
+        return "fake"
+
+    def __repr__(self) -> str:
+        return f"ProcessGroup(rank {self.rank()} of {self.size()})"
+
+    def _start_coalescing(self, device: Any) -> None:
+        pass
+
+    def _end_coalescing(self, device: Any) -> Any:
+        return done(None)
+
+
+def _method(operator: Any) -> Callable[..., Any]:
+    arguments = [argument.name for argument in operator._schema.arguments]
+
+    def method(self: Any, *given: Any, opts: Any = None, **named: Any) -> Any:
+        if given and type(given[-1]).__name__.endswith("Options"):
+            *given, opts = given  # type: ignore[assignment]
+        values = iter((*given, *named.values()))
+        args = []
+        for name in arguments:
+            if name == "process_group":
+                args.append(self)
+            elif name in _OF_OPTIONS:
+                args.append(getattr(opts, _OF_OPTIONS[name], None))
+            else:
+                args.append(None if name in _UNSAID else next(values, []))
+        with private.modes_off():  # as an operator reaches a mode
+            return VirtualTensor.virtual_mode.__torch_dispatch__(operator, (), tuple(args))
+
+    return method
+
+
+for _name, _operator in _OPERATORS.items():
+    setattr(_Group, _name, _method(getattr(torch.ops.c10d, _operator).default))
