@@ -31,11 +31,11 @@ def test_torch_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, t
 
 def test_a_torch_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(
-        "gonogo.rehearse.launch.torch_installed.installed_version", lambda _name: Version("2.5.1+cu121")
+        "gonogo.rehearse.launch.torch_installed.installed_version", lambda _name: Version("2.0.1+cu117")
     )
     (tmp_path / "train.py").write_text("")
     request = RehearsalRequest(command=["python", str(tmp_path / "train.py")])
-    with pytest.raises(UserError, match=r"torch 2\.5\.1\+cu121 .* torch 2\.6 or newer"):
+    with pytest.raises(UserError, match=r"torch 2\.0\.1\+cu117 .* torch 2\.1 or newer"):
         rehearse(request)
 
 

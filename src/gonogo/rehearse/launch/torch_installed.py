@@ -11,7 +11,7 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages import installed_version
 
-OLDEST_TORCH = Version("2.6")
+OLDEST_TORCH = Version("2.1")
 """The oldest torch that the virtual accelerator was tried on; ``docs/compatibility.md`` has the others."""
 
 
