@@ -73,7 +73,7 @@ def asked_of_cases(paths: Iterable[Path]) -> list[Asked]:
 def figures(index: Index, asked: Sequence[Asked], least: float, pages: bool) -> dict[str, Any]:
     """What is shown from that likeness on: hits, other causes, how much is said."""
     pass_over = {number for number, thread in enumerate(index.threads) if thread.cited and not pages}
-    answerable = said = hits = shown = right = known = unknown_said = none = none_said = 0
+    answerable = said = hits = shown = right = wrong = known = unknown_said = none = none_said = 0
     for one in asked:
         own = {number for number, thread in enumerate(index.threads) if thread.address == one.address}
         same = {number for number, thread in enumerate(index.threads) if thread.hazard in one.hazards}
@@ -90,6 +90,7 @@ def figures(index: Index, asked: Sequence[Asked], least: float, pages: bool) -> 
         said += bool(found)
         shown += len(found)
         right += sum(number in same for _, number in found)
+        wrong += sum(number not in same and bool(index.threads[number].hazard) for _, number in found)
         hits += any(number in same for _, number in found)
     return {
         "least_alike": least,
@@ -98,6 +99,7 @@ def figures(index: Index, asked: Sequence[Asked], least: float, pages: bool) -> 
         "hits": hits,
         "threads_shown": shown,
         "of_the_same_cause": right,
+        "of_another_cause": wrong,
         "asked_without_its_cause": known,
         "said_without_its_cause": unknown_said,
         "asked_of_no_hazard": none,
@@ -151,7 +153,8 @@ def main() -> None:
     for row in answer["figures"]:
         mark = "*" if row["least_alike"] == LEAST_ALIKE else " "
         print(f"{mark} from {row['least_alike']:.2f}: hit {row['hits']}, said {row['said']} of {row['asked']}; "
-              f"threads of the same cause {row['of_the_same_cause']} of {row['threads_shown']}; "
+              f"{row['threads_shown']} threads, {row['of_the_same_cause']} of the same cause, "
+              f"{row['of_another_cause']} of another; "
               f"said without its cause {row['said_without_its_cause']} of {row['asked_without_its_cause']}; "
               f"of no hazard {row['said_of_no_hazard']} of {row['asked_of_no_hazard']}")  # fmt: skip
     if options.healthy:

@@ -18,6 +18,8 @@ LEAST_ALIKE = 0.3
 """The likeness below which a thread is not shown: benchmarks/similar.py measures what comes of it."""
 _OF_ONE_HAZARD = 2
 """Threads of one hazard among those shown: one message may have several causes."""
+_UNSETTLED = 0.85
+"""What the likeness of a thread counts for, of several alike, that does not tell what settled it."""
 
 
 def similar_threads(log: FailureLog, shown: Collection[str] = ()) -> tuple[SimilarThread, ...]:
@@ -36,18 +38,26 @@ def similar_threads(log: FailureLog, shown: Collection[str] = ()) -> tuple[Simil
 def chosen(
     index: Index, features: Features, without: Collection[int] = (), least: float = LEAST_ALIKE
 ) -> list[tuple[float, int]]:
-    """The likeness and the number of the threads of an index that are worth to be shown for a log's features."""
+    """The likeness and the number of the threads of an index that are worth to be shown for a log's features.
+
+    The best first: those most alike, and among them those of which it is known what settled them.
+    """
     found: list[tuple[float, int]] = []
     of_hazard: Counter[str] = Counter()
-    for likeness, number in index.alike(features, without):
+    alike = [one for one in index.alike(features, without) if one[0] >= least]
+    for likeness, number in sorted(alike, key=lambda one: _worth(index.threads[one[1]], one[0]), reverse=True):
         hazard = index.threads[number].hazard
-        if likeness < least or len(found) == MOST:
+        if len(found) == MOST:
             break
         if hazard and of_hazard[hazard] == _OF_ONE_HAZARD:
             continue
         of_hazard[hazard] += 1
         found.append((likeness, number))
     return found
+
+
+def _worth(thread: Thread, likeness: float) -> float:
+    return likeness if thread.hazard or thread.shows else likeness * _UNSETTLED
 
 
 _index = cache(Index.shipped)
