@@ -362,7 +362,8 @@ class Autotuner:
 """,
     "runtime/driver.py": """
 class DriverConfig:
-    _active = None
+    def __init__(self):
+        self._active = None
     @property
     def active(self):
         return self._active
