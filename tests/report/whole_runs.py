@@ -27,7 +27,7 @@ from gonogo.finding import Report
 from gonogo.guard.report import report_of
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.report import FORMATS, render
+from gonogo.report import render
 from gonogo.trials.bisect.report import bisect_report
 from gonogo.trials.bisect.run import BisectRequest, bisect
 from gonogo.trials.plan.answer import plan_report
@@ -110,7 +110,7 @@ def written(name: str) -> dict[str, str]:
     report = RUNS[name]()
     return {
         f"{name}.{language}.{ENDINGS[format_name]}": render(report, format_name, language).replace(str(ROOT), "ROOT")
-        for format_name in FORMATS
+        for format_name in ENDINGS
         for language in ("en", "zh")
     }
 

@@ -35,6 +35,7 @@ from gonogo.cli.options import (
     MicroBatch,
     NoCache,
     Nodes,
+    Open,
     Output,
     PageFormat,
     Ranks,
@@ -117,6 +118,7 @@ def rehearse(
     ] = None,
     format_: Format = "text",
     output: Output = None,
+    open_: Open = False,
     lang: Lang = None,
 ) -> None:
     """Run a training program, as it is, on virtual accelerators: no GPU, no weights.
@@ -167,7 +169,7 @@ def rehearse(
         )
         with live_display(language) as on_progress:
             record, report = rehearsed(request, on_progress)
-        publish(report, format_, output, language)
+        publish(report, format_, output, language, open_)
         raise SystemExit(INTERRUPTED if was_interrupted(record) else report.verdict.exit_status)
 
 
@@ -195,6 +197,7 @@ def diagnose(
     ] = None,
     format_: Format = "text",
     output: Output = None,
+    open_: Open = False,
     lang: Lang = None,
 ) -> None:
     """Explain a run that has died, from its logs: the root cause, the line that shows it, the cure.
@@ -239,7 +242,7 @@ def diagnose(
                 project=project,
                 on_bytes=on_bytes,
             )
-        publish(report, format_, output, language)
+        publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)
 
 

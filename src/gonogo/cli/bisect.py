@@ -19,6 +19,7 @@ from gonogo.cli.options import (
     Lang,
     NoCache,
     Nodes,
+    Open,
     Output,
     Ranks,
     Steps,
@@ -60,6 +61,7 @@ def bisect(
     no_cache: NoCache = False,
     format_: Format = "text",
     output: Output = None,
+    open_: Open = False,
     lang: Lang = None,
 ) -> None:
     """Find the release of a package that breaks a training program, or mends it, by rehearsing the program.
@@ -114,7 +116,7 @@ def bisect(
         with live_display(language) as on_progress:
             found = run_bisection(request, _rehearsed, on_progress)
         report = bisect_report(found)
-        publish(report, format_, output, language)
+        publish(report, format_, output, language, open_)
         raise SystemExit(INTERRUPTED if found.interrupted else report.verdict.exit_status)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gonogo.cli.exit_status import exit_statuses
-from gonogo.cli.options import Format, Lang, Output, before_and_after
+from gonogo.cli.options import Format, Lang, Open, Output, before_and_after
 from gonogo.evidence.paths import is_folder
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -64,6 +64,7 @@ def check(
     ] = False,
     format_: Format = "text",
     output: Output = None,
+    open_: Open = False,
     lang: Lang = None,
 ) -> None:
     """Find, in the files of a run, what will stop it; and fix it. No torch, no GPU: it reads.
@@ -112,7 +113,7 @@ def check(
         if statistics:
             publish_text(lambda stream: write_statistics(stream, checked, format_, language), output)
         else:
-            publish(checked.report, format_, output, language)
+            publish(checked.report, format_, output, language, open_)
         if allow_no_files and not checked.gathered.runs:
             raise SystemExit(0)
         raise SystemExit(checked.exit_status)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
-from gonogo.cli.options import Command, Format, Gpus, HostMemory, Lang, Nodes, Output, Steps
+from gonogo.cli.options import Command, Format, Gpus, HostMemory, Lang, Nodes, Open, Output, Steps
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -63,6 +63,7 @@ def cure(
     apply: Annotated[bool, typer.Option("--apply", help="Change the files as the patch says, all or none.")] = False,
     format_: Format = "text",
     output: Output = None,
+    open_: Open = False,
     lang: Lang = None,
 ) -> None:
     """Find the least change that makes a run GO, and prove it by rehearsing the changed run.
@@ -118,7 +119,7 @@ def cure(
         report = write_patch(cured, output_patch)
         if apply:
             report = apply_cure(cured, report)
-        publish(report, format_, output, language)
+        publish(report, format_, output, language, open_)
         interrupted = report.cure is not None and report.cure.interrupted
         raise SystemExit(INTERRUPTED if interrupted else report.verdict.exit_status)
 

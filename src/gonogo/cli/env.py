@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gonogo.cli.exit_status import exit_statuses
-from gonogo.cli.options import Format, Lang, Output
+from gonogo.cli.options import Format, Lang, Open, Output
 from gonogo.finding.language import chosen_language
 
 
@@ -23,6 +23,7 @@ def env(
     ] = None,
     format_: Format = "text",
     output: Output = None,
+    open_: Open = False,
     lang: Lang = None,
 ) -> None:
     """Show this Python and machine as gonogo sees them, and whether they agree with each other. Imports no torch.
@@ -46,5 +47,5 @@ def env(
 
         found = environment_in(environment) if environment is not None else this_machine(deep=True)
         report = environment_report(found)
-        publish(report, format_, output, language)
+        publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)

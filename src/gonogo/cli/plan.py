@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from gonogo.cli.exit_status import exit_statuses
-from gonogo.cli.options import Format, HostMemory, Lang, Output, before_and_after
+from gonogo.cli.options import Format, HostMemory, Lang, Open, Output, before_and_after
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -66,6 +66,7 @@ def plan(
     ] = 300.0,
     format_: Format = "text",
     output: Output = None,
+    open_: Open = False,
     lang: Lang = None,
 ) -> None:
     """Find the strategies that fit a model on given accelerators, and the fastest of them. No GPU needed.
@@ -139,7 +140,7 @@ def plan(
             note = write_picture(report.plan, picture, language)
             if note is not None:
                 typer.echo(note.in_language(language), err=True)
-        publish(report, format_, output, language)
+        publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)
 
 

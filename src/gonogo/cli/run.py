@@ -52,6 +52,7 @@ def run(
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the report to FILE, not to stderr.")
     ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="With --report: show the report in the browser too.")] = False,
     lang: Lang = None,
 ) -> None:
     """Launch a training with a guard in every rank: told early what is wrong, and afterwards why it died.
@@ -71,7 +72,7 @@ def run(
         known_format(format_)
         check_writable(output)
         if report is not None:
-            _report_on(report, command, format_, output, language)
+            _report_on(report, command, format_, output, language, open_)
         if not command:
             raise UserError(
                 Text(
@@ -144,7 +145,9 @@ def _checked(command: list[str], language: str) -> Checked | None:
     return None
 
 
-def _report_on(folder: Path, command: list[str] | None, format_: str, output: Path | None, language: str) -> None:
+def _report_on(
+    folder: Path, command: list[str] | None, format_: str, output: Path | None, language: str, opened: bool
+) -> None:
     from gonogo.guard.parent import report_in
     from gonogo.report.output import publish
 
@@ -164,7 +167,7 @@ def _report_on(folder: Path, command: list[str] | None, format_: str, output: Pa
                 "--report {folder}：{why}；应为 gonogo run 结束时给出的目录",
             ).format(folder=folder, why=error.strerror or error)
         ) from None
-    publish(report, format_, output, language)
+    publish(report, format_, output, language, opened)
     raise SystemExit(report.verdict.exit_status)
 
 

@@ -96,6 +96,22 @@ class Device(msgspec.Struct, frozen=True):
     """What is left then; negative where it does not fit."""
 
 
+class MemoryTimeline(msgspec.Struct, frozen=True):
+    """A device's memory over time, in points, each the highest moment of a stretch of ``allocations`` allocations.
+
+    ``by_category`` and ``reserved`` are bytes; ``reached_by`` and ``modules`` say which allocation was the last of it.
+    """
+
+    device: str
+    allocations: int
+    by_category: dict[str, tuple[int, ...]]
+    reserved: tuple[int, ...]
+    phases: tuple[str, ...]
+    steps: tuple[int, ...]
+    reached_by: tuple[str, ...]
+    modules: tuple[str, ...]
+
+
 class CollectiveTotal(msgspec.Struct, frozen=True):
     """How often an operator ran, and the bytes that the rank put in."""
 
@@ -161,6 +177,8 @@ class Rank(msgspec.Struct, frozen=True):
     as_run: AsRun | None = None
     host_modules: tuple[ModuleMemory, ...] = ()
     """Of the peak of host memory; see :attr:`Device.modules`."""
+    timelines: tuple[MemoryTimeline, ...] = ()
+    """For what draws them; the JSON is without."""
 
 
 class NodeMemory(msgspec.Struct, frozen=True):

@@ -98,7 +98,7 @@ def run_guarded(request: GuardRequest, environment: Mapping[str, str], language:
 
 
 def report_in(folder: Path) -> Report:
-    """The report of a folder's records, written into it as ``report.json`` and ``report.txt`` where that is possible.
+    """The report of a folder's records.
 
     Raises OSError where the folder can't be read.
     """
@@ -108,10 +108,10 @@ def report_in(folder: Path) -> Report:
 
 
 def keep_report(report: Report, folder: Path, language: str) -> None:
-    """Put the report into the folder as text and JSON. Raises OSError where it can't be written."""
+    """Put the report into the folder as text, as a page and as JSON. Raises OSError where it can't be written."""
     from gonogo.report import render
 
-    for name, format_name in (("report.json", "json"), ("report.txt", "text")):
+    for name, format_name in (("report.json", "json"), ("report.html", "html"), ("report.txt", "text")):
         write_atomically(folder / name, render(report, format_name, language).encode("utf-8", "backslashreplace"))
 
 

@@ -84,6 +84,7 @@ def _rank(rank: RankRecord, folder: str) -> rehearsal.Rank:
         failure=_failure(rank.failure, folder) if rank.failure else None,
         events=tuple(rank.events),
         as_run=rank.as_run,
+        timelines=_converted(rank.timelines, tuple[rehearsal.MemoryTimeline, ...]),
         host_modules=_converted(rank.host.modules, tuple[rehearsal.ModuleMemory, ...]) if rank.host else (),
     )
 

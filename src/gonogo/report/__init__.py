@@ -10,7 +10,7 @@ from gonogo.finding.errors import UserError
 
 PAGE_FORMATS = ("text", "json", "markdown")
 """Those that a page (``explain``, ``hazards``) is written in too."""
-FORMATS = (*PAGE_FORMATS, "sarif", "github", "junit")
+FORMATS = (*PAGE_FORMATS, "html", "sarif", "github", "junit")
 WIDTH_OF_A_FILE = 100
 
 
@@ -48,6 +48,10 @@ def render(report: Report, format_name: str, language: str) -> str:
         from gonogo.report.markdown import to_markdown
 
         return to_markdown(report, language)
+    if format_name == "html":
+        from gonogo.report.html import to_html
+
+        return to_html(report, language)
     if format_name == "sarif":
         from gonogo.report.sarif import to_sarif
 

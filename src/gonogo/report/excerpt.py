@@ -25,7 +25,7 @@ def print_excerpt(span: Span, page: Page, language: str, gutter: int, *, primary
         if label:
             page.line(Styled.assemble(bar, (f" {label}", mark_style)))
         return
-    start, end = _marked(span, source)
+    start, end = marked(span, source)
     before = cells(source[:start])
     width = max(cells(source[start:end]), 1)
     room = max(page.width - gutter - 3, 20)
@@ -48,7 +48,7 @@ def print_excerpt(span: Span, page: Page, language: str, gutter: int, *, primary
             page.line(Styled(label, mark_style), indent=gutter + 2)
 
 
-def _marked(span: Span, source: str) -> tuple[int, int]:
+def marked(span: Span, source: str) -> tuple[int, int]:
     """Where the mark starts and ends in the source.
 
     That is as the span says; where it has no end, the token at the column, or the whole line where none is there.

@@ -49,8 +49,11 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
 
 
 def _seen(report: Report) -> dict[str, Any]:
+    rehearsal = msgspec.to_builtins(report.rehearsal)
+    for rank in rehearsal["ranks"] if rehearsal is not None else ():
+        del rank["timelines"]  # thousands of figures, which only a picture tells something
     return {
-        "rehearsal": msgspec.to_builtins(report.rehearsal),
+        "rehearsal": rehearsal,
         "plan": msgspec.to_builtins(report.plan),
         "log": msgspec.to_builtins(report.log),
         "environment": report.environment.to_json() if report.environment is not None else None,

@@ -35,12 +35,30 @@ def check_writable(output: Path | None) -> None:
         raise UserError(_CANNOT_WRITE.format(path=output, why=why))
 
 
-def publish(report: Report, format_name: str, output: Path | None, language: str) -> None:
-    """Write the report to the file, or print it on stdout. Raises UserError where the file cannot be written."""
+def publish(report: Report, format_name: str, output: Path | None, language: str, opened: bool = False) -> None:
+    """Write the report to the file, or print it on stdout; ``opened``: show it in the browser too.
+
+    Raises UserError where a file cannot be written.
+    """
     if output is not None:
         _write_atomically(output, render(report, format_name, language))
-    else:
+    elif not (opened and format_name == "html"):  # markup is of no use on a terminal
         to_stdout(lambda stream: print_to(stream, report, format_name, language))
+    if opened:
+        _open(report, output if format_name == "html" else None, language)
+
+
+def _open(report: Report, written: Path | None, language: str) -> None:
+    from gonogo.report.html.browser import show
+
+    try:
+        show(report, written, language)
+    except OSError as error:
+        raise UserError(
+            Text("--open: no page can be written: {why}", "--open：无法写出页面：{why}").format(
+                why=error.strerror or error
+            )
+        ) from error
 
 
 def publish_text(write: Callable[[TextIO], object], output: Path | None) -> None:

@@ -135,6 +135,26 @@ class HostMemory(msgspec.Struct, frozen=True):
     """The peak up to the end of the first loading."""
 
 
+class MemoryTimeline(msgspec.Struct, frozen=True):
+    """Memory of one device over a program's life, in points: each is the highest moment of a stretch.
+
+    A stretch is :attr:`allocations` allocations long. All columns have one entry a point, in the order of time.
+    """
+
+    device: str
+    allocations: int
+    by_category: dict[str, tuple[int, ...]]
+    """Bytes; together the most that was held in the stretch. What never held anything is left out."""
+    reserved: tuple[int, ...]
+    """Bytes that the caching allocator had taken by then; zeros for the host."""
+    phases: tuple[Phase, ...]
+    steps: tuple[int, ...]
+    reached_by: tuple[str, ...]
+    """The category of the allocation that reached it."""
+    modules: tuple[str, ...]
+    """Its module; empty: outside any."""
+
+
 class CollectiveTotal(msgspec.Struct, frozen=True):
     """How often a collective ran, and how many bytes this rank put in."""
 
@@ -227,6 +247,8 @@ class RankRecord(msgspec.Struct):
     failure: Failure | None = None
     devices: list[DeviceMemory] = []
     host: HostMemory | None = None
+    timelines: list[MemoryTimeline] = []
+    """Memory over time of each device, the host among them."""
     collectives: list[CollectiveTotal] = []
     assumptions: list[Assumption] = []
     unsupported: list[Unsupported] = []

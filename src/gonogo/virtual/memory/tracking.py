@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gonogo.evidence.rehearsal.modules import held_by_modules, largest_modules
-from gonogo.evidence.rehearsal.record import CATEGORIES, DeviceMemory, HostMemory, Phase, Shortage
-from gonogo.virtual.memory.owners import Owner, divided
+from gonogo.evidence.rehearsal.record import CATEGORIES, DeviceMemory, HostMemory, MemoryTimeline, Phase, Shortage
+from gonogo.virtual.memory.owners import Owner, Shares, divided
+from gonogo.virtual.memory.timeline import Moment, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,6 +105,13 @@ class DeviceRecord:
         """The stream that an allocation belongs to: each has its own pools in the caching allocator."""
         self.moment: Callable[[], tuple[Phase, int]] = lambda: ("load", 0)
         self._noted_peak = 0
+        self._timeline = Timeline()
+        self._left_of_stretch = 1
+        self._high = 0
+        """The most that was live in this stretch of the timeline."""
+        self._high_by: Holding | None = None
+        self._noted_high = -1
+        self._high_moment = Moment(0, self.peak_by_category, 0, "load", 0, _INDEX["temporary"], None)
         self._holdings: tuple[dict[Owner, Holding], ...] = tuple({} for _ in CATEGORIES)
         self._next_address = 1 << 44
 
@@ -127,6 +135,11 @@ class DeviceRecord:
             self.peak = self.live
         if self.live > self.steady_peak and self.steady:
             self.steady_peak = self.live
+        if self.live > self._high:
+            self._high, self._high_by = self.live, holding
+        self._left_of_stretch -= 1
+        if not self._left_of_stretch:
+            self._end_stretch()
         allocator = self.allocator
         if allocator is None:
             address = self._next_address
@@ -141,6 +154,8 @@ class DeviceRecord:
         """Count a storage off."""
         if self.peak > self._noted_peak:
             self.note_peak()
+        if self._high > self._noted_high:
+            self._note_high()
         nbytes, holding = cell.nbytes, cell.holding
         self.live -= nbytes
         self.by_category[holding.category] -= nbytes
@@ -160,6 +175,34 @@ class DeviceRecord:
         self.peaks += 1
         self.peak_by_category = tuple(self.by_category)
         self.peak_phase, self.peak_step = self.moment()
+
+    def _note_high(self) -> None:
+        """Keep the highest moment of this stretch whole: called before memory falls below it."""
+        self._noted_high = self._high
+        by, reached = self._high_by, None
+        if by is not None:
+            reached = by.owner.ranges[0][1] if isinstance(by.owner, Shares) else by.owner
+        self._high_moment = Moment(
+            self._high,
+            tuple(self.by_category),
+            self.allocator.reserved if self.allocator is not None else 0,
+            *self.moment(),
+            by.category if by is not None else _INDEX["temporary"],
+            reached,
+        )
+
+    def _end_stretch(self) -> None:
+        if self._high > self._noted_high:
+            self._note_high()
+        self._timeline.add(self._high_moment)
+        self._left_of_stretch = self._timeline.width
+        self._high, self._high_by, self._noted_high = self.live, None, -1
+
+    def as_timeline(self) -> MemoryTimeline:
+        """Memory over time, up to now."""
+        if self._high > self._noted_high:
+            self._note_high()
+        return self._timeline.as_record(self.name, self._high_moment)
 
     def move(self, cell: Cell, category: int, owner: Owner) -> None:
         """Count a live storage under another category or owner.
@@ -191,9 +234,13 @@ class DeviceRecord:
     @contextmanager
     def peak_kept(self) -> Iterator[None]:
         """What is taken and given back meanwhile leaves no trace in the peak."""
-        names = ("peak", "peak_pinned", "steady_peak", "peak_by_category", "peak_phase", "peak_step", "_noted_peak")
+        names = [
+            *("peak", "peak_pinned", "steady_peak", "peak_by_category", "peak_phase", "peak_step", "_noted_peak"),
+            *("_left_of_stretch", "_high", "_high_by", "_noted_high", "_high_moment"),
+        ]
         before = {name: getattr(self, name) for name in names}
         noted = [(holding, holding.at_peak(self.peaks)) for held in self._holdings for holding in held.values()]
+        self._left_of_stretch = -1  # no stretch ends meanwhile
         try:
             yield
         finally:

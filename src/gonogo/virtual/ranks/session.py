@@ -294,6 +294,7 @@ class Session:
             failure=failure,
             devices=[d for d in devices if d.peak_allocated_bytes or d.device == str(self.device)],
             host=self.memory.device(CPU).as_host(),
+            timelines=[record.as_timeline() for record in self.memory.devices.values()],
             collectives=self.collectives.totals(),
             assumptions=self.ledger.entries(),
             unused_parameters=unused,

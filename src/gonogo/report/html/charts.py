@@ -1,0 +1,100 @@
+"""What the charts of a page draw, as plain data: memory over time of each device, and the modules at the peak."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gonogo.finding import Report, Text
+from gonogo.finding.rehearsal import Device, MemoryTimeline, Rank
+from gonogo.finding.words import CATEGORIES, PHASE_NAMES
+from gonogo.report.untrusted import clean_line
+
+_WORDS = {
+    **CATEGORIES,
+    **{f"phase {name}": text for name, text in PHASE_NAMES.items()},
+    "reserved": Text("reserved", "已预留"),
+    "capacity": Text("capacity", "总量"),
+    "allocations": Text("allocations", "分配次数"),
+    "step number": Text("step", "步"),
+    "reached by": Text("reached by", "由此达到"),
+    "outside": Text("outside any module", "不属于任何模块"),
+    "all": Text("all", "全部"),
+}
+
+
+def chart_data(report: Report) -> dict[str, Any]:
+    """All that the page's script is given; without a rehearsal nothing but words."""
+    return {
+        "words": {
+            language: {name: text.in_language(language) for name, text in _WORDS.items()} for language in ("en", "zh")
+        },
+        "timelines": [
+            {**_timeline(rank, timeline), "capacity": _capacity(report, rank, timeline.device)}
+            for rank, timeline in timelines(report)
+        ],
+        "modules": _modules(report),
+    }
+
+
+def timelines(report: Report) -> list[tuple[int, MemoryTimeline]]:
+    """(rank, timeline) of what held anything, accelerators first."""
+    if report.rehearsal is None:
+        return []
+    found = [
+        (rank.rank, timeline)
+        for rank in report.rehearsal.ranks
+        for timeline in rank.timelines
+        if any(map(any, timeline.by_category.values()))
+    ]
+    return sorted(found, key=lambda pair: (pair[1].device == "cpu", pair[0]))
+
+
+def has_modules(report: Report) -> bool:
+    """Whether some device's peak is divided by modules."""
+    return _fullest(report) is not None
+
+
+def _timeline(rank: int, timeline: MemoryTimeline) -> dict[str, Any]:
+    return {
+        "rank": rank,
+        "device": clean_line(timeline.device),
+        "allocations": timeline.allocations,
+        "held": timeline.by_category,
+        "reserved": timeline.reserved if any(timeline.reserved) else [],
+        "phases": _runs(list(zip(timeline.phases, timeline.steps, strict=True))),
+        "reached": timeline.reached_by,
+        "modules": [clean_line(module) for module in timeline.modules],
+    }
+
+
+def _capacity(report: Report, number: int, name: str) -> int:
+    """Bytes that the caching allocator may take of the device; 0 for the host, which ranks share."""
+    ranks = report.rehearsal.ranks if report.rehearsal is not None else ()
+    devices = (device for rank in ranks if rank.rank == number for device in rank.devices if device.device == name)
+    return next((device.total_bytes - device.allowance_bytes for device in devices), 0)
+
+
+def _runs(points: list[tuple[str, int]]) -> list[list[Any]]:
+    """Points of one phase and step together: [phase, step, first point, last point]."""
+    runs: list[list[Any]] = []
+    for number, (phase, step) in enumerate(points):
+        if runs and runs[-1][:2] == [phase, step]:
+            runs[-1][3] = number
+        else:
+            runs.append([phase, step, number, number])
+    return runs
+
+
+def _fullest(report: Report) -> tuple[Rank, Device] | None:
+    if report.rehearsal is None:
+        return None
+    devices = [(rank, device) for rank in report.rehearsal.ranks for device in rank.devices if device.modules]
+    return max(devices, key=lambda pair: pair[1].peak_allocated_bytes, default=None)
+
+
+def _modules(report: Report) -> list[list[Any]]:
+    """[path, bytes by category, how many] of the fullest device's peak."""
+    fullest = _fullest(report)
+    if fullest is None:
+        return []
+    return [[clean_line(part.module), part.by_category, part.count] for part in fullest[1].modules]

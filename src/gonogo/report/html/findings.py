@@ -1,0 +1,93 @@
+"""A finding as markup: what, where with the line of code, why, the cure, and diffs that can be copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.finding import Finding, Fix, Span, Text
+from gonogo.finding.ranks import ranks_text
+from gonogo.report.excerpt import marked
+from gonogo.report.html.markup import element, lines, text
+from gonogo.report.untrusted import clean, clean_line
+from gonogo.report.words import colon, how_to_apply, word
+
+_COPY = Text("copy", "复制")
+
+
+def finding_markup(finding: Finding, language: str, number: int) -> str:
+    """One finding; ``number`` tells it from the others of the page."""
+    name = f"finding-{number}-{language}"
+    level = element("span", text(word(finding.level.value, language)), klass="level")
+    title = element("h2", level, " ", text(finding.title.in_language(language)), id=name)
+    cause = element("p", element("strong", text(word("cause", language))), colon(language),
+                    text(finding.cause.in_language(language)))  # fmt: skip
+    return element(
+        "article", title, _facts(finding, language), *(_place(span, language) for span in finding.spans), cause,
+        _advice("help", finding.cure, language), _advice("confirm", finding.left_to_confirm, language),
+        *(_fix(fix, language) for fix in finding.fixes), *_sources(finding, language),
+        klass=f"finding {finding.level.value}", aria_labelledby=name,
+    )  # fmt: skip
+
+
+def _facts(finding: Finding, language: str) -> str:
+    facts = [element("code", text(finding.hazard)), text(word(finding.certainty.value, language))]
+    if finding.ranks:
+        facts.append(text(ranks_text(finding.ranks).en))
+    named = {"module": finding.module, "parameter": finding.parameter}
+    facts += [f"{text(word(name, language))} {element('code', text(value))}" for name, value in named.items() if value]
+    return element("p", " · ".join(facts), klass="facts")
+
+
+def _place(span: Span, language: str) -> str:
+    place = element("span", text(f"{span.path}:{span.line}:{span.column}"), klass="place")
+    label = element("figcaption", place, *([" ", text(span.label.in_language(language))] if span.label else []))
+    source = clean(span.text).replace("\n", " ").rstrip()
+    if not source.strip() or (span.end_column and span.column > len(span.text) + 1):
+        return element("figure", label)
+    start, end = marked(span, source)
+    code = "".join([lines(source[:start][-400:]), element("mark", lines(source[start:end])), lines(source[end:][:400])])
+    number = element("span", str(span.line), klass="number")
+    block = element("pre", number, element("code", code), tabindex="0", aria_label=clean_line(span.path))
+    return element("figure", label, block)
+
+
+def _advice(name: str, steps: tuple[Text, ...], language: str) -> str:
+    if not steps:
+        return ""
+    listed = element("ul", *(element("li", text(step.in_language(language))) for step in steps))
+    return element("p", element("strong", text(word(name, language)))) + listed
+
+
+def _fix(fix: Fix, language: str) -> str:
+    how = text(word(fix.applicability.value, language))
+    head = element("p", element("strong", text(word("fix", language))), f" ({how})", colon(language),
+                   text(fix.title.in_language(language)))  # fmt: skip
+    parts = [head, *([diff_markup(fix.diff, language)] if fix.diff else [])]
+    if command := how_to_apply(fix):
+        parts.append(element("p", text(word("apply", language)), colon(language), element("code", text(command))))
+    return "".join(parts)
+
+
+def diff_markup(diff: str, language: str) -> str:
+    """A unified diff, coloured, with a button that copies it."""
+    coloured = (
+        element("span", lines(line), "\n", klass="added" if line[0] == "+" else "removed")
+        if line[:1] in ("+", "-")
+        else f"{lines(line)}\n"
+        for line in diff.splitlines()
+    )
+    copy = element("button", text(_COPY.in_language(language)), type="button", klass="copy")
+    return element("div", copy, element("pre", *coloured, tabindex="0"), klass="diff")
+
+
+def _sources(finding: Finding, language: str) -> Iterator[str]:
+    if not finding.sources:
+        return
+    links = (
+        element("a", text(source), href=source, rel="noreferrer noopener")
+        if source.startswith("https://")
+        else text(source)
+        for source in finding.sources
+    )
+    listed = element("ul", *(element("li", link) for link in links))
+    yield element("details", element("summary", text(word("source", language))), listed)

@@ -1,0 +1,44 @@
+"""Elements and text of HTML: what comes from outside is cleaned and escaped here, and nowhere else."""
+
+from __future__ import annotations
+
+from html import escape
+
+from gonogo.report.untrusted import clean, clean_line
+
+_LONGEST = 20_000
+"""Characters of one text that are shown: a line of ten megabytes helps no reader."""
+
+
+def text(content: str) -> str:
+    """Text from anywhere, as text on one line."""
+    return escape(_bounded(clean_line(content)))
+
+
+def lines(content: str) -> str:
+    """Text from anywhere, its lines kept."""
+    return escape(_bounded(clean(content)))
+
+
+def _bounded(content: str) -> str:
+    return content if len(content) <= _LONGEST else f"{content[:_LONGEST]} …"
+
+
+def element(tag: str, *content: str, **attributes: str | bool) -> str:
+    """An element around markup that is made already; ``klass`` is its class, ``data_x`` is ``data-x``.
+
+    An attribute that is False is left out, one that is True has no value.
+    """
+    words = [tag]
+    for name, value in attributes.items():
+        key = "class" if name == "klass" else name.replace("_", "-")
+        if value is True:
+            words.append(key)
+        elif value is not False:
+            words.append(f'{key}="{escape(clean_line(value))}"')
+    return f"<{' '.join(words)}>{''.join(content)}</{tag}>"
+
+
+def heading(level: int, content: str) -> str:
+    """A heading of plain text."""
+    return element(f"h{level}", text(content))

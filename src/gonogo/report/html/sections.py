@@ -1,0 +1,118 @@
+"""The report's sections in one language, in the order of reading: verdict, findings, charts, tables, coverage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.finding import Report, Text
+from gonogo.report.html.charts import has_modules, timelines
+from gonogo.report.html.findings import diff_markup, finding_markup
+from gonogo.report.html.markup import element, heading, text
+from gonogo.report.seen import head_tables_of, summary_of, tables_of
+from gonogo.report.table import Table
+from gonogo.report.trials.cure import cure_sections
+from gonogo.report.trials.plan import reasons
+from gonogo.report.words import colon, counted, word
+
+_OVER_TIME = Text("Memory over time", "内存随时间的变化")
+_DRAG = Text(
+    "Drag to zoom, double-click for all of it; with the keyboard: arrows, + and -, 0. Each point is the highest moment "
+    "of a stretch of allocations; a virtual accelerator has no clock.",
+    "拖动可放大，双击恢复；键盘：方向键、+ 与 -、0。每个点是一段分配过程中的最高时刻；虚拟加速卡没有时钟。",
+)
+_BY_MODULE = Text("Who holds it at the peak", "峰值时由谁占用")
+_CLICK = Text("Choose a part to see what it is made of.", "选择一个部分以查看其构成。")
+_DEVICE = Text("Device", "设备")
+_WHY = Text("Why", "理由")
+
+
+def sections(report: Report, language: str) -> Iterator[str]:
+    """Markup of each section that there is something for."""
+    yield element("header", *_head(report, language))
+    for table in head_tables_of(report, language):
+        yield _table(table)
+    if report.findings:
+        found = (finding_markup(finding, language, number) for number, finding in enumerate(report.findings))
+        yield element("section", *found, klass="findings")
+    if report.cure is not None:
+        for section in cure_sections(report.cure, language):
+            said = (element("li", text(sentence)) for sentence in section.said)
+            parts = [heading(2, section.title), element("ul", *said)]
+            yield element("section", *parts, *([diff_markup(section.diff, language)] if section.diff else []))
+    yield from _charts(report, language)
+    for table in tables_of(report, language):
+        yield _table(table)
+    if report.plan is not None:
+        for name, sentences in reasons(report.plan, language):
+            listed = element("ul", *(element("li", text(sentence)) for sentence in sentences))
+            title = f"{_WHY.in_language(language)}{colon(language)}{name}"
+            yield element("section", heading(2, title), listed)
+    if report.covered:
+        listed = element("ul", *(element("li", text(one.in_language(language))) for one in report.covered))
+        yield element("section", heading(2, word("covered", language)), listed)
+    if report.skipped:
+        rows = (
+            element("dt", text(one.what.in_language(language))) + element("dd", text(one.why.in_language(language)))
+            for one in report.skipped
+        )
+        yield element("section", heading(2, word("skipped", language)), element("dl", *rows))
+
+
+def _head(report: Report, language: str) -> Iterator[str]:
+    verdict = element("span", text(report.verdict.value), klass=f"verdict {report.verdict.value.lower()}")
+    yield element("h1", verdict, " ", text(f"gonogo {report.command}"))
+    for line in (counted(report, language), summary_of(report, language)):
+        if line:
+            yield element("p", text(line))
+    for note in report.notes:
+        yield element("p", text(note.in_language(language)), klass="remark")
+
+
+def _charts(report: Report, language: str) -> Iterator[str]:
+    drawn = timelines(report)
+    if drawn:
+        options = (
+            element("option", text(f"rank {rank}, {one.device}"), value=str(number))
+            for number, (rank, one) in enumerate(drawn)
+        )
+        select = element("label", text(_DEVICE.in_language(language)), " ", element("select", *options))
+        yield element(
+            "section",
+            heading(2, _OVER_TIME.in_language(language)),
+            element("p", select, klass="chooser"),
+            element("div", klass="over-time", tabindex="0", role="application",
+                    aria_label=_OVER_TIME.in_language(language)),
+            element("p", klass="at", aria_live="polite"),
+            element("p", text(_DRAG.in_language(language)), klass="remark"),
+        )  # fmt: skip
+    if has_modules(report):
+        yield element(
+            "section",
+            heading(2, _BY_MODULE.in_language(language)),
+            element("div", klass="icicle"),
+            element("p", text(_CLICK.in_language(language)), klass="remark"),
+        )
+
+
+def _table(table: Table) -> str:
+    head = element("tr", *(element("th", text(name), scope="col") for name in table.columns))
+    body = (
+        element(
+            "tr", *(_cell(cell, number in table.numeric, number in table.shares) for number, cell in enumerate(row))
+        )
+        for row in table.rows
+    )
+    drawn = element("table", element("thead", head), element("tbody", *body))
+    parts = [heading(2, table.title), element("div", drawn, klass="wide", tabindex="0", role="group",
+                                              aria_label=table.title)]  # fmt: skip
+    if table.note:
+        parts.append(element("p", text(table.note), klass="remark"))
+    return element("section", *parts)
+
+
+def _cell(cell: str, is_numeric: bool, is_share: bool) -> str:
+    shown = text(cell)
+    if is_share and cell.endswith("%"):
+        share = cell.removesuffix("%").strip()
+        shown = element("meter", min="0", max="100", value=share, aria_hidden="true") + " " + shown
+    return element("td", shown, klass="figure" if is_numeric else False)

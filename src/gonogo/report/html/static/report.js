@@ -1,0 +1,247 @@
+"use strict";
+// Everything that is shown here was escaped when the page was made, or is set as text: nothing is parsed as markup.
+const data = JSON.parse(document.getElementById("data").textContent);
+const COLOURS = { parameters: "#4269d0", gradients: "#6cc5b0", optimizer: "#a463f2", activations: "#3ca951", communication: "#efb118", temporary: "#ff725c" };
+const PARTS = ["#9ecae9", "#a7e0d2", "#d3b8f8", "#a8dba8", "#f8d98b", "#ffbcae"];
+const GIB = 2 ** 30;
+const IN_STEPS = new Set(["forward", "backward", "step"]);
+let language = document.documentElement.lang;
+const say = (name) => data.words[language][name] ?? name;
+const size = (bytes) => (bytes >= GIB ? `${(bytes / GIB).toFixed(1)} GiB` : `${(bytes / 2 ** 20).toFixed(1)} MiB`);
+const shown = () => [...document.querySelectorAll(".tongue")].find((one) => one.lang === language);
+const ink = () => getComputedStyle(document.body).color;
+
+function node(tag, text, className) {
+  const made = document.createElement(tag);
+  if (text !== undefined) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+// -- memory over time --------------------------------------------------------------------------------------------------
+
+function columns(timeline) {
+  const names = Object.keys(timeline.held);
+  const points = timeline.modules.length;
+  const sums = [];
+  let below = new Array(points).fill(0);
+  for (const name of names) {
+    below = below.map((bytes, at) => bytes + timeline.held[name][at]);
+    sums.push(below);
+  }
+  return { names, sums, at: Array.from({ length: points }, (_, point) => (point + 1) * timeline.allocations) };
+}
+
+function phaseBands(timeline) {
+  return (plot) => {
+    const { ctx, bbox } = plot;
+    ctx.save();
+    ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.textBaseline = "top";
+    ctx.textAlign = "left";
+    for (const [index, [phase, step, first, last]] of timeline.phases.entries()) {
+      const from = Math.max(plot.valToPos(first * timeline.allocations, "x", true), bbox.left);
+      const to = Math.min(plot.valToPos((last + 1) * timeline.allocations, "x", true), bbox.left + bbox.width);
+      if (to <= from) continue;
+      ctx.globalAlpha = index % 2 ? 0.1 : 0.03;
+      ctx.fillStyle = ink();
+      ctx.fillRect(from, bbox.top, to - from, bbox.height);
+      const label = say(`phase ${phase}`) + (IN_STEPS.has(phase) ? ` ${step}` : "");
+      if (ctx.measureText(label).width + 6 < to - from) {
+        ctx.globalAlpha = 0.75;
+        ctx.fillText(label, from + 4, bbox.top + 4);
+      }
+    }
+    ctx.restore();
+  };
+}
+
+function describe(timeline, point) {
+  const run = timeline.phases.find(([, , first, last]) => point >= first && point <= last);
+  const held = Object.values(timeline.held).reduce((sum, column) => sum + column[point], 0);
+  const module = timeline.modules[point] || say("outside");
+  const when = say(`phase ${run[0]}`) + (IN_STEPS.has(run[0]) ? ` (${say("step number")} ${run[1]})` : "");
+  return `${size(held)}: ${when}, ${say("reached by")} ${say(timeline.reached[point])}, ${module}`;
+}
+
+function drawTimeline(host, said, timeline) {
+  host.replaceChildren();
+  const { names, sums, at } = columns(timeline);
+  const lines = [];
+  const most = Math.max(...sums.at(-1), ...timeline.reserved);
+  if (timeline.reserved.length) lines.push({ name: "reserved", values: timeline.reserved, dash: [6, 4], show: true });
+  if (timeline.capacity) lines.push({ name: "capacity", values: at.map(() => timeline.capacity), dash: [2, 3], show: most * 2 > timeline.capacity });
+  const stepped = uPlot.paths.stepped({ align: -1 });
+  const areas = names.map((name, index) => ({
+    label: say(name), fill: COLOURS[name], stroke: COLOURS[name], width: 1, paths: stepped, points: { show: false },
+    value: (plot, sum, series, point) => (point === null ? "" : size(timeline.held[name][point])),
+  })).reverse();
+  const rest = lines.map((line) => ({
+    label: say(line.name), show: line.show, stroke: ink(), width: 1.5, dash: line.dash, paths: stepped, points: { show: false },
+    value: (plot, bytes) => (bytes === null ? "" : size(bytes)),
+  }));
+  const axis = { stroke: ink(), grid: { stroke: "#8886", width: 0.5 }, ticks: { stroke: "#8886" } };
+  const plot = new uPlot({
+    width: host.clientWidth, height: 320, scales: { x: { time: false }, y: { range: (u, low, high) => [0, high * 1.04 || 1] } },
+    axes: [
+      { ...axis, label: say("allocations"), labelSize: 20, values: (u, ticks) => ticks.map((tick) => (tick >= 1000 ? `${tick / 1000}k` : tick)) },
+      { ...axis, size: 80, values: (u, ticks) => ticks.map(size), incrs: [...Array(30)].flatMap((_, power) => [2 ** (20 + power)]) },
+    ],
+    series: [{ label: say("allocations") }, ...areas, ...rest],
+    hooks: {
+      draw: [phaseBands(timeline)],
+      setCursor: [(u) => { said.textContent = u.cursor.idx == null ? "" : describe(timeline, u.cursor.idx); }],
+    },
+  }, [at, ...sums.toReversed(), ...lines.map((line) => line.values)], host);
+  host.plot = plot;
+  return plot;
+}
+
+function zoom(plot, factor) {
+  const { min, max } = plot.scales.x;
+  const middle = plot.cursor.idx == null ? (min + max) / 2 : plot.data[0][plot.cursor.idx];
+  const ends = plot.data[0];
+  const low = Math.max(ends[0], middle - (middle - min) * factor);
+  plot.setScale("x", { min: low, max: Math.min(ends[ends.length - 1], middle + (max - middle) * factor) });
+}
+
+function onKey(event) {
+  const plot = event.currentTarget.plot;
+  const point = plot.cursor.idx ?? 0;
+  const go = (to) => plot.setCursor({ left: plot.valToPos(plot.data[0][to], "x"), top: 10 });
+  const ends = plot.data[0];
+  if (event.key === "ArrowRight") go(Math.min(point + 1, ends.length - 1));
+  else if (event.key === "ArrowLeft") go(Math.max(point - 1, 0));
+  else if (event.key === "+") zoom(plot, 0.5);
+  else if (event.key === "-") zoom(plot, 2);
+  else if (event.key === "0") plot.setScale("x", { min: ends[0], max: ends[ends.length - 1] });
+  else return;
+  event.preventDefault();
+}
+
+// -- modules at the peak -----------------------------------------------------------------------------------------------
+
+function moduleTree() {
+  const root = { name: say("all"), path: "", bytes: 0, held: {}, below: new Map() };
+  for (const [path, held, count] of data.modules) {
+    const names = path ? path.split(".") : [say("outside")];
+    let at = root;
+    for (const [depth, name] of [null, ...names].entries()) {
+      if (name !== null) {
+        if (!at.below.has(name)) at.below.set(name, { name, path: names.slice(0, depth).join("."), bytes: 0, held: {}, below: new Map() });
+        at = at.below.get(name);
+      }
+      for (const [category, bytes] of Object.entries(held)) {
+        at.held[category] = (at.held[category] ?? 0) + bytes;
+        at.bytes += bytes;
+      }
+    }
+    if (count > 1) at.name = `${at.name} (${count})`;
+  }
+  return root;
+}
+
+function drawModules(host, root) {
+  host.replaceChildren();
+  const height = 32;
+  let deepest = 0;
+  const place = (part, left, width, depth, colour) => {
+    if (width < 0.2 || depth > 7) return;
+    deepest = Math.max(deepest, depth);
+    const held = Object.entries(part.held).filter(([, bytes]) => bytes).map(([name, bytes]) => `${say(name)} ${size(bytes)}`);
+    const box = node("button", `${part.name} ${size(part.bytes)}`);
+    box.type = "button";
+    box.title = `${part.path || part.name}: ${size(part.bytes)}\n${held.join("\n")}`;
+    box.style.left = `${left}%`;
+    box.style.width = `${width}%`;
+    box.style.top = `${depth * height}px`;
+    box.style.background = colour;
+    box.addEventListener("click", () => drawModules(host, depth || part === moduleRoot ? part : moduleRoot));
+    host.append(box);
+    let at = left;
+    const parts = [...part.below.values()].sort((one, other) => other.bytes - one.bytes);
+    for (const [index, one] of parts.entries()) {
+      const share = (width * one.bytes) / (part.bytes || 1);
+      place(one, at, share, depth + 1, depth ? colour : PARTS[index % PARTS.length]);
+      at += share;
+    }
+  };
+  place(root, 0, 100, 0, "#d1d9e0");
+  host.style.height = `${(deepest + 1) * height}px`;
+}
+
+// -- the page ----------------------------------------------------------------------------------------------------------
+
+let moduleRoot = null;
+
+function draw() {
+  const page = shown();
+  const host = page.querySelector(".over-time");
+  if (host) {
+    const chosen = page.querySelector(".chooser select");
+    drawTimeline(host, page.querySelector(".at"), data.timelines[Number(chosen.value)]);
+  }
+  const icicle = page.querySelector(".icicle");
+  if (icicle) drawModules(icicle, (moduleRoot = moduleTree()));
+}
+
+function speak(chosen) {
+  const before = document.querySelectorAll(".chooser select");
+  const selected = [...before].find((one) => one.closest(".tongue").lang === language)?.value;
+  language = document.documentElement.lang = chosen;
+  for (const tongue of document.querySelectorAll(".tongue")) tongue.hidden = tongue.lang !== chosen;
+  for (const button of document.querySelectorAll("[data-language]")) button.setAttribute("aria-pressed", String(button.dataset.language === chosen));
+  for (const select of before) if (selected !== undefined) select.value = selected;
+  draw();
+}
+
+function sortable(table) {
+  const figures = (cell) => {
+    const found = cell.textContent.replaceAll(",", "").match(/-?\d+(\.\d+)?/);
+    return found ? Number(found[0]) * (cell.textContent.includes("GiB") ? 1024 : 1) : null;
+  };
+  for (const [column, head] of [...table.tHead.rows[0].cells].entries()) {
+    if (table.tBodies[0].rows.length < 3 || !head.textContent) continue;
+    const button = node("button", head.textContent);
+    button.type = "button";
+    head.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const down = head.getAttribute("aria-sort") !== "descending";
+      for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const rows = [...table.tBodies[0].rows].sort((one, other) => {
+        const [a, b] = [one.cells[column], other.cells[column]];
+        const [x, y] = [figures(a), figures(b)];
+        const order = x !== null && y !== null ? x - y : a.textContent.localeCompare(b.textContent);
+        return down ? -order : order;
+      });
+      table.tBodies[0].append(...rows);
+    });
+  }
+}
+
+async function copy(event) {
+  const button = event.currentTarget;
+  const text = button.nextElementSibling.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const field = node("textarea", text);
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+  const before = button.textContent;
+  button.textContent = "✓";
+  setTimeout(() => { button.textContent = before; }, 1200);
+}
+
+for (const button of document.querySelectorAll("[data-language]")) button.addEventListener("click", () => speak(button.dataset.language));
+for (const button of document.querySelectorAll(".copy")) button.addEventListener("click", copy);
+for (const select of document.querySelectorAll(".chooser select")) select.addEventListener("change", draw);
+for (const host of document.querySelectorAll(".over-time")) host.addEventListener("keydown", onKey);
+for (const table of document.querySelectorAll("table")) if (table.tHead && !table.closest(".over-time")) sortable(table);
+addEventListener("resize", () => { const host = shown().querySelector(".over-time"); if (host?.plot) host.plot.setSize({ width: host.clientWidth, height: 320 }); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+draw();

@@ -1,0 +1,139 @@
+"""The HTML page in a real Chromium: it opens without an error, charts draw, every control works, nothing of hostile
+text runs, and axe-core finds nothing serious."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import charted_report, hostile_report
+from whole_runs import RUNS
+
+from gonogo.report import render
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
+
+pytestmark = [
+    pytest.mark.very_slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: install Debian's chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
+    """Opens a report's page; at the end nothing was complained of, and nothing asked of any network."""
+    heard: list[str] = []
+    asked: list[str] = []
+    page = browser.new_page(viewport={"width": 1100, "height": 900})
+    page.on("console", lambda message: heard.append(message.text))
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.on("dialog", lambda dialog: (heard.append(dialog.message), dialog.dismiss()))
+    page.on("request", lambda request: asked.append(request.url))
+
+    def open_(report: Any, language: str = "en") -> Any:
+        path = tmp_path / "report.html"
+        path.write_text(render(report, "html", language), encoding="utf-8")
+        page.goto(path.as_uri())
+        return page
+
+    yield open_
+    assert heard == []
+    assert all(url.startswith("file:") for url in asked)
+    page.close()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_report_opens_and_is_accessible(name: str, opened: Any) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = opened(RUNS[name]())
+    assert page.locator("h1:visible").inner_text().endswith(RUNS[name]().command)
+    for colours in ("light", "dark"):
+        page.emulate_media(color_scheme=colours)
+        found = Axe().run(page).response["violations"]
+        serious = [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
+        assert serious == []
+    page.set_viewport_size({"width": 360, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360, "nothing but tables scrolls sideways"
+
+
+def test_charts_follow_pointer_keyboard_and_choice(opened: Any) -> None:
+    page = opened(charted_report())
+    over = page.locator(".over-time:visible .u-over")
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    peak = box["x"] + box["width"] * 61_803 / 100_000
+    said = page.locator(".at:visible")
+    texts = []
+    for offset in (-6, -4, -2, 0, 2, 4, 6):
+        page.mouse.move(peak + offset, box["y"] + 60)
+        page.wait_for_timeout(60)
+        texts.append(said.inner_text())
+    assert any(
+        text.startswith("61.0 GiB: optimizer step (step 1), reached by activations, model.layers.") for text in texts
+    )
+
+    scale = "document.querySelector('.tongue:not([hidden]) .over-time').plot.scales.x"
+    whole = page.evaluate(f"({scale}).max - ({scale}).min")
+    page.mouse.move(box["x"] + 100, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 300, box["y"] + 60, steps=4)
+    page.mouse.up()
+    page.wait_for_timeout(100)
+    assert page.evaluate(f"({scale}).max - ({scale}).min") < whole / 2
+    page.locator(".over-time:visible").focus()
+    page.keyboard.press("0")
+    assert page.evaluate(f"({scale}).max - ({scale}).min") == pytest.approx(whole)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("+")
+    assert page.evaluate(f"({scale}).max - ({scale}).min") < whole
+
+    page.locator(".chooser:visible select").select_option("1")
+    assert page.locator(".over-time:visible canvas").count() == 1
+    canvas = "document.querySelector('.tongue:not([hidden]) canvas')"
+    pixels = f"[...{canvas}.getContext('2d').getImageData(300, 100, 400, 400).data]"
+    assert len(set(page.evaluate(pixels))) > 10, "something is drawn"
+
+    page.locator("[data-language=zh]").click()
+    assert page.locator("html").get_attribute("lang") == "zh"
+    assert page.locator(".chooser:visible select").input_value() == "1"
+    assert "显存" in page.locator("main").inner_text()
+
+
+def test_modules_open_and_close_and_tables_sort(opened: Any) -> None:
+    page = opened(charted_report())
+    parts = page.locator(".icicle:visible button")
+    before = parts.count()
+    assert before >= 4
+    parts.nth(before - 1).click()
+    assert parts.count() < before
+    parts.first.click()
+    assert parts.count() == before
+    head = page.locator("table:visible th button").first
+    head.click()
+    assert head.locator("xpath=..").get_attribute("aria-sort") == "descending"
+
+
+def test_hostile_text_is_shown_and_does_not_run(opened: Any) -> None:
+    page = opened(hostile_report())
+    assert "<script>alert(1)</script>" in page.locator("article:visible").first.inner_text()
+    assert page.locator("img").count() == 0
+    page.locator(".copy:visible").first.click()
+    assert page.locator(".copy:visible").first.inner_text() == "✓"
+    box = page.locator(".over-time:visible .u-over").bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 60)
+    page.wait_for_timeout(100)
+    assert "onerror" in page.locator(".at:visible").inner_text()
