@@ -96,6 +96,22 @@ def test_with_wins_over_the_file(index: Path, tmp_path: Path) -> None:
     assert versions(whole_environment(path, ("trl==0.9.3",), None))["trl"] == "0.9.3"
 
 
+def test_with_adds_what_the_file_leaves_out(index: Path, tmp_path: Path) -> None:
+    path = requirements(tmp_path, "attrs==22.1\n")
+    assert versions(whole_environment(path, ("trl==0.9.3",), None))["trl"] == "0.9.3"
+
+
+def test_torchvision_goes_with_the_torch_that_is_there(index: Path, tmp_path: Path) -> None:
+    release = f"0.{int(TORCH.split('.')[1]) + 15}.1"
+    for version in ("0.16.2", release):
+        wheel(index, "torchvision", version, ("no-such-cuda-library",))
+    for name in ("pillow", "numpy"):
+        wheel(index, name, "99.0")
+    made = whole_environment(requirements(tmp_path, "torchvision==0.16.2\n"), (), None)
+    assert versions(made)["torchvision"] == release
+    assert "torchvision" in made.differing
+
+
 def test_pins_that_contradict_each_other_are_installed_all_the_same(index: Path, tmp_path: Path) -> None:
     installed = versions(whole_environment(requirements(tmp_path, "trl==0.10.0\nold-one==1.0\n"), (), None))
     assert (installed["trl"], installed["old-one"]) == ("0.10.0", "1.0")

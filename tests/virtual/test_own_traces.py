@@ -75,6 +75,10 @@ OURS: dict[str, tuple[Callable[[], object], str]] = {
         raise_(OSError("libcudart.so.12: cannot open shared object file: No such file or directory")), "compiled",
     ),
     "a library of another torch": (raise_(RuntimeError("operator torchvision::nms does not exist")), "compiled"),
+    "weights that the program looks for itself": (
+        raise_(AssertionError("Cannot find model checkpoint at models/critic/pytorch_model.bin")), "torch.save",
+    ),
+    "weights that it loads itself": (lambda: torch.load("/no/such/projector.bin"), "torch.save"),
     "the toolkit": (raise_(MissingCUDAException("CUDA_HOME does not exist, unable to compile CUDA op(s)")), "toolkit"),
     "the driver": (raise_(RuntimeError("Found no NVIDIA driver on your system.")), "driver"),
     "the device that C++ is told of": (raise_(RuntimeError("cannot pin 'torch.meta.LongTensor'")), "without data"),

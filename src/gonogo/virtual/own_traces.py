@@ -7,6 +7,7 @@ meta. An exception that shows any of it can be gonogo's own doing, however real 
 from __future__ import annotations
 
 import linecache
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -66,6 +67,12 @@ _TOOLKIT = Text(
     "beforehand",
     "它需要 CUDA 工具包，而本机没有：请把 CUDA_HOME 指向一个，或预先编译好该内核",
 )
+_WEIGHTS = Text(
+    "weights that the program looks for itself, which are not on this machine: copy the file here; one with tensors of "
+    "the same names and shapes does (torch.save of torch.zeros(()).expand(shape) takes no room)",
+    "程序自行查找的权重不在本机：请把该文件复制到此处；只要张量的名字和形状相同即可（torch.save 保存 "
+    "torch.zeros(()).expand(shape) 几乎不占空间）",
+)
 _DRIVER = Text(
     "it entered the real CUDA driver, which serves no device here",
     "它进入了真实的 CUDA 驱动，而该驱动在此不提供任何设备",
@@ -82,11 +89,13 @@ _OFFLINE = {
     "OfflineModeIsEnabled", "LocalEntryNotFoundError", "gaierror", "NameResolutionError", "MaxRetryError",
     "ConnectError", "NewConnectionError",
 }  # fmt: skip
+_WEIGHTS_FILE = re.compile(r"[\w./~+@-]+\.(?:bin|safetensors|pt|pth|ckpt)(?:\.index\.json)?\b")
 _INDEXED_META = re.compile(r"\bmeta:\d|torch\.meta\.|VirtualTensor|VirtualMode")
 _NOT_LOADED = re.compile(
     r"lib(?:cuda|cudart|cublas|cublasLt|cudnn|cufft|curand|cusparse|cusolver|nvrtc|nvJitLink|nccl|torch_cuda|c10_cuda"
     r"|torch_python|ascendcl)\b.{0,40}cannot open shared object|undefined symbol: _?Z|DLL load failed"
     r"|Could not load this library: |operator torchvision::\w+ does not exist"
+    r"|Could not run 'torchvision::|Couldn't load custom C\+\+ ops"
 )
 _NO_TOOLKIT = re.compile(
     r"CUDA_HOME (?:environment variable is not set|does not exist)|MissingCUDAException"
@@ -122,6 +131,8 @@ def trace_in(error: BaseException, failure: Failure, scratch: str, uses_meta: bo
             return Trace(_line(told, hit), _META)
         if scratch in message or OURS in message:
             return Trace(type(one).__name__, _FILE)
+        if failure.phase == "load" and (path := _weights_not_here(one, message)):
+            return Trace(path, _WEIGHTS)
     devices = [operand.device for operand in failure.operands]
     if any(device.startswith("meta:") for device in devices) or ("meta" in devices and not uses_meta):
         return Trace(failure.operator or failure.type, _META)
@@ -140,6 +151,14 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _weights_not_here(error: BaseException, message: str) -> str | None:
+    """The file of weights that the program asked for itself before it trained, and that this machine doesn't have."""
+    if not isinstance(error, OSError | AssertionError | ValueError | RuntimeError):
+        return None
+    named = (hit[0] for hit in _WEIGHTS_FILE.finditer(message))
+    return next((path for path in named if os.sep in path and not os.path.exists(os.path.expanduser(path))), None)
 
 
 def _line(text: str, hit: re.Match[str]) -> str:

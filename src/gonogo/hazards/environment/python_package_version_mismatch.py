@@ -156,9 +156,11 @@ class PythonPackageVersionMismatch(Hazard):
                     if environment.within(name, specifier) is not False:
                         continue
                     if (asking, name) == ("transformers", "peft") and not environment.within("transformers", ">=5"):
-                        continue  # before 5 it is asked of load_adapter alone, and an older peft trains
+                        continue  # before 5 it is asked of load_adapter alone
                     raises = asking == "transformers" and name in _AT_IMPORT
                     sure = certainty_of_versions(environment, run, asking, name) if raises else Certainty.LIKELY
+                    if (asking, name) == ("transformers", "peft"):
+                        sure = Certainty.POSSIBLE  # asked where transformers itself loads or adds an adapter
                     effect = _IMPORT_FAILS if raises else _REFUSED
                     yield pair_finding(self, environment, (asking, name, specifier), effect, sure)
         shows = ("import",) if with_trainer(run) is False else ("import", "trainer")

@@ -5,14 +5,10 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-from packaging.version import Version
-
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages import installed_version
-
-OLDEST_TORCH = Version("2.1")
-"""The oldest torch that the virtual accelerator was tried on; ``docs/compatibility.md`` has the others."""
+from gonogo.rehearse.packages.names import OLDEST_TORCH
 
 
 def check_torch() -> None:

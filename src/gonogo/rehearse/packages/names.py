@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import re
 
+from packaging.version import Version
+
+OLDEST_TORCH = Version("2.1")
+"""The oldest torch that the virtual accelerator was tried on; ``docs/compatibility.md`` has the others."""
+
 STACK = (
     *("deepspeed", "transformers", "accelerate", "peft", "trl", "safetensors", "tokenizers", "huggingface-hub"),
     *("datasets", "diffusers", "evaluate", "ms-swift", "llamafactory", "sentence-transformers", "timm", "einops"),

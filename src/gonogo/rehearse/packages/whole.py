@@ -39,16 +39,21 @@ from gonogo.rehearse.packages.cache import Say, cache_folder
 from gonogo.rehearse.packages.installed import installed_version, link_torch, satisfied
 from gonogo.rehearse.packages.laying import PackageOverlay
 from gonogo.rehearse.packages.names import needs_cuda
+from gonogo.rehearse.packages.torch_family import (
+    BESIDE_TORCH,
+    add_beside_torch,
+    has_torch,
+    is_required,
+    torch_of_the_day,
+)
 from gonogo.rehearse.packages.uv import UvFailed, python_of, run_uv
 from gonogo.rehearse.packages.wanted import Wanted, wanted_by_file, wanted_by_options
 
-_FORMAT = 2
+_FORMAT = 3
 """Changes when environments are made in another way, so that older ones are not used."""
 _KEPT = 12
 """Environments that are kept; the one that was not used for longest goes first."""
 _MOST_REFUSED = 20
-# Releases of torch that can be rehearsed with, oldest first: see launch/torch_installed.py.
-_TORCH_RELEASES = tuple(Version(f"2.{minor}.{patch}") for minor in range(6, 40) for patch in range(3))
 # What old packages import while they are built, without saying so.
 _TO_BUILD_WITH = ("setuptools<81", "wheel", "packaging", "py-cpuinfo", "psutil", "ninja")
 # What gonogo's own part of a rehearsal needs beside torch: records, and checkpoints made of a config alone.
@@ -171,6 +176,8 @@ def _asked(wanted: Wanted, pins: dict[str, SpecifierSet], day: str | None) -> tu
         if name not in installed_apart
     ]
     requirements += [name for name in wanted.without_version if name not in installed_apart]
+    listed_or_apart = {*wanted.specifiers, *wanted.without_version, *installed_apart}
+    requirements += [f"{name}{specifier}" for name, specifier in pins.items() if name not in listed_or_apart]
     exact = [f"{name}{specifier}" for name, specifier in pins.items() if name not in installed_apart]
     torch = pins.get("torch", wanted.specifiers.get("torch", SpecifierSet()))
     own = installed_version("torch")
@@ -240,9 +247,13 @@ def _make(folder: Path, asked: _Asked, file: Path, say: Say) -> None:
         run_uv(["venv", "--relocatable", "--python", sys.executable, str(venv)], cwd=filling, what=what, say=say)
         packages = next((venv / "lib").glob("python3.*/site-packages"))
         (packages / "gonogo").symlink_to(Path(gonogo.__file__).resolve().parent)
-        requires = [] if _has_torch(venv, filling, asked, what, say) else link_torch(packages)
+        torch = asked.torch or torch_of_the_day(asked.as_of, filling, what, say)
+        requires = [] if has_torch(venv, torch, filling, what, say) else link_torch(packages)
         refused = _install(venv, filling, asked, requires, what, say)
-        made = {"refused": refused, "versions": _versions_in(packages)}
+        for name in BESIDE_TORCH:
+            if name in asked.built_for_cuda or is_required(name, packages):
+                add_beside_torch(venv, name, _versions_in(packages)["torch"], filling, what, say)
+        made = {"refused": refused, "versions": _versions_in(packages), "torch": torch}
         (venv / "gonogo.json").write_text(json.dumps(made), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)  # one that is not whole
         os.rename(venv, folder)
@@ -254,18 +265,6 @@ def _make(folder: Path, asked: _Asked, file: Path, say: Say) -> None:
         ) from None
     finally:
         shutil.rmtree(filling, ignore_errors=True)
-
-
-def _has_torch(venv: Path, filling: Path, asked: _Asked, what: Text, say: Say) -> bool:
-    """Install a CPU build of the pinned torch, which isn't this Python's, where one can be had and rehearsed with."""
-    if asked.torch is None or not any(SpecifierSet(asked.torch).contains(one) for one in _TORCH_RELEASES):
-        return False
-    arguments = ["pip", "install", "--python", str(python_of(venv)), "--torch-backend", "cpu", f"torch{asked.torch}"]
-    try:
-        run_uv(arguments, cwd=filling, what=what, say=say, environment={"UV_HTTP_TIMEOUT": "15"})
-    except UvFailed:
-        return False  # then this Python's own does
-    return True
 
 
 def _versions_in(packages: Path) -> dict[str, str]:
@@ -349,11 +348,14 @@ def _drop_oldest(folder: Path) -> None:
 
 def _tell(made: _Made, kept: dict[str, Any], asked: _Asked, file: Path, *, given: bool) -> None:
     """What stands in the report of it."""
-    versions = kept["versions"]
-    if asked.torch is not None and not SpecifierSet(asked.torch).contains(Version(versions["torch"]).public):
-        made.differ("torch", asked.torch, _OTHER.format(name="torch", version=versions["torch"]))
+    versions, torch = kept["versions"], kept.get("torch")
+    if torch is not None and not SpecifierSet(torch).contains(Version(versions["torch"]).public):
+        made.differ("torch", torch, _OTHER.format(name="torch", version=versions["torch"]))
     for name in asked.built_for_cuda:
-        made.differ(name, "", _BUILT_FOR_CUDA)
+        if name in versions:  # torchvision or torchaudio, beside a torch without CUDA
+            made.differ(name, "", _WITHOUT_OPERATORS.format(name=name, version=versions[name]))
+        else:
+            made.differ(name, "", _BUILT_FOR_CUDA)
     for name, why in kept["refused"].items():
         specifier = next((line for line in asked.requirements if Requirement(line).name == name), name)[len(name) :]
         how = Text("could not be installed: {why}", "无法安装：{why}").format(why=why)
@@ -377,6 +379,10 @@ def _tell(made: _Made, kept: dict[str, Any], asked: _Asked, file: Path, *, given
 
 
 _OTHER = Text("rehearsed with {name} {version}", "使用 {name} {version} 排练")
+_WITHOUT_OPERATORS = Text(
+    "rehearsed with {name} {version}, without its compiled operators, which want CUDA's libraries",
+    "使用 {name} {version} 排练，不含需要 CUDA 库的编译算子",
+)
 _BUILT_FOR_CUDA = Text(
     "built for CUDA: not installed, its stand-in takes its place where gonogo has one",
     "针对 CUDA 编译：未安装，gonogo 有替身时由替身代替",

@@ -13,7 +13,7 @@ import torch
 from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.kernels import bitsandbytes, flash_attention, triton
+from gonogo.virtual.kernels import bitsandbytes, flash_attention, torchvision, triton
 
 _PACKAGES = str(Path(__file__).parent.parent / "stand_ins")
 """Python of packages that can't be installed without a GPU's compiler, each with its metadata."""
@@ -34,6 +34,7 @@ def install(
     patches = Patches()
     bitsandbytes.install(patches, namespaces, written, assume)
     triton.install(patches, written, assume, compute_capability)
+    torchvision.install(patches)
     installed = find_spec("flash_attn") is not None
     assumed = _LOADS if installed else flash_attention.ASSUMED
     kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed)

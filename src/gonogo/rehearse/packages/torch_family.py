@@ -1,0 +1,83 @@
+"""The torch of an environment, and what is built against it: as near to the run's as can be had for a CPU."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from gonogo.finding import Text
+from gonogo.rehearse.packages.cache import Say
+from gonogo.rehearse.packages.installed import installed_version
+from gonogo.rehearse.packages.names import OLDEST_TORCH
+from gonogo.rehearse.packages.uv import UvFailed, python_of, run_uv
+
+# Releases of torch that can be rehearsed with, oldest first.
+_TORCH_RELEASES = tuple(
+    Version(f"{OLDEST_TORCH.major}.{minor}.{patch}") for minor in range(OLDEST_TORCH.minor, 40) for patch in range(3)
+)
+_TORCHVISION_AHEAD = 15
+"""torchvision 0.15 goes with torch 2.0, 0.16 with 2.1, and so on."""
+_LAST_TORCHAUDIO = 11
+"""torchaudio's minor is torch's; its last release, 2.11, goes with later ones as well."""
+BESIDE_TORCH = ("torchvision", "torchaudio")
+
+
+def torch_of_the_day(day: str | None, filling: Path, what: Text, say: Say) -> str | None:
+    """The release of torch that a loose requirement came to on a day; None where that is this Python's own."""
+    own = installed_version("torch")
+    if day is None or own is None:
+        return None
+    (filling / "torch.in").write_text("torch\n", encoding="utf-8")
+    arguments = ["pip", "compile", "--quiet", "--no-deps", "--no-header", "--no-annotate", "torch.in"]
+    try:
+        found = run_uv([*arguments, "--exclude-newer", day], cwd=filling, what=what, say=say)
+        release = Version(found.strip().rpartition("==")[2])
+    except (UvFailed, InvalidVersion):
+        return None
+    return None if release.release[:2] == own.release[:2] else f"=={release}"
+
+
+def has_torch(venv: Path, torch: str | None, filling: Path, what: Text, say: Say) -> bool:
+    """Install a CPU build of the torch that was used, not this Python's, where one can be had and rehearsed with."""
+    if torch is None or not any(SpecifierSet(torch).contains(one) for one in _TORCH_RELEASES):
+        return False
+    arguments = ["pip", "install", "--python", str(python_of(venv)), "--torch-backend", "cpu", f"torch{torch}"]
+    try:
+        run_uv(arguments, cwd=filling, what=what, say=say, environment={"UV_HTTP_TIMEOUT": "15"})
+    except UvFailed:
+        return False  # then this Python's own does
+    return True
+
+
+def is_required(name: str, packages: Path) -> bool:
+    """Whether a package that is installed in a folder requires one of that name, without an extra being asked for."""
+    for one in metadata.distributions(path=[str(packages)]):
+        for line in one.requires or ():
+            try:
+                requirement = Requirement(line)
+            except InvalidRequirement:
+                continue
+            if requirement.name == name and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+                return True
+    return False
+
+
+def add_beside_torch(venv: Path, name: str, torch: str, filling: Path, what: Text, say: Say) -> None:
+    """Install the torchvision or torchaudio of a torch without what it requires; nothing where it can't be had.
+
+    Their compiled operators want CUDA's libraries; all else of them is Python (see virtual/kernels/torchvision.py).
+    """
+    minor = Version(torch).minor
+    release = f"0.{minor + _TORCHVISION_AHEAD}.*" if name == "torchvision" else f"2.{min(minor, _LAST_TORCHAUDIO)}.*"
+    install = ["pip", "install", "--python", str(python_of(venv))]
+    try:
+        run_uv([*install, "--no-deps", f"{name}=={release}"], cwd=filling, what=what, say=say)
+        run_uv([*install, "pillow", "numpy"], cwd=filling, what=what, say=say)
+    except UvFailed:
+        return
+    for library in venv.glob("lib/python3.*/site-packages/torchaudio/lib/*.so"):
+        library.unlink()  # which it insists on loading where it is there, and does without where not
