@@ -165,9 +165,12 @@ class Search:
             return _BRINGS.format(what=worse[0].title)
         if not self._request.allow_training_changes and (why := changed_learning(found.before, trial)) is not None:
             return _CHANGES_TRAINING.format(what=why)
-        if _certain(trial.in_files):
+        if self._files_forbid(found, trial):
             # The files alone say NO-GO of it still: no need to rehearse it before they are in order.
-            return trial if _without(candidate.finding, trial.in_files) else _STAYS
+            if not _without(candidate.finding, trial.in_files):
+                return _STAYS
+            if not _without(candidate.finding, found.now.in_files):
+                return trial
         self._trier.doing = candidate.title
         try:
             trial = self._trier(trial, self._ranks)
@@ -179,6 +182,13 @@ class Search:
             return self._with_all_ranks(trial, _PROOF)
         return trial if is_progress(found.now, trial, candidate.finding) else _outcome(candidate.finding, trial)
 
+    def _files_forbid(self, found: Found, trial: Trial) -> bool:
+        """Whether the files show a certain error, other than one that a rehearsal has spoken against."""
+        seen = found.now if found.now.rehearsed is not None else found.before
+        there = {finding.hazard for finding in seen.in_the_way}
+        refuted = {finding.hazard for finding in seen.in_files if finding.hazard not in there}
+        return _certain(finding for finding in trial.in_files if finding.hazard not in refuted)
+
     def _leave_out(self, found: Found) -> None:
         """Take out each step without which it is GO as well, the last first."""
         for step in reversed(found.steps[:]):
@@ -187,7 +197,7 @@ class Search:
                 continue
             self._lay(fewer)
             trial = self._trier.check()
-            if trial.in_files:
+            if any(_without(finding, found.now.in_files) for finding in trial.in_files):
                 continue
             self._trier.doing = Text("without: {title}", "不做：{title}").format(title=step.title)
             trial = self._trier(trial, found.now.ranks)

@@ -96,13 +96,14 @@ class Trier:
     doing: Text = field(default_factory=lambda: Text("", ""))
 
     def check(self) -> Trial:
-        """What the files show."""
+        """What the files show, with the versions that a rehearsal would lay over."""
         with self.copy.entered():
             settings = read_settings(self.copy.folder)
             checked = check(
                 [],
                 self.copy.words,
                 settings=msgspec.structs.replace(settings, environment=self._stated() or settings.environment),
+                laid_over=self._laid_over(),
             )
         return Trial(checked)
 
@@ -143,6 +144,11 @@ class Trier:
         original = (self.copy.original_folder / stated).resolve()
         own = original.is_relative_to(self.copy.original_folder) and self.copy.own(original)
         return self.copy.of(original) if own else original
+
+    def _laid_over(self) -> dict[str, str] | None:
+        """The versions that were asked for, and the cure's own pins, which win; None where there are none."""
+        parts = [one.partition("==") for one in (*self.request.with_packages, *self.pins)]
+        return {canonicalize_name(name.strip()): version.strip() for name, _, version in parts if version} or None
 
     def _packages(self, run: Run | None) -> tuple[str, ...]:
         """What to lay over: what was asked for, what the files pin, and the cure's own pins, which win."""

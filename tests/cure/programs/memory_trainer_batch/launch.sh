@@ -3,8 +3,8 @@
 torchrun --nproc_per_node 2 train.py \
     --output_dir output \
     --bf16 True \
-    --per_device_train_batch_size 8 \
-    --gradient_accumulation_steps 2 \
+    --per_device_train_batch_size 16 \
+    --gradient_accumulation_steps 1 \
     --learning_rate 2e-5 \
     --max_steps 100 \
     --save_strategy no \
