@@ -62,6 +62,7 @@ _CONTAINER = compiled_when_used(
 )
 # What may as well be the program's own words: believed where most of a log's lines start so.
 _SRUN = compiled_when_used(r" {0,4}(\d{1,5}): ?")
+_TICKS = compiled_when_used(r"\s*`{1,3}(?=\s*(?:File \"|Traceback|\[?rank|[\w.]{1,80}(?:Error|Exception)\b))")
 _QUOTED = compiled_when_used(r"(?:> ?)+")
 _NODE = compiled_when_used(r"([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3}): ?")
 _TIME_INSIDE = compiled_when_used(rf"\[?({_ISO})")
@@ -134,6 +135,8 @@ def _line(path: str, number: int, text: str, rank: int | None, ambiguous: re.Pat
         text = text[found.end() :]
     if "across cluster]" in text:
         text = _REPEATED.sub("", text)
+    if "`" in text and (found := _TICKS.match(text)):
+        text = text[found.end() :]
     for _ in range(5):
         if found := _RANKED.match(text):
             said = next((group for group in found.groups() if group), None)

@@ -42,6 +42,11 @@ _CASCADE_TYPES = frozenset(
         "RendezvousConnectionError",
         "DistNetworkError",
         "KeyboardInterrupt",
+        "ActorDiedError",
+        "ActorUnavailableError",
+        "RayActorError",
+        "WorkerCrashedError",
+        "BrokenProcessPool",
     )
 )
 _CASCADE = Pattern(

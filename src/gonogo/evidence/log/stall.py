@@ -16,7 +16,7 @@ from gonogo.finding import Certainty
 
 STALL_WORDS = (
     "Timeout", "Timed out", "imeout after", "WorkNCCL", "WorkHCCL", "Invalidate trace cache", "TorchBackend",
-    "stuck", " hang", "Hang", " hung", "freez", "卡住", "卡死",
+    "isagreement", "stuck", " hang", "Hang", " hung", "freez", "卡住", "卡死",
 )  # fmt: skip
 """Literals of the lines by which a stall shows; ``log_words`` of the hazards that look for one."""
 GATHERS = ("_ALLGATHER_BASE", "ALLGATHER", "ALLGATHER_BASE", "ALLGATHER_COALESCED", "_REDUCE_SCATTER_BASE")
@@ -25,7 +25,8 @@ FEW = 20
 """A process group that has trained has counted hundreds of collectives."""
 
 _TIME_OUT = Pattern(
-    r"collective operation timeout|Work[A-Z]CCL\(.*\) (?:timed out in blocking wait|ran for \d+ millisec)"
+    r"collective operation timeout|Watchdog caught co"
+    r"|Work[A-Z]CCL\(.*\) (?:timed out in blocking wait|ran for \d+ millisec)"
 )
 _WORK = Pattern(
     r"(?:SeqNum=(\d{1,12}), )?OpType=(\w{1,40})(?:, (?:NumelIn=(\d{1,15})|TensorShape=\[([\d, ]{0,80})\]))?"
@@ -36,6 +37,8 @@ _STORE_TIME_OUT = Pattern(
     r"|Timed out waiting \d+ ?ms for (?:recv|send) operation|Timeout waiting for key: default_pg"
     r"|gloo/.*Read timeout"
 )
+_DISAGREED = Pattern(r"[Dd]isagreement (?:on list length )?between rank ?0 and rank")
+"""What ZeRO-3 says where it compares the parameters that the ranks have fetched."""
 _NOTED = Pattern(r"(?i)\b(?:hangs?|hung|stuck|freezes)\b|卡住|卡死")
 """A run that hangs prints nothing: whoever saved its log may have noted it there."""
 _TRACE_CACHE = Pattern(r"Invalidate trace cache")
@@ -75,10 +78,14 @@ class Stall(msgspec.Struct, frozen=True):
     """Whether the run is under ZeRO-3, as far as the log and the setup tell."""
     trace_cache: Found | None
     """ZeRO-3's notice that a step ran its modules in another order than the one before."""
+    disagreed: Found | None = None
+    """ZeRO-3's own comparison of the ranks, where it says that they fetched different parameters."""
 
     @property
     def diverged(self) -> bool:
         """True where ranks stood in different collectives: the same number with another operation or size."""
+        if self.disagreed is not None:
+            return True
         seen: dict[int, dict[int | None, tuple[str | None, int | None]]] = {}
         for one in self.time_outs:
             if one.sequence is not None:
@@ -100,7 +107,7 @@ class Stall(msgspec.Struct, frozen=True):
     @property
     def in_gather(self) -> bool:
         """True where one of the collectives timed out by which ZeRO-3 gathers and scatters."""
-        return any(one.operation in GATHERS for one in self.time_outs)
+        return self.disagreed is not None or any(one.operation in GATHERS for one in self.time_outs)
 
     @property
     def gathers_parameters(self) -> bool:
@@ -122,15 +129,16 @@ def stall_of(log: FailureLog) -> Stall | None:
     """The stall that a training log tells of, or None."""
     time_outs = tuple(_time_outs(log))
     by_store = log.find(_STORE_TIME_OUT)
-    evidence = time_outs[0].found if time_outs else by_store or log.find(_NOTED) or _ends_on_trace(log)
+    disagreed = log.find(_DISAGREED)
+    evidence = disagreed or (time_outs[0].found if time_outs else by_store or log.find(_NOTED) or _ends_on_trace(log))
     if evidence is None or outside_training(log):
         return None
-    zero3 = under_zero3(log)
+    zero3 = True if disagreed else under_zero3(log)
     if zero3 is None and under_fsdp(log):
         zero3 = False
     distributed = bool(time_outs or zero3 or in_log_or_setup(log, _DISTRIBUTED))
     cache = log.find(_TRACE_CACHE)
-    return Stall(evidence, time_outs, by_store, _another_failure(log), distributed, zero3, cache)
+    return Stall(evidence, time_outs, by_store, _another_failure(log), distributed, zero3, cache, disagreed)
 
 
 def in_log_or_setup(log: FailureLog, pattern: str) -> Found | bool:
@@ -150,8 +158,8 @@ def _ends_on_trace(log: FailureLog) -> Found | None:
 
 
 def is_time_out(message: str) -> bool:
-    """True for an exception's message that tells of a wait for other ranks."""
-    return _TIME_OUT.search(message) is not None or _STORE_TIME_OUT.search(message) is not None
+    """True for an exception's message that tells of a wait for other ranks, or of their disagreement."""
+    return any(words.search(message) for words in (_TIME_OUT, _STORE_TIME_OUT, _DISAGREED))
 
 
 def _time_outs(log: FailureLog) -> Iterator[TimedOut]:

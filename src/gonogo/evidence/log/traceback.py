@@ -42,6 +42,9 @@ _HEADER = compiled_when_used(r"Traceback \(most recent call last\)|─ Traceback
 # faulthandler's dumps (most recent call first) write "line 3 in f" without the comma: they belong to no exception.
 _FRAME = compiled_when_used(r'^\s*(?:> ?)?File "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,300})|\s*$)')
 _FRAME_INLINE = compiled_when_used(r'File "([^"]{1,1000})", line (\d{1,9}), in (\S{1,200})')
+_FRAME_AFTER_CODE = compiled_when_used(
+    r'^\s*(\S.{0,300}?) {2,}File "([^"]{1,1000})", line (\d{1,9}), in (\S{1,200})\s*$'
+)
 _IPYTHON = compiled_when_used(
     r"^(?:File )?(?P<path>[^\s:]{1,500}\.py|Cell In ?\[\d+\]|Input In ?\[\d+\]|<ipython-input-[\w-]+>)"
     r"(?::(?P<a>\d{1,9}))?(?:, line (?P<b>\d{1,9}))?(?:,? in (?P<function>[\w.<>]{1,200})(?:\(|$)|:?$)"
@@ -170,6 +173,10 @@ class _Reader:
         if found := _FRAME.match(text):
             self._frame(found.group(1), found.group(2), found.group(3) or "")
             return True
+        if self._open is not None and (found := _FRAME_AFTER_CODE.match(text)):  # a line break was lost
+            self._code(found.group(1))
+            self._frame(found.group(2), found.group(3), found.group(4))
+            return True
         if found := _IPYTHON.match(text):
             self._frame(found["path"], found["a"] or found["b"] or "0", found["function"] or "<module>")
             if self._open is not None:
@@ -178,9 +185,14 @@ class _Reader:
         if self._open is None:
             # Of a box that was pasted without its top, the first frame opens it.
             boxed = _BOX.match(text) if "│" in text else None
-            if boxed is None or not _BOX_FRAME.match(boxed.group(1)):
+            if boxed is None:
                 return False
             self._open = _Open()
+            if not _BOX_FRAME.match(boxed.group(1)):
+                if not _BOX_CODE.match(boxed.group(1).strip()):
+                    self._open = None
+                    return False
+                self._frame("", "0", "")  # its path stands above what was pasted
         if _BOX_END.match(text):
             return True
         if (found := _BOX.match(text)) and "│" in text:

@@ -24,6 +24,11 @@ _WORDINGS = (
         rf"on (?:the )?same device, but input(?: a)? is on ({_DEVICE}) and (?:input b|grid|output) is on ({_DEVICE})"
     ),
     Pattern(rf"expected device ({_DEVICE}) but got device ({_DEVICE})"),
+    # masked_fill, masked_scatter, index_fill, scatter
+    Pattern(
+        rf"expected self and \w{{1,32}} to be on the same device, but got \w{{1,32}} on ({_DEVICE}) and self on"
+        rf" ({_DEVICE})"
+    ),
     # meta kernels, which a tensor left on "meta" meets as well
     Pattern(rf"Tensor on device ({_DEVICE}) is not on the expected device ({_DEVICE})"),
     # torch.Tensor's setters of .grad and .data
@@ -42,7 +47,7 @@ _INDEXED = Pattern(rf"on the same device as the indexed tensor \(({_DEVICE})\)")
 _CONVOLUTION = Pattern(
     r"Input type \(torch\.(cuda\.)?\w{1,32}\) and weight type \(torch\.(cuda\.)?\w{1,32}\) should be the same"
 )
-_ARGUMENT = Pattern(r"but got (\w{1,64}) is on |when checking argument for argument (\w{1,64}) in method")
+_ARGUMENT = Pattern(r"but got (\w{1,64}) (?:is )?on |when checking argument for argument (\w{1,64}) in method")
 _METHOD = Pattern(
     r"in method (\w{1,120})\)|while checking arguments for (\w{1,120})\)|in call to _?(?:th_)?(\w{1,120})"
 )

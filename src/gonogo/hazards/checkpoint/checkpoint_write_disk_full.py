@@ -8,7 +8,7 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Patter
 _WRITER = Pattern(
     r"PytorchStreamWriter failed writing|inline_container\.cc:\d+\] ?\. ?unexpected pos|unexpected pos \d+ vs \d+"
     r"|Error while serializing: (?:IoError|I/O error)|StorageFull|basic_ios::clear: iostream error"
-    r"|write\(\): (?:Input/output error|No space left|Disk quota)"
+    r"|write\(\): (?:fd \d+ failed with )?(?:Input/output error|No space left|Disk quota)"
 )
 _NO_SPACE = Pattern(
     r"\[Errno (?:28|122)\]|No space left on device|[Dd]isk quota exceeded|磁盘空间不足|os error (?:28|122)\b"

@@ -1,8 +1,10 @@
 import ast
 
+from gonogo.evidence.log.context import several_processes
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.rank_tests import mentions_rank
 from gonogo.hazards.facts.training_script import DDP, first_argument, mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, Text
 
 # Checkpoints that all ranks write together, and savers that look to the rank themselves.
 _OTHERWISE = (
@@ -13,13 +15,17 @@ _OTHERWISE = (
     b"lightning",
     b"setup_for_distributed",
 )
+_SAVING = ("save_checkpoint", "_rotate_checkpoints", "remove_checkpoint", "clean_checkpoint", "ckpt", "smart_remove")
+_REARRANGES = ("rmtree", "os.rename", "os.replace", "os.rmdir", "os.unlink", "os.remove", "shutil.move", "os.makedirs")
+_CHECKPOINT = Pattern(r"(?i)checkpoint|ckpt|\.pt\b|global_step|[/_]step_?\d+")
+_NOT_EMPTY = Pattern(r"\[Errno (?:39|17|2)\]")
 
 
 class CheckpointWrittenByEveryRank(Hazard):
     """torch.save to one path, in every process of a DDP run.
     ## What happens
     Now and then a checkpoint is unreadable: "PytorchStreamReader failed reading zip archive: invalid header or archive
-    is corrupted", "storage has wrong size".
+    is corrupted", "storage has wrong size". While old ones are removed: "FileNotFoundError", "Directory not empty".
     ## Why
     All ranks open the same file and write at the same time, on one disk or a shared one. Mostly the last one wins, and
     sometimes the parts mix.
@@ -38,10 +44,48 @@ class CheckpointWrittenByEveryRank(Hazard):
     ## Sources
     - https://github.com/DLLXW/baby-llama2-chinese/pull/56: several ranks wrote one file, which could not be read
     - https://github.com/bytedance/ibot/issues/15: each process saved the checkpoint
+    - https://github.com/huggingface/transformers/issues/27925: ranks rename and remove one staging folder
+    - https://github.com/PrimeIntellect-ai/prime-rl/pull/1678: all ranks remove an old checkpoint
     """
 
     name = "checkpoint-written-by-every-rank"
     title = Text("Every rank writes the same checkpoint file", "所有 rank 都写同一个检查点文件")
+
+    log_words = ("rmtree", "os.rename", "os.replace", "Directory not empty", "No such file or directory")
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A folder of checkpoints that is gone, or there already, where this rank removes, renames or makes it."""
+        for error in log.errors_of("FileNotFoundError", "FileExistsError", "OSError"):
+            saves = error.passes(*_SAVING) or _CHECKPOINT.search(error.message)
+            if not saves or not error.passes(*_REARRANGES) or several_processes(log) is False:
+                continue
+            if error.type == "OSError" and not _NOT_EMPTY.search(error.message):
+                continue
+            several = len(error.ranks) > 1 or error.count > 1
+            yield self.log_finding(
+                error,
+                Text(
+                    "This rank removes or renames a folder of checkpoints that another one has removed or renamed "
+                    "already: every rank does it, or the first rank of every node on a shared disk.",
+                    "该 rank 删除或重命名检查点目录时，另一个 rank 已经做过：每个 rank 都在做，或共享磁盘上各节点的首个"
+                    " rank 都在做。",
+                ),
+                cure=(
+                    Text(
+                        "Let rank 0 alone remove and rename (if rank == 0: ..., then a barrier); ignore_errors=True "
+                        "for rmtree",
+                        "只由 rank 0 删除和重命名（if rank == 0: …，随后加 barrier）；rmtree 使用 ignore_errors=True",
+                    ),
+                    Text(
+                        "Trainer on several nodes with a shared disk: save_on_each_node=False, and transformers 4.38 "
+                        "or newer",
+                        "Trainer 多节点使用共享磁盘时：save_on_each_node=False，transformers 4.38 或更新",
+                    ),
+                ),
+                certainty=Certainty.LIKELY if several or several_processes(log) else Certainty.POSSIBLE,
+                confirm=Text("With one process it does not fail", "单进程时不会失败"),
+            )
+            return
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """torch.save without a test for the rank, in a script that makes a process group and wraps a model in DDP."""

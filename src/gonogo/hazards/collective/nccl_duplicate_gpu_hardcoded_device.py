@@ -47,6 +47,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
         "Several ranks use the same GPU: the code does not take LOCAL_RANK's",
         "多个 rank 使用同一张 GPU：代码没有按 LOCAL_RANK 选择设备",
     )
+    yields_to = ("more-ranks-than-visible-gpus",)
     log_words = ("Duplicate GPU", "Local process index", "Device: ")
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -124,7 +125,8 @@ def _certainty(log: FailureLog, duplicate: DuplicateGpu) -> Certainty:
         return Certainty.POSSIBLE
     if log.setup.mentions(PINS_A_DEVICE):
         return Certainty.CERTAIN
-    return Certainty.LIKELY
+    # Without the counts of processes and GPUs the same words are said of one GPU for them all.
+    return Certainty.LIKELY if duplicate.enough_gpus else Certainty.POSSIBLE
 
 
 def _backend(script: Script) -> str | None:

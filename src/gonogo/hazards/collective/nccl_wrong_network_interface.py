@@ -22,7 +22,14 @@ _NOT_REACHED = Pattern(
     r"|failed|returned \d+)|NCCL WARN Call to connect .*(?:failed|refused|timeout)"
     r"|Call to connect returned (?:Connection refused|No route to host|Connection timed out"
     r"|Network is unreachable)|Gloo connectFullMesh failed|connectFullMesh failed"
+    r"|(?:socket|ncclSocket)\w{0,20}Connect\w*: Connect to \S+ (?:failed|returned)"
 )
+# "[12]veth6163fba:fe80::…", which NCCL lists on lines of their own where there are several.
+_LISTED = Pattern(r"^\s*\[\d+\] ?(?:docker\d*|veth\w*|virbr\d*|br-\w+|cni\d*|flannel[\w.]*|cali\w*):\S+<\d+>")
+_NOTHING_EXCHANGED = Pattern(
+    r"DDP expects same model across all ranks, but Rank \d+ has \d+ params, .* inconsistent 0 params"
+)
+"""The ranks' counts travel by a collective: one of 0 is a buffer into which nothing was written."""
 _PEER_GONE = Pattern(r"remote process exited or there was a network error|ncclRemoteError")
 _RENDEZVOUS = Pattern(
     r"client socket has (?:failed to connect|timed out)|hostname of the client socket cannot be retrieved"
@@ -73,6 +80,9 @@ class NcclWrongNetworkInterface(Hazard):
         "onnection Refused",
         "connectFullMesh",
         "ncclRemoteError",
+        "Connect: ",
+        "Connect to ",
+        "inconsistent 0 params",
         "network error",
     )
     consequence = True
@@ -158,7 +168,7 @@ def _evidence(log: FailureLog) -> tuple[Found | None, Certainty, tuple[Found, ..
     stall = stall_of(log)
     alone = not log.setup.mentions(r"--standalone|--nnodes[= ]1\b") and not (stall and stall.another_failure)
     refused = log.find(_NOT_REACHED)
-    virtual = log.find(_VIRTUAL)
+    virtual = log.find(_VIRTUAL) or log.find(_LISTED)
     if refused:
         sure = alone and not serving
         return refused, Certainty.LIKELY if sure else Certainty.POSSIBLE, (virtual,) if virtual else ()
@@ -166,6 +176,8 @@ def _evidence(log: FailureLog) -> tuple[Found | None, Certainty, tuple[Found, ..
     if virtual and (fails or stall):
         sure = alone and not serving
         return virtual, Certainty.LIKELY if sure else Certainty.POSSIBLE, (fails,) if fails else ()
+    if nothing := log.find(_NOTHING_EXCHANGED):
+        return nothing, Certainty.POSSIBLE, ()
     if gone := log.find(_PEER_GONE):
         return gone, Certainty.POSSIBLE, ()
     unreachable = log.find(_RENDEZVOUS)

@@ -11,6 +11,7 @@ from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run,
 _STAGE = Pattern(r"zero stage ([0-3]|\{\}) requires an optimizer")
 _INFERENCE = "ZeRO inference only makes sense with ZeRO Stage 3"
 _EVALUATED = ("ref", "teacher", "reward", "critic_eval", "frozen", "judge")
+_PREPARES_EVALUATED = ("self.ref_model = prepare_deepspeed(", "ref_model", "reward_model", "teacher_model")
 _CONFIRM = Text(
     "The accelerator runs with this DeepSpeed config, and the model reaches prepare() without an optimizer",
     "accelerator 使用该 DeepSpeed 配置运行，且模型未与优化器一起传入 prepare()",
@@ -78,6 +79,11 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
         stage = _STAGE.search(matched_text(log, evidence)) if evidence else None
         if stage is None:
             evidence = cut_in(log, ("runtime/engine", "assert not isinstance(optimizer, DummyOptim)"))
+        certainty = Certainty.CERTAIN
+        if evidence is None and not log.errors and log.passes(*_PREPARES_EVALUATED):
+            # Of a model without an optimizer, the optimizer's wrapper is made under ZeRO-1 and 2 alone.
+            evidence = cut_in(log, ("runtime/engine.py", "_configure_"), within=2)
+            certainty = Certainty.LIKELY
         if evidence:
             yield self.log_finding(
                 evidence,
@@ -88,6 +94,8 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                     "该阶段需要优化器。",
                 ).format(stage=stage.group(1).replace("{}", "1/2") if stage else "1/2"),
                 cure=_CURE,
+                certainty=certainty,
+                confirm=() if certainty is Certainty.CERTAIN else _CONFIRM,
             )
         elif evidence := first_match(log, _INFERENCE):
             yield self.log_finding(

@@ -8,6 +8,7 @@ from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Fix, Hazard, Pattern, Run, Script, Text
 
 _WORDS = (
+    "ZeRO Offload can only work with DeepSpeed optimizers",  # transformers before 4.9
     "ZeRO-Offload with a client provided optimizer",
     "either use deepspeed.ops.adam.DeepSpeedCPUAdam or set an optimizer in your ds-config",
 )

@@ -31,7 +31,7 @@ from gonogo.hazards.rule import (
 _REFUSED_BY_ACCELERATE = "You can't train a model that has been loaded with `device_map='auto'` in any distributed mode"
 _REFUSED_BY_DDP = "DistributedDataParallel device_ids and output_device arguments only work with"
 _REFUSAL = Pattern(
-    r"can't train a model that has been loaded with `?device_map='?auto'?`? in any distributed mode"
+    r"can't train a model that has been loaded with `?device_map=['\"]?auto['\"]?`? ?in any distributed mode"
     r"|DistributedDataParallel device_ids and output_device arguments only work with"
 )
 

@@ -1,6 +1,7 @@
 import ast
 
-from gonogo.evidence.log.context import REPLICA, plain_on_several_gpus, several_processes
+from gonogo.evidence.log.context import REPLICA, outside_training, plain_on_several_gpus, several_processes
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, library_frame, places
@@ -121,6 +122,22 @@ class DeviceMapAutoTrainerMismatch(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch between accelerators in training, where nothing shows several processes or DataParallel."""
+        if not log.errors and not outside_training(log) and (cut := _cut_in_dispatched(log)):
+            yield self.log_finding(
+                cut,
+                Text(
+                    'The log ends inside a model whose layers accelerate has spread over devices (device_map="auto"). '
+                    "What ends a training there is mostly a tensor on another GPU than the layer.",
+                    '日志在一个由 accelerate 切分到多个设备的模型（device_map="auto"）内部中断。训练在此处失败，多半是'
+                    "张量与该层不在同一张 GPU。",
+                ),
+                cure=_CURES,
+                certainty=Certainty.POSSIBLE,
+                confirm=Text(
+                    "The traceback's last line, which is missing here, names two devices",
+                    "调用栈的最后一行（此处缺失）指出两个设备",
+                ),
+            )
         for mismatch in mismatches_in(log):
             certainty = _certainty(mismatch, log)
             if certainty is None:
@@ -149,6 +166,14 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                     "print(model.hf_device_map) 列出多张 GPU；设 CUDA_VISIBLE_DEVICES=0 后可以运行",
                 ),
             )
+
+
+def _cut_in_dispatched(log: FailureLog) -> LoggedError | None:
+    """A traceback of one process's training that ends a few frames below accelerate's hook."""
+    if several_processes(log) or log.passes("torch/nn/parallel/distributed.py", "deepspeed/", "fsdp"):
+        return None
+    trains = log.passes("transformers/trainer.py", "training_step", "compute_loss")
+    return cut_in(log, ("accelerate/hooks.py", "new_forward"), within=6) if trains else None
 
 
 def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:

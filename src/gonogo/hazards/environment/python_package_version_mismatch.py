@@ -1,5 +1,6 @@
 from gonogo.evidence.environment.compatibility import known_bad
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError, is_library
+from gonogo.evidence.log.match import one_line
 from gonogo.hazards.environment._model_names import MODEL_CLASS
 from gonogo.hazards.environment._pairs import pair_finding, requirement_of
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
@@ -10,9 +11,14 @@ from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazar
 _FAMILY = (
     r"(?:transformers|peft|accelerate|trl|diffusers|huggingface_hub|tokenizers|datasets|bitsandbytes|optimum"
     r"|auto_gptq|gptqmodel"
-    r"|safetensors|torchao|torchvision|torch|numpy|numpy\.core|pydantic|swift|unsloth\w*|liger_kernel|evaluate|triton)"
+    r"|safetensors|torchao|torchvision|torch|numpy|numpy\.core|pydantic|swift|unsloth\w*|liger_kernel|evaluate|triton"
+    r"|vllm|sglang|verl|megatron|apex|flash_attn|ray|openrlhf|llamafactory|tensordict|compressed_tensors|lightning)"
 )
 _NAME = Pattern(rf"cannot import name '(\w+)' from '({_FAMILY}(?:\.[\w.]+)?)'|No module named '({_FAMILY})\.[\w.]+'")
+_INSTALLED = Pattern(r"cannot import name '\w+' from '[\w.]+' \(\S*(?:site|dist)-packages/")
+"""An installed package that lacks what is imported of it."""
+_OF_AN_OBJECT = Pattern(r"'[A-Z]\w{3,80}' object has no attribute '[a-z_]\w*'|module '[\w.]+' has no attribute '\w+'")
+_PATCHED = ("unsloth", "vllm/", "sglang/", "verl/", "trl/", "peft/", "megatron/", "swift/", "llamafactory/")
 _BASE = Pattern(r"(?:from|named) '(?:torch|numpy|pydantic|swift|triton|evaluate)\b")
 _PAIR = Pattern(
     r"cannot import name '(?:EncoderDecoderCache|HybridCache|top_k_top_p_filtering|is_torch_tpu_available"
@@ -120,7 +126,9 @@ class PythonPackageVersionMismatch(Hazard):
         "unexpected keyword",
     )
     yields_to = (
+        "megatron-not-importable",
         "reward-function-signature",
+        "zero3-hooks-on-unwrapped-model",
         "vllm-v1-engine-unsupported",
         "unsloth-compile-cache-across-ranks",
         "trl-too-old-for-deepspeed-hooks",
@@ -226,12 +234,17 @@ def _certainty(error: LoggedError) -> Certainty | None:
         if not by_library and (MODEL_CLASS.search(message) or _BASE.search(message)):
             return Certainty.POSSIBLE
         return Certainty.LIKELY
+    if error.type in ("ImportError", "ModuleNotFoundError") and _INSTALLED.search(one_line(message)):
+        return Certainty.LIKELY if by_library else Certainty.POSSIBLE
     if error.type == "TypeError" and _ARGUMENT.search(message) and not _CALLBACK.search(message):
         if by_library and _between_libraries(error):
             return Certainty.LIKELY
         return Certainty.POSSIBLE if _SETTINGS.search(message) else None
     if error.type == "AttributeError" and _ATTRIBUTE.search(message) and (by_library or last is None):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
+    if error.type in ("AttributeError", "RuntimeError") and by_library and _OF_AN_OBJECT.search(message):
+        # One of these reaches into another's classes, or replaces them by its own.
+        return Certainty.POSSIBLE if error.passes(*_PATCHED) else None
     return None
 
 

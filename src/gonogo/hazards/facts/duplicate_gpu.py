@@ -28,6 +28,8 @@ class DuplicateGpu(msgspec.Struct, frozen=True):
     pairs: tuple[tuple[int, int, str], ...]
     too_many_ranks: bool
     """True where there are fewer GPUs than processes, or the ranks fold onto several GPUs in turn."""
+    enough_gpus: bool = False
+    """True where as many GPUs are known to be there as processes."""
 
     @property
     def names(self) -> str:
@@ -54,7 +56,9 @@ def duplicate_gpu(log: FailureLog) -> DuplicateGpu | None:
         processes = 1 + max(max(first, second) for first, second, _ in pairs)
         gpus = gpus if gpus is not None and gpus < processes else None  # there may be more ranks than those named
     folds = len({device for *_, device in pairs}) > 1 or _wraps(log)
-    return DuplicateGpu(evidence, pairs, folds if processes is None or gpus is None else processes > gpus)
+    if processes is None or gpus is None:
+        return DuplicateGpu(evidence, pairs, folds)
+    return DuplicateGpu(evidence, pairs, processes > gpus, enough_gpus=processes <= gpus)
 
 
 def _wraps(log: FailureLog) -> bool:

@@ -106,7 +106,7 @@ _PARTNER = {"index": _WEIGHT, "indices": _WEIGHT, "mat1": _WEIGHT, "target": _AC
 
 _WORDS = Pattern(
     r"Expected all tensors to be on the same device|found at least two devices|on the same device as the indexed tensor"
-    r"|different from other tensors on|but expected (?:it|them) to be on [GC]PU"
+    r"|different from other tensors on|to be on the same device, but got|but expected (?:it|them) to be on [GC]PU"
 )
 
 

@@ -19,6 +19,8 @@ _SETTERS = Pattern(
     r"|Attempted to set the storage of a tensor on device .{1,12} to a storage on different device"
 )
 _CPU_COLLECTIVE = Pattern(r"No backend type associated with device type cpu")
+# The flat parameter of an inner module is on the CPU already when the root looks (torch before 2.0).
+_GIVEN_DEVICE = Pattern(r"given device_id argument cuda:\d+, but is on cpu")
 _ASSERTED = Pattern(r"(?:_fp32_shard|_local_shard|\bp)\.device == torch\.device\(.cpu.\)")
 _INSIDE = (
     "foreach_reduce", "_init_param_attributes", "init_flat_param_attributes", "_fsdp_collectives.py", "_fsdp_param",
@@ -179,6 +181,9 @@ def _certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
             if error.frames and not under_fsdp(log)
             else Certainty.LIKELY
         )
+    if _GIVEN_DEVICE.search(error.message):
+        offloads = log.find(_OFFLOADS) is not None or log.setup.mentions(_OFFLOADS.text)
+        return Certainty.LIKELY if offloads else None
     if "Non-root FSDP instance" in error.message or "not compiled with CUDA" in error.message:
         return None
     if error.type == "AssertionError" and error.passes("_init_param_attributes", "_lazy_init") and inside:

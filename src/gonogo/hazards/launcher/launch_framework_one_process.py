@@ -1,6 +1,35 @@
 from gonogo.evidence.field import whole_number
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.launch_facts import visible_gpus
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Text
+
+_FORCED = Text("Set FORCE_TORCHRUN=1 for the command", "为该命令设置 FORCE_TORCHRUN=1")
+_REFUSALS = (
+    (
+        Pattern(r"Please use `?FORCE_TORCHRUN=1`? to launch"),
+        Text(
+            "One process was started without torchrun, and DeepSpeed is configured.",
+            "只启动了一个进程，没有经过 torchrun，却配置了 DeepSpeed。",
+        ),
+        _FORCED,
+    ),
+    (
+        Pattern(
+            r"DeepSpeed is not compatible with (?:MP\b|`?device_map)|with vLLM is not compatible with `?device_map"
+        ),
+        Text(
+            "Fewer processes were started than GPUs are visible: NPROC_PER_NODE is not set where the command runs, or "
+            "is too small, so ms-swift spreads the model over the GPUs of a process.",
+            "启动的进程少于可见的 GPU：运行命令的环境中没有设置 NPROC_PER_NODE 或其值过小，ms-swift 于是把模型分散到"
+            "一个进程的多张 GPU 上。",
+        ),
+        Text(
+            "Set NPROC_PER_NODE to the number of visible GPUs for the command, on every node",
+            "为该命令把 NPROC_PER_NODE 设为可见 GPU 数，每个节点都要设置",
+        ),
+    ),
+)
+"""What LLaMA-Factory and ms-swift say, why, and the cure."""
 
 
 class LaunchFrameworkOneProcess(Hazard):
@@ -31,6 +60,16 @@ class LaunchFrameworkOneProcess(Hazard):
         "DeepSpeed in a single process of swift or llamafactory-cli", "swift 或 llamafactory-cli 以单进程使用 DeepSpeed"
     )
 
+    log_words = ("FORCE_TORCHRUN", "is not compatible with MP", "is not compatible with `device_map`")
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """The framework's own refusal."""
+        for words, cause, cure in _REFUSALS:
+            found = next(log.errors_of(says=words), None) or log.find(words)
+            if found is not None:
+                yield self.log_finding(found, cause, cure=cure)
+                return
+
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The framework's own command with a DeepSpeed config, against its variables and the GPUs visible."""
         if not launch.deepspeed_config.known or launch.launcher not in ("swift", "llamafactory"):
@@ -46,7 +85,7 @@ class LaunchFrameworkOneProcess(Hazard):
                     "只可见一张 GPU（CUDA_VISIBLE_DEVICES={gpu}），llamafactory-cli 不会调用 torchrun，会报 “Please "
                     "use `FORCE_TORCHRUN=1` to launch DeepSpeed training”。",
                 ).format(gpu=visible[0]),
-                cure=Text("Set FORCE_TORCHRUN=1 for the command", "为该命令设置 FORCE_TORCHRUN=1"),
+                cure=_FORCED,
                 spans=(launch.place.span(), launch.deepspeed_config.span(), launch.visible_devices.span()),
                 fixes=self._setting(launch, "FORCE_TORCHRUN", "1"),
             )

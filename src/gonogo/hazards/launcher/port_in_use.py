@@ -4,6 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.launch_facts import TORCHRUN
 from gonogo.hazards.facts.shell_lines import is_shell_script
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.signs import told
 
 _IN_USE = Pattern(
     r"server socket has failed to (?:listen|bind).*|Tried to launch distributed communication on port"
@@ -15,8 +16,12 @@ _FRAMEWORK = Pattern(
     r"(?i)c10d|TCPStore|rendezvous|init_process_group|torch/distributed|torchrun|master_port|deepspeed"
     r"|DistNetworkError|accelerate"
 )
+_OF_THE_LAUNCH = Pattern(
+    r"(?i)rendezvous|torch/distributed/(?:run|launch|launcher|elastic)|torchrun|launch distributed communication|EJ0003"
+    r"|_env_rendezvous|c10d_rendezvous|deepspeed|accelerate|init_process_group|\[c10d\]|Port `\d+` is already in use"
+)
 _SERVER = Pattern(
-    r"(?i)uvicorn|gradio|flask|tensorboard|streamlit|jupyter|node:net|aiohttp|werkzeug|asyncio/base_events"
+    r"(?i)vllm|sglang|lmdeploy|ray::|get_open_port|stateless_init|uvicorn|gradio|flask|tensorboard|streamlit|jupyter|node:net|aiohttp|werkzeug|asyncio/base_events"
 )
 _OTHER_REASON = Pattern(r"(?i)permission denied|EACCES|EADDRNOTAVAIL|cannot assign requested address")
 _PORT = Pattern(
@@ -132,6 +137,8 @@ class PortInUse(Hazard):
             certainty = Certainty.LIKELY if log.find(_FRAMEWORK) else Certainty.POSSIBLE
         elif log.find(_ERRNO) is None and not log.has("another process") and not log.has("EADDRINUSE"):
             certainty = Certainty.LIKELY
+        elif not told(log, _OF_THE_LAUNCH):
+            certainty = Certainty.POSSIBLE  # an engine that picks its own port loses it in the same words
         if log.find(_SERVER) or outside_training(log):
             certainty = Certainty.POSSIBLE
         port = next((port for line in log.find_all(_ERRNO) if (port := _port(line.text))), None) or _port(found.text)
@@ -160,7 +167,13 @@ class PortInUse(Hazard):
                 ),
             ),
             certainty=certainty,
-            confirm=Text("ss -ltnp shows who listens at that port", "ss -ltnp 显示谁在监听该端口"),
+            confirm=(
+                Text("ss -ltnp shows who listens at that port", "ss -ltnp 显示谁在监听该端口"),
+                Text(
+                    "The port is the one of the launch (MASTER_PORT), not one that vLLM, SGLang or Ray chose",
+                    "该端口是启动时的端口（MASTER_PORT），而不是 vLLM、SGLang 或 Ray 自选的",
+                ),
+            ),
         )
 
 

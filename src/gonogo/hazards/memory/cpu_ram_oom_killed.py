@@ -31,8 +31,10 @@ _HEADROOM = 0.9
 _KERNEL = Pattern(
     r"Out of memory: Kill(?:ed)? process|oom-kill(?:er|:)|oom_reaper|oom-kill event|OOM[- ]?Killed|OOM [Kk]illed"
     r"|invoked oom-killer|Memory cgroup out of memory|killed by the cgroup out-of-memory handler"
-    r"|exceeded memory limit|node running low on memory"
+    r"|exceeded memory limit|node running low on memory|killed due to memory pressure \(OOM\)"
+    r"|how to address the out of memory issue: https://docs\.ray\.io"
 )
+_POD = Pattern(r"may have exceeded K8s pod memory limits")
 _KILLED = Pattern(r"^Killed\b|killed by signal: Killed|: +\d+ Killed\b|\d+ Killed +\S|已杀死|\bSIGKILL\b")
 _ALLOCATOR = Pattern(
     r"DefaultCPUAllocator: (?:can't allocate|not enough) memory|not enough memory: you tried to allocate"
@@ -81,6 +83,8 @@ class CpuRamOomKilled(Hazard):
     consequence = True
     log_words = (
         "OOM",
+        "ray-oom",
+        "pod memory limits",
         "Kill",
         "DefaultCPUAllocator",
         "not enough memory",
@@ -245,7 +249,7 @@ class CpuRamOomKilled(Hazard):
         yield self.log_finding(
             evidence,
             Text("{what}{offload}{loading}", "{what}{offload}{loading}").format(
-                what=_SHORT if said else _SIGNAL_9,
+                what=_SHORT if said else _ENDED_IN_POD if log.find(_POD) else _SIGNAL_9,
                 offload=_OFFLOADS if offloads else Text("", ""),
                 loading=_WHILE_LOADING if log.find(_LOADING) else Text("", ""),
             ),
@@ -267,6 +271,11 @@ _SIGNAL_9 = Text(
     "out; a person, a scheduler's limit or a launcher that loses patience can send it too.",
     "进程被信号 9 杀死，自己没有留下报错：多半是主机内存耗尽时内核所为；也可能是人、调度器的限制，或启动器等待超时后发"
     "出的。",
+)
+_ENDED_IN_POD = Text(
+    "A worker was sent SIGTERM in a Kubernetes pod, which Ray takes for the pod's memory limit; whoever ends the pod "
+    "sends it too.",
+    "Kubernetes pod 中的一个 worker 收到 SIGTERM，Ray 据此认为超出了 pod 的内存上限；结束该 pod 者也会发出它。",
 )
 _OFFLOADS = Text(
     " The config offloads to the CPU: 16 bytes a parameter for the optimizer, on all ranks of a node together.",
@@ -303,6 +312,8 @@ def _logged(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
         # A wrong size asks for too much as well; loading and offloading are what fills a host.
         fills = log.passes("from_pretrained", "load_state_dict", "deepspeed/") or log.setup.offloads("optimizer")
         return short, Certainty.LIKELY if fills else Certainty.POSSIBLE
+    if ended := log.find(_POD):
+        return ended, Certainty.LIKELY
     first = first_failure(log)
     killed: Found | None = next((found for found, code in exits(log) if code == -9), None) or log.find(_KILLED)
     if killed is None:

@@ -36,8 +36,10 @@ def inflight(log: FailureLog) -> tuple[LoggedError | Found, Mapping[Cause, Certa
     )
     if evidence is None:
         stuck = next(log.errors_of("AssertionError", says=_STUCK), None)
-        if stuck is None or not log.find(_AFTER_EVALUATION):
+        if stuck is None:
             return None
+        if not log.find(_AFTER_EVALUATION):
+            return stuck, {Cause.COORDINATORS: Certainty.POSSIBLE, Cause.DYNAMIC: Certainty.POSSIBLE}
         return stuck, {Cause.COORDINATORS: Certainty.LIKELY, Cause.DYNAMIC: Certainty.POSSIBLE}
     release = log.setup.release("deepspeed")
     dynamic = {Cause.DYNAMIC: Certainty.LIKELY, Cause.COORDINATORS: Certainty.POSSIBLE}

@@ -1,5 +1,6 @@
 import ast
 
+from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.zero_files import gathered, in_module, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Severity, Text
@@ -114,6 +115,8 @@ class Zero3InitWeightsOnPartitioned(Hazard):
         cut = cut_at(log, "transformers/", "init_weights", "initialize_weights", code=_ZEROES_ROW)
         if cut and not log.errors:
             yield self._found(cut, Certainty.LIKELY)
+        elif not log.errors and (on or not log.setup.launch) and (cut := _cut_while_initializing(log)):
+            yield self._found(cut, Certainty.POSSIBLE)
         bare = first_match(log, _NO_ROW, "IndexError")
         if bare is None or (isinstance(bare, LoggedError) and bare.frames):
             return
@@ -171,3 +174,8 @@ def _partitioned_at(script: Script, run: Run, weight: ast.expr) -> ast.AST | Non
     name = script.call_at(made).name if isinstance(made, ast.Call) else ""
     loaded = name.startswith("transformers.") and name.endswith(".from_pretrained")
     return made if loaded and knows_zero3(script, made) else None
+
+
+def _cut_while_initializing(log: FailureLog) -> LoggedError | None:
+    """A traceback that ends while transformers initializes weights; what it then indexes was cut off."""
+    return cut_in(log, ("modeling_utils.py", "initialize_weights"), ("modeling_utils.py", "_initialize_missing"))

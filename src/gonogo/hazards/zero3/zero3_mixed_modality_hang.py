@@ -141,7 +141,7 @@ class Zero3MixedModalityHang(Hazard):
         if stall is None or not stall.gathers_parameters:
             return
         named, cache = named_multimodal(log), stall.trace_cache
-        if not named and (cache is None or stall.time_outs):
+        if not named and not stall.disagreed and (cache is None or stall.time_outs):
             return
         shown = named and (cache is not None or stall.diverged)
         yield self.log_finding(

@@ -166,7 +166,7 @@ class Zero3MoeHang(Hazard):
 
 def _certainty(log: FailureLog, stall: Stall) -> Certainty:
     """How sure it is of a model with experts: surest where the ranks gather different sizes, and not of a tower."""
-    if stall.diverged and stall.in_gather and not named_multimodal(log):
+    if stall.diverged and stall.in_gather and not stall.disagreed and not named_multimodal(log):
         return Certainty.CERTAIN
     return Certainty.LIKELY if stall.zero3 or stall.trace_cache or stall.diverged else Certainty.POSSIBLE
 

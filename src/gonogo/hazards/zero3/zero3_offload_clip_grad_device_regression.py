@@ -148,6 +148,8 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         if not log.errors and (cut := cut_in(log, ("stage3.py", "unscale_and_clip_grads"))):
             faulty = release is None or release[:3] in _FAULTY
             yield self._log_finding(cut, log, Certainty.LIKELY if faulty else Certainty.POSSIBLE)
+        elif not log.errors and (cut := _cut_in_a_step(log, release)):
+            yield self._log_finding(cut, log, Certainty.POSSIBLE)  # of what ends a step, the most common
 
     def _log_finding(self, evidence: LoggedError | Found, log: FailureLog, certainty: Certainty) -> Finding:
         version = log.setup.version_texts.get("deepspeed")
@@ -204,3 +206,10 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ..
     if zero3 and (offloads or mismatch.frames):
         return Certainty.LIKELY
     return Certainty.POSSIBLE if zero3 or offloads or faulty else None
+
+
+def _cut_in_a_step(log: FailureLog, release: tuple[int, ...] | None) -> LoggedError | None:
+    """A traceback that ends in the engine's step, where neither version nor stage speaks against it."""
+    if under_zero3(log) is False or (release is not None and release[:3] not in _FAULTY):
+        return None
+    return cut_in(log, ("deepspeed/runtime/engine.py", "_take_model_step"), within=1)
