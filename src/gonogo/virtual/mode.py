@@ -222,7 +222,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         plain_kwargs = {name: _with_stand_ins((value,), stand_ins)[0] for name, value in kwargs.items()}
         if "device" in kwargs or (not stand_ins and any(a.name == "device" for a in func._schema.arguments)):
             plain_kwargs["device"] = META
-        raw = func(*plain_args, **plain_kwargs)
+        raw = private.on_meta(func, plain_args, plain_kwargs)
         return raw, {private.storage_key(plain): virtual for plain, virtual in stand_ins.values()}
 
     def _wrap(

@@ -106,6 +106,34 @@ def flops(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> int:
     return int(counted(*args, **kwargs, out_shape=out))
 
 
+def on_meta(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """An operator on plain meta tensors: by its meta kernel, or by FakeTensor's own where torch has it only there.
+
+    So it is of fused attention in torch 2.3 to 2.5 (``torch/_subclasses/fake_impls.py``). Raises NotImplementedError
+    where there is neither.
+    """
+    try:
+        return func(*args, **kwargs)
+    except NotImplementedError:
+        fake_impls: Any = importlib.import_module("torch._subclasses.fake_impls")
+        if func not in getattr(fake_impls, "op_implementations_dict", ()):
+            raise
+    fake_tensor: Any = importlib.import_module("torch._subclasses.fake_tensor")
+    mode, device = fake_tensor.FakeTensorMode(), torch.device("xpu", 0)  # for cuda it would enter the driver
+
+    def fake(value: Any) -> Any:
+        return fake_tensor.FakeTensor(mode, value, device) if isinstance(value, torch.Tensor) else value
+
+    def plain(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+
+    with mode:
+        out = func(*tree_map(fake, args), **tree_map(fake, kwargs))
+    return tree_map(plain, out)
+
+
 def count_as_streams(stream: type, event: type) -> None:
     """Have the compiler of torch 2.2 to 2.4, which asks what streams and events are derived from, take these."""
     for name, cls in (("_StreamBase", stream), ("_EventBase", event)):
@@ -192,7 +220,7 @@ def are_foreign(kinds: tuple[type, ...]) -> bool:
 
 
 def _is_virtual(kind: type) -> bool:
-    return any(base.__name__ == "VirtualTensor" for base in kind.__mro__)
+    return any(base.__qualname__ == "VirtualTensor" for base in kind.__mro__)
 
 
 def modes_off() -> Any:

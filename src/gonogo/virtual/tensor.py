@@ -295,6 +295,10 @@ class VirtualTensor(torch.Tensor):
         return rebuild, (*state, isinstance(self, torch.nn.Parameter))
 
 
+# Python and libraries name it in messages ("Object of type Tensor is not JSON serializable"), as they do a real one.
+VirtualTensor.__name__ = "Tensor"
+
+
 def resolve(wanted: Any) -> torch.device:
     """A full device: ``cuda`` without an index is the current one, an integer is an accelerator's index."""
     kind = VirtualTensor.accelerator_type
