@@ -72,7 +72,7 @@ def diff_markup(diff: str, language: str) -> str:
     """A unified diff, coloured, with a button that copies it."""
     coloured = (
         element("span", lines(line), "\n", klass="added" if line[0] == "+" else "removed")
-        if line[:1] in ("+", "-")
+        if line[:1] in ("+", "-") and not line.startswith(("--- ", "+++ "))
         else f"{lines(line)}\n"
         for line in diff.splitlines()
     )
