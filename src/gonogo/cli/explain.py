@@ -75,7 +75,9 @@ def stages_of(hazard: Hazard) -> list[str]:
     """The stages whose evidence the hazard looks at, in the order of :data:`STAGES`."""
     handlers = {stage: "in_guarded_run" if stage == "run" else f"in_{stage}" for stage in STAGES}
     return [
-        name for name, handler in handlers.items() if getattr(type(hazard), handler) is not getattr(Hazard, handler)
+        name
+        for name, handler in handlers.items()
+        if getattr(type(hazard), handler) is not getattr(Hazard, handler) or (name == "log" and hazard.refusal)
     ]
 
 

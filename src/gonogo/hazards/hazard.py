@@ -16,6 +16,7 @@ from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
 from gonogo.hazards.page import sources_in
+from gonogo.hazards.refusal import Refusal, told_by_page
 
 if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
     from gonogo.evidence.config.deepspeed import DeepSpeedConfig
@@ -47,6 +48,9 @@ class Hazard:
     raises: ClassVar[bool] = False
     """True where what its errors in files name raises an exception whenever the program gets there, on virtual
     accelerators as on real ones: a rehearsal that went past it speaks against them."""
+
+    refusal: ClassVar[Refusal | None] = None
+    """What a library says where it refuses this: a log that has it shows the hazard, unless ``in_log`` knows better."""
 
     log_words: ClassVar[tuple[str, ...]] = ()
     """Literals of the log lines that the hazard looks for, where ``failure_log.GENERIC_WORDS`` has none of theirs."""
@@ -89,8 +93,11 @@ class Hazard:
         yield from ()
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
-        """Findings in a failed run's logs."""
-        yield from ()
+        """Findings in a failed run's logs: unless a subclass knows better, those of its ``refusal``."""
+        shown = self.refusal.shown_in(log) if self.refusal is not None else None
+        if shown is not None:
+            why, cure = told_by_page(type(self))
+            yield self.log_finding(shown[0], why, cure=cure, certainty=shown[1])
 
     def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
         """Findings in what the guard of a live training recorded, while it runs or once it has ended."""

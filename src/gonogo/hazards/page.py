@@ -52,3 +52,10 @@ def page_in(language: str, hazard: type) -> str:
         body = body.replace(f"## {_CURE.zh}\n", f"## {_SHOWN.zh}\n{example[1]}\n\n## {_CURE.zh}\n", 1)
     addresses = iter(sources_in(english))
     return body + heading + re.sub(r"^- ", lambda _: f"- {next(addresses)}：", shown, flags=re.MULTILINE).rstrip()
+
+
+def section_of(hazard: type, heading: str, language: str) -> str:
+    """A section of the page, by its heading's English words; empty where the page has none. Raises as ``page_in``."""
+    headings = next(one for one in HEADINGS if one.en == heading)
+    _, _, rest = page_in(language, hazard).partition(f"## {headings.in_language(language)}\n")
+    return rest.partition("\n## ")[0].strip()

@@ -15,6 +15,7 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
 from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.refusal import Refusal
 
 __all__ = [
     "Applicability",
@@ -31,6 +32,7 @@ __all__ = [
     "Hazard",
     "Launch",
     "Pattern",
+    "Refusal",
     "RehearsalRecord",
     "Run",
     "Script",

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.rule import Call, Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Call, Findings, Hazard, Launch, Pattern, Refusal, Run, Text
 
 # What may turn the text into something else on its way.
 _TURNED = (
@@ -42,6 +42,7 @@ class CheckpointResumeTrueAsText(Hazard):
         "--resume_from_checkpoint True names a folder called True",
         "--resume_from_checkpoint True 指的是名为 True 的目录",
     )
+    refusal = Refusal(Pattern(r"Can't find a valid checkpoint at [Tt]rue\b"))
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The word true as an option of a script that hands it to the Trainer unchanged."""

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.training_script import DDP, mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Refusal, Run, Script, Text
 
 # What makes a process group, by itself or within.
 _MAKES = (
@@ -51,6 +51,7 @@ class DdpWithoutProcessGroup(Hazard):
         "DistributedDataParallel is used and nothing makes a process group",
         "使用了 DistributedDataParallel，却没有创建进程组",
     )
+    refusal = Refusal(Pattern(r"Default process group has not been initialized"), Certainty.POSSIBLE)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """DDP without a guard, and none of the words that make a group in the run's scripts."""

@@ -1,6 +1,17 @@
 from gonogo.evidence.config.accelerate import AccelerateConfig
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Field, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    Environment,
+    Field,
+    Findings,
+    Hazard,
+    Pattern,
+    Refusal,
+    Run,
+    Text,
+)
 
 # accelerate/utils/dataclasses.py, DeepSpeedPlugin._deepspeed_config_checks; with the key of the JSON that says
 # the same.
@@ -50,6 +61,12 @@ class AccelerateConfigKeysBesideDeepspeedConfig(Hazard):
     title = Text(
         "accelerate's YAML sets what only the DeepSpeed JSON may set",
         "accelerate 的 YAML 设置了只能写在 DeepSpeed JSON 中的选项",
+    )
+    refusal = Refusal(
+        Pattern(
+            r"When using `deepspeed_config_file`, the following accelerate config variables will be ig"
+            r"nored"
+        )
     )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

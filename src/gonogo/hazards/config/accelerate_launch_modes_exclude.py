@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Refusal, Run, Severity, Text
 
 _MODES = ("cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp")
 _ZERO = (
@@ -39,6 +39,7 @@ class AccelerateLaunchModesExclude(Hazard):
         "accelerate launch is told two ways to run, or ZeRO's options without DeepSpeed",
         "accelerate launch 给了两种运行方式，或给了 ZeRO 选项却没有启用 DeepSpeed",
     )
+    refusal = Refusal(Pattern(r"You can only use one of `--cpu`, .*at a time"))
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The launcher's own options."""

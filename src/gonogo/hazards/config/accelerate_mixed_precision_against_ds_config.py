@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate, with_trainer
-from gonogo.hazards.rule import DeepSpeedConfig, Field, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Field, Findings, Hazard, Pattern, Refusal, Run, Text
 
 _OTHER = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
 
@@ -33,6 +33,7 @@ class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
     title = Text(
         "accelerate's mixed precision and the DeepSpeed config disagree", "accelerate 的混合精度与 DeepSpeed 配置不一致"
     )
+    refusal = Refusal(Pattern(r"`--mixed_precision` arg cannot be set to"))
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The type that is on in the config, against the one that accelerate is told."""

@@ -1,6 +1,6 @@
 from gonogo.evidence.config.training_arguments import Arguments
 from gonogo.hazards.facts.how_it_trains import with_plain_arguments, with_trainer
-from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Refusal, Run, Text
 
 
 class BestModelStrategiesDiffer(Hazard):
@@ -36,6 +36,7 @@ class BestModelStrategiesDiffer(Hazard):
         "load_best_model_at_end needs evaluation and saving at the same steps",
         "load_best_model_at_end 要求评估与保存同步进行",
     )
+    refusal = Refusal(Pattern(r"load_best_model_at_end requires the save and eval"))
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The strategies and steps of the arguments, by transformers' own comparison."""

@@ -1,5 +1,5 @@
 from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, true
-from gonogo.hazards.rule import Text
+from gonogo.hazards.rule import Pattern, Refusal, Text
 
 
 class Ds16bitMasterWeightsWithoutOffload(ConfigHazard):
@@ -28,6 +28,12 @@ class Ds16bitMasterWeightsWithoutOffload(ConfigHazard):
     name = "ds-16bit-master-weights-without-offload"
     raises = True
     title = Text("16-bit master weights need the optimizer on the CPU", "16 位主权重要求优化器在 CPU 上")
+    refusal = Refusal(
+        Pattern(
+            r"Master weights feature requires ZeRO-2 Offload|[Ff]p16_master_weights_and_grad\w* is onl"
+            r"y supported with ZeRO"
+        )
+    )
     keys = ("fp16.fp16_master_weights_and_grads",)
     stages = (0, 1, 2, 3)
     wrong = true

@@ -1,5 +1,5 @@
 from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, number
-from gonogo.hazards.rule import Text
+from gonogo.hazards.rule import Pattern, Refusal, Text
 
 
 class DsAllgatherBucketSizeOdd(ConfigHazard):
@@ -25,6 +25,7 @@ class DsAllgatherBucketSizeOdd(ConfigHazard):
     name = "ds-allgather-bucket-size-odd"
     raises = True
     title = Text("allgather_bucket_size is an odd number", "allgather_bucket_size 是奇数")
+    refusal = Refusal(Pattern(r"allgather_bucket_size must be a multiple of nccl_start_alignment_factor"))
     keys = ("zero_optimization.allgather_bucket_size",)
     stages = (1, 2)
     wrong = number(lambda size: size % 2 == 1)

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import fix_of, with_plain_arguments
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 
 _KEYS = ("scheduler", "params", "warmup_num_steps")
 _SCHEDULES = ("WarmupLR", "WarmupDecayLR")
@@ -32,6 +32,7 @@ class DsAutoWarmupStepsZero(Hazard):
     title = Text(
         "DeepSpeed's scheduler gets no warm-up steps, which it refuses", "DeepSpeed 调度器的预热步数为 0，会被拒绝"
     )
+    refusal = Refusal(Pattern(r"warmup_num_steps must be a positive integer"), Certainty.LIKELY)
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """An "auto" that this transformers fills in with 0, before a DeepSpeed that refuses it."""

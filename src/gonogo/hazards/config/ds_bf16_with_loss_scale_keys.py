@@ -2,7 +2,7 @@ from collections.abc import Mapping
 
 from gonogo.hazards.config._written import newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 
 _LOSS_SCALE = (
     *("loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale"),
@@ -36,6 +36,12 @@ class DsBf16WithLossScaleKeys(Hazard):
     name = "ds-bf16-with-loss-scale-keys"
     raises = True
     title = Text("The bf16 section has fp16's loss-scale keys", "bf16 段里有 fp16 的 loss scale 键")
+    refusal = Refusal(
+        Pattern(
+            r"DeepSpeedBF16Config\W.*\b(?:loss_scale\w*|min_loss_scale|hysteresis|initial_scale_power)"
+            r"\b.*not permitted"
+        )
+    )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Any of fp16's keys in bf16, whether or not it is enabled: the section is checked all the same."""

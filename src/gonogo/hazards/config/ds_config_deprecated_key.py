@@ -6,7 +6,7 @@ from typing import Any
 from gonogo.evidence.document.source_file import Place
 from gonogo.hazards.config._written import ZERO, key_spot, read_by_json, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Edit, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Edit, Findings, Hazard, Pattern, Refusal, Run, Severity, Text
 
 _REPLACED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "cpu_offload": ("offload_optimizer", lambda _: {"device": "cpu"}),
@@ -52,6 +52,7 @@ class DsConfigDeprecatedKey(Hazard):
 
     name = "ds-config-deprecated-key"
     title = Text("A key of the DeepSpeed config has been replaced", "DeepSpeed 配置中的键已被新键取代")
+    refusal = Refusal(Pattern(r"Cannot provide deprecated parameter '"))
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Old keys: an error beside their successors, else a remark with the new form."""

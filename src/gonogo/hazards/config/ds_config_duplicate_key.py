@@ -1,5 +1,5 @@
 from gonogo.hazards.config._written import read_by_json
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Severity, Text
 
 
 class DsConfigDuplicateKey(Hazard):
@@ -28,6 +28,7 @@ class DsConfigDuplicateKey(Hazard):
 
     name = "ds-config-duplicate-key"
     title = Text("A key stands twice in one object of the DeepSpeed config", "DeepSpeed 配置的同一对象中有重复的键")
+    refusal = Refusal(Pattern(r"Duplicate keys in DeepSpeed config"))
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Each key that its object has already."""

@@ -4,7 +4,18 @@ from gonogo.evidence.config.deepspeed_keys import KeyInfo
 from gonogo.hazards.config._keys import is_closed, known_to, rows
 from gonogo.hazards.config._written import dotted, key_spot, newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    Finding,
+    Findings,
+    Hazard,
+    Pattern,
+    Refusal,
+    Run,
+    Severity,
+    Text,
+)
 
 
 def _refused_by_name(info: KeyInfo, run: Run) -> bool:
@@ -35,6 +46,14 @@ class DsConfigKeyNotInVersion(Hazard):
 
     name = "ds-config-key-not-in-version"
     title = Text("The run's DeepSpeed does not have a key of the config", "这次运行的 DeepSpeed 没有配置中的某个键")
+    refusal = Refusal(
+        Pattern(
+            r"validation errors? for DeepSpeed\w*Config\W.*(?:[Ee]xtra (?:fields|inputs) (?:are )?not "
+            r"permitted)"
+        ),
+        Certainty.POSSIBLE,
+        unless=Pattern(r"DeepSpeedBF16Config"),
+    )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Keys that the release surely lacks; what it refuses by name is told elsewhere."""

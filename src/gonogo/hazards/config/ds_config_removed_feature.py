@@ -3,7 +3,7 @@ from functools import partial
 
 from gonogo.hazards.config._written import ZERO, dotted, key_spot, newer_than, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 
 _TOP_LEVEL = (
     *("amp", "elasticity", "sparse_attention", "sparse_gradients", "curriculum_learning", "compression_training"),
@@ -52,6 +52,7 @@ class DsConfigRemovedFeature(Hazard):
     name = "ds-config-removed-feature"
     raises = True
     title = Text("The run's DeepSpeed refuses a feature that was removed", "这次运行的 DeepSpeed 拒绝已移除的功能")
+    refusal = Refusal(Pattern(r"Apex AMP integration has been removed"))
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The keys that the release surely refuses, wherever they stand and whatever they say."""

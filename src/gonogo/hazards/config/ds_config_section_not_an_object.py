@@ -4,7 +4,7 @@ from typing import Any
 
 from gonogo.hazards.config._written import ZERO, dotted, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 
 # The sections, each with the key of its that a value alone may be short for.
 _SECTIONS: dict[tuple[str, ...], str] = {
@@ -45,6 +45,7 @@ class DsConfigSectionNotAnObject(Hazard):
     name = "ds-config-section-not-an-object"
     raises = True
     title = Text("A section of the DeepSpeed config is no object", "DeepSpeed 配置的某一段不是对象")
+    refusal = Refusal(Pattern(r"DeepSpeed\w*Config\(\) argument after \*\* must be a mapping"))
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Sections with a value that is neither an object nor one of the short forms that there are."""

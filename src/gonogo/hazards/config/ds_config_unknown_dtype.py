@@ -2,7 +2,7 @@ from functools import partial
 
 from gonogo.hazards.config._written import dotted, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 
 _SHORT = ("fp16", "bf16", "fp32")
 _SAME = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32"}
@@ -36,6 +36,7 @@ class DsConfigUnknownDtype(Hazard):
     title = Text(
         "The DeepSpeed config names a data type that DeepSpeed does not know", "DeepSpeed 配置写了它不认识的数据类型"
     )
+    refusal = Refusal(Pattern(r"Invalid communication_data_type|is not a valid DtypeEnum"))
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Names that are not in the list of their key."""

@@ -2,7 +2,19 @@ from gonogo.evidence.config.deepspeed_keys import known, nearest
 from gonogo.hazards.config._keys import is_closed, unknown_keys
 from gonogo.hazards.config._written import dotted, newer_than, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    Finding,
+    Findings,
+    Fix,
+    Hazard,
+    Pattern,
+    Refusal,
+    Run,
+    Severity,
+    Text,
+)
 
 
 class DsConfigUnknownKey(Hazard):
@@ -31,6 +43,14 @@ class DsConfigUnknownKey(Hazard):
 
     name = "ds-config-unknown-key"
     title = Text("DeepSpeed knows no such key", "DeepSpeed 没有这个键")
+    refusal = Refusal(
+        Pattern(
+            r"validation errors? for DeepSpeed\w*Config\W.*(?:[Ee]xtra (?:fields|inputs) (?:are )?not "
+            r"permitted)"
+        ),
+        Certainty.LIKELY,
+        unless=Pattern(r"DeepSpeedBF16Config"),
+    )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Each unknown key, unless it has its place at another level."""

@@ -7,7 +7,7 @@ from gonogo.evidence.config.deepspeed_keys import KeyInfo
 from gonogo.hazards.config._keys import is_closed, known_to, limits_hold, rows
 from gonogo.hazards.config._written import dotted, newer_than, span_in
 from gonogo.hazards.facts.how_it_trains import as_json
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Pattern, Refusal, Run, Text
 
 _SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 _POSITIVE = Text("a whole number above 0", "大于 0 的整数")
@@ -49,6 +49,12 @@ class DsConfigValueRefused(Hazard):
     name = "ds-config-value-refused"
     raises = True
     title = Text("DeepSpeed refuses a value of the config", "DeepSpeed 拒绝配置中的某个值")
+    refusal = Refusal(
+        Pattern(
+            r"validation errors? for DeepSpeed\w*Config\W.*(?:Input should be (?:greater|less)|ensure "
+            r"this value is (?:greater|less))"
+        )
+    )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Values in sections that are checked, and whole numbers above zero at the top level."""

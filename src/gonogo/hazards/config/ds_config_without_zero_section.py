@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 
 
 class DsConfigWithoutZeroSection(Hazard):
@@ -30,6 +30,7 @@ class DsConfigWithoutZeroSection(Hazard):
         'accelerate requires "zero_optimization" in the DeepSpeed config',
         'accelerate 要求 DeepSpeed 配置中有 "zero_optimization"',
     )
+    refusal = Refusal(Pattern(r"Please specify the ZeRO optimization config in the DeepSpeed config"))
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The block is surely missing, and accelerate surely reads the config."""

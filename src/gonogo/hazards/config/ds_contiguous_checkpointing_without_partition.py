@@ -1,6 +1,6 @@
 from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, true
 from gonogo.hazards.facts.how_it_trains import mentions
-from gonogo.hazards.rule import Certainty, Text
+from gonogo.hazards.rule import Certainty, Pattern, Refusal, Text
 
 
 class DsContiguousCheckpointingWithoutPartition(ConfigHazard):
@@ -29,6 +29,7 @@ class DsContiguousCheckpointingWithoutPartition(ConfigHazard):
 
     name = "ds-contiguous-checkpointing-without-partition"
     title = Text("Contiguous activation checkpoints need partitioned ones", "连续的激活检查点要求先切分激活")
+    refusal = Refusal(Pattern(r"Contiguous Checkpointing is only available with partitioned activations"))
 
     keys = ("activation_checkpointing.contiguous_memory_optimization",)
     wrong = true

@@ -1,6 +1,6 @@
 from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, true
 from gonogo.hazards.config._written import newer_than
-from gonogo.hazards.rule import Text
+from gonogo.hazards.rule import Pattern, Refusal, Text
 
 
 class DsElasticityWithBatchSizes(ConfigHazard):
@@ -28,6 +28,7 @@ class DsElasticityWithBatchSizes(ConfigHazard):
     name = "ds-elasticity-with-batch-sizes"
     raises = True
     title = Text("Elasticity and batch sizes are both given", "同时给出了 elasticity 与 batch size")
+    refusal = Refusal(Pattern(r"One or more batch related parameters were found in your ds_config"))
 
     keys = ("elasticity.enabled",)
     wrong = true

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Findings, Hazard, Pattern, Refusal, Run, Text
 
 
 class DsFp16AndBf16Enabled(Hazard):
@@ -28,6 +28,12 @@ class DsFp16AndBf16Enabled(Hazard):
     name = "ds-fp16-and-bf16-enabled"
     raises = True
     title = Text("fp16 and bf16 are both enabled", "fp16 与 bf16 同时启用")
+    refusal = Refusal(
+        Pattern(
+            r"(?:bfloat16 and fp16|fp16 and bf16|bf16 and fp16) modes cannot be simultaneously enabled"
+            r"|[Aa]t most one of fp16 and bf16 can be True"
+        )
+    )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Both blocks say ``enabled: true``."""

@@ -1,6 +1,6 @@
 from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, word
 from gonogo.hazards.config._written import is_on, newer_than, version_words
-from gonogo.hazards.rule import Text
+from gonogo.hazards.rule import Certainty, Pattern, Refusal, Text
 
 _FP32 = ("fp32", "float32", "torch.float32")
 _BF16 = ("bf16", "bfloat16", "torch.bfloat16")
@@ -31,6 +31,13 @@ class DsGradAccumDtypeWithoutZero(ConfigHazard):
     name = "ds-grad-accum-dtype-without-zero"
     raises = True
     title = Text("bf16 without ZeRO can't accumulate gradients in that type", "不用 ZeRO 的 bf16 不能以该类型累积梯度")
+    refusal = Refusal(
+        Pattern(
+            r"unsupported mix of model_dtype=|Bfloat16 wrapper must use a gradient accumulation type o"
+            r"f fp32"
+        ),
+        Certainty.LIKELY,
+    )
 
     keys = ("data_types.grad_accum_dtype",)
     stages = (0,)

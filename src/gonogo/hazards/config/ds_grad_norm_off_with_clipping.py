@@ -1,6 +1,6 @@
 from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, false
 from gonogo.hazards.config._written import key_spot
-from gonogo.hazards.rule import DeepSpeedConfig, Span, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Pattern, Refusal, Span, Text
 
 
 class DsGradNormOffWithClipping(ConfigHazard):
@@ -27,6 +27,7 @@ class DsGradNormOffWithClipping(ConfigHazard):
 
     name = "ds-grad-norm-off-with-clipping"
     title = Text("The gradient norm is switched off, and something needs it", "关闭了梯度范数，而有设置需要它")
+    refusal = Refusal(Pattern(r"compute_grad_norm=false requires gradient_clipping=0"))
 
     keys = ("zero_optimization.compute_grad_norm",)
     wrong = false

@@ -1,5 +1,5 @@
 from gonogo.hazards.config._declared import Change, ConfigHazard, true
-from gonogo.hazards.rule import Text
+from gonogo.hazards.rule import Pattern, Refusal, Text
 
 
 class DsLegacyStage1(ConfigHazard):
@@ -25,6 +25,7 @@ class DsLegacyStage1(ConfigHazard):
     name = "ds-legacy-stage1"
     raises = True
     title = Text("The old ZeRO-1 is gone", "旧的 ZeRO-1 实现已被移除")
+    refusal = Refusal(Pattern(r"The deprecated version of ZeRO Stage 1 is not supported"))
 
     keys = ("zero_optimization.legacy_stage1",)
     stages = (1, 2, 3, None)

@@ -1,6 +1,6 @@
 from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, word
 from gonogo.hazards.config._written import ZERO, newer_than, span_in
-from gonogo.hazards.rule import Certainty, Span, Text
+from gonogo.hazards.rule import Certainty, Pattern, Refusal, Span, Text
 
 
 class DsMuonWithReduceScatter(ConfigHazard):
@@ -27,6 +27,7 @@ class DsMuonWithReduceScatter(ConfigHazard):
     name = "ds-muon-with-reduce-scatter"
     raises = True
     title = Text("Muon is refused with ZeRO-3's reduce-scatter", "Muon 不能与 ZeRO-3 的 reduce-scatter 搭配")
+    refusal = Refusal(Pattern(r"Muon and reduce scatter cannot be used together"))
 
     keys = ("optimizer.type",)
     stages = (3,)

@@ -1,5 +1,5 @@
 from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, word
-from gonogo.hazards.rule import Certainty, Text
+from gonogo.hazards.rule import Certainty, Pattern, Refusal, Text
 
 
 class DsNvmeOffloadWithoutPath(ConfigHazard):
@@ -25,6 +25,7 @@ class DsNvmeOffloadWithoutPath(ConfigHazard):
 
     name = "ds-nvme-offload-without-path"
     title = Text("NVMe offload has no nvme_path", "NVMe 卸载没有 nvme_path")
+    refusal = Refusal(Pattern(r"in DeepSpeed Config cannot be None if remote device is nvme"))
 
     keys = ("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device")
     stages = (3, None)

@@ -1,6 +1,6 @@
 from gonogo.hazards.config._written import ZERO, has_stage_optimizer, key_spot, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 
 
 class DsOffloadOptimizerWithoutZero(Hazard):
@@ -29,6 +29,7 @@ class DsOffloadOptimizerWithoutZero(Hazard):
 
     name = "ds-offload-optimizer-without-zero"
     title = Text("The optimizer is offloaded to the CPU, and ZeRO is off", "优化器要卸载到 CPU，而 ZeRO 未开启")
+    refusal = Refusal(Pattern(r"CPUAdam param is on \S+ and must be 'cpu'"), Certainty.LIKELY)
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """An offload device at a stage that is surely 0."""

@@ -1,6 +1,6 @@
 from gonogo.hazards.config._written import ZERO, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Refusal, Run, Severity, Text
 
 
 class DsOffloadOptionOfStage3(Hazard):
@@ -28,6 +28,7 @@ class DsOffloadOptionOfStage3(Hazard):
 
     name = "ds-offload-option-of-stage-3"
     title = Text("An option of ZeRO-3's offload is set at another stage", "在其他 stage 设置了 ZeRO-3 卸载才有的选项")
+    refusal = Refusal(Pattern(r"Partial offloading only supported for ZeRO Stage 3"))
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Either option at a stage that is known and not 3."""

@@ -1,5 +1,5 @@
 from gonogo.hazards.config._written import ZERO, newer_than, optimizer_type, span_in, version_words
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 
 
 class DsOnebitOptimizerWithZero(Hazard):
@@ -27,6 +27,12 @@ class DsOnebitOptimizerWithZero(Hazard):
     name = "ds-onebit-optimizer-with-zero"
     raises = True
     title = Text("A 1-bit optimizer runs without ZeRO only", "1-bit 优化器只能在不用 ZeRO 时运行")
+    refusal = Refusal(
+        Pattern(
+            r"(?:1bit-Adam|0/1 Adam|1bit-Lamb|ZeroOneAdam|OneBit\w+) is not compatible with ZeRO|OneBi"
+            r"t\w+ is not a supported DeepSpeed Optimizer"
+        )
+    )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """One of the three by name, with ZeRO on or with a DeepSpeed that has none of them."""

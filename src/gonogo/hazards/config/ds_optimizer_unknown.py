@@ -1,7 +1,7 @@
 from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words
 from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.facts.how_it_trains import mentions
-from gonogo.hazards.rule import Certainty, Field, Text
+from gonogo.hazards.rule import Certainty, Field, Pattern, Refusal, Text
 
 _SPELLED = ("Adam", "AdamW", "Lamb", "Lion", "Adagrad", "Muon", "MuAdam", "MuAdamW", "MuSGD")
 _ONEBIT = ("onebitadam", "zerooneadam", "onebitlamb")  # refused elsewhere where they are
@@ -47,6 +47,9 @@ class DsOptimizerUnknown(ConfigHazard):
     name = "ds-optimizer-unknown"
     raises = True
     title = Text("DeepSpeed does not know the optimizer", "DeepSpeed 不认识该优化器")
+    refusal = Refusal(
+        Pattern(r"is not a supported DeepSpeed Optimizer"), unless=Pattern(r"OneBit\w+ is not a supported")
+    )
 
     keys = ("optimizer.type",)
     wrong = _unknown

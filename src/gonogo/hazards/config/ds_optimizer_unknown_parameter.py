@@ -3,7 +3,7 @@ from collections.abc import Mapping
 from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.config._written import optimizer_type, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of, mentions
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Pattern, Refusal, Run, Text
 
 _ADAM = frozenset(
     {
@@ -68,6 +68,12 @@ class DsOptimizerUnknownParameter(Hazard):
     name = "ds-optimizer-unknown-parameter"
     raises = True
     title = Text("The optimizer does not take a parameter that the config gives it", "优化器不接受配置给它的参数")
+    refusal = Refusal(
+        Pattern(
+            r"(?:FusedAdam|DeepSpeedCPUAdam|FusedLamb|FusedLion|CPUAdam)\.__init__\(\) got an unexpect"
+            r"ed keyword argument|'max_grad_norm' is not supported as an optimizer parameter"
+        )
+    )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Keys that neither DeepSpeed's nor torch's optimizer of that name takes."""

@@ -1,6 +1,6 @@
 from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words
 from gonogo.hazards.facts.how_it_trains import mentions
-from gonogo.hazards.rule import Certainty, Field, Text
+from gonogo.hazards.rule import Certainty, Field, Pattern, Refusal, Text
 
 _DEEPSPEEDS = ("lamb", "muadam", "muadamw", "musgd")
 _TORCHS = (
@@ -44,6 +44,7 @@ class DsOptimizerUntestedWithZero(ConfigHazard):
     name = "ds-optimizer-untested-with-zero"
     raises = True
     title = Text("ZeRO refuses the optimizer, which it does not list as tested", "ZeRO 拒绝未列入已测试名单的优化器")
+    refusal = Refusal(Pattern(r"You are using an untested ZeRO Optimizer"))
 
     keys = ("optimizer.type",)
     stages = (1, 2, 3)

@@ -1,6 +1,6 @@
 from gonogo.hazards.config._written import ZERO, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 
 
 class DsPipelineWithZero2(Hazard):
@@ -28,6 +28,7 @@ class DsPipelineWithZero2(Hazard):
     name = "ds-pipeline-with-zero-2"
     raises = True
     title = Text("Pipeline parallelism is refused with ZeRO-2 and ZeRO-3", "流水线并行不能与 ZeRO-2、ZeRO-3 搭配")
+    refusal = Refusal(Pattern(r"ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"))
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Stage 2 or 3 beside a PipelineModule in one of the run's scripts."""

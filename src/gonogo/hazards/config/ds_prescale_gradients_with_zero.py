@@ -1,6 +1,6 @@
 from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, given
 from gonogo.hazards.config._written import ZERO, span_in
-from gonogo.hazards.rule import Span, Text
+from gonogo.hazards.rule import Pattern, Refusal, Span, Text
 
 
 class DsPrescaleGradientsWithZero(ConfigHazard):
@@ -30,6 +30,12 @@ class DsPrescaleGradientsWithZero(ConfigHazard):
     raises = True
     title = Text(
         "Gradients can't be pre-scaled with ZeRO's reduce-scatter", "使用 ZeRO 的 reduce-scatter 时不能预缩放梯度"
+    )
+    refusal = Refusal(
+        Pattern(
+            r"pre-scale gradients is not yet supported with ZeRO|gradient_predivide_factor != 1\.0 is "
+            r"not yet supported"
+        )
     )
 
     keys = ("prescale_gradients", "gradient_predivide_factor")

@@ -3,7 +3,7 @@ from functools import partial
 
 from gonogo.hazards.config._written import key_spot, newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 
 _WARMUP = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type", "last_batch_iteration")
 _TAKEN = {
@@ -55,6 +55,7 @@ class DsSchedulerParameters(Hazard):
     name = "ds-scheduler-parameters"
     raises = True
     title = Text("The scheduler's parameters do not fit it", "调度器的参数与它不符")
+    refusal = Refusal(Pattern(r"(?:Warmup\w*LR|OneCycle|LRRangeTest)\.__init__\(\) (?:missing \d|got an unexpected)"))
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Missing and superfluous parameters of DeepSpeed's own schedulers."""

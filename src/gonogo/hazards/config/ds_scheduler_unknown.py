@@ -1,6 +1,6 @@
 from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.config._written import newer_than, span_in, version_words
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 
 _DEEPSPEEDS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest")
 _TORCHS = frozenset(
@@ -46,6 +46,7 @@ class DsSchedulerUnknown(Hazard):
     name = "ds-scheduler-unknown"
     raises = True
     title = Text("DeepSpeed does not know the scheduler", "DeepSpeed 不认识该学习率调度器")
+    refusal = Refusal(Pattern(r"DeepSpeed does not recognize LR scheduler"))
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A type that is no scheduler, or one that the release does not have yet."""

@@ -1,6 +1,6 @@
 from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, number
 from gonogo.hazards.config._written import newer_than
-from gonogo.hazards.rule import Certainty, Text
+from gonogo.hazards.rule import Certainty, Pattern, Refusal, Text
 
 
 class DsTensorParallelWithZero3(ConfigHazard):
@@ -28,6 +28,7 @@ class DsTensorParallelWithZero3(ConfigHazard):
     name = "ds-tensor-parallel-with-zero-3"
     raises = True
     title = Text("DeepSpeed's tensor parallelism is refused with ZeRO-3", "DeepSpeed 的张量并行不能与 ZeRO-3 搭配")
+    refusal = Refusal(Pattern(r"compatibility between 'autotp' and 'zero_stage = 3' has not been validated"))
 
     keys = ("tensor_parallel.autotp_size",)
     stages = (3,)

@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 
 from gonogo.hazards.config._written import ZERO, key_spot, span_in
-from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run, Span, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Refusal, Run, Span, Text
 
 
 class DsZenflowSettingsRefused(Hazard):
@@ -30,6 +30,12 @@ class DsZenflowSettingsRefused(Hazard):
     name = "ds-zenflow-settings-refused"
     raises = True
     title = Text("ZenFlow's settings do not fit together", "ZenFlow 的设置相互矛盾")
+    refusal = Refusal(
+        Pattern(
+            r"Zenflow must be used with cpu offload|select_interval must be a number|Select interval m"
+            r"ust be greater or equal to update interval"
+        )
+    )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """What ZenFlow refuses, one after the other."""

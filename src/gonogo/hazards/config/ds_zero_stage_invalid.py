@@ -1,5 +1,5 @@
 from gonogo.hazards.config._declared import ConfigHazard
-from gonogo.hazards.rule import Field, Text
+from gonogo.hazards.rule import Field, Pattern, Refusal, Text
 
 
 def _no_stage(field: Field) -> bool:
@@ -32,6 +32,12 @@ class DsZeroStageInvalid(ConfigHazard):
     name = "ds-zero-stage-invalid"
     raises = True
     title = Text("There is no such ZeRO stage", "没有这个 ZeRO stage")
+    refusal = Refusal(
+        Pattern(
+            r"DeepSpeedZeroConfig\W.*\bstage\b.*(?:Input should be 0, 1, 2|value is not a valid enumer"
+            r"ation member)"
+        )
+    )
 
     keys = ("zero_optimization.stage",)
     wrong = _no_stage

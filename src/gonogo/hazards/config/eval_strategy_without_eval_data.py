@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Call, Certainty, Field, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Field, Findings, Hazard, Pattern, Refusal, Run, Script, Text
 
 _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 _OVERRIDDEN = ("get_eval_dataloader", "evaluate", "evaluation_loop", "_maybe_log_save_evaluate", "__init__")
@@ -32,6 +32,12 @@ class EvalStrategyWithoutEvalData(Hazard):
     raises = True
     title = Text(
         "Evaluation is asked for, and the Trainer has no eval_dataset", "要求评估，而 Trainer 没有 eval_dataset"
+    )
+    refusal = Refusal(
+        Pattern(
+            r"but you didn't pass an `eval_dataset` to `Trainer`|Trainer: evaluation requires an eval_"
+            r"dataset"
+        )
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Refusal, Run, Severity, Text
 
 
 class SaveOnlyModelWithBestModelAtEnd(Hazard):
@@ -32,6 +32,7 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
         "save_only_model leaves DeepSpeed no checkpoint to load back",
         "save_only_model 使 DeepSpeed 没有可加载的 checkpoint",
     )
+    refusal = Refusal(Pattern(r"can't be used with `save_only_model` along with `load_best_model_at_end`"))
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Both arguments, or a resume from a checkpoint of the folder that this run writes."""

@@ -2,7 +2,7 @@ from gonogo.hazards.config._argument_names import all_names, releases
 from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.config._parsed_arguments import ParsedClasses, parsed_classes
 from gonogo.hazards.config._renaming import renaming_keyword, renaming_option
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Refusal, Run, Script, Text
 
 
 class TrainingArgumentUnknown(Hazard):
@@ -30,6 +30,11 @@ class TrainingArgumentUnknown(Hazard):
     name = "training-argument-unknown"
     raises = True
     title = Text("The program knows no such option", "程序没有这个选项")
+    refusal = Refusal(
+        Pattern(r"Some specified arguments are not used by the HfArgumentParser"),
+        Certainty.POSSIBLE,
+        unless=Pattern(r"local[-_]rank"),
+    )
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Keywords of TrainingArguments that no release of the table has."""

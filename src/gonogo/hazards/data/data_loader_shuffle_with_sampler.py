@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.training_script import makers
-from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Call, Findings, Hazard, Pattern, Refusal, Run, Script, Text
 
 _EXCLUDED = {"sampler": ("shuffle",), "batch_sampler": ("shuffle", "batch_size", "drop_last", "sampler")}
 
@@ -33,6 +33,7 @@ class DataLoaderShuffleWithSampler(Hazard):
     title = Text(
         "A DataLoader is given a sampler and told to shuffle as well", "DataLoader 同时给出了 sampler 和 shuffle"
     )
+    refusal = Refusal(Pattern(r"sampler option is mutually exclusive with (?:batch_size, )?shuffle"))
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """DataLoaders that are given both, surely."""

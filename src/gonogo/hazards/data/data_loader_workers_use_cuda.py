@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.training_script import first_argument, makers, mentions
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Pattern, Refusal, Run, Script, Text
 
 
 class DataLoaderWorkersUseCuda(Hazard):
@@ -30,6 +30,7 @@ class DataLoaderWorkersUseCuda(Hazard):
 
     name = "data-loader-workers-use-cuda"
     title = Text("A DataLoader's workers put tensors on the GPU", "DataLoader 的 worker 进程把张量放到 GPU")
+    refusal = Refusal(Pattern(r"Cannot re-initialize CUDA in forked subprocess"), Certainty.POSSIBLE)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Datasets whose samples go to the GPU, in a DataLoader or Trainer with workers."""

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.training_script import mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Refusal, Run, Script, Text
 
 # Models on the hub whose tokenizers name no pad token.
 _WITHOUT = (
@@ -45,6 +45,7 @@ class DataTokenizerWithoutPadToken(Hazard):
 
     name = "data-tokenizer-without-pad-token"
     title = Text("Batches are padded by a tokenizer that has no pad token", "用没有 pad token 的 tokenizer 补齐 batch")
+    refusal = Refusal(Pattern(r"Asking to pad but the tokenizer does not have a padding token"))
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A known model's tokenizer that pads, and no word of a pad token in the run's scripts."""

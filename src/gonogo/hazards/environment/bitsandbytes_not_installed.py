@@ -1,6 +1,6 @@
 from gonogo.hazards.environment._bitsandbytes import bitsandbytes_use
 from gonogo.hazards.environment._declared import NotInstalled
-from gonogo.hazards.rule import Field, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Pattern, Refusal, Run, Text
 
 
 class BitsandbytesNotInstalled(NotInstalled):
@@ -27,6 +27,13 @@ class BitsandbytesNotInstalled(NotInstalled):
 
     name = "bitsandbytes-not-installed"
     title = Text("bitsandbytes is needed and not installed", "需要 bitsandbytes 但没有安装")
+    refusal = Refusal(
+        Pattern(
+            r"[Uu]sing `bitsandbytes` (?:4-bit|8-bit) quantization requires|instantiate bnb (?:\w+ )?o"
+            r"ptimizer but `?(?:bnb|bitsandbytes)`? is not installed|No module named 'bitsandbytes'"
+        ),
+        Certainty.LIKELY,
+    )
     packages = ("bitsandbytes", "bitsandbytes-npu-beta", "bitsandbytes-rocm", "bitsandbytes-cuda117")
     cause = Text(
         "{asked} needs bitsandbytes, which is not among the installed packages.",

@@ -1,6 +1,6 @@
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, from_file, listed, span_of
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Refusal, Run, Text
 
 
 class DeepspeedWithoutDistutils(Hazard):
@@ -32,6 +32,7 @@ class DeepspeedWithoutDistutils(Hazard):
     title = Text(
         "DeepSpeed imports distutils, which this Python does not have", "DeepSpeed 要导入 distutils，而该 Python 中没有"
     )
+    refusal = Refusal(Pattern(r"No module named 'distutils'"), Certainty.POSSIBLE)
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Python 3.12, DeepSpeed up to 0.18.3, and a complete listing without setuptools."""

@@ -1,6 +1,6 @@
 from gonogo.hazards.environment._declared import NotInstalled
 from gonogo.hazards.environment._machine import asks_for_flash_attention, weakest
-from gonogo.hazards.rule import Environment, Field, Findings, Run, Text
+from gonogo.hazards.rule import Environment, Field, Findings, Pattern, Refusal, Run, Text
 
 
 class FlashAttnNotInstalled(NotInstalled):
@@ -30,6 +30,7 @@ class FlashAttnNotInstalled(NotInstalled):
 
     name = "flash-attn-not-installed"
     title = Text("flash-attn is asked for and not installed", "启用了 flash-attn 但没有安装")
+    refusal = Refusal(Pattern(r"the package flash_attn seems to be not installed"))
     packages = ("flash-attn", "kernels", "flash-attn-3", "torch-npu", "flash-attn-4")
     cause = Text(
         "FlashAttention is asked for ({asked}), and flash-attn is not among the installed packages: loading the model "

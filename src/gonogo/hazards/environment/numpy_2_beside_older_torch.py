@@ -1,5 +1,5 @@
 from gonogo.hazards.environment._declared import UnfitVersions
-from gonogo.hazards.rule import Text
+from gonogo.hazards.rule import Certainty, Pattern, Refusal, Text
 
 
 class Numpy2BesideOlderTorch(UnfitVersions):
@@ -30,6 +30,7 @@ class Numpy2BesideOlderTorch(UnfitVersions):
 
     name = "numpy-2-beside-older-torch"
     title = Text("This PyTorch was compiled for numpy 1", "该 PyTorch 是针对 numpy 1 编译的")
+    refusal = Refusal(Pattern(r"RuntimeError: Numpy is not available"), Certainty.LIKELY)
     versions = (("numpy", ">=2"), ("torch", "<2.3"))
     install = ("numpy", "<2")
     cause = Text(

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.environment._declared import NotInstalled
-from gonogo.hazards.rule import Field, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Pattern, Refusal, Run, Text
 
 
 class PeftNotInstalled(NotInstalled):
@@ -28,6 +28,7 @@ class PeftNotInstalled(NotInstalled):
 
     name = "peft-not-installed"
     title = Text("peft is used and not installed", "使用了 peft 但没有安装")
+    refusal = Refusal(Pattern(r"No module named 'peft'(?:$|\W)"), Certainty.LIKELY)
     packages = ("peft",)
     cause = Text(
         "Adapters are trained with peft, which is not among the installed packages.",

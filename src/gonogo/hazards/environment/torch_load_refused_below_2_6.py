@@ -1,6 +1,6 @@
 from gonogo.hazards.environment._declared import Around, UnfitVersions
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.rule import Certainty, Run, Text
+from gonogo.hazards.rule import Certainty, Pattern, Refusal, Run, Text
 
 
 class TorchLoadRefusedBelow26(UnfitVersions):
@@ -29,6 +29,7 @@ class TorchLoadRefusedBelow26(UnfitVersions):
 
     name = "torch-load-refused-below-2-6"
     title = Text("transformers refuses to resume with this PyTorch", "transformers 在该 PyTorch 下拒绝续训")
+    refusal = Refusal(Pattern(r"vulnerability issue in `torch\.load`"))
     versions = (("torch", "<2.6"), ("transformers", ">=4.52"))
     install = ("torch", ">=2.6")
     certainty = Certainty.LIKELY

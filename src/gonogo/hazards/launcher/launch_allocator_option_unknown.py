@@ -1,6 +1,6 @@
 from gonogo.evidence.document.source_file import Place
 from gonogo.hazards.facts.launch_facts import names
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Refusal, Run, Text
 
 # The names that the CUDA allocator's parser knows; expandable_segments came with torch 2.1.
 _KNOWN = names(
@@ -51,6 +51,7 @@ class LaunchAllocatorOptionUnknown(Hazard):
 
     name = "launch-allocator-option-unknown"
     title = Text("torch's allocator does not know this option", "torch 的显存分配器不认识该选项")
+    refusal = Refusal(Pattern(r"Unrecognized CachingAllocator option"))
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Each option of the variable, against the allocator's names and the release of torch."""

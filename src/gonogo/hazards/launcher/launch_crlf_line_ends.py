@@ -1,7 +1,7 @@
 import re
 
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Refusal, Run, Text
 
 
 class LaunchCrlfLineEnds(Hazard):
@@ -30,6 +30,7 @@ class LaunchCrlfLineEnds(Hazard):
 
     name = "launch-crlf-line-ends"
     title = Text("The launch script has Windows line ends", "启动脚本使用了 Windows 换行符（CRLF）")
+    refusal = Refusal(Pattern(r"\$'\\r': command not found"))
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Carriage returns before the ends of the command's lines."""

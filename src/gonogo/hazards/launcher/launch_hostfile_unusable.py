@@ -4,7 +4,7 @@ from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.paths import is_file
 from gonogo.finding.errors import UserError
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Refusal, Run, Severity, Text
 
 _ENTRY = Pattern(r"^(\S+)\s+slots=(\d+)")
 
@@ -38,6 +38,12 @@ class LaunchHostfileUnusable(Hazard):
 
     name = "launch-hostfile-unusable"
     title = Text("The deepspeed launcher can't use its hostfile", "deepspeed 启动器无法使用 hostfile")
+    refusal = Refusal(
+        Pattern(
+            r"Hostfile contains (?:a bad entry|multiple entries|duplicate hosts)|Hostfile is (?:empty or )?not formatt"
+            r"ed correctly"
+        )
+    )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The file that --hostfile names, where it lies with the script; --num_nodes without one."""

@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Pattern, Refusal, Run, Text
 
 
 class LaunchIncludeWithOtherFilters(Hazard):
@@ -26,6 +26,7 @@ class LaunchIncludeWithOtherFilters(Hazard):
 
     name = "launch-include-with-other-filters"
     title = Text("The launcher's GPU filters exclude each other", "启动器的 GPU 过滤选项互相排斥")
+    refusal = Refusal(Pattern(r"Cannot specify num_nodes/gpus with include/exclude"))
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """--include, --exclude and the counts, two at a time."""

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.zero_files import stage_span, tests_the_stage
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Refusal, Run, Script, Severity, Text
 from gonogo.hazards.zero3._loading import knows_zero3
 
 
@@ -30,6 +30,7 @@ class Zero3CreateReferenceModel(Hazard):
     name = "zero3-create-reference-model"
     raises = True
     title = Text("trl's create_reference_model refuses ZeRO-3", "trl 的 create_reference_model 不支持 ZeRO-3")
+    refusal = Refusal(Pattern(r"not compatible with `create_reference_model\(\)`"))
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Calls of it, once transformers knows of ZeRO-3."""

@@ -1,0 +1,75 @@
+"""What a library says where it refuses what a hazard names: so a log shows hazards that are otherwise seen in files.
+
+A hazard declares it in a line, and its page tells the rest, why it is so and what cures it::
+
+    refusal = Refusal(Pattern(r"is not a supported DeepSpeed Optimizer"))
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+
+import msgspec
+
+from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.match import one_line
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Text
+from gonogo.hazards.page import section_of
+
+_KNOWN: list[Pattern] = []
+"""The words of all refusals: a log's lines are searched once for any of them."""
+_WRAPPED = re.compile(r"(?<=[^\x00-\x7f])\s*\n\s*(?=[^\x00-\x7f])")
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The words of a refusal: of an exception, its type before them, or else of a line."""
+
+    says: Pattern
+    certainty: Certainty = Certainty.CERTAIN
+    """How sure they make it as an exception's words; a line without its exception may be a quotation."""
+    unless: Pattern | None = None
+    """What stands in the same words where they mean something else."""
+
+    def __post_init__(self) -> None:
+        _KNOWN.append(self.says)
+
+    def means(self, text: str) -> bool:
+        """Whether these words are the refusal."""
+        return self.says.search(text) is not None and (self.unless is None or self.unless.search(text) is None)
+
+    def shown_in(self, log: FailureLog) -> tuple[LoggedError | Found, Certainty] | None:
+        """What in the log shows it, and how surely; another program than a training may do without what it refused."""
+        at_most = Certainty.POSSIBLE if outside_training(log) else self.certainty
+        for error in log.errors:
+            if self.means(one_line(f"{error.type}: {error.message}")):
+                return error, at_most
+        for line in _lines(log):
+            if self.means(line.text):
+                return line, Certainty.LIKELY if at_most is Certainty.CERTAIN else at_most
+        return None
+
+
+def told_by_page(hazard: type) -> tuple[Text, Text]:
+    """Why it is so and what cures it, as the hazard's page says."""
+    why, cure = (
+        Text(*(_unwrapped(section_of(hazard, heading, language)) for language in ("en", "zh")))
+        for heading in ("Why", "Cure")
+    )
+    return why, cure
+
+
+def _unwrapped(section: str) -> str:
+    return one_line(_WRAPPED.sub("", section))
+
+
+@lru_cache(maxsize=1)
+def _lines(log: FailureLog) -> tuple[Found, ...]:
+    return tuple(log.find_all(_any_of(len(_KNOWN))))
+
+
+@cache
+def _any_of(count: int) -> Pattern:
+    return Pattern("|".join(f"(?:{pattern.text})" for pattern in _KNOWN[:count]))
