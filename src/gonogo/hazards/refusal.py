@@ -44,8 +44,9 @@ class Refusal(msgspec.Struct, frozen=True):
         """What in the log shows it, and how surely; another program than a training may do without what it refused."""
         at_most = Certainty.POSSIBLE if outside_training(log) else self.certainty
         for error in log.errors:
-            if self.means(one_line(f"{error.type}: {error.message}")):
-                return error, at_most
+            said = one_line(f"{error.type}: {error.message}")
+            if self.says.search(said) is not None:
+                return (error, at_most) if self.means(said) else None
         for line in _lines(log):
             if self.means(line.text):
                 return line, Certainty.LIKELY if at_most is Certainty.CERTAIN else at_most

@@ -1,5 +1,5 @@
 from gonogo.hazards.config._written import ZERO, newer_than, optimizer_type, span_in, version_words
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 
 
 class DsOnebitOptimizerWithZero(Hazard):
@@ -31,7 +31,8 @@ class DsOnebitOptimizerWithZero(Hazard):
         Pattern(
             r"(?:1bit-Adam|0/1 Adam|1bit-Lamb|ZeroOneAdam|OneBit\w+) is not compatible with ZeRO|OneBi"
             r"t\w+ is not a supported DeepSpeed Optimizer"
-        )
+        ),
+        Certainty.LIKELY,
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

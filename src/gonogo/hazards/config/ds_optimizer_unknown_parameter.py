@@ -72,7 +72,8 @@ class DsOptimizerUnknownParameter(Hazard):
         Pattern(
             r"(?:FusedAdam|DeepSpeedCPUAdam|FusedLamb|FusedLion|CPUAdam)\.__init__\(\) got an unexpect"
             r"ed keyword argument|'max_grad_norm' is not supported as an optimizer parameter"
-        )
+        ),
+        Certainty.LIKELY,
     )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:

@@ -33,7 +33,7 @@ class TrainingArgumentUnknown(Hazard):
     refusal = Refusal(
         Pattern(r"Some specified arguments are not used by the HfArgumentParser"),
         Certainty.POSSIBLE,
-        unless=Pattern(r"local[-_]rank"),
+        unless=Pattern(r"local[-_]rank|'\\r'"),
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:

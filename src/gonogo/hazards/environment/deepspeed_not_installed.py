@@ -27,7 +27,7 @@ class DeepspeedNotInstalled(NotInstalled):
 
     name = "deepspeed-not-installed"
     title = Text("DeepSpeed is used and not installed", "使用了 DeepSpeed 但没有安装")
-    log_words = ("DeepSpeed is not installed", "No module named 'deepspeed'")
+    log_words = ("DeepSpeed is not installed", "No module named 'deepspeed'", "deepspeed: ", ": deepspeed")
     packages = ("deepspeed", "deepspeed-npu")
     cause = Text(
         "The run uses DeepSpeed, which is not among the installed packages.",
@@ -72,4 +72,5 @@ class DeepspeedNotInstalled(NotInstalled):
 _ABSENT = Pattern(
     r"DeepSpeed is not installed => run|No module named 'deepspeed'"
     r"|requires DeepSpeed to be installed|DeepSpeed is (?:required|not available)"
+    r"|(?:^|[\s:])deepspeed: (?:command )?not found|command not found: deepspeed$"
 )

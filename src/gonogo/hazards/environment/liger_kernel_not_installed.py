@@ -1,5 +1,5 @@
 from gonogo.hazards.environment._declared import NotInstalled
-from gonogo.hazards.rule import Field, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Pattern, Refusal, Run, Text
 
 
 class LigerKernelNotInstalled(NotInstalled):
@@ -26,7 +26,7 @@ class LigerKernelNotInstalled(NotInstalled):
 
     name = "liger-kernel-not-installed"
     title = Text("liger-kernel is asked for and not installed", "启用了 liger-kernel 但没有安装")
-    refusal = Refusal(Pattern(r"`use_liger_kernel` to `?True`? but liger-kernel"))
+    refusal = Refusal(Pattern(r"`use_liger_kernel` to `?True`? but liger-kernel"), Certainty.LIKELY)
     packages = ("liger-kernel",)
     cause = Text(
         "{asked} is on, and liger-kernel is not among the installed packages.",

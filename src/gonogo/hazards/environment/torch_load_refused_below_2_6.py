@@ -29,7 +29,7 @@ class TorchLoadRefusedBelow26(UnfitVersions):
 
     name = "torch-load-refused-below-2-6"
     title = Text("transformers refuses to resume with this PyTorch", "transformers 在该 PyTorch 下拒绝续训")
-    refusal = Refusal(Pattern(r"vulnerability issue in `torch\.load`"))
+    refusal = Refusal(Pattern(r"vulnerability issue in `torch\.load`"), Certainty.LIKELY)
     versions = (("torch", "<2.6"), ("transformers", ">=4.52"))
     install = ("torch", ">=2.6")
     certainty = Certainty.LIKELY

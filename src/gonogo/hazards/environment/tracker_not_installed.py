@@ -1,5 +1,5 @@
 from gonogo.hazards.environment._declared import NotInstalled
-from gonogo.hazards.rule import Environment, Findings, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Refusal, Run, Text
 
 
 class TrackerNotInstalled(NotInstalled):
@@ -27,7 +27,7 @@ class TrackerNotInstalled(NotInstalled):
 
     name = "tracker-not-installed"
     title = Text("The tracker of report_to is not installed", "report_to 指定的日志工具没有安装")
-    refusal = Refusal(Pattern(r"\w+Callback requires \w+ to be installed"))
+    refusal = Refusal(Pattern(r"\w+Callback requires \w+ to be installed"), Certainty.LIKELY)
     cause = Text(
         "report_to asks for {asked}, and {package} is not among the installed packages: the Trainer raises a "
         "RuntimeError when it is made.",

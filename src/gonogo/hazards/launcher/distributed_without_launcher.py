@@ -94,12 +94,13 @@ class DistributedWithoutLauncher(Hazard):
                 )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The same exceptions; a KeyError only where its traceback shows that the environment was asked."""
+        """The same exceptions; a KeyError surely where its traceback shows that the environment was asked."""
         for error in log.errors_of("ValueError", "KeyError"):
             missing = (_NOT_SET if error.type == "ValueError" else _KEY).search(error.message)
             sure = error.type == "ValueError" or any("environ" in frame.code for frame in error.frames)
-            if missing is not None and sure:
-                yield self.log_finding(error, _cause(missing.group(1)), cure=_CURE)
+            if missing is not None and (sure or not error.frames):
+                certainty = Certainty.CERTAIN if sure else Certainty.LIKELY
+                yield self.log_finding(error, _cause(missing.group(1)), cure=_CURE, certainty=certainty)
                 return
 
 

@@ -30,7 +30,9 @@ class LaunchCrlfLineEnds(Hazard):
 
     name = "launch-crlf-line-ends"
     title = Text("The launch script has Windows line ends", "启动脚本使用了 Windows 换行符（CRLF）")
-    refusal = Refusal(Pattern(r"\$'\\r': command not found"))
+    refusal = Refusal(
+        Pattern(r"\$'\\r': command not found|are not used by the HfArgumentParser: \[.*'\\r'"), Certainty.LIKELY
+    )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Carriage returns before the ends of the command's lines."""

@@ -6,6 +6,7 @@ from gonogo.hazards.signs import LoggedHazard, Sign
 _DUPLICATE = Pattern(r"Duplicate GPU detected")
 _SYNC = Pattern(
     r"vllm_client|init_communicator|init_weight_update_group|trl vllm-serve|swift rollout|_broadcast_to_vllm"
+    r"|PyNcclCommunicator\(pg\b"
 )
 
 
