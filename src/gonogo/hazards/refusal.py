@@ -17,7 +17,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.match import one_line
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Text
-from gonogo.hazards.page import section_of
+from gonogo.hazards.page import page_in, section_of
 
 _KNOWN: list[Pattern] = []
 """The words of all refusals: a log's lines are searched once for any of them."""
@@ -59,7 +59,8 @@ def told_by_page(hazard: type) -> tuple[Text, Text]:
         Text(*(_unwrapped(section_of(hazard, heading, language)) for language in ("en", "zh")))
         for heading in ("Why", "Cure")
     )
-    return why, cure
+    what = Text(*(page_in(language, hazard).partition("\n")[0] for language in ("en", "zh")))
+    return Text("{what} {why}", "{what}{why}").format(what=what, why=why), cure
 
 
 def _unwrapped(section: str) -> str:

@@ -13,6 +13,8 @@ _WORDS = (
     "module has parameters that were not used in producing",
     "did not receive grad for rank",
 )
+_OF_ZERO = ("This assert indicates that your module", "enable ignore_unused_parameters option")
+"""The same of DeepSpeed's ZeRO, which is another hazard."""
 _INDICES = Pattern(r"did not receive grad for rank \d+: ((?:[\w.]+[, ]*){1,40})")
 
 # What tells DDP of them, or looks at modules otherwise than by their names.
@@ -103,6 +105,8 @@ class DdpUnusedParameters(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DDP's check, with the parameters where their names or indices are printed."""
+        if any(log.has(words) for words in _OF_ZERO):
+            return
         evidence = first_match(log, *_WORDS)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
         if evidence is None:  # the two calls in which DDP looks whether the step before has ended

@@ -44,7 +44,7 @@ class DsOptimizerUntestedWithZero(ConfigHazard):
     name = "ds-optimizer-untested-with-zero"
     raises = True
     title = Text("ZeRO refuses the optimizer, which it does not list as tested", "ZeRO 拒绝未列入已测试名单的优化器")
-    refusal = Refusal(Pattern(r"You are using an untested ZeRO Optimizer"))
+    refusal = Refusal(Pattern(r"You are using an untested ZeRO Optimizer"), Certainty.LIKELY)
 
     keys = ("optimizer.type",)
     stages = (1, 2, 3)

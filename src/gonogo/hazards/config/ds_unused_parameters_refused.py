@@ -1,5 +1,5 @@
 from gonogo.hazards.config._declared import Change, ConfigHazard, false
-from gonogo.hazards.rule import Certainty, Severity, Text
+from gonogo.hazards.rule import Certainty, Pattern, Refusal, Severity, Text
 
 
 class DsUnusedParametersRefused(ConfigHazard):
@@ -26,6 +26,9 @@ class DsUnusedParametersRefused(ConfigHazard):
 
     name = "ds-unused-parameters-refused"
     title = Text("ZeRO-2 is told to stop at parameters without a gradient", "ZeRO-2 被设为遇到没有梯度的参数就停止")
+    refusal = Refusal(
+        Pattern(r"This assert indicates that your module has parameters|enable ignore_unused_parameters option in zero")
+    )
 
     keys = ("zero_optimization.ignore_unused_parameters",)
     stages = (2,)
