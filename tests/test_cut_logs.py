@@ -15,7 +15,9 @@ import pytest
 from log_cases import LogCase, log_cases
 from log_cuts import DRESSED, SHORTENED, Cut
 
+from gonogo.diagnose.findings import diagnose
 from gonogo.finding import Certainty, Finding, Severity
+from gonogo.hazards.hazard import Hazard, all_hazards
 
 CASES = tuple(
     case
@@ -30,7 +32,7 @@ FIRST = {
     "only_the_last_line": 0.45,
     "without_the_last_line": 0.42,
     "the_first_half": 0.2,
-    "the_last_20_lines": 0.9,
+    "the_last_20_lines": 0.85,
     "wrapped_at_80_columns": 0.93,
     "in_a_box_of_rich": 0.9,
 }
@@ -52,10 +54,14 @@ def cut_cases(cut: Cut, cases: tuple[LogCase, ...]) -> Iterator[tuple[LogCase, t
 
 
 def surer(case: LogCase, findings: tuple[Finding, ...]) -> list[str]:
-    """Hazards that are certain in the cut log, and of which the whole one shows nothing."""
+    """Hazards that are certain in the cut log, and of which the whole one shows nothing.
+
+    One that yields to the case's own hazard is there in the whole log as well, behind that.
+    """
     known = {one.hazard for one in whole(case)}
     errors = (one for one in findings if one.certainty is Certainty.CERTAIN and one.severity is not Severity.NOTE)
-    return [one.hazard for one in errors if one.hazard not in {*known, case.folder.name}]
+    yield_to_it = {one.name for one in all_hazards() if case.folder.name in one.yields_to}
+    return [one.hazard for one in errors if one.hazard not in {*known, *yield_to_it, case.folder.name}]
 
 
 @pytest.mark.parametrize("cut", [*SHORTENED, *DRESSED], ids=lambda cut: cut.__name__)
@@ -65,6 +71,23 @@ def test_the_cause_is_found_in_what_is_left_and_nothing_gets_surer(cut: Cut) -> 
     assert found
     assert right / len(found) >= FIRST.get(cut.__name__, 0.97)
     assert {str(case): names for case, findings in found if (names := surer(case, findings))} == {}
+
+
+@pytest.mark.parametrize(
+    ("hazard", "path", "what"),
+    [pytest.param(one, *place, id=one.name) for one in all_hazards() for place in one.ends_at],
+)
+def test_where_a_traceback_ends_is_a_hint_at_most(hazard: Hazard, path: str, what: str, tmp_path: Path) -> None:
+    file = "/opt/venv/lib/python3.11/site-packages/trl/trainer/../../" + (path or "swift/train.py")
+    file = file if file.endswith(".py") else file.rstrip("/") + "/models.py"
+    log = tmp_path / "run.log"
+    log.write_text(
+        f'Traceback (most recent call last):\n  File "/data/run/train.py", line 3, in main\n    trainer.train()\n'
+        f'  File "{file.replace("/_vl.py", "/modeling_vl.py")}", line 71, in f\n    {what} x\n'
+    )
+    findings = {one.hazard: one for one in diagnose([str(log)]).findings}
+    assert hazard.name in findings
+    assert Certainty.CERTAIN not in {one.certainty for one in findings.values()}
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gonogo.check.beside import NO_FILES, FilesRead, read_beside
+from gonogo.diagnose.cut_short import ended_where
 from gonogo.diagnose.with_files import check_project, setup_with, with_files
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
@@ -105,6 +106,8 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
         elif hazard.consequence and (yields or roots) and finding.certainty in CONFIDENT:
             found[name] = replace(finding, certainty=Certainty.POSSIBLE)
     if not any(_explains(finding) for finding in found.values()):
+        for finding in ended_where(log, hazards.values()):
+            found.setdefault(finding.hazard, finding)
         for name, hazard in hazards.items():
             if hazard.fallback and (merged := _finding_of(hazard, log)):
                 found[name] = merged

@@ -54,6 +54,9 @@ class Hazard:
 
     log_words: ClassVar[tuple[str, ...]] = ()
     """Literals of the log lines that the hazard looks for, where ``failure_log.GENERIC_WORDS`` has none of theirs."""
+    ends_at: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Where a traceback ends that was cut before the line that would name this: a fragment of the innermost frame's
+    path, and one of its function or code. It is possible then, where nothing else explains the log."""
     yields_to: ClassVar[tuple[str, ...]] = ()
     """Hazards whose confident finding in a log or a rehearsal explains what this one would say more generally."""
     consequence: ClassVar[bool] = False

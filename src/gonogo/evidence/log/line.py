@@ -111,6 +111,8 @@ def decoded(data: bytes) -> str:
 def _ambiguous_prefix(texts: list[str]) -> re.Pattern[str] | None:
     """``srun --label``'s, pdsh's or a quotation's prefix, where most lines bear it."""
     full = [text for text in texts if text.strip()]
+    if full and all(text.startswith(">") for text in full):
+        return _QUOTED
     if len(full) < 4:
         return None
     if sum(bool(_SRUN.match(text)) for text in full) > 0.8 * len(full):

@@ -26,6 +26,7 @@ _BEGINS = compiled_when_used(
     r" *(?:File \"|Traceback \(most|During handling|The above exception|\[rank|\(\w+ pid=|[\w.]+(?:Error|Exception):"
     r"|[\w./-]+: |\[?\d{4}-\d\d-\d\d|[\[{]|\d+%\||[~^]+$|❱? *\d+ [│|])"
 )
+_FENCE = compiled_when_used(r" *```+[\w+-]*\s*$")
 _WIDTHS = range(60, 260)
 _TERMINALS = frozenset({80, 100, 120, 132, 140, 160, 200, 240})
 
@@ -120,10 +121,16 @@ def _goes_on(before: str, line: str, *, alone: bool) -> bool:
 
 
 def _without_indentation(lines: Numbered) -> Numbered:
-    """A traceback that stands indented, in a list or a block, at the margin."""
+    """A traceback that stands indented, in a list or in a fenced block of Markdown, at the margin."""
     found: Numbered = []
     depth = 0
+    fenced = False
     for number, line in lines:
+        if _FENCE.match(line):
+            fenced = not fenced
+            depth = line.index("`") if fenced else 0
+            found.append((number, ""))
+            continue
         if line.endswith("Traceback (most recent call last):") and not line.lstrip().startswith(("|", "+")):
             depth = len(line) - len(line.lstrip(" "))
         elif depth and line.strip() and not line.startswith(" " * depth):

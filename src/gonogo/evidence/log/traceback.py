@@ -98,6 +98,8 @@ class _Open(msgspec.Struct):
     """True in IPython's form, which shows the lines around a frame's and points at it."""
     wrapped: str = ""
     """The first part of a path that Rich broke over two lines."""
+    flush: bool = False
+    """True where the last frame's line lost its indentation when it was pasted; its code has none either then."""
 
 
 def raised_in(lines: Iterable[LogLine]) -> Iterator[Raised]:
@@ -126,8 +128,8 @@ class _Reader:
                 self._message[1].append(text)
                 return
             yield self._built()
-        if not text.strip():
-            return
+        if not text.strip(" \t`"):
+            return  # blank, or the fence of a block in Markdown
         if _CHAIN.match(text):
             self._chained = True
         elif header := _HEADER.search(text):
@@ -172,6 +174,8 @@ class _Reader:
         """Takes a line that belongs to a traceback's body."""
         if found := _FRAME.match(text):
             self._frame(found.group(1), found.group(2), found.group(3) or "")
+            assert self._open is not None
+            self._open.flush = text[0] not in " \t"
             return True
         if self._open is not None and (found := _FRAME_AFTER_CODE.match(text)):  # a line break was lost
             self._code(found.group(1))
@@ -203,6 +207,12 @@ class _Reader:
             if code or not (self._open.arrows or _MARKERS.match(text)):
                 self._code(code.group(1) if code else text)
             return True
+        if self._open.flush and self._open.frames and not self._open.strange and not self._open.frames[-1].code:
+            final = _FINAL.match(text.strip())
+            if final is None or not self._ends_it(final.group(1)):
+                self._code(text)
+                self._open.flush = False
+                return True
         return False
 
     def _boxed(self, inner: str) -> None:

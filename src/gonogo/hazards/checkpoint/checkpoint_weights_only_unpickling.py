@@ -53,6 +53,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
     title = Text(
         "torch.load refuses a checkpoint that holds more than weights", "torch.load 拒绝读取不只含权重的检查点"
     )
+    ends_at = (("", "_load_rng_state"),)
     log_words = (_FAILED, "WeightsUnpickler", "safe_globals", "weights_only", "_get_wo_message")
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -54,6 +54,7 @@ class FailureElsewhere(Hazard):
     )
     fallback = True
     consequence = True
+    ends_at = (("single_controller/ray/base.py", "ray.get("), ("ray/_private/worker.py", "raise value"))
     log_words = (*STALL_WORDS, "Root Cause", "roken pipe", "by peer", "death signal", "closing signal")
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -124,7 +124,13 @@ class DsConfigHfArgsMismatch(Hazard):
         differing = [line for line in lines if not line.alike]
         if differing or not lines:
             other = _other_side(matched_text(log, evidence))
-            yield self.log_finding(evidence, _cause(differing, other), cure=_cure(differing, other))
+            yield self.log_finding(
+                evidence,
+                _cause(differing, other),
+                cure=_cure(differing, other),
+                # Without its list the refusal may be of values that are alike but for their type.
+                certainty=Certainty.CERTAIN if differing else Certainty.LIKELY,
+            )
 
 
 _ARGUMENTS = Text("TrainingArguments", "TrainingArguments")

@@ -34,6 +34,7 @@ class HydraKeyNotInConfigVersion(LoggedHazard):
     name = "hydra-key-not-in-config-version"
     title = Text("An override names a key that this release's config does not have", "命令行覆盖了该版本配置中没有的键")
 
+    ends_at = (("hydra/_internal/config_loader_impl.py", "_apply_overrides_to_config"),)
     log_words = (
         "Could not override",
         "is not in struct",

@@ -62,6 +62,7 @@ class TrainingArgumentNotInVersion(Hazard):
     name = "training-argument-not-in-version"
     raises = True
     title = Text("This release of transformers does not have the argument", "当前版本的 transformers 没有这个参数")
+    ends_at = (("", "TrainingArguments("),)
     log_words = ("unexpected keyword argument",)
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -70,6 +70,10 @@ class DatasetCollationFormat(Hazard):
 
     name = "dataset-collation-format"
     title = Text("A column of the dataset can't be batched into a tensor", "数据集的某一列无法组成张量")
+    ends_at = (
+        ("tokenization_utils_base.py", "torch.tensor(value)"),
+        ("tokenization_utils_base.py", "as_tensor(value)"),
+    )
     log_words = (_REFUSED, "too many dimensions", "expected sequence of length", "invalid data type", "collate")
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -63,6 +63,7 @@ class DdpModuleOnCpu(Hazard):
     title = Text(
         "The module that DistributedDataParallel wraps is on the CPU", "DistributedDataParallel 包装的模块在 CPU 上"
     )
+    ends_at = (("torch/nn/parallel/distributed.py", "_log_and_throw"),)
     log_words = (
         "device_ids and output_device arguments",
         "input module must be on the same type",

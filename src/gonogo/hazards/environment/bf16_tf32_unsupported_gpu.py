@@ -48,6 +48,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
 
     name = "bf16-tf32-unsupported-gpu"
     title = Text("This GPU has no bf16 or TF32", "该 GPU 不支持 bf16 或 TF32")
+    ends_at = (("transformers/training_args.py", "raise ValueError("),)
     log_words = ("support bf16", "support bfloat16", "tf32 requires", "bf16", "bfloat16", "CUDA_R_16BF")
     yields_to = ("cuda-init-failed-masquerade", "cuda-driver-too-old")
 

@@ -60,6 +60,7 @@ class FlashAttnUndefinedSymbol(Hazard):
 
     name = "flash-attn-undefined-symbol"
     title = Text("flash-attn was built for another PyTorch", "flash-attn 是为另一个 PyTorch 编译的")
+    ends_at = (("flash_attn", "import flash_attn_2_cuda"),)
     log_words = ("undefined symbol", "flash_attn_2_cuda", "flash_attn")
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

@@ -239,7 +239,7 @@ def _certainty(error: LoggedError) -> Certainty | None:
     if error.type == "TypeError" and _ARGUMENT.search(message) and not _CALLBACK.search(message):
         if by_library and _between_libraries(error):
             return Certainty.LIKELY
-        return Certainty.POSSIBLE if _SETTINGS.search(message) else None
+        return Certainty.POSSIBLE if _SETTINGS.search(message) or (by_library and _crosses(error)) else None
     if error.type == "AttributeError" and _ATTRIBUTE.search(message) and (by_library or last is None):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
     if error.type in ("AttributeError", "RuntimeError") and by_library and _OF_AN_OBJECT.search(message):
@@ -266,6 +266,14 @@ def _between_libraries(error: LoggedError) -> bool:
     )
 
 
+def _crosses(error: LoggedError) -> bool:
+    """True where the frames lead out of one installed package into the next, and no user's frame stands between."""
+    last = error.frames[-3:]
+    packages = [str(found.group(1)) for frame in last if (found := _PACKAGE.search(frame.path))]
+    return len(packages) == len(last) and len(set(packages)) > 1
+
+
+_PACKAGE = Pattern(r"(?:site|dist)-packages/(\w+)/")
 _NEEDS_ACCELERATE = Pattern(r"Using the `Trainer` with `PyTorch` requires `accelerate`?:")
 _NO_ACCELERATE = Text(
     "transformers' Trainer needs accelerate, which is not installed or too old: pip doesn't bring it along.",

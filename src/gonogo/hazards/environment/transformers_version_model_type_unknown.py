@@ -56,6 +56,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
     name = "transformers-version-model-type-unknown"
     raises = True
     title = Text("This transformers does not know the model type", "该版本 transformers 不认识模型类型")
+    ends_at = (("configuration_auto.py", "raise KeyError(key)"), ("configuration_auto.py", "CONFIG_MAPPING["))
     log_words = ("does not recognize this architecture", "has model type", "KeyError", "cannot import name")
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Findings, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
 _FLOATS = ("torch.bfloat16", "torch.float16", "torch.float32")
@@ -32,10 +32,16 @@ class Fsdp4bitQuantStorage(LoggedHazard):
 
     name = "fsdp-4bit-quant-storage"
     title = Text("FSDP cannot flatten 4-bit weights that are stored as bytes", "FSDP 无法展平以字节存储的 4-bit 权重")
+    yields_to = ("fsdp-8bit-weights",)
     log_words = ("Must flatten tensors", "Cannot flatten integer")
     signs = (
         Sign(says=Pattern(r"uniform dtype but got .{0,60}torch\.uint8")),
         Sign(says=Pattern(r"Cannot flatten integer dtype tensors"), beside=Pattern(r"(?i)load_in_4bit|\b4-?bit|qlora")),
+        Sign(
+            says=Pattern(r"Cannot flatten integer dtype tensors"),
+            unless=Pattern(r"(?i)load_in_8bit|\b8-?bit|Int8Params"),
+            certainty=Certainty.POSSIBLE,
+        ),
     )
     cause = Text(
         "FSDP is to flatten parameters in floating point together with weights that are stored as uint8, as "

@@ -38,6 +38,11 @@ class Fsdp8bitWeights(LoggedHazard):
             beside=Pattern(r"(?i)load_in_8bit|\b8-?bit|Int8Params"),
         ),
         Sign(
+            says=Pattern(r"Cannot flatten integer dtype tensors"),
+            unless=Pattern(r"(?i)load_in_4bit|\b4-?bit|qlora"),
+            certainty=Certainty.POSSIBLE,
+        ),
+        Sign(
             says=Pattern(r"Only Tensors of floating point and complex dtype can require gradients"),
             frames=(("_fsdp_param", "fully_shard", "_flat_param", "fsdp_utils.py"),),
             beside=Pattern(r"(?i)load_in_8bit|\b8-?bit|Int8Params"),

@@ -91,7 +91,7 @@ class FsdpMixedDtypeFlatten(Hazard):
                     "量化权重以整数存储，FSDP 无法把它们与其他参数展平到一起。",
                 ),
                 cure=_CURE_DTYPE[1:],
-                certainty=Certainty.LIKELY,
+                certainty=Certainty.POSSIBLE,
             )
 
 

@@ -35,6 +35,7 @@ class ImagePlaceholdersMalformed(LoggedHazard):
     name = "image-placeholders-malformed"
     title = Text("The placeholders in the data do not fit the images given", "数据中的占位符与所给图像不符")
 
+    ends_at = (("transformers/models/", "get_placeholder_mask"), ("_vl.py", "raise ValueError("))
     log_words = (
         "tokens do not match",
         "does not match the number of",

@@ -35,6 +35,7 @@ class ImageTokensTruncated(LoggedHazard):
     name = "image-tokens-truncated"
     title = Text("Truncation removed image or video tokens", "截断去掉了图像或视频 token")
 
+    ends_at = (("transformers/models/", "get_placeholder_mask"), ("_vl.py", "raise ValueError("))
     log_words = ("tokens do not match", "token count between text", "multimodal tokens to")
     anywhere = True
     signs = (

@@ -35,7 +35,7 @@ class DtensorOpWithoutShardingStrategy(LoggedHazard):
 
     name = "dtensor-op-without-sharding-strategy"
     title = Text("An operator has no DTensor sharding strategy", "某个算子没有 DTensor 切分策略")
-    log_words = ("sharding strategy registered", "does not have a sharding")
+    log_words = ("sharding strategy registered", "does not have a sharding", "Sharding propagation failed")
     signs = (
         Sign(
             says=Pattern(
@@ -44,6 +44,7 @@ class DtensorOpWithoutShardingStrategy(LoggedHazard):
             unless=_NPU_OPERATOR,
         ),
         Sign(says=Pattern(r"does not have a (?:DTensor )?sharding (?:strategy|rule)"), unless=_NPU_OPERATOR),
+        Sign(says=Pattern(r"Sharding propagation failed for"), unless=_NPU_OPERATOR, certainty=Certainty.POSSIBLE),
         Sign(cut=(("tensor/_sharding_prop.py", "propagate_op_sharding"),), within=1, certainty=Certainty.POSSIBLE),
     )
     cause = Text(

@@ -43,6 +43,7 @@ class MegatronWorldSizeNotDivisible(LoggedHazard):
         "The number of processes is no multiple of Megatron's model-parallel sizes",
         "进程数不是 Megatron 模型并行度的整数倍",
     )
+    ends_at = (("core/parallel_state.py", "initialize_model_parallel"),)
     log_words = ("is not divisible by",)
     signs = (
         Sign(says=_REFUSED, types=("AssertionError", "RuntimeError"), certainty=Certainty.CERTAIN),

@@ -40,6 +40,7 @@ class SequenceNotDivisibleByTp(LoggedHazard):
         "A sequence length is no multiple of the tensor-parallel (x 2 context-parallel) size",
         "序列长度不是张量并行度（x 2 上下文并行度）的整数倍",
     )
+    ends_at = (("tensor_parallel/mappings.py", "assert "),)
     log_words = (
         "should be divisible by tensor parallel size",
         "assert seq_length %",

@@ -31,6 +31,7 @@ class TorchtitanMeshDimensionOfSizeOne(LoggedHazard):
         "Code asks the device mesh for a dimension of size one, which does not exist",
         "代码向 device mesh 索取大小为 1 的维度，而它不存在",
     )
+    ends_at = (("parallel_dims.py", "raise ValueError("),)
     log_words = ("is not available. Ensure the corresponding", "Invalid mesh_dim_name")
     signs = (
         Sign(

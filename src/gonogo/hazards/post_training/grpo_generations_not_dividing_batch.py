@@ -35,6 +35,7 @@ class GrpoGenerationsNotDividingBatch(LoggedHazard):
     name = "grpo-generations-not-dividing-batch"
     title = Text("The GRPO batch does not divide by the generations per prompt", "GRPO 批次不能被每个提示的生成数整除")
 
+    ends_at = (("trainer/grpo_trainer.py", "raise ValueError("), ("trainer/grpo_config.py", "raise ValueError("))
     log_words = ("number of generations", "num_generations")
     anywhere = True
     signs = (

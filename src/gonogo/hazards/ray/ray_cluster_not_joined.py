@@ -35,6 +35,7 @@ class RayClusterNotJoined(LoggedHazard):
     name = "ray-cluster-not-joined"
     title = Text("Ray sees only a part of the nodes", "Ray 只看到部分节点")
 
+    ends_at = (("", "_check_resource_available"),)
     log_words = (
         "less than total desired",
         "Not enough GPUs available",

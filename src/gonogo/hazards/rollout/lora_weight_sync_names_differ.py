@@ -12,7 +12,7 @@ _SYNCS = (
     "sync_weights",
     "update_named_param",
 )
-_WITH_ADAPTER = Pattern(r"base_sync_done|enable_lora=True|TensorLoRARequest|LoraConfig\(")
+_WITH_ADAPTER = Pattern(r"base_sync_done|enable_lora=True|TensorLoRARequest|LoraConfig\(|lora_rank\s*[=:]\s*[1-9]")
 
 
 class LoraWeightSyncNamesDiffer(LoggedHazard):
@@ -46,6 +46,7 @@ class LoraWeightSyncNamesDiffer(LoggedHazard):
     name = "lora-weight-sync-names-differ"
     title = Text("The engine does not know the names of the adapter's weights", "引擎不认识适配器权重的名称")
 
+    ends_at = (("vllm/model_executor/models/", "params_dict[name]"),)
     log_words = ("base_layer", "unsupported LoRA weight", "no module or parameter named", "peft_config")
     anywhere = True
     signs = (

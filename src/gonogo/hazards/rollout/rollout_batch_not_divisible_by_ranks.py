@@ -34,6 +34,7 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
         "The rollout batch does not divide by the workers that share it", "rollout 批次不能被分担它的 worker 数整除"
     )
 
+    ends_at = (("verl/protocol.py", "chunk"),)
     log_words = ("equal chunk", "equal split", "minimal possible batch", "rollout_batch_size")
     anywhere = True
     signs = (

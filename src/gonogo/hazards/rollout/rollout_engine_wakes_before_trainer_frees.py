@@ -40,6 +40,7 @@ class RolloutEngineWakesBeforeTrainerFrees(LoggedHazard):
         "The sleeping engine wakes while the trainer still holds its memory", "训练器尚未释放显存，休眠的引擎就被唤醒"
     )
 
+    ends_at = (("device_allocator/cumem.py", "create_and_map"),)
     log_words = ("cumem_allocator", "wake_up", "resume_memory_occupation", "torch_memory_saver")
     anywhere = True
     signs = (

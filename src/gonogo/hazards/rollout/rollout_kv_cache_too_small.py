@@ -34,6 +34,7 @@ class RolloutKvCacheTooSmall(LoggedHazard):
         "引擎的 KV cache 容不下一条 max_model_len 长度的序列",
     )
 
+    ends_at = (("vllm/", "raise_if_cache_size_invalid"), ("kv_cache_utils.py", "raise ValueError("))
     log_words = ("stored in KV cache", "No available memory for the cache", "KV cache is needed", "mem-fraction-static")
     anywhere = True
     signs = (

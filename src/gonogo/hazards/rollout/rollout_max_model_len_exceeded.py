@@ -36,7 +36,13 @@ class RolloutMaxModelLenExceeded(LoggedHazard):
         "提示（或提示加回答）超过引擎的上下文长度",
     )
 
+    ends_at = (
+        ("", "max_position_embeddings >= config.prompt_length"),
+        ("vllm/", "_validate_model_input"),
+        ("vllm/", "_validate_prompt_len"),
+    )
     log_words = (
+        "too long and exceeds limit",
         "maximum model length",
         "maximum context length",
         "model context length",
@@ -60,7 +66,9 @@ class RolloutMaxModelLenExceeded(LoggedHazard):
         ),
         Sign(
             Pattern(
-                r"is longer than the maximum model length|This model's maximum context length is \d+ tokens"
+                r"is longer than the maximum model length"
+                r"|[Ii]nput prompt \(\d+ tokens\) is too long and exceeds limit of"
+                r"|This model's maximum context length is \d+ tokens"
                 r"|is longer than the model's context length|exceeds the (?:maximum allowed length"
                 r"|model's maximum context length)"
                 r"|User-specified max_model_len \(\d+\) is greater than the derived max_model_len"

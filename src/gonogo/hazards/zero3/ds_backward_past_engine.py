@@ -1,13 +1,17 @@
 import ast
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_files import is_engine, text_of
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, Text
+
+_NOT_SET_UP = Pattern(r"'\w*ZeroOptimizer\w*' object has no attribute '(?:ipg_index|ipg_buffer|ipg_\w+)'")
 
 
 class DsBackwardPastEngine(Hazard):
     """`loss.backward()` in a loop whose weights an engine steps.
     ## What happens
-    The run goes on, but the ranks drift apart or nothing is learned; with fp16 the loss is not scaled, and under
+    "'DeepSpeedZeroOptimizer' object has no attribute 'ipg_index'". Or the run goes on, but the ranks drift apart or
+    nothing is learned; with fp16 the loss is not scaled, and under
     ZeRO the step may fail or use a part of the gradients.
     ## Why
     `engine.backward` divides the loss by the accumulation steps, scales it, and reduces the gradients over the
@@ -23,11 +27,45 @@ class DsBackwardPastEngine(Hazard):
     DeepSpeed 0.18.3 and later.
     ## Sources
     - https://github.com/deepspeedai/DeepSpeed/issues/329: without engine.backward gradients are not reduced
+    - https://github.com/deepspeedai/DeepSpeed/issues/6995: ipg_index is missing; cured by model.backward(loss)
     - https://github.com/deepspeedai/DeepSpeed/pull/7665: newer DeepSpeed supports a plain backward
     """
 
     name = "ds-backward-past-engine"
+    ends_at = (("zero/stage_1_and_2.py", "bucket.buffer[bucket.index]"), ("zero/stage_1_and_2.py", "self.ipg_index"))
     title = Text("loss.backward() is called past the engine", "绕过引擎直接调用了 loss.backward()")
+
+    log_words = ("ipg_index", "ipg_buffer", "bucket.buffer[")
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """ZeRO's hooks in a bucket that only the engine's own backward sets up."""
+        found = next(log.errors_of("AttributeError", says=_NOT_SET_UP), None)
+        for error in log.errors_of("IndexError", "TypeError", "KeyError"):
+            last = error.innermost
+            if last is not None and "zero/stage" in last.path and "bucket.buffer[" in last.code:
+                found = found or error
+        evidence = found or log.find(_NOT_SET_UP)
+        if evidence is not None:
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "ZeRO's gradient hooks run in a backward that the engine has not started, so their buckets are not "
+                    "set up: loss.backward(), autograd.grad, or Lightning Fabric without its own backward.",
+                    "ZeRO 的梯度钩子在并非由引擎发起的反向中执行，桶尚未建立：loss.backward()、autograd.grad，或没有"
+                    "使用 Lightning Fabric 自己的 backward。",
+                ),
+                cure=Text(
+                    "Call engine.backward(loss) (accelerator.backward, fabric.backward), once a step; or DeepSpeed "
+                    "0.18.3 and later",
+                    "调用 engine.backward(loss)（accelerator.backward、fabric.backward），每步一次；或使用 DeepSpeed "
+                    "0.18.3 及更新",
+                ),
+                certainty=Certainty.LIKELY,
+                confirm=Text(
+                    "The traceback does not pass deepspeed/runtime/engine.py, in backward",
+                    "调用栈没有经过 deepspeed/runtime/engine.py 的 backward",
+                ),
+            )
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A plain backward in the loop in which an engine steps."""

@@ -104,6 +104,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
             ),
         )
 
+    ends_at = (("transformers/modeling_utils.py", "raise ValueError("),)
     log_words = ("is not compatible with", "device_map", "low_cpu_mem_usage")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:

@@ -142,6 +142,7 @@ class ZeroNoSyncIncompatible(Hazard):
                 confirm=() if refuses else (Text("DeepSpeed is 0.16 or later", "DeepSpeed 为 0.16 或以上"),),
             )
 
+    ends_at = (("deepspeed/runtime/engine.py", "no_sync"),)
     log_words = (*ZERO3_WORDS, "no_sync context", "no_sync() context")
 
     def in_log(self, log: FailureLog) -> Findings:

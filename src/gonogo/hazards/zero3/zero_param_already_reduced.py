@@ -54,6 +54,7 @@ class ZeroParamAlreadyReduced(Hazard):
         if run.zero_stage == 2:
             yield from recomputed_twice(self, script, run, "The parameter … has already been reduced", _CURE)
 
+    ends_at = (("stage_1_and_2.py", "reduce_independent_p_g_buckets_and_remove_grads"),)
     log_words = (
         "params_already_reduced",
         "has already been reduced",
