@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from gonogo.check.findings import check
-from gonogo.check.reached import Reached
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.reading import read_launches
 from gonogo.evidence.script.project import Project
+from gonogo.evidence.script.reached import Reached
 from gonogo.finding import Certainty, Finding
 
 _OLD_TRAINER = "from transformers import Trainer\nTrainer(model=None, tokenizer=None).train()\n"
@@ -178,3 +178,97 @@ def test_launches_of_one_project_share_what_was_read(monkeypatch: pytest.MonkeyP
     write({"zero.json": json.dumps({"train_batch_size": 1})})
     check(["."])
     assert len([path for path in read if path.endswith("lib.py")]) == 1
+
+
+_PARSES = """import argparse
+from library import answer
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--video_dir")
+    answer(parser.parse_args(), model)
+"""
+_LIBRARY = """from transformers import HfArgumentParser, Trainer, TrainingArguments
+def answer(args, model):
+    model.train()
+def train():
+    arguments, = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+"""
+
+
+def test_the_parser_of_another_program_says_nothing_of_this_ones_options() -> None:
+    write({"library.py": _LIBRARY, "requirements.txt": "transformers==4.51.3\n"})
+    write({"answer.py": _PARSES, "train.py": "from library import train\ntrain()\n"})
+    write({"a.sh": "python answer.py --video_dir a\n", "t.sh": "torchrun --nproc_per_node 2 train.py --video_dir a\n"})
+    assert [found.spans[0].path for found in certain() if found.hazard == "training-argument-unknown"] == ["t.sh"]
+
+
+def test_a_method_of_an_object_is_no_function_of_a_module() -> None:
+    write({"library.py": _LIBRARY, "entry.py": "from library import answer\nanswer(1, 2)\n"})
+    reached = Reached(Project.around(SourceFile.read("entry.py")).all_scripts())
+    assert reached.holds("library.py", 3)
+    assert not reached.holds("library.py", 5)
+
+
+_ALONE = """import deepspeed
+def build(model, args):
+    {test}
+        deepspeed.initialize(model=model, args=args, config="ds.json")
+build(object(), object())
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "sure"),
+    [
+        ("if args.save_checkpoint:", Certainty.LIKELY),
+        ("if step % 100 == 0:", Certainty.CERTAIN),
+        ("if True:", Certainty.CERTAIN),
+        ("if args.deepspeed_on and rank == 0:", Certainty.CERTAIN),
+    ],
+)
+def test_what_stands_under_an_open_condition_is_likely(test: str, sure: Certainty) -> None:
+    write({"train.py": _ALONE.format(test=test), "ds.json": '{"zero_optimization": {"stage": 2}}'})
+    write({"launch.sh": "deepspeed --num_gpus 2 train.py --deepspeed_config ds.json\n"})
+    found = [each for each in check(["."]).report.findings if each.hazard == "ds-eval-model-needs-no-optimizer"]
+    assert [each.certainty for each in found] == [sure]
+
+
+def test_a_config_that_is_made_to_fit_is_none_of_the_runs() -> None:
+    own = "import deepspeed\nc = {'zero_optimization': {'stage': 2}}\nc['zero_optimization']['stage'] = 0\n"
+    write(
+        {
+            "train.py": f"{own}deepspeed.initialize(model=m, config=c)\n",
+            "ds.json": '{"zero_optimization": {"stage": 2}}',
+        }
+    )
+    write({"launch.sh": "deepspeed --num_gpus 2 train.py --deepspeed ds.json\n"})
+    assert not certain()
+
+
+def test_a_config_that_the_program_opens_itself_has_another_reader() -> None:
+    parses = "from transformers import HfArgumentParser, Trainer\nargs = HfArgumentParser(kinds()).parse()\n"
+    write({"requirements.txt": "transformers==4.51.3\n", "ds.json": '{"train_micro_batch_size_per_gpu": 1}'})
+    write({"launch.sh": "deepspeed --num_gpus 2 train.py --deepspeed ds.json\n"})
+    for more, sure in (("", True), ("config = json.load(open(args.deepspeed))\n", False)):
+        write({"train.py": f"{parses}{more}Trainer()\n"})
+        assert any(one.hazard == "ds-config-without-zero-section" for one in certain()) is sure
+
+
+def test_the_values_that_an_autotuner_is_to_try_are_no_value() -> None:
+    config = '{"zero_optimization": {"stage": [0, 1, 2]}, "train_micro_batch_size_per_gpu": 1%s}'
+    write({"ds.json": config % ""})
+    assert any(one.hazard == "ds-zero-stage-invalid" for one in certain())
+    write({"ds.json": config % ', "autotuning": {"enabled": true}'})
+    assert not any(one.hazard == "ds-zero-stage-invalid" for one in certain())
+
+
+def test_a_line_with_a_place_to_fill_in_starts_nothing() -> None:
+    text = "A=1\nPATHS=<path (e.g. /data)>\nVOCAB=<path (e.g. /v.json)>\ntorchrun $A train.py\n"
+    assert not launches(text)
+
+
+def test_a_tool_of_one_process_makes_the_parts_of_many() -> None:
+    write({"tools/merge.py": "import megatron\n"})
+    options = "python tools/merge.py --tensor-model-parallel-size 2 --num-layers 4 --micro-batch-size 1\n"
+    write({"merge.sh": f"WORLD_SIZE=2 {options}"})
+    assert not certain("merge.sh")

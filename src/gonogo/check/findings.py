@@ -9,21 +9,20 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from gonogo.check.allowed import is_allowed
 from gonogo.check.fixes import with_diffs
 from gonogo.check.parallel import parallel_map
-from gonogo.check.reached import Reached
 from gonogo.check.runs import FAULT, Gathered, gather
 from gonogo.check.settings import CheckSettings
+from gonogo.check.sureness import SURENESS, as_far_as_it_runs, as_far_as_read, as_far_as_told
 from gonogo.evidence.paths import is_folder, resolved
 from gonogo.evidence.run import Run
+from gonogo.evidence.script.parse import without_collecting
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, best_first, verdict_of
 from gonogo.hazards.hazard import Hazard, all_hazards
 
 _Evidence = TypeVar("_Evidence")
-_SURENESS = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -57,7 +56,21 @@ def check(
     files that are nothing to check are no gap. ``on_progress`` hears how many of how many runs have been looked at.
     Raises UserError for a path that isn't there.
     """
-    settings = settings or CheckSettings()
+    with without_collecting():  # trees that stay: to look through them for garbage takes a fifth of the time
+        return _check(
+            paths, command, settings or CheckSettings(), use_installed, laid_over, allow_no_files, on_progress
+        )
+
+
+def _check(
+    paths: Sequence[str],
+    command: Sequence[str],
+    settings: CheckSettings,
+    use_installed: bool,
+    laid_over: Mapping[str, str] | None,
+    allow_no_files: bool,
+    on_progress: Callable[[int, int], None],
+) -> Checked:
     start = time.perf_counter()
     gathered = gather(paths, command, settings=settings, use_installed=use_installed, laid_over=laid_over)
     findings: list[Finding] = []
@@ -91,7 +104,7 @@ def check(
         notes=gathered.notes,
     )
     failing = any(
-        finding.severity is Severity.ERROR and _SURENESS[finding.certainty] >= _SURENESS[settings.fail_on]
+        finding.severity is Severity.ERROR and SURENESS[finding.certainty] >= SURENESS[settings.fail_on]
         for finding in shown
     )
     return Checked(report, gathered, time.perf_counter() - start, failing)
@@ -126,7 +139,7 @@ class _Handlers:
         found: list[Finding] = []
         if run.config is not None:
             for hazard in self._config:
-                found += self._findings_of(hazard, hazard.in_config, run.config, run)
+                found += as_far_as_read(self._findings_of(hazard, hazard.in_config, run.config, run), run)
         if run.launch is not None:
             for hazard in self._launch:
                 found += self._findings_of(hazard, hazard.in_launch, run.launch, run)
@@ -135,7 +148,7 @@ class _Handlers:
                 found += self._findings_of(hazard, hazard.in_script, script, run)
         for hazard in self._environment:
             found += self._findings_of(hazard, hazard.in_environment, run.environment, run)
-        return _as_far_as_reached(found, run), self._faults
+        return as_far_as_it_runs(found, run), self._faults
 
     def _findings_of(
         self, hazard: Hazard, handler: Callable[[_Evidence, Run], Iterator[Finding]], evidence: _Evidence, run: Run
@@ -144,56 +157,13 @@ class _Handlers:
         try:
             found = list(handler(evidence, run))
             told = run.as_told() if any(finding.certainty is not Certainty.POSSIBLE for finding in found) else None
-            return found if told is None else _as_far_as_told(found, list(handler(evidence, told)))
+            return found if told is None else as_far_as_told(found, list(handler(evidence, told)))
         except Exception as error:
             if os.environ.get("GONOGO_DEBUG"):
                 raise
             what = f"{type(error).__name__}: {error}"
             self._faults.setdefault(hazard.name, Skipped(Text(hazard.name, hazard.name), FAULT.format(what=what[:200])))
             return []
-
-
-_NOT_REACHED = Text(
-    "nothing that this launch starts calls that code, as far as names tell",
-    "按名称追踪，此次启动的程序没有调用这段代码",
-)
-
-
-def _as_far_as_reached(found: Sequence[Finding], run: Run) -> list[Finding]:
-    """What stands in code that the launch never reaches is merely possible."""
-    paths = {script.source.path for script in run.scripts}
-    in_code = [one for one in found if one.spans and one.spans[0].path in paths]
-    if run.launch is None or all(one.certainty is Certainty.POSSIBLE for one in in_code):
-        return list(found)
-    reached = Reached(run.scripts)
-    return [
-        replace(one, certainty=Certainty.POSSIBLE, confirm=(*one.confirm, _NOT_REACHED))
-        if one.spans and one.spans[0].path in paths and not reached.holds(one.spans[0].path, one.spans[0].line)
-        else one
-        for one in found
-    ]
-
-
-_OTHER_VERSIONS = Text(
-    "this Python's versions were taken for the run's, which no file tells: gonogo check --environment FILE",
-    "运行所用的版本没有文件说明，这里按当前 Python 的版本处理：可用 gonogo check --environment 文件 指定",
-)
-
-
-def _as_far_as_told(found: Sequence[Finding], told: Sequence[Finding]) -> list[Finding]:
-    """What holds by this Python's versions alone is merely possible; ``told`` is what is found without them."""
-    sure = {(finding.parameter, finding.cause.en, finding.spans[:1]): finding.certainty for finding in told}
-    placed = {(finding.parameter, finding.spans[:1]): finding.certainty for finding in told}
-    answers = []
-    for finding in found:
-        place = (finding.parameter, finding.spans[:1])
-        certainty = sure.get((finding.parameter, finding.cause.en, finding.spans[:1]), placed.get(place))
-        if certainty is None:
-            certainty = Certainty.POSSIBLE
-        if _SURENESS[certainty] < _SURENESS[finding.certainty]:
-            finding = replace(finding, certainty=certainty, confirm=(*finding.confirm, _OTHER_VERSIONS))
-        answers.append(finding)
-    return answers
 
 
 def _deduplicated(findings: Sequence[Finding]) -> list[Finding]:
@@ -213,7 +183,7 @@ def _deduplicated(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _rank(finding: Finding) -> tuple[int, int]:
-    return (finding.severity is Severity.ERROR, _SURENESS[finding.certainty])
+    return (finding.severity is Severity.ERROR, SURENESS[finding.certainty])
 
 
 def roots_of(paths: Sequence[str], base: Path) -> tuple[Path, ...]:

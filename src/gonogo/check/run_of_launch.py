@@ -55,8 +55,8 @@ class RunMaker:
         self.used: set[str] = set()
         """Paths, as shown, of files that belong to a run."""
         self.notes: list[Text] = []
-        self._projects: dict[Path, Project] = {}
-        """By their roots: launches of one project share what was read of it."""
+        self._projects: dict[tuple[Path | str, ...], Project] = {}
+        """By their roots and what is added to sys.path: launches of one project share what was read of it."""
 
     def run_of(self, launch: Launch, environment: Environment) -> Run:
         """The run that a launch starts."""
@@ -113,7 +113,9 @@ class RunMaker:
                 yield run
 
     def _scripts_of(self, launch: Launch) -> tuple[Script, ...]:
+        from gonogo.evidence.script.modules import added_paths
         from gonogo.evidence.script.project import Project, read_script
+        from gonogo.evidence.script.python_file import PythonFile
 
         inline = launch.heredoc.source if launch.heredoc is not None else None
         if inline is not None:
@@ -125,11 +127,11 @@ class RunMaker:
         if source is None:
             return ()
         root = launch.cwd if resolved(path).is_relative_to(resolved(launch.cwd)) else path.parent
-        if b"sys.path" in source.data:  # what it adds there is for it alone
-            scripts = tuple(Project(root, source).all_scripts())
-        else:
-            project = self._projects.setdefault(resolved(root), Project(root))
-            scripts = project.all_scripts(project.script(source))
+        added = (
+            tuple(added_paths(PythonFile(source).index, os.path.realpath(path))) if b"sys.path" in source.data else ()
+        )
+        project = self._projects.setdefault((resolved(root), *added), Project(root))
+        scripts = project.all_scripts(project.script(source))
         for script in scripts:
             script.source.path = self.files.display_path(script.source.path)
             self.files.sources.setdefault(script.source.path, script.source)

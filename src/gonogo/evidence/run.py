@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from functools import cached_property
 
 from gonogo.evidence.config.accelerate import AccelerateConfig
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
@@ -11,6 +12,7 @@ from gonogo.evidence.config.training_arguments import Arguments
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.launch import Launch
+from gonogo.evidence.script.reached import Reached, reached_from
 from gonogo.evidence.script.script import Script
 
 
@@ -47,6 +49,11 @@ class Run:
         other = copy(self)
         other.environment = self.environment.told
         return other
+
+    @cached_property
+    def reached(self) -> Reached:
+        """Which lines of its scripts the launch can come to; of a run without a launch, from its first script."""
+        return reached_from(self.scripts)
 
     @property
     def framework(self) -> str | None:

@@ -47,6 +47,8 @@ class PythonFile:
         self.package = package
         self.module = module
         self.elsewhere: Neighbours | None = None
+        self.named_in: dict[ast.AST, frozenset[tuple[str, bool]]] = {}
+        """What pieces of the tree name, remembered for :mod:`gonogo.evidence.script.reached`."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r})"

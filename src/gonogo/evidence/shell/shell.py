@@ -162,6 +162,8 @@ class Shell(Reading):
         own: dict[str, Variable] = {}
         for child in node.named_children:
             if child.type == "variable_assignment" and not words:
+                if any(each.type == "ERROR" for each in child.children):
+                    return UNSURE  # MODEL=<path (to fill in)>: what bash makes of such lines is no command
                 found = _assigned(self, child, state)
                 if found is not None:
                     own[found[0]] = found[1]

@@ -116,6 +116,8 @@ class ConfigHazard(Hazard):
         for path in self.keys:
             keys = tuple(path.split("."))
             at = Setting(keys, (config.get if self.fills_in_auto else config.raw)(*keys), config, run)
+            if isinstance(at.field.value, list) and not config.raw("autotuning").absent:
+                continue  # the values that the autotuner is to try
             more = self.around(at) if type(self).wrong(at.field) else None
             if more is None:
                 continue

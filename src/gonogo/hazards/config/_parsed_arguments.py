@@ -9,6 +9,8 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Call, ClassInfo
 
 _TRANSFORMERS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
+_READS_ITSELF = (b"ArgumentParser(", b"sys.argv", b"import fire", b"import click", b"import typer", b"tyro")
+"""Of an entry that reads the command line, what it imports may parse another program's."""
 _PLAIN_BASES = ("object", "abc.ABC", "typing.Generic")
 
 
@@ -24,11 +26,18 @@ class ParsedClasses(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=16)
 def parsed_classes(run: Run) -> ParsedClasses | None:
     """What the program parses its command line into; None where a part of it can't be seen, or extras are allowed."""
-    calls = [call for script in run.scripts for call in script.calls("transformers.HfArgumentParser")]
+    calls = [
+        call
+        for script in run.scripts
+        for call in script.calls("transformers.HfArgumentParser")
+        if run.reached.holds(script.source.path, call.place.line)
+    ]
     if len(calls) != 1 or not calls[0].node.args:
         return None
     call = calls[0]
     script = call.script
+    if script is not run.scripts[0] and any(word in run.scripts[0].source.data for word in _READS_ITSELF):
+        return None
     if b"return_remaining_strings" in script.source.data or b"parse_known_args" in script.source.data:
         return None
     if any(word in script.source.data for word in (b"sys.argv.", b"sys.argv =", b"sys.argv +=")):

@@ -1,5 +1,7 @@
-from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate, with_trainer
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
+
+_CONFIRM = Text("transformers is 4.30 or newer", "transformers 为 4.30 或更新版本")
 
 
 class DsConfigWithoutZeroSection(Hazard):
@@ -40,12 +42,15 @@ class DsConfigWithoutZeroSection(Hazard):
             return
         if run.environment.within("transformers", "<4.30"):
             return
+        insists = not with_trainer(run) or bool(run.environment.within("transformers", ">=4.30"))
         first = next((place for keys, _ in config.entries() if (place := config.key_place(*keys)) is not None), None)
         yield self.finding(
             Text(
                 '{name} has no "zero_optimization", which accelerate requires of a DeepSpeed config.',
                 '{name} 中没有 "zero_optimization"，而 accelerate 要求 DeepSpeed 配置必须有它。',
             ).format(name=config.name),
+            certainty=Certainty.CERTAIN if insists else Certainty.LIKELY,
+            confirm=() if insists else (_CONFIRM,),
             cure=Text(
                 'Add "zero_optimization": {"stage": 2} (0 for DeepSpeed without ZeRO)',
                 '加入 "zero_optimization": {"stage": 2}（不用 ZeRO 时写 0）',

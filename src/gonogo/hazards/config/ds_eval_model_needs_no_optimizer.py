@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
+from gonogo.evidence.script.deepspeed_dicts import dict_behind
 from gonogo.hazards.facts.how_it_trains import trainer_calls
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text
@@ -58,16 +59,17 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
             return
         if config.raw("optimizer").absent:
             for call, model in _alone(script):
+                sure = call.name == "deepspeed.initialize" and _takes_the_runs_config(call, script)
                 named = any(word in model.lower() for word in _EVALUATED)
                 yield self.finding(
                     Text(
                         "`{model}` is given to DeepSpeed alone, without an optimizer, and ZeRO-{stage} requires one.",
                         "`{model}` 单独交给 DeepSpeed，没有优化器，而 ZeRO-{stage} 需要优化器。",
                     ).format(model=model, stage=stage),
-                    certainty=Certainty.CERTAIN if call.name == "deepspeed.initialize" else Certainty.LIKELY,
+                    certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                     cure=_CURE if named else _CURE[::-1],
                     spans=(call.place.span(), stage_span(run)),
-                    confirm=() if call.name == "deepspeed.initialize" else (_CONFIRM,),
+                    confirm=() if sure else (_CONFIRM,),
                 )
         yield from self._only_evaluates(script, run, stage)
 
@@ -151,6 +153,24 @@ _CURE = (
 )
 
 
+def _takes_the_runs_config(call: Call, script: Script) -> bool:
+    """Whether the call is surely given the run's config: by its arguments, or as a value that can be told."""
+    own = call.keyword_node("config") or call.keyword_node("config_params")
+    if own is None:
+        return call.has("args")
+    return script.field(own).known or dict_behind(script, own) is not None
+
+
+def _sets_its_stage(script: Script, name: str) -> bool:
+    """``config["zero_optimization"]["stage"] = 0``: the config is made to fit a model that is only evaluated."""
+    return any(
+        isinstance(one, ast.Name) and one.id == name
+        for each in script.nodes(ast.Subscript)
+        if isinstance(each.ctx, ast.Store) and isinstance(each.slice, ast.Constant) and each.slice.value == "stage"
+        for one in ast.walk(each)
+    )
+
+
 def _alone(script: Script) -> Iterator[tuple[Call, str]]:
     for call in script.calls("deepspeed.initialize"):
         if call.has_star or call.node.args or not call.has("model") or call.has("config_class"):
@@ -159,7 +179,8 @@ def _alone(script: Script) -> Iterator[tuple[Call, str]]:
         own = call.keyword_node("config") or call.keyword_node("config_params")
         named_otherwise = isinstance(own, ast.Name) and any(word in own.id.lower() for word in ("eval", "infer", "ref"))
         model = call.keyword_node("model")
-        if not given and not named_otherwise and model is not None and not isinstance(own, ast.Dict):
+        fitted = isinstance(own, ast.Name) and _sets_its_stage(script, own.id)
+        if not given and not named_otherwise and not fitted and model is not None and not isinstance(own, ast.Dict):
             yield call, ast.unparse(model)[:60]
     for call in script.calls("accelerate.Accelerator.prepare"):
         if len(call.node.args) != 1 or call.node.keywords:

@@ -78,6 +78,8 @@ class MegatronWorldSizeNotDivisible(LoggedHazard):
         world = run.world_size
         if world is None or not is_megatron(launch):
             return
+        if launch.launcher == "python" and not launch.variable("WORLD_SIZE").absent:
+            return  # a tool of one process that makes the parts of many
         tensor = size_of(launch, "tensor_model_parallel_size")
         pipeline = size_of(launch, "pipeline_model_parallel_size")
         context, expert = size_of(launch, "context_parallel_size"), size_of(launch, "expert_model_parallel_size")

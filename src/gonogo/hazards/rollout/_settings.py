@@ -86,7 +86,8 @@ class Verl:
         """Whether the actor runs on Megatron, whose data-parallel size is less than the GPUs."""
         strategy = self.field("actor_rollout_ref.actor.strategy")
         config = self._run.launch.options.get("config_name", "config_path") if self._run.launch else Field.missing()
-        return str(strategy.get("")) == "megatron" or "megatron" in str(config.get(""))
+        engine = self.field("model_engine")
+        return "megatron" in (str(strategy.get("")), str(engine.get(""))) or "megatron" in str(config.get(""))
 
 
 def verl(launch: Launch, run: Run) -> Verl | None:

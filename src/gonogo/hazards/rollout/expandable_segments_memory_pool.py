@@ -3,6 +3,7 @@ from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
 _VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+_CONFIRM = Text("vLLM is older than 0.20", "vLLM 早于 0.20")
 
 
 class ExpandableSegmentsMemoryPool(LoggedHazard):
@@ -23,9 +24,12 @@ class ExpandableSegmentsMemoryPool(LoggedHazard):
     Start the training without `expandable_segments:True` in PYTORCH_CUDA_ALLOC_CONF, or the engine without sleep mode
     (`sleep_level 0`, `vllm_enable_sleep_mode=False`, `free_cache_engine=False`).
     ## When it is safe
-    With a rollout server, which has an environment of its own.
+    With a rollout server, which has an environment of its own. ms-swift from 3.9 and vLLM from 0.20 turn expandable
+    segments off themselves while the pool is made.
     ## Sources
     - https://github.com/pytorch/pytorch/issues/147851: expandable segments and memory pools
+    - https://github.com/vllm-project/vllm/pull/40812: vLLM turns them off by itself
+    - https://github.com/modelscope/ms-swift/pull/5897: ms-swift does
     - https://docs.vllm.ai/en/latest/features/sleep_mode.html: how sleep mode allocates
     """
 
@@ -58,6 +62,9 @@ class ExpandableSegmentsMemoryPool(LoggedHazard):
         mode = colocated(run)
         if name is None or mode is None:
             return
+        refuses = run.environment.within("vllm", "<0.20")
+        if refuses is False or (run.framework == "ms-swift" and not run.environment.within("ms-swift", "<3.9")):
+            return
         sleeps = run.arguments.get("sleep_level"), run.arguments.get("vllm_enable_sleep_mode")
         on = next((one for one in sleeps if (one.known and (one.number or 0) > 0) or one.truth is True), None)
         if on is None:
@@ -69,7 +76,8 @@ class ExpandableSegmentsMemoryPool(LoggedHazard):
                 "sleep mode: vLLM refuses to start.",
                 "{name} 含 expandable_segments:True，而训练进程中的引擎启用了休眠模式：vLLM 会拒绝启动。",
             ).format(name=name),
-            certainty=Certainty.CERTAIN if field.reason is None else Certainty.LIKELY,
+            certainty=Certainty.CERTAIN if refuses and field.reason is None else Certainty.LIKELY,
             cure=self.cures,
             spans=(field.span(), on.span(), mode.span()),
+            confirm=() if refuses else _CONFIRM,
         )

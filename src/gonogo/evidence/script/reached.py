@@ -1,13 +1,15 @@
 """Which functions of a run's scripts its launch can reach, so that what stands in the others makes nothing certain.
 
 By names: what the entry's module body names, what that names in its turn, and so on. A function is left out only where
-nothing that is reached speaks of it, so what is called by a registry or an override counts as reached.
+nothing that is reached speaks of it, so what is called by a registry or an override counts as reached. ``model.train``
+names methods alone: a module's function is named by itself, or through what the file imports.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from gonogo.evidence.script.script import Script
 
@@ -26,14 +28,17 @@ class Reached:
 
     def __init__(self, scripts: Sequence[Script]) -> None:
         self._named: set[str] = set()
-        self._waiting: list[ast.AST] = []
+        self._of_objects: set[str] = set()
+        self._waiting: list[tuple[ast.AST, Script]] = []
         self._by_name: dict[str, list[_Unit]] = {}
         self._open: set[_Unit] = set()
+        self._methods: dict[str, list[_Unit]] = {}
+        self._scripts: dict[_Unit, Script] = {}
         self._units: dict[str, list[_Unit]] = {}
         self._classes: dict[str, list[ast.ClassDef]] = {}
         for number, script in enumerate(scripts):
             if script.tree is not None:
-                self._take(script.tree.body, script.source.path, entry=number == 0)
+                self._take(script.tree.body, script, entry=number == 0)
         self._follow()
 
     def holds(self, path: str, line: int) -> bool:
@@ -41,59 +46,68 @@ class Reached:
         around = [unit for unit in self._units.get(path, ()) if unit.lineno <= line <= (unit.end_lineno or line)]
         return all(unit in self._open for unit in around)
 
-    def _take(self, body: Sequence[ast.stmt], path: str, *, entry: bool) -> None:
+    def _take(self, body: Sequence[ast.stmt], script: Script, *, entry: bool) -> None:
         for node in body:
             if isinstance(node, _Unit):
-                self._unit(node, path)
+                self._unit(node, script)
             elif entry or not _is_main_guard(node):
                 for child in _blocks(node):
-                    self._take(child, path, entry=entry)
+                    self._take(child, script, entry=entry)
                 if not any(True for _ in _blocks(node)):
-                    self._waiting.append(node)
+                    self._waiting.append((node, script))
                 else:
-                    self._waiting += [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
+                    inside = (each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr))
+                    self._waiting += [(each, script) for each in inside]
 
-    def _unit(self, node: _Unit, path: str) -> None:
-        self._units.setdefault(path, []).append(node)
+    def _unit(self, node: _Unit, script: Script) -> None:
+        units = self._units.setdefault(script.source.path, [])
+        units.append(node)
         self._by_name.setdefault(node.name, []).append(node)
-        self._waiting += node.decorator_list
+        self._scripts[node] = script
+        self._waiting += [(each, script) for each in node.decorator_list]
         if isinstance(node, ast.ClassDef):
             self._classes.setdefault(node.name, []).append(node)
             for method in node.body:
                 if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
-                    self._units[path].append(method)
+                    units.append(method)
+                    self._scripts[method] = script
         if any(_last_name(one) not in _PLAIN_DECORATORS for one in node.decorator_list):
-            self._waiting.append(_Registered(node))
+            self._waiting.append((_Registered(node), script))
 
     def _follow(self) -> None:
         while self._waiting:
-            node = self._waiting.pop()
+            node, script = self._waiting.pop()
             if isinstance(node, _Registered):
                 self._reach(node.unit)
                 continue
-            for name in _names_in(node):
-                if name not in self._named:
-                    self._named.add(name)
-                    for unit in self._by_name.get(name, ()):
+            for name, of_object in _names_in(node, script):
+                named = self._of_objects if of_object else self._named
+                if name not in named:
+                    named.add(name)
+                    for unit in (*self._methods.get(name, ()), *(() if of_object else self._by_name.get(name, ()))):
                         self._reach(unit)
 
     def _reach(self, unit: _Unit) -> None:
         if unit in self._open:
             return
         self._open.add(unit)
+        script = self._scripts[unit]
         if not isinstance(unit, ast.ClassDef):
-            self._waiting.append(unit)
+            self._waiting.append((unit, script))
             return
         called_from_outside = self._is_of_a_framework(unit, set())
-        self._waiting += [*unit.bases, *(keyword.value for keyword in unit.keywords)]
+        self._waiting += [(one, script) for one in (*unit.bases, *(keyword.value for keyword in unit.keywords))]
         for one in unit.body:
             if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
-                self._waiting.append(one)
-            elif called_from_outside or one.name in self._named or (one.name[:2] == one.name[-2:] == "__"):
+                self._waiting.append((one, script))
+            elif called_from_outside or self._is_named(one.name) or (one.name[:2] == one.name[-2:] == "__"):
                 self._reach(one)
             else:
-                self._waiting += one.decorator_list
-                self._by_name.setdefault(one.name, []).append(one)
+                self._waiting += [(each, script) for each in one.decorator_list]
+                self._methods.setdefault(one.name, []).append(one)
+
+    def _is_named(self, name: str) -> bool:
+        return name in self._named or name in self._of_objects
 
     def _is_of_a_framework(self, unit: ast.ClassDef, seen: set[str]) -> bool:
         """Whether it derives from a class that is not the project's, which may call any method of it."""
@@ -105,6 +119,12 @@ class Reached:
             if not ours or any(self._is_of_a_framework(one, seen | {name}) for one in ours):
                 return True
         return False
+
+
+@lru_cache(maxsize=16)
+def reached_from(scripts: tuple[Script, ...]) -> Reached:
+    """What is reached from the first of these scripts; launches of the same program share the answer."""
+    return Reached(scripts)
 
 
 class _Registered(ast.AST):
@@ -130,19 +150,38 @@ def _is_main_guard(node: ast.stmt) -> bool:
     )
 
 
-def _names_in(node: ast.AST) -> Iterator[str]:
-    """All that a piece of code names: variables, attributes, what it imports under another name, names as texts."""
+def _imported(script: Script) -> Iterator[str]:
+    """The names that a file's imports bind, wherever they stand."""
+    for node in (*script.nodes(ast.Import), *script.nodes(ast.ImportFrom)):
+        assert isinstance(node, ast.Import | ast.ImportFrom)
+        yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+
+
+def _names_in(node: ast.AST, script: Script) -> frozenset[tuple[str, bool]]:
+    """All that a piece of code names, and whether as an object's attribute, which is no function of a module."""
+    known = script.named_in
+    if script.tree is not None and script.tree not in known:
+        known[script.tree] = frozenset((name, False) for name in _imported(script))
+    if node not in known:
+        known[node] = frozenset(_names_of(node, {name for name, _ in known[script.tree]} if script.tree else set()))
+    return known[node]
+
+
+def _names_of(node: ast.AST, imported: set[str]) -> Iterator[tuple[str, bool]]:
     for one in ast.walk(node):
         if isinstance(one, ast.Name):
-            yield one.id
+            yield one.id, False
         elif isinstance(one, ast.Attribute):
-            yield one.attr
+            root = one.value
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            yield one.attr, not (isinstance(root, ast.Name) and root.id in imported)
         elif isinstance(one, ast.ImportFrom):
-            yield from (alias.name for alias in one.names if alias.asname)
+            yield from ((alias.name, False) for alias in one.names if alias.asname)
         elif isinstance(one, ast.Call):
             for given in (*one.args, *(keyword.value for keyword in one.keywords)):
                 if isinstance(given, ast.Constant) and isinstance(given.value, str):
-                    yield given.value
+                    yield given.value, False
 
 
 def _last_name(node: ast.expr) -> str:
