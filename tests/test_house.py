@@ -20,6 +20,7 @@ PACKAGE = ROOT / "src" / "gonogo"
 PAIRS = [
     ("README.md", "README.zh-CN.md"),
     ("docs/rehearse.md", "docs/rehearse.zh-CN.md"),
+    ("docs/prepare.md", "docs/prepare.zh-CN.md"),
     ("docs/run.md", "docs/run.zh-CN.md"),
     ("docs/diagnose.md", "docs/diagnose.zh-CN.md"),
     ("docs/env.md", "docs/env.zh-CN.md"),
@@ -165,7 +166,7 @@ MODULES = {"google_re2": "re2", "pyyaml": "yaml"}
 # What gonogo itself puts in the place of a package that needs a GPU to be built; see virtual/stand_ins.
 STOOD_IN = {"flash_attn", "flash_attn_2_cuda"}
 # What extras of their own bring, and a sentence asks for where it is missing.
-OPTIONAL = {"PIL", "uv"}
+OPTIONAL = {"PIL", "uv", "pyarrow"}
 
 
 def imports_of(path: Path) -> set[str]:

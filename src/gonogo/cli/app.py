@@ -46,6 +46,7 @@ from gonogo.cli.options import (
     before_and_after,
 )
 from gonogo.cli.plan import plan
+from gonogo.cli.prepare import prepare
 from gonogo.cli.run import run
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -171,6 +172,12 @@ def rehearse(
             record, report = rehearsed(request, on_progress)
         publish(report, format_, output, language, open_)
         raise SystemExit(INTERRUPTED if was_interrupted(record) else report.verdict.exit_status)
+
+
+app.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog="Exit status: 0 all is here or made, 3 something is missing or not known, 2 unusable input.",
+)(prepare)
 
 
 @app.command(epilog="Exit status: 0 nothing is wrong, 1 the cause is certain, 3 CANNOT-TELL, 2 unreadable input.")

@@ -16,7 +16,7 @@ class RehearsalRequest:
     ``as_of`` is the day (``2023-11-02``) whose releases count where versions are loose. ``ray`` is
     the address of a Ray cluster (or ``auto``) on which the ranks run; None: they run here.
     ``count_work``: the first rank counts what it computes and moves. ``use_cache``: take the record of an earlier
-    rehearsal of the same, and keep this one's.
+    rehearsal of the same, and keep this one's. ``only_looks``: the first rank alone, up to its first batch.
     """
 
     command: list[str]
@@ -33,3 +33,4 @@ class RehearsalRequest:
     ray: str | None = None
     count_work: bool = False
     use_cache: bool = True
+    only_looks: bool = False

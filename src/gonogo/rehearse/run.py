@@ -32,6 +32,7 @@ from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.not_as_there import set_apart
 from gonogo.rehearse.packages import PackageOverlay, packages_for
 from gonogo.rehearse.packages.differing import spare_differing
+from gonogo.rehearse.prepared.given import note_on, prepared_beside, show
 from gonogo.rehearse.progress import OnProgress, RankStatus, Shown
 from gonogo.rehearse.ranks.diverged_records import settle, with_names
 from gonogo.rehearse.ranks.exchange import Exchange
@@ -153,6 +154,9 @@ def _run(
     show: Shown,
 ) -> tuple[list[Assignment], list[RankRecord], Divergence | None]:
     """Run ranks of a launch; of a sample, those too whose batches differ. What is to be said of them is added."""
+    if request.only_looks:
+        looking = [_looking(assigned(ranks[0]))]
+        return looking, pool.run(looking, deadline, show.ranks), None
     if is_sample(request.ranks) and len(ranks) < launch.world_size:
         show(Text("looking at the ranks' data", "查看各 rank 的数据"))
         (looked,) = pool.run([_looking(assigned(0, "looking"))], deadline, show.ranks)
@@ -241,6 +245,9 @@ def _assignment(
     own.mkdir(parents=True)
     if resolved.files is not None:
         _hand_on_files(resolved.files, own / "files")
+    prepared = prepared_beside(Path.cwd())
+    if prepared is not None:
+        show(prepared, own / "files")
     plan = WorkerPlan(
         program_kind=launch.program_kind,
         program=launch.program,
@@ -258,6 +265,7 @@ def _assignment(
         devices=machine.count,
         started_by_program=launch.launcher == SPAWN,
         counts_work=request.count_work and rank == 0,
+        prepared=str(prepared or ""),
     )
     return Assignment(
         plan=plan,
@@ -328,7 +336,10 @@ def _record(
         launcher=launch.launcher,
         skipped=[(what.en, why.en) for what, why in skipped],
         skipped_zh=[(what.zh, why.zh) for what, why in skipped],
-        notes=[(note.en, note.zh) for note in (*_default_accelerator(request, machine), *launch.notes, *overlay.notes)],
+        notes=[
+            (note.en, note.zh)
+            for note in (*_default_accelerator(request, machine), *launch.notes, *overlay.notes, *note_on(Path.cwd()))
+        ],
         laid_over={name: str(version) for name, version in overlay.versions.items()},
         whole_environment=overlay.python is not None,
     )

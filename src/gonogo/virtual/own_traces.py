@@ -21,6 +21,7 @@ from gonogo.finding import Text
 from gonogo.virtual.sandbox.network import REFUSED
 from gonogo.virtual.stack import OURS
 from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.weights.places import NotFetched
 
 
 class Trace(NamedTuple):
@@ -31,10 +32,11 @@ class Trace(NamedTuple):
 
 
 _NETWORK = Text(
-    "it asks for something over the network, which a rehearsal does not use: download it first (a model's config and "
-    "tokenizer, a data set) and give its folder, or leave out what is only sent (an upload, a tracker)",
-    "它需要通过网络获取内容，而排练不使用网络：请先下载（模型的配置与分词器、数据集）并给出其目录，"
-    "或去掉仅用于上传的部分（推送、实验跟踪）",
+    "it asks for something over the network, which a rehearsal does not use: gonogo prepare -- COMMAND makes what can "
+    "be made (a published model without weights, rows of a data set); else download it first and give its folder, or "
+    "leave out what is only sent (an upload, a tracker)",
+    "它需要通过网络获取内容，而排练不使用网络：gonogo prepare -- 命令 会生成能生成的部分"
+    "（不含权重的公开模型、数据集的行）；其余请先下载并给出其目录，或去掉仅用于上传的部分（推送、实验跟踪）",
 )
 _STAND_IN = Text(
     "gonogo's stand-in for {package}, which is not installed here, lacks it: install the package itself if this "
@@ -116,6 +118,8 @@ def trace_in(error: BaseException, failure: Failure, scratch: str, uses_meta: bo
     """
     for one in _chain(error):
         message = str(one)
+        if isinstance(one, NotFetched):
+            return Trace(one.name, one.text)
         told = f"{type(one).__name__}: {message}"
         if entered_the_driver(message):
             return Trace(failure.operator or failure.type, _DRIVER)

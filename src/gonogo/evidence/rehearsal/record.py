@@ -227,6 +227,16 @@ class Unsupported(msgspec.Struct, frozen=True):
     """:attr:`why` in Chinese; empty where that is an operator's, which has English words alone."""
 
 
+class Missed(msgspec.Struct, frozen=True):
+    """A name of the hub that the program asked for, and that nothing on this machine answers for."""
+
+    kind: Literal["model", "data"]
+    name: str
+    subset: str | None = None
+    """Of a data set: the configuration asked for."""
+    split: str | None = None
+
+
 class RankRecord(msgspec.Struct):
     """All that one rank's worker saw."""
 
@@ -297,6 +307,8 @@ class RankRecord(msgspec.Struct):
     """What it computed and moved, where that was asked for."""
     stopped_by: tuple[int, str] | None = None
     """(rank, its outcome) of the rank that had ended while this one waited for it, where its failure is the cause."""
+    missed: list[Missed] = []
+    """What it asked the hub for in vain."""
 
 
 class AcceleratorFacts(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ import gonogo
 from gonogo.evidence.environment.hardware import Machine
 from gonogo.rehearse.kept.reads import Read
 from gonogo.rehearse.packages import PackageOverlay
+from gonogo.rehearse.prepared.given import told_by
 from gonogo.rehearse.request import RehearsalRequest
 
 ROOT = Path(gonogo.__file__).resolve().parent
@@ -48,6 +49,7 @@ def key_of(request: RehearsalRequest, stated: Machine, overlay: PackageOverlay) 
         "options": {name: repr(value) for name, value in vars(request).items() if name not in _DECIDE_NOTHING},
         "machine": msgspec.to_builtins(stated),
         "packages": repr(overlay),
+        "prepared": hashlib.sha256(told_by(Path.cwd())).hexdigest(),
         "environment": {name: value for name, value in os.environ.items() if not _HARMLESS.fullmatch(name)},
         "python": [sys.executable, sys.version],
         "host": [platform.system(), platform.machine(), os.cpu_count(), _processors(), _memory()],

@@ -12,6 +12,10 @@ from gonogo.rehearse.ranks.sample import is_sample, sample_of
 from gonogo.rehearse.request import RehearsalRequest
 
 
+class CountNotSaid(UserError):
+    """Nobody says how many accelerators a node has."""
+
+
 def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, stated: Machine) -> Machine:
     """The machine of a rehearsal: as stated, and where that says nothing, as the command needs it.
 
@@ -19,7 +23,7 @@ def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, stated: Machi
     """
     per_node = launch.processes_per_node
     if is_unstated(per_node):
-        raise UserError(
+        raise CountNotSaid(
             Text(
                 "neither the command nor --gpus says how many accelerators a node has: add --gpus 8x{name}",
                 "命令和 --gpus 都没有说明每个节点有多少加速器：请加上 --gpus 8x{name}",

@@ -53,6 +53,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Count what it computes and moves: slower."""
     only_looks: bool = False
     """Only look at what batches each rank will read, and end with the first of its own."""
+    prepared: str = ""
+    """The folder of what gonogo prepare has made; empty where there is none."""
     exchange: ExchangeAddress | None = None
     """None where one rank is rehearsed alone."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from gonogo.evidence.rehearsal.record import Failure, Frame, Outcome, RankRecord, Shortage, Unsupported
+from gonogo.evidence.rehearsal.record import Failure, Frame, Missed, Outcome, RankRecord, Shortage, Unsupported
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.errors import UserError
@@ -94,6 +94,7 @@ class Session:
         self.batch: tuple[tuple[str, str], ...] = ()
         self.batches = 0
         self.data_shapes: list[str] = []
+        self.missed: list[Missed] = []
         self._undo: list[Callable[[], None]] = []
 
     def _device_record(self, name: str) -> DeviceRecord:
@@ -137,7 +138,7 @@ class Session:
         undo.append(c10d_operators.install(self.collectives))
         undo.append(private.lift_only_cpu_tensors())
         undo.append(owning.install(self.modules))  # before what has DDP's buckets reduced
-        placed = surroundings.install(self.plan, self.mode, self.peers, self.note, self.wrote)
+        placed = surroundings.install(self.plan, self.mode, self.peers, self.note, self.wrote, self.missed.append)
         undo += placed.undo
         self.nvme = placed.nvme
         undo.append(attention.install(self.plan.accelerator.compute_capability))
@@ -313,6 +314,7 @@ class Session:
             batches=self.batches,
             data_shapes=self.data_shapes,
             batches_left=self.life.batches_left,
+            missed=self.missed,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
 

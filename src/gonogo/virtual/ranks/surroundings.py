@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 
+from gonogo.evidence.rehearsal.record import Missed
 from gonogo.virtual import kernels
 from gonogo.virtual.collectives import ddp, process_group
 from gonogo.virtual.collectives.peers import Peers
@@ -20,7 +21,7 @@ from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, UnsupportedOperator, VirtualMode
 from gonogo.virtual.ranks.plan import WorkerPlan
-from gonogo.virtual.sandbox import filesystem, hub, network, processor, spawned
+from gonogo.virtual.sandbox import filesystem, hub, network, prepared, processor, spawned
 from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.sandbox.overlay_view import shared_with_others
 from gonogo.virtual.tensor import CPU, VirtualTensor
@@ -53,8 +54,12 @@ def install(
     peers: Peers | None,
     note: Callable[[str], None],
     wrote: Callable[[str, int, int], None],
+    missed: Callable[[Missed], None],
 ) -> InPlace:
-    """Put everything in place. ``note`` hears facts worth telling, ``wrote`` of each save: path, bytes, tensors."""
+    """Put everything in place.
+
+    ``note`` hears facts worth telling, ``wrote`` of each save (path, bytes, tensors), ``missed`` of names of the hub.
+    """
     assume = mode.ledger.assume
     undo: list[Callable[[], None]] = [_install_accelerators(plan, mode)]
     kind = plan.accelerator.device_type
@@ -68,6 +73,7 @@ def install(
     undo.append(older_deepspeed.install(assume))
     undo.append(network.install(lambda host: note(f"the network was asked for and refused: {host}")).undo)
     undo.append(hub.install(note))
+    undo.append(prepared.install(plan.prepared, assume, missed))
     ours = tuple({os.path.dirname(plan.record), os.path.dirname(plan.progress)})
     if plan.exchange is not None:
         shared_with_others()

@@ -16,21 +16,33 @@ ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 _POINTER = b"version https://git-lfs"
 
 NOT_CACHED = Text(
-    "the model {name} is not in the Hugging Face cache, and a rehearsal does not use the network; get its config, not "
-    "its weights: hf download {name} --include '*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude '*.index.json'",
-    "模型 {name} 不在 Hugging Face 缓存中，而排练不使用网络；请只下载它的配置（不含权重）：hf download {name} "
-    "--include '*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude '*.index.json'",
+    "the model {name} is not in the Hugging Face cache, and a rehearsal does not use the network: gonogo prepare -- "
+    "COMMAND makes it without weights where it is a published one; else get its config: hf download {name} --include "
+    "'*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude '*.index.json'",
+    "模型 {name} 不在 Hugging Face 缓存中，而排练不使用网络：若是公开模型，gonogo prepare -- 命令 可生成它"
+    "（不含权重）；否则请只下载它的配置：hf download {name} --include '*.json' '*.txt' '*.model' '*.py' "
+    "'*.jinja' --exclude '*.index.json'",
 )
 NO_FOLDER = Text(
-    "the model folder {name} is not on this machine; put its config.json and tokenizer files there (the weights are "
-    "not needed)",
-    "本机没有模型目录 {name}；请把它的 config.json 和分词器文件放到该路径（不需要权重）",
+    "the model folder {name} is not on this machine: gonogo prepare -- COMMAND makes it, or put its config.json and "
+    "tokenizer files there (the weights are not needed)",
+    "本机没有模型目录 {name}：gonogo prepare -- 命令 可生成它，或把它的 config.json 和分词器文件放到该路径"
+    "（不需要权重）",
 )
 NO_CONFIG = Text(
     "the model folder {name} has no config.json; copy it there from the model (the weights are not needed)",
     "模型目录 {name} 中没有 config.json；请从模型复制到那里（不需要权重）",
 )
 BAD_CONFIG = Text("{path} is not readable as JSON: {why}", "{path} 不是可读的 JSON：{why}")
+
+
+class NotFetched(OSError):
+    """A model of the hub that this machine doesn't have: the machine that trains may well fetch it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.text = NOT_CACHED.format(name=name)
+        super().__init__(self.text.en)
 
 
 class ModelNotHere(UserError, OSError):
@@ -58,10 +70,10 @@ def as_folder(name: str, **where: Any) -> str | None:
     return None
 
 
-def not_here(name: str) -> ModelNotHere:
-    """The error for a model of which this machine has nothing."""
+def not_here(name: str) -> OSError:
+    """The error for a model of which this machine has nothing: of the user's to cure where it is a folder's path."""
     is_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
-    return ModelNotHere((NO_FOLDER if is_path else NOT_CACHED).format(name=name))
+    return ModelNotHere(NO_FOLDER.format(name=name)) if is_path else NotFetched(name)
 
 
 def read_json(path: str) -> dict[str, Any]:

@@ -1,0 +1,95 @@
+"""The command ``gonogo prepare``: what its options mean."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Annotated
+
+import typer
+
+from gonogo.cli.exit_status import exit_statuses
+from gonogo.cli.options import AsOf, Command, Gpus, InEnvironment, Lang, Output
+from gonogo.finding import Text, Verdict
+from gonogo.finding.errors import UserError
+from gonogo.finding.language import chosen_language
+
+
+def prepare(
+    command: Command = None,
+    list_: Annotated[bool, typer.Option("--list", help="Only list; write nothing, run nothing.")] = False,
+    rows: Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="Rows of a made data set.")] = 64,
+    tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=1_000_000, metavar="N", help="Tokens of a made row. Default: the longest that COMMAND takes."
+        ),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[PATH=]NAME",
+            help="The published model that stands for PATH, or for all that are not known. Repeatable.",
+        ),
+    ] = None,
+    gpus: Gpus = None,
+    files_only: Annotated[
+        bool, typer.Option("--files-only", help="Go by the files alone; send no first worker to look.")
+    ] = False,
+    environment: InEnvironment = None,
+    as_of: AsOf = None,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a first worker that takes longer.")
+    ] = 600.0,
+    format_: Annotated[str, typer.Option("--format", metavar="text|json", help="How the list is written.")] = "text",
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """List what a launch will open, and make what of it is not here: models without weights, tokenizers, rows of data.
+
+    For instance: gonogo prepare -- bash finetune.sh, then: gonogo rehearse -- bash finetune.sh
+
+    What is made lies in ./gonogo-prepared; rehearsals find it by themselves. Your files stay as they are.
+
+    列出启动命令要打开的内容，并生成本机没有的部分：不含权重的模型、分词器、数据行。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.rehearse.prepared.shown import known_format, write
+        from gonogo.report.output import check_writable, publish_text
+
+        known_format(format_)
+        check_writable(output)
+        if not command:
+            raise UserError(
+                Text(
+                    "no command to prepare for: put it after --, as in: gonogo prepare -- bash launch.sh",
+                    "没有给出要准备的命令：请写在 -- 之后，例如 gonogo prepare -- bash launch.sh",
+                )
+            )
+        from gonogo.rehearse.display import live_display
+        from gonogo.rehearse.prepared.look import look
+        from gonogo.rehearse.prepared.run import options_of
+        from gonogo.rehearse.prepared.run import prepare as make_ready
+        from gonogo.rehearse.request import RehearsalRequest
+
+        options = options_of(rows, tokens, model or [])
+        request = RehearsalRequest(
+            command=command,
+            gpus=gpus,
+            environment=environment,
+            as_of=as_of,
+            with_packages=tuple(with_ or ()),
+            timeout=timeout,
+        )
+        with live_display(language) as on_progress:
+            quiet = list_ or files_only
+            done = make_ready(
+                command, options, write=not list_, look=None if quiet else functools.partial(look, request, on_progress)
+            )
+        publish_text(lambda stream: write(stream, done, command, format_, language, not list_), output)
+        raise SystemExit((Verdict.GO if done.complete else Verdict.CANNOT_TELL).exit_status)

@@ -1,0 +1,29 @@
+"""What ``gonogo prepare`` has made for a launch: the folder beside it, and its table of what stands for what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+FOLDER = "gonogo-prepared"
+MANIFEST = "prepared.json"
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """By the name that the program gives: the folder or file that stands for it, relative to the table's folder."""
+
+    models: dict[str, str] = {}
+    """By the hub's name, in small letters."""
+    datasets: dict[str, str] = {}
+    """By the hub's name, in small letters."""
+    paths: dict[str, str] = {}
+    """By the whole path of something that is not on this machine."""
+
+
+def read_prepared(folder: Path) -> Prepared | None:
+    """The table of a folder; None where there is none, or it is not one of this version's."""
+    try:
+        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Prepared)
+    except (OSError, msgspec.MsgspecError):
+        return None

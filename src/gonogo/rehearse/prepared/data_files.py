@@ -1,0 +1,131 @@
+"""Made rows as files: JSON, JSON lines, CSV, text or Parquet; a data set of the hub as a folder with its card."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import struct
+import wave
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+_NO_PYARROW = Text(
+    "{path} is a Parquet file, and making one needs pyarrow: pip install pyarrow",
+    "{path} 是 Parquet 文件，生成它需要 pyarrow：pip install pyarrow",
+)
+
+
+def data_file(path: str, rows: Sequence[dict[str, Any]]) -> bytes:
+    """Rows in the form that a file's name says, JSON where it says nothing. Raises UserError where it can't be made."""
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix == ".jsonl":
+        return _lines(rows)
+    if suffix in (".csv", ".tsv"):
+        return _csv(rows, "\t" if suffix == ".tsv" else ",")
+    if suffix == ".txt":
+        return "".join(f"{_longest(row)}\n" for row in rows).encode()
+    if suffix == ".parquet":
+        return _parquet(path, rows)
+    return (json.dumps(list(rows), ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def hub_folder(
+    columns: dict[str, str], rows: Sequence[dict[str, Any]], splits: Sequence[str], subsets: Sequence[str]
+) -> dict[str, bytes]:
+    """A data set of the hub as files: each split, and the card that says which columns are pictures or sounds."""
+    names = list(dict.fromkeys(splits)) or ["train", "test"]
+    files = {f"data/{split}.jsonl": _lines(rows) for split in names}
+    card = ["---", "configs:"]
+    for number, subset in enumerate(dict.fromkeys(subsets or ("default",))):
+        card += [f"- config_name: {json.dumps(subset)}", *(["  default: true"] if number == 0 else []), "  data_files:"]
+        for split in names:
+            card += [f"  - split: {split}", f"    path: data/{split}.jsonl"]
+    typed = _features(columns)
+    if typed:
+        for number, subset in enumerate(dict.fromkeys(subsets or ("default",))):
+            card += ["dataset_info:"] if number == 0 else []
+            card += [f"- config_name: {json.dumps(subset)}", "  features:", *typed]
+    files["README.md"] = "\n".join([*card, "---", ""]).encode()
+    return files
+
+
+def _features(columns: dict[str, str]) -> list[str]:
+    """The columns' types, where one of them is not what JSON says."""
+    if not any(kind.rstrip("s") in ("image", "audio") for kind in columns.values()):
+        return []
+    lines: list[str] = []
+    for name, kind in columns.items():
+        lines.append(f"  - name: {name}")
+        if kind in ("image", "audio"):
+            lines.append(f"    dtype: {kind}")
+        elif kind in ("images", "audios"):
+            lines.append(f"    sequence: {kind.removesuffix('s')}")
+        elif kind in ("chat", "asked", "answered", "turns"):
+            keys = ("from", "value") if kind == "turns" else ("role", "content")
+            lines += ["    list:", *(part for key in keys for part in (f"    - name: {key}", "      dtype: string"))]
+        elif kind == "texts":
+            lines.append("    sequence: string")
+        else:
+            lines.append(f"    dtype: {_TYPES.get(kind, 'string')}")
+    return lines
+
+
+_TYPES = {"int": "int64", "label": "int64", "float": "float64", "flag": "bool"}
+
+
+def _lines(rows: Sequence[dict[str, Any]]) -> bytes:
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
+
+
+def _csv(rows: Sequence[dict[str, Any]], separator: str) -> bytes:
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], delimiter=separator, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: json.dumps(v) if isinstance(v, (list, dict)) else v for name, v in row.items()})
+    return buffer.getvalue().encode()
+
+
+def _longest(row: dict[str, Any]) -> str:
+    return max((value for value in row.values() if isinstance(value, str)), key=len, default="")
+
+
+def _parquet(path: str, rows: Sequence[dict[str, Any]]) -> bytes:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UserError(_NO_PYARROW.format(path=path)) from None
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), sink)
+    return sink.getvalue()
+
+
+def picture(width: int = 640, height: int = 480) -> bytes:
+    """A PNG of three bytes a point: a plain ramp."""
+    lines = b"".join(b"\0" + bytes(x * 255 // width for x in range(width) for _ in range(3)) for _ in range(height))
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+
+
+def sound(seconds: float = 5.0, rate: int = 16_000) -> bytes:
+    """A WAV of one channel: a tone."""
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        tone = (int(8000 * math.sin(at * 440 * 2 * math.pi / rate)) for at in range(int(seconds * rate)))
+        file.writeframes(struct.pack(f"<{int(seconds * rate)}h", *tone))
+    return buffer.getvalue()

@@ -1,0 +1,73 @@
+"""The folder of what was made: whole or not at all, and never over anything of the user's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+_NOT_OURS = Text(
+    "{folder} is there and was not made by gonogo prepare (it has no {manifest}): move it away, or prepare elsewhere",
+    "{folder} 已存在，且不是 gonogo prepare 生成的（其中没有 {manifest}）：请移走它，或换一个目录",
+)
+_CANNOT_WRITE = Text("{folder} can't be written: {why}", "无法写入 {folder}：{why}")
+
+
+def check_folder(parent: Path) -> Path:
+    """The folder that would be written. Raises UserError where something else has its name, or it can't be written."""
+    folder = parent / FOLDER
+    if os.path.lexists(folder) and (folder.is_symlink() or not (folder / MANIFEST).is_file()):
+        raise UserError(_NOT_OURS.format(folder=FOLDER, manifest=MANIFEST))
+    if not os.access(parent, os.W_OK):
+        why = Text("the folder that it would stand in is not writable", "它所在的目录不可写")
+        raise UserError(_CANNOT_WRITE.format(folder=FOLDER, why=why))
+    return folder
+
+
+def write_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> Path:
+    """Write the files (by relative path) and their table into the folder, in the place of an earlier one.
+
+    It is the old folder or the whole new one. Raises UserError where it can't be written.
+    """
+    folder = check_folder(parent)
+    try:
+        partial = Path(tempfile.mkdtemp(prefix=f".{FOLDER}-", dir=parent))
+    except OSError as error:
+        raise UserError(_CANNOT_WRITE.format(folder=FOLDER, why=error.strerror or str(error))) from error
+    try:
+        partial.chmod(0o755)
+        for name, content in {**files, ".gitignore": b"*\n", MANIFEST: msgspec.json.encode(table)}.items():
+            path = partial / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        _put_in_place(partial, folder)
+    except OSError as error:
+        raise UserError(_CANNOT_WRITE.format(folder=FOLDER, why=error.strerror or str(error))) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def _put_in_place(partial: Path, folder: Path) -> None:
+    """The earlier folder steps aside, and comes back where the new one can't take its place."""
+    old = partial.with_name(f"{partial.name}-old")
+    replaces = folder.exists()
+    if replaces:
+        folder.rename(old)
+    try:
+        partial.rename(folder)
+    except OSError:
+        if replaces:
+            with contextlib.suppress(OSError):
+                old.rename(folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,297 @@
+"""The list of what a launch will open: what its files name, held against what is here and what is published."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from gonogo.evidence.config.model import places_of_config
+from gonogo.evidence.paths import exists, is_file, is_folder
+from gonogo.evidence.published.datasets import published_dataset
+from gonogo.evidence.published.models import PublishedModel, close_names, published_model
+from gonogo.evidence.run import Run
+from gonogo.finding import Text
+from gonogo.rehearse.prepared.named import Named, columns_in, is_hub_name, kind_of_option, named_in, whole_path
+from gonogo.rehearse.prepared.rows import format_told_by
+from gonogo.rehearse.prepared.wanted import Options, Wanted
+
+_LENGTHS = (
+    *("max_seq_length", "cutoff_len", "model_max_length", "max_length", "max_seq_len", "max_len", "block_size"),
+    *("max_source_length", "seq_length", "sequence_len"),
+)
+_USUAL_LENGTH = 512
+_LONGEST = 65_536
+_LONGEST_UNSTATED = 2048
+_HUB_OPTIONS = frozenset({"dataset_name", "dataset_id", "dataset", "model_name", "model_id", "eval_dataset"})
+_SWIFT_DATA = re.compile(r"^(?:HF::|MS::)?(?P<name>[^:#]+)(?::(?P<subset>[^#]*))?(?:#\d+)?$")
+
+_AS_PUBLISHED = Text(
+    "{name} as it is published, without weights; its tokenizer has the published size and special tokens, trained on "
+    "nothing",
+    "按公开的 {name} 生成（不含权重）；分词器的大小与特殊 token 与公开的一致，但未经训练",
+)
+_WITHOUT_TOKENIZER = Text("{name} as it is published, without weights", "按公开的 {name} 生成（不含权重）")
+_NOT_PUBLISHED = Text(
+    "gonogo's table of published models has none called so{close}: name one like it (--model {name}=PUBLISHED-NAME), "
+    "or get its configuration and tokenizer (hf download {name} --exclude '*.safetensors' '*.bin')",
+    "gonogo 的公开模型表中没有它{close}：请指定相近的模型（--model {name}=公开模型名），"
+    "或下载它的配置和分词器（hf download {name} --exclude '*.safetensors' '*.bin'）",
+)
+_PATH_UNTOLD = Text(
+    "which model should lie there can't be told by its name{close}: --model {name}=PUBLISHED-NAME says so",
+    "从名称看不出该处应是哪个模型{close}：请用 --model {name}=公开模型名 指定",
+)
+_ROWS = Text("made rows ({format})", "生成的数据行（{format}）")
+_KNOWN_ROWS = Text("made rows with the published columns: {columns}", "按公开的列生成数据行：{columns}")
+_NO_FORMAT = Text("the columns that the program reads can't be told from its files", "从文件中看不出程序读取哪些列")
+_VARIABLE = Text(
+    "the program reads it with os.environ[…], and nothing in the launch's files sets it: export it",
+    "程序用 os.environ[…] 读取它，而启动文件没有设置：请 export",
+)
+_MEDIA = Text("a folder with made pictures", "含生成图片的目录")
+_UNTOLD = Text(
+    "the files don't settle it: the rehearsal's first worker shows it", "仅凭文件无法确定：由排练的第一个进程查明"
+)
+
+
+def list_of(runs: Sequence[Run], folder: Path, options: Options) -> list[Wanted]:
+    """What these runs open, each thing once, models first. ``folder`` is where the launch was typed."""
+    found: dict[tuple[str, str], Wanted] = {}
+    for run in runs:
+        where = run.launch.cwd if run.launch is not None else folder
+        columns = columns_in(run.scripts)
+        for named in named_in(run):
+            for wanted in _wanted(run, named, where, columns, options):
+                found.setdefault(wanted.key, wanted)
+    order = {"model": 0, "data": 1, "media": 2, "variable": 3}
+    told = {wanted.kind for wanted in found.values() if wanted.state != "unknown"}
+    kept = [one for one in found.values() if one.state != "unknown" or one.kind not in told]
+    return sorted(kept, key=lambda one: order[one.kind])
+
+
+def tokens_of(runs: Iterable[Run], options: Options) -> int:
+    """The length of a made row in tokens: as chosen, else the longest that the launch takes, else 512.
+
+    A limit that stands in a script alone is its author's upper bound, and counts up to 2048.
+    """
+    if options.tokens is not None:
+        return options.tokens
+    for run in runs:
+        for name in _LENGTHS:
+            number = run.arguments.get(name).number
+            if number and number > 0:
+                stated = run.arguments.source_of(name) != "script"
+                return min(int(number), _LONGEST if stated else _LONGEST_UNSTATED)
+    return _USUAL_LENGTH
+
+
+def _wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: Options) -> Iterator[Wanted]:
+    if named.value is None:
+        yield Wanted(named.kind, f"? ({named.option or named.kind})", named.place, state="unknown", why=_UNTOLD)
+    elif named.kind == "model":
+        yield model_wanted(named.value, named.place, folder, options)
+    elif named.kind == "variable":
+        here = named.value in os.environ
+        why = None if here else _VARIABLE
+        yield Wanted("variable", named.value, named.place, state="here" if here else "missing", why=why)
+    elif named.kind == "media":
+        yield _media(named, folder)
+    elif run.framework == "llamafactory" and named.option in ("dataset", "eval_dataset"):
+        yield from _of_llamafactory(run, named, folder, options)
+    else:
+        yield data_wanted(run, named, folder, columns, options)
+
+
+def model_wanted(name: str, place: str, folder: Path, options: Options) -> Wanted:
+    """A model by its hub name or path: what of it is here, and what it can be made of."""
+    there = whole_path(name, folder)
+    hub = is_hub_name(name) and not exists(Path(there))
+    hub = hub or (published_model(name) is not None and "/" not in name and not exists(Path(there)))
+    wanted = Wanted("model", name, place, None if hub else there, parts={})
+    config = next((path for path in places_of_config(name, folder) if is_file(path)), None)
+    if config is not None:
+        wanted.parts = _parts_in(config.parent)
+        wanted.found = str(config.parent)
+        if wanted.parts["tokenizer"] or not wanted.parts["language"]:
+            wanted.state = "here"
+        wanted.parts.pop("language")
+    elif is_file(Path(there)):
+        wanted.state, wanted.found = "here", there
+    elif is_folder(Path(there)):
+        wanted.found = there
+    if wanted.state == "here":
+        return wanted
+    model = published(name, options)
+    if model is not None:
+        text = _AS_PUBLISHED if model.tokenizer else _WITHOUT_TOKENIZER
+        wanted.state, wanted.why, wanted.format = "can-be-made", text.format(name=model.name), model.name
+    else:
+        wanted.state = "missing"
+        close = close_names(name)
+        near = (
+            Text(" (alike: {names})", "（相近的有：{names}）").format(names=", ".join(close)) if close else Text("", "")
+        )
+        wanted.why = (_NOT_PUBLISHED if hub else _PATH_UNTOLD).format(name=name, close=near)
+    return wanted
+
+
+def alike(name: str) -> Text:
+    """Published names that look like one that is not, in brackets; empty where there are none."""
+    close = close_names(name)
+    return Text(" (alike: {names})", "（相近的有：{names}）").format(names=", ".join(close)) if close else Text("", "")
+
+
+def published(name: str, options: Options) -> PublishedModel | None:
+    """The published model that stands for a name or path: the one that the user chose, else the one called so."""
+    chosen = options.models.get(name)
+    if chosen is None and (known := published_model(name)) is not None:
+        return known
+    chosen = chosen or options.models.get("*")
+    return published_model(chosen) if chosen else None
+
+
+_TOKENIZER_FILES = frozenset(
+    {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tokenizer_config.json"}
+)
+
+
+def _parts_in(folder: Path) -> dict[str, bool]:
+    """What of a model lies in a folder; ``language``: whether it would need a tokenizer."""
+    names = set(os.listdir(folder)) if is_folder(folder) else set()
+    tokenizer = {
+        "tokenizer.json",
+        "tokenizer.model",
+        "vocab.json",
+        "vocab.txt",
+        "spiece.model",
+        "tokenizer_config.json",
+    }
+    parts = {"configuration": "config.json" in names, "tokenizer": bool(tokenizer & names)}
+    if found := {name for name in names if name.startswith(("preprocessor_config", "processor_config"))}:
+        parts["processor"] = bool(found)
+    config: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    has_words = isinstance(config, dict) and any(
+        key in part for part in (config, config.get("text_config") or {}) for key in ("vocab_size", "n_vocab")
+    )
+    return {**parts, "language": has_words}
+
+
+def _media(named: Named, folder: Path) -> Wanted:
+    path = whole_path(named.value or "", folder)
+    if exists(Path(path)):
+        return Wanted("media", named.value or "", named.place, path, "here", path)
+    return Wanted("media", named.value or "", named.place, path, "can-be-made", why=_MEDIA)
+
+
+def data_wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: Options) -> Wanted:
+    """A data set by its path or hub name, and the format that the program reads."""
+    name, subset = named.value or "", named.subset
+    if run.framework == "ms-swift" and (match := _SWIFT_DATA.match(name)) and not name.startswith(("/", ".")):
+        name, subset = match["name"], match["subset"] or subset
+    path = whole_path(name, folder)
+    if exists(Path(path)) and not named.is_hub:
+        return Wanted("data", name, named.place, path, "here", path)
+    hub = named.is_hub or is_hub_name(name) or ("/" not in name and "." not in name and named.option in _HUB_OPTIONS)
+    if hub and is_folder(folder / name.partition("/")[0]) and "/" in name and not published_dataset(name):
+        hub = named.is_hub
+    wanted = Wanted("data", name, named.place, None if hub else path, "can-be-made", subset=subset)
+    wanted.splits = (named.split,) if named.split and named.split.isidentifier() else ()
+    known = published_dataset(name) if hub else None
+    if known is not None:
+        wanted.columns, wanted.why = tuple(known.columns), _KNOWN_ROWS.format(columns=", ".join(known.columns))
+        return wanted
+    seen = options.columns.get(name) or options.columns.get("*") or ()
+    wanted.format = format_told_by((*seen, *columns)) if seen else _format_of(run, columns, hub)
+    wanted.columns = (*seen, *_media_columns(run, columns))
+    if wanted.format is None and not wanted.columns:
+        wanted.state, wanted.why = "unknown", _NO_FORMAT
+    else:
+        shown = wanted.format or ", ".join(wanted.columns)
+        wanted.why = _ROWS.format(format=shown)
+    return wanted
+
+
+_BY_METHOD = (
+    ("dpo", "preference-chat"), ("orpo", "preference-chat"), ("simpo", "preference-chat"), ("cpo", "preference-chat"),
+    ("reward", "preference"), ("_rm", "preference"), ("grpo", "prompts"), ("rloo", "prompts"), ("ppo", "prompts"),
+    ("sft", "messages"), ("pt", "text"), ("pretrain", "text"), ("clm", "text"),
+)  # fmt: skip
+
+
+def _format_of(run: Run, columns: tuple[str, ...], hub: bool) -> str | None:
+    """The format by the framework's method; of a script of the user's own by the columns that it names."""
+    launch = run.launch
+    program = (launch.program.string or "").rpartition("/")[2].lower() if launch is not None else ""
+    if run.framework == "ms-swift":
+        return "messages"
+    told = format_told_by(columns)
+    by_trl = run.framework == "trl" or (hub and any(b"trl" in script.source.data for script in run.scripts))
+    return next((name for word, name in _BY_METHOD if word in program), told) if by_trl else told
+
+
+def _media_columns(run: Run, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The column of pictures that a program reads, where its launch names a folder of them."""
+    has_folder = any(kind_of_option(name) == "media" for name in run.arguments.names())
+    return tuple(name for name in columns if name in ("image", "images"))[:1] if has_folder else ()
+
+
+def _of_llamafactory(run: Run, named: Named, folder: Path, options: Options) -> Iterator[Wanted]:
+    """A data set of LLaMA-Factory, by its entry in ``dataset_info.json``."""
+    directory = folder / (run.arguments.get("dataset_dir").string or "data")
+    try:
+        table = json.loads((directory / "dataset_info.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        table = {}
+    for name in [part.strip() for part in (named.value or "").split(",") if part.strip()]:
+        entry = table.get(name) if isinstance(table, dict) else None
+        if not isinstance(entry, dict):
+            yield Wanted("data", name, named.place, None, "missing", why=_NO_ENTRY.format(name=name, folder=directory))
+            continue
+        file = entry.get("file_name")
+        hub = entry.get("hf_hub_url")
+        spec = _columns_of_entry(entry)
+        if isinstance(file, str) and not hub:
+            path = os.path.normpath(directory / file)
+            here = exists(Path(path))
+            why = None if here else _ROWS.format(format=", ".join(spec))
+            yield Wanted("data", str(directory / file), named.place, path, "here" if here else "can-be-made",
+                         path if here else None, why, columns=spec)  # fmt: skip
+        elif isinstance(hub, str):
+            known = published_dataset(hub)
+            columns = tuple(known.columns) if known is not None else spec
+            why = (_KNOWN_ROWS if known is not None else _ROWS).format(
+                columns=", ".join(columns), format=", ".join(spec)
+            )
+            yield Wanted("data", hub, named.place, None, "can-be-made", why=why, columns=columns)
+
+
+_NO_ENTRY = Text("{folder}/dataset_info.json has no entry {name}", "{folder}/dataset_info.json 中没有 {name} 这一项")
+
+
+def _columns_of_entry(entry: dict[str, Any]) -> tuple[str, ...]:
+    """The columns of an entry, each with what it holds, ``name:kind``."""
+    given = entry.get("columns") or {}
+    tags = entry.get("tags") or {}
+    if entry.get("formatting") == "sharegpt":
+        kind = "chat" if tags.get("content_tag") == "content" else "turns"
+        found = [f"{given.get('messages', 'conversations')}:{kind}"]
+    else:
+        found = [f"{given.get(role, usual)}:text" for role, usual in
+                 (("prompt", "instruction"), ("query", "input"), ("response", "output"))
+                 if not given or role in given]  # fmt: skip
+    if entry.get("ranking"):
+        found = [one for one in found if not one.startswith("output:")]
+        found += [f"{given.get(side, side)}:{'turn' if entry.get('formatting') == 'sharegpt' else 'text'}"
+                  for side in ("chosen", "rejected")]  # fmt: skip
+    for role, kind in (("images", "images"), ("videos", "videos"), ("audios", "audios"), ("kto_tag", "flag"),
+                       ("system", "text"), ("tools", "text")):  # fmt: skip
+        if role in given:
+            found.append(f"{given[role]}:{kind}")
+    return tuple(found)

@@ -1,0 +1,45 @@
+"""A model's folder without weights: the published configuration, a made tokenizer, the processor's files."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gonogo.evidence.published.models import PublishedModel, processor_files, tokenizer_layout
+from gonogo.rehearse.prepared.tokenizer import tokenizer_files
+
+
+def model_files(model: PublishedModel) -> dict[str, bytes]:
+    """The folder's files by name."""
+    files = {"config.json": _json(model.config)}
+    processors = _processors(model)
+    whole = next((one["processor_class"] for one in processors.values() if "processor_class" in one), None)
+    if model.tokenizer is not None:
+        layout = tokenizer_layout(model.tokenizer)
+        files |= tokenizer_files(layout, whole)
+        if layout.chat_template is not None and processors:
+            files["chat_template.json"] = _json({"chat_template": layout.chat_template.rstrip("\n")})
+    ids = {key: model.config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id") if key in model.config}
+    if any(name.endswith(("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")) for name in _architectures(model)):
+        files["generation_config.json"] = _json({"_from_model_config": True, **ids})
+    return files | {name: _json(content) for name, content in processors.items()}
+
+
+def _architectures(model: PublishedModel) -> list[str]:
+    return list(model.config.get("architectures", []))
+
+
+def _processors(model: PublishedModel) -> dict[str, dict[str, Any]]:
+    """With the sizes that differ between models of one architecture."""
+    files = processor_files(model.model_type)
+    for content in files.values():
+        if "num_mel_bins" in model.config and "feature_size" in content:
+            content["feature_size"] = model.config["num_mel_bins"]
+        size = model.config.get("vision_config", {}).get("image_size") if model.model_type == "clip" else None
+        if size:
+            content |= {"size": {"shortest_edge": size}, "crop_size": {"height": size, "width": size}}
+    return files
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode()

@@ -1,0 +1,242 @@
+"""What a run's files name: models, data sets, folders of images, variables. Nothing is run, no torch."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from gonogo.evidence.field import Field
+from gonogo.evidence.run import Run
+from gonogo.evidence.script.script import Call, Script
+from gonogo.rehearse.prepared.wanted import Kind
+
+_MODEL_OPTION = re.compile(
+    r"(?:.*_)?(?:model|model_name|model_path|model_id|model_dir|model_name_or_path|base_model|llm_path|vision_tower"
+    r"|tokenizer|tokenizer_name|tokenizer_path|tokenizer_name_or_path|pretrain|reward_pretrain|adapter_name_or_path"
+    r"|processor_name_or_path|processor_path|actor_model_path|teacher_model_name_or_path|text_encoder)$"
+)
+_NO_MODEL = re.compile(r"output|save|push|hub_|type|class|dtype|resume|logging|cache|revision|max|kwargs")
+_DATA_OPTION = re.compile(
+    r"(?:.*_)?(?:data|dataset|datasets|data_path|data_paths|dataset_path|dataset_name|dataset_id|train_data|train_file"
+    r"|train_files|train_dataset|train_data_path|training_data|eval_data|eval_file|eval_dataset|eval_data_path|val_data"
+    r"|val_file|validation_file|test_file|val_dataset|prompt_data|dataset_mixer|data_file|data_files|train_data_file)$"
+)
+_NO_DATA = re.compile(r"num|size|split|config|output|save|cache|type|format|ratio|key|field|column|kwargs|seed|shuffle")
+_MEDIA_OPTION = re.compile(r"(?:.*_)?(?:image|images|media|video|videos|audio)_(?:folder|dir|root|path)$")
+_HUB = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
+_FILE = re.compile(r"\.(?:json|jsonl|csv|tsv|txt|parquet|arrow|tar|pt|bin|yaml|yml|py)$")
+_NO_NAMES = frozenset({"none", "null", "true", "false", "auto", "default"})
+_WRITES = frozenset({"w", "a", "x", "wb", "ab", "xb", "w+"})
+# What a launcher or the scheduler sets.
+_SET_BY_LAUNCHERS = re.compile(
+    r"RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|GROUP_RANK|ROLE_.*|MASTER_(ADDR|PORT)|NODE_RANK|NNODES|CUDA_.*|TORCHELASTIC_.*"
+    r"|ACCELERATE_.*|SLURM_.*|OMPI_.*|PMI_.*|HOME|PATH|USER|PWD|TMPDIR|HOSTNAME|DS_.*|FSDP_.*|NCCL_.*|HF_.*|LOCAL_SIZE"
+)
+
+
+class Named(msgspec.Struct, frozen=True):
+    """Something that the run's files name. ``value`` is None where the files don't settle it."""
+
+    kind: Kind
+    value: str | None
+    place: str
+    option: str = ""
+    is_hub: bool = False
+    """It is surely a name of the hub, or nothing: no path."""
+    subset: str | None = None
+    split: str | None = None
+
+
+def is_hub_name(value: str) -> bool:
+    """Whether a text has the form of a hub's name, and not that of a path."""
+    return bool(_HUB.match(value)) and not _FILE.search(value)
+
+
+def named_in(run: Run) -> Iterator[Named]:
+    """All that a run's arguments and scripts name."""
+    yield from _in_arguments(run)
+    for script in run.scripts:
+        yield from _in_calls(run, script)
+        yield from _variables(run, script)
+
+
+def _in_arguments(run: Run) -> Iterator[Named]:
+    for name in run.arguments.names():
+        field = run.arguments.get(name)
+        kind = kind_of_option(name)
+        if kind is None:
+            continue
+        for value in _texts(field):
+            if _is_name(value):
+                yield Named(kind, value, _where(field), name)
+
+
+def kind_of_option(name: str) -> Kind | None:
+    """What an argument of that name names, by what scripts call it."""
+    name = name.lower()
+    if _MEDIA_OPTION.match(name):
+        return "media"
+    if _MODEL_OPTION.match(name) and not _NO_MODEL.search(name):
+        return "model"
+    if _DATA_OPTION.match(name) and not _NO_DATA.search(name):
+        return "data"
+    return None
+
+
+def _texts(field: Field) -> Iterator[str]:
+    """The texts of a value: of several words, and of a list that is written with commas."""
+    values = field.value if isinstance(field.value, (tuple, list)) else (field.value,)
+    for value in values if field.known else ():
+        if isinstance(value, str):
+            yield value.strip()
+        elif isinstance(value, dict):
+            yield from (key for key in value if isinstance(key, str))
+
+
+def _is_name(value: str) -> bool:
+    return (
+        bool(value) and value.lower() not in ("none", "null", "true", "false", "auto", "default") and "\n" not in value
+    )
+
+
+def _where(field: Field) -> str:
+    return f"{field.place.source.path}:{field.place.line}" if field.place is not None else ""
+
+
+def _in_calls(run: Run, script: Script) -> Iterator[Named]:
+    for call in script.calls("*.from_pretrained", "*snapshot_download", "*SentenceTransformer"):
+        if script is not run.scripts[0] and _is_example(script, call.node):
+            continue
+        node = _given(call, 0, "pretrained_model_name_or_path", "repo_id")
+        if node is not None:
+            yield Named("model", _of_node(run, script, node), _place(script, call))
+    for call in script.calls("*load_dataset", "*load_from_disk"):
+        node = _given(call, 0, "path", "dataset_path")
+        if node is None:
+            continue
+        value = _of_node(run, script, node)
+        files = call.keyword("data_files")
+        if value in ("json", "csv", "parquet", "text"):
+            for one in _texts(files):
+                yield Named("data", one, _place(script, call))
+            if not files.known:
+                found = _of_node(run, script, call.keyword_node("data_files"))
+                yield Named("data", found, _place(script, call))
+            continue
+        subset = _of_node(run, script, _given(call, 1, "name"))
+        split = call.keyword("split").string
+        yield Named("data", value, _place(script, call), is_hub=bool(value and is_hub_name(value)),
+                    subset=subset, split=split)  # fmt: skip
+    for call in script.calls("open", "*.read_json", "*.read_csv", "*.read_parquet", "*.ImageFolder"):
+        mode = call.argument(1).get("r")
+        if call.name == "open" and (not isinstance(mode, str) or mode.strip("bt") in _WRITES):
+            continue
+        value = _of_node(run, script, _given(call, 0))
+        if value and (call.name != "open" or re.search(r"\.(json|jsonl|csv|txt)$", value)):
+            yield Named("data", value, _place(script, call))
+
+
+def _given(call: Call, index: int, *keywords: str) -> ast.expr | None:
+    """The expression that a call is given, by its place or by one of these names; None where it is not."""
+    node = call.node.args[index] if len(call.node.args) > index else None
+    for keyword in keywords:
+        node = node or call.keyword_node(keyword)
+    return node
+
+
+def _of_node(run: Run, script: Script, node: ast.expr | None, depth: int = 0) -> str | None:
+    """The text that an expression comes to: written there, or an option's (``args.model``), or its default."""
+    if node is None or depth > 4:
+        return None
+    field = script.field(node)
+    if field.known:
+        return field.value if isinstance(field.value, str) and type(field.value) is str else None
+    if isinstance(node, ast.BoolOp):
+        found = [_of_node(run, script, one, depth + 1) for one in node.values]
+        return next((one for one in found if one is not None), None)
+    bound = script.bound_to(node)
+    if bound is not node:
+        return _of_node(run, script, bound, depth + 1)
+    if isinstance(node, ast.Attribute):
+        return _of_option(run, node.attr)
+    return None
+
+
+def _of_option(run: Run, name: str) -> str | None:
+    given = run.arguments.get(name)
+    if given.known:
+        return given.string
+    if not given.absent and not run.scripts:
+        return None
+    for script in run.scripts:
+        for one in script.classes:
+            default = one.default(name)
+            if default.known:
+                return default.string
+        for call in script.calls("*.add_argument"):
+            written = [call.argument(index).string or "" for index in range(len(call.node.args))]
+            if name in {word.lstrip("-").replace("-", "_") for word in written}:
+                default = call.keyword("default")
+                return default.string if default.known else None
+    return None
+
+
+def _is_example(script: Script, node: ast.AST) -> bool:
+    """Whether it runs only where the file is started itself: below ``if __name__ == "__main__"``."""
+    return any(isinstance(above, ast.If) and "__name__" in ast.unparse(above.test) for above in script.ancestors(node))
+
+
+def _place(script: Script, call: Call) -> str:
+    return f"{script.source.path}:{call.line}"
+
+
+def _variables(run: Run, script: Script) -> Iterator[Named]:
+    """``os.environ["NAME"]``, where nothing in the files sets it and no launcher does."""
+    if b"environ" not in script.source.data:
+        return
+    asked = [node.left for node in script.nodes(ast.Compare) if isinstance(node.left, ast.Constant)]
+    guarded = {node.value for node in asked}
+    written = {
+        script.field(node.slice).string for node in script.nodes(ast.Subscript) if not isinstance(node.ctx, ast.Load)
+    }
+    for node in script.nodes(ast.Subscript):
+        if not isinstance(node.ctx, ast.Load) or script.qualified(node.value) != "os.environ":
+            continue
+        name = script.field(node.slice).string
+        if not name or name in written or name in guarded or _SET_BY_LAUNCHERS.fullmatch(name):
+            continue
+        if run.launch is None or run.launch.variable(name).absent:
+            yield Named("variable", name, f"{script.source.path}:{node.lineno}")
+
+
+def columns_in(scripts: Sequence[Script]) -> tuple[str, ...]:
+    """The names by which scripts ask rows for something, most asked first: ``row["text"]``, ``row.get("text")``."""
+    counted: dict[str, int] = {}
+    for script in scripts:
+        found = [script.field(node.slice).string for node in script.nodes(ast.Subscript)
+                 if isinstance(node.slice, ast.Constant) and isinstance(node.ctx, ast.Load)]  # fmt: skip
+        found += [call.argument(0).string for call in script.calls("*.get", "*.pop") if call.node.args]
+        for node in script.nodes(ast.Constant):
+            if isinstance(node.value, str) and "{" in node.value:  # "### Instruction:\n{instruction}"
+                found += re.findall(r"\{(\w+)\}", node.value)
+        found += [
+            node.left.value
+            for node in script.nodes(ast.Compare)
+            if isinstance(node.left, ast.Constant)
+            and isinstance(node.ops[0], ast.In)
+            and isinstance(node.left.value, str)
+        ]
+        for name in found:
+            if name and name.isidentifier():
+                counted[name] = counted.get(name, 0) + 1
+    return tuple(sorted(counted, key=lambda name: (-counted[name], name)))
+
+
+def whole_path(value: str, folder: Path) -> str:
+    """A path as the launch sees it, absolute."""
+    return os.path.normpath(folder / os.path.expanduser(value))

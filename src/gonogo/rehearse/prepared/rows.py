@@ -1,0 +1,147 @@
+"""Rows of a data set, made: of the columns and format that a program reads, of about so many tokens.
+
+The words have two letters, so that each is one token in nearly every tokenizer, published or made: a text's length in
+words is its length in tokens.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+_WORDS = tuple("of to in it is be as at so we he by or on do if me my up an go no us am".split())  # noqa: SIM905
+
+# What the columns of a format hold. A kind is text; several texts; int; float; flag; label; chat (messages by role and
+# content), asked and answered (its parts), turns (ShareGPT's from and value), image, images, and so on.
+FORMATS: dict[str, dict[str, str]] = {
+    "alpaca": {"instruction": "text", "input": "text", "output": "text"},
+    "messages": {"messages": "chat"},
+    "sharegpt": {"id": "id", "conversations": "turns"},
+    "preference": {"prompt": "text", "chosen": "text", "rejected": "text"},
+    "preference-chat": {"prompt": "asked", "chosen": "answered", "rejected": "answered"},
+    "prompt-completion": {"prompt": "text", "completion": "text"},
+    "prompt-response": {"prompt": "text", "response": "text"},
+    "query-response": {"query": "text", "response": "text"},
+    "question-answer": {"question": "text", "answer": "text"},
+    "instruction-response": {"instruction": "text", "response": "text"},
+    "prompts": {"prompt": "asked", "solution": "text"},
+    "text": {"text": "text"},
+    "sentences": {"sentence1": "text", "sentence2": "text", "label": "label"},
+    "classified": {"text": "text", "label": "label"},
+    "images": {"image": "image", "label": "label"},
+    "speech": {"audio": "audio", "text": "text"},
+}
+
+# How a row's tokens are shared out, by the column's name; what is not named here gets a fifth.
+_SHARES = {
+    "text": 0.97, "messages": 0.97, "conversations": 0.97, "output": 0.6, "completion": 0.6, "response": 0.6,
+    "answer": 0.6, "chosen": 0.6, "rejected": 0.55, "content": 0.97, "prompt": 0.3, "instruction": 0.25, "input": 0.1,
+    "solution": 0.3, "article": 0.8, "document": 0.8, "code": 0.8,
+}  # fmt: skip
+
+# The first that a program's columns have all of is taken; more telling ones stand first.
+_TOLD_BY = (
+    ("sharegpt", {"conversations", "value"}),
+    ("sharegpt", {"conversations", "from"}),
+    ("preference", {"chosen", "rejected"}),
+    ("alpaca", {"instruction", "output"}),
+    ("instruction-response", {"instruction", "response"}),
+    ("messages", {"messages"}),
+    ("sharegpt", {"conversations"}),
+    ("prompt-completion", {"prompt", "completion"}),
+    ("query-response", {"query", "response"}),
+    ("prompt-response", {"prompt", "response"}),
+    ("question-answer", {"question", "answer"}),
+    ("prompts", {"prompt", "solution"}),
+    ("sentences", {"sentence1", "sentence2"}),
+    ("text", {"text"}),
+)
+
+
+def format_told_by(columns: tuple[str, ...]) -> str | None:
+    """The format of rows by the columns that a program reads; None where they tell none."""
+    names = set(columns)
+    return next((name for name, wanted in _TOLD_BY if wanted <= names), None)
+
+
+def kind_by_name(column: str) -> str:
+    """What a column holds, where its name is all that is known."""
+    name = column.lower()
+    if name in ("messages", "conversation"):
+        return "chat"
+    if name == "conversations":
+        return "turns"
+    for words, kind in (
+        (("images", "image_paths"), "images"), (("image", "img", "image_path", "image_file", "pixel_values"), "image"),
+        (("videos", "video"), "video"), (("audio", "audios", "speech"), "audio"),
+        (("label", "labels", "score", "rating"), "label"), (("id", "idx", "index", "uid"), "id"),
+    ):  # fmt: skip
+        if name in words:
+            return kind
+    return "text"
+
+
+def text(tokens: int, number: int) -> str:
+    """So many words; another text for each number."""
+    return " ".join(random.Random(number).choices(_WORDS, k=max(1, tokens)))
+
+
+class Maker:
+    """Makes rows of given columns. ``media`` are paths of an image, a sound and a video that stand for all."""
+
+    def __init__(self, columns: dict[str, str], tokens: int, media: dict[str, str]) -> None:
+        self.columns = columns
+        self.tokens = tokens
+        self.media = media
+        self._shares = {name: _SHARES.get(name, 0.2) for name, kind in columns.items() if _is_long(kind)}
+
+    def row(self, number: int) -> dict[str, Any]:
+        """One row. Rows are in turn somewhat longer than asked for, and a fifth shorter."""
+        length = int(self.tokens * (1.05 if number % 2 == 0 else 0.8))
+        whole = sum(self._shares.values()) or 1.0
+        scale = length / max(whole, 0.97)
+        return {
+            name: self._value(name, kind, max(1, int(self._shares.get(name, 0.0) * scale)), number * 31 + place)
+            for place, (name, kind) in enumerate(self.columns.items())
+        }
+
+    def _value(self, name: str, kind: str, tokens: int, number: int) -> Any:
+        if kind in ("chat", "turns"):
+            return self._conversation(tokens, number, kind)
+        if kind == "turn":
+            return {"from": "gpt", "value": text(tokens, number)}
+        if kind in _OF_ONE_SIDE:
+            return [{"role": _OF_ONE_SIDE[kind], "content": text(tokens, number)}]
+        if kind in ("image", "audio", "video"):
+            return self.media.get(kind, "")
+        if kind in ("images", "audios", "videos"):
+            return [self.media.get(kind.removesuffix("s"), "")]
+        if kind == "texts":
+            return [text(tokens // 2, number), text(tokens // 2, number + 1)]
+        if kind == "id":
+            return str(number)
+        if kind in ("int", "label"):
+            return number % 2
+        if kind == "float":
+            return number % 8 / 8
+        if kind == "flag":
+            return number % 2 == 0
+        return f"{text(tokens, number)} #### {number % 10}" if name == "answer" else text(tokens, number)
+
+    def _conversation(self, tokens: int, number: int, kind: str) -> list[dict[str, str]]:
+        """Two turns each; an image is asked about in the first."""
+        sees = [tag for tag in ("image", "video", "audio") if {tag, f"{tag}s"} & set(self.columns)]
+        opening = "".join(f"<{tag}>\n" for tag in sees[:1])
+        said = [(opening + text(tokens // 8, number), text(tokens * 3 // 8, number + 1)),
+                (text(tokens // 8, number + 2), text(tokens * 3 // 8, number + 3))]  # fmt: skip
+        role, content, asks, answers = (
+            ("from", "value", "human", "gpt") if kind == "turns" else ("role", "content", "user", "assistant")
+        )
+        return [{role: who, content: words} for pair in said for who, words in zip((asks, answers), pair, strict=True)]
+
+
+_OF_ONE_SIDE = {"asked": "user", "answered": "assistant"}
+
+
+def _is_long(kind: str) -> bool:
+    return kind in ("text", "texts", "chat", "turns", "turn", *_OF_ONE_SIDE)

@@ -1,0 +1,167 @@
+"""``gonogo prepare``: a launch's files read, what is missing made, and a first worker sent to see what is left."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from gonogo.check.runs import gather
+from gonogo.check.settings import CheckSettings, read_settings
+from gonogo.evidence.published.models import published_model
+from gonogo.evidence.rehearsal.record import Missed, RankRecord
+from gonogo.evidence.run import Run
+from gonogo.finding import Skipped, Text
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.prepared.folder import check_folder, write_folder
+from gonogo.rehearse.prepared.listing import alike, data_wanted, list_of, model_wanted, tokens_of
+from gonogo.rehearse.prepared.make import make
+from gonogo.rehearse.prepared.named import Named, columns_in
+from gonogo.rehearse.prepared.wanted import Options, Wanted
+
+Look = Callable[[], RankRecord]
+_TIMES = 6
+_NO_FILE = re.compile(
+    r"(?:No such file or directory|Unable to find|doesn't exist|not found)[^'\"]*['\"]([^'\"\n]+)['\"]"
+)
+_KEY = re.compile(r"^'(\w+)'$|^['\"]?Column (?:name )?\[?'?(\w+)'?\]? (?:not in|doesn't exist)|has no column '?(\w+)'?")
+_MODEL_UNKNOWN = Text(
+    "--model {name}: gonogo's table of published models has none called so{close}",
+    "--model {name}：gonogo 的公开模型表中没有它{close}",
+)
+
+
+class Preparation(msgspec.Struct):
+    """What a launch opens, and where what was made of it lies."""
+
+    wanted: list[Wanted]
+    tokens: int
+    rows: int
+    folder: str | None = None
+    """The folder that was written; None where nothing was."""
+    looked: str | None = None
+    """How the first worker ended; None where none was sent."""
+    ended: tuple[str, str] | None = None
+    """What it ended with, where that is not the end of its work."""
+    skipped: list[Skipped] = []
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that the launch opens is here or made."""
+        return all(one.state in ("here", "made") for one in self.wanted)
+
+
+def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> Options:
+    """The options as typed: ``--model NAME`` for all models that are not known, ``--model PATH=NAME`` for one.
+
+    Raises UserError for a name that is not in the table.
+    """
+    chosen: dict[str, str] = {}
+    for word in models:
+        path, equals, name = word.rpartition("=")
+        if published_model(name) is None:
+            raise UserError(_MODEL_UNKNOWN.format(name=name, close=alike(name)))
+        chosen[path if equals else "*"] = name
+    return Options(rows, tokens, chosen)
+
+
+def prepare(command: Sequence[str], options: Options, *, write: bool, look: Look | None) -> Preparation:
+    """List what a command opens; with ``write`` make what can be made, into a folder beside it.
+
+    ``look`` runs a first worker; what it misses is added and made, until it misses nothing more. Raises UserError for a
+    command that starts nothing, and where the folder can't be written.
+    """
+    folder = Path.cwd()
+    target = check_folder(folder) if write else None
+    runs, skipped = _runs_of(command)
+    wanted = list_of(runs, folder, options)
+    done = Preparation(wanted, tokens_of(runs, options), options.rows, skipped=list(skipped))
+    if target is None:
+        return done
+    for _ in range(_TIMES):
+        files, table = make(done.wanted, target, done.tokens, options)
+        if files:
+            write_folder(folder, files, table)
+            done.folder = str(target.name)
+        if look is None:
+            break
+        record = look()
+        done.looked = record.outcome
+        done.ended = _end_of(record)
+        more, columns = _learned(record, runs, folder, done.wanted, options)
+        if not more and columns == options.columns:
+            break
+        options = msgspec.structs.replace(options, columns=columns)
+        done.wanted = _again(done.wanted, more, columns)
+    return done
+
+
+def _runs_of(command: Sequence[str]) -> tuple[Sequence[Run], Sequence[Skipped]]:
+    settings = CheckSettings()
+    with contextlib.suppress(UserError):
+        settings = read_settings(Path.cwd())
+    gathered = gather([], command, settings=settings, use_installed=True)
+    return [run for run in gathered.runs if run.launch is not None], gathered.skipped
+
+
+def _end_of(record: RankRecord) -> tuple[str, str] | None:
+    if record.outcome == "completed":
+        return None
+    if record.user_error is not None:
+        return record.user_error
+    for one in record.unsupported:
+        return f"{one.what}: {one.why}", f"{one.what}：{one.why_zh or one.why}"
+    if record.failure is not None:
+        text = f"{record.failure.type}: {record.failure.message}"[:400]
+        return text, text
+    return None
+
+
+def _learned(
+    record: RankRecord, runs: Sequence[Run], folder: Path, wanted: Sequence[Wanted], options: Options
+) -> tuple[list[Wanted], dict[str, tuple[str, ...]]]:
+    """What a worker has shown to be needed beside what is known: things it missed, columns that rows lack."""
+    known = {one.key for one in wanted if one.state != "unknown"}
+    found = [_missed(one, runs, folder, options) for one in record.missed]
+    failure = record.failure
+    columns = dict(options.columns)
+    if failure is not None and record.outcome != "completed":
+        text = failure.message
+        if match := _NO_FILE.search(text):
+            found.append(_path(match[1], runs, folder, options))
+        if failure.type == "KeyError" and (key := _KEY.search(text)):
+            name = next(part for part in key.groups() if part)
+            made = [one for one in wanted if one.kind == "data" and one.state == "made"]
+            if made and name not in columns.get("*", ()):
+                columns["*"] = (*columns.get("*", ()), name)
+    return [one for one in found if one.key not in known], columns
+
+
+def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: Options) -> Wanted:
+    if missed.kind == "model":
+        return model_wanted(missed.name, "", folder, options)
+    named = Named("data", missed.name, "", "dataset_name", True, missed.subset, missed.split)
+    return data_wanted(runs[0], named, folder, _columns_of(runs), options)
+
+
+def _path(path: str, runs: Sequence[Run], folder: Path, options: Options) -> Wanted:
+    """A file that was not found: of a model where its name is one of a model's, else data."""
+    named = Named("data", path, "")
+    return data_wanted(runs[0], named, folder, _columns_of(runs), options)
+
+
+def _columns_of(runs: Sequence[Run]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for run in runs for name in columns_in(run.scripts)))
+
+
+def _again(wanted: list[Wanted], more: Sequence[Wanted], columns: dict[str, tuple[str, ...]]) -> list[Wanted]:
+    """The list with what was learned: things that are known now take the place of those that were not."""
+    kinds = {one.kind for one in more if one.state != "unknown"}
+    kept = [one for one in wanted if not (one.state == "unknown" and one.kind in kinds)]
+    for one in kept:
+        if one.kind == "data" and one.state == "made":
+            one.columns = tuple(dict.fromkeys((*one.columns, *columns.get("*", ()))))
+    return [*kept, *more]

@@ -1,0 +1,66 @@
+"""A model file of sentencepiece, which slow tokenizers read: its protocol buffer, written by hand.
+
+Fields are those of sentencepiece_model.proto: a ModelProto of pieces (1), TrainerSpec (2) and NormalizerSpec (3).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from gonogo.evidence.published.models import TokenizerLayout
+
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6
+_UNIGRAM, _BPE = 1, 2
+
+
+def _varint(number: int) -> bytes:
+    number &= (1 << 64) - 1
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(value)) + value
+
+
+def _kind(layout: TokenizerLayout, number: int, token: str) -> int:
+    if token == layout.unk:
+        return _UNKNOWN
+    if number in layout.special_tokens():
+        return _CONTROL if token in (layout.bos, layout.eos, layout.pad) else _USER_DEFINED
+    return _BYTE if token.startswith("<0x") and len(token) == 6 else _NORMAL
+
+
+def sentencepiece_model(layout: TokenizerLayout, tokens: list[str]) -> bytes:
+    """The model with these tokens in the order of their ids; earlier ones are merged first."""
+    numbers = {token: number for number, token in enumerate(tokens)}
+    special = layout.special_tokens()
+    out = bytearray()
+    for number, token in enumerate(tokens[: _own(layout)]):
+        kind = _kind(layout, number, token) if number in special or token.startswith("<0x") else _NORMAL
+        piece = _bytes(1, token.encode()) + _varint(2 << 3 | 5) + struct.pack("<f", -float(number))
+        out += _bytes(1, piece + _number(3, kind))
+    ids = ((40, layout.unk), (41, layout.bos), (42, layout.eos), (43, layout.pad))
+    trainer = _number(3, _UNIGRAM if layout.kind == "unigram" else _BPE) + _number(4, layout.size)
+    trainer += b"".join(_number(field, numbers.get(token or "", -1)) for field, token in ids)
+    if layout.kind == "pieces":
+        trainer += _number(35, 1)
+    out += _bytes(2, trainer)
+    out += _bytes(3, _bytes(1, b"identity") + _number(3, 1) + _number(4, 0) + _number(5, 1))
+    return bytes(out)
+
+
+def _own(layout: TokenizerLayout) -> int:
+    """How many tokens stand in the model file; those behind them are added by the class (``<extra_id_0>``)."""
+    last = layout.size
+    while last - 1 in layout.special_tokens():
+        last -= 1
+    return last

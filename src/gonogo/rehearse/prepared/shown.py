@@ -1,0 +1,130 @@
+"""A preparation as text or JSON."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.prepared.run import Preparation
+from gonogo.rehearse.prepared.wanted import Wanted
+
+FORMATS = ("text", "json")
+
+_KINDS = {
+    "model": Text("model", "模型"),
+    "data": Text("data", "数据"),
+    "media": Text("media", "媒体"),
+    "variable": Text("variable", "环境变量"),
+}
+_STATES = {
+    "here": Text("here", "已有"),
+    "made": Text("made", "已生成"),
+    "can-be-made": Text("can be made", "可生成"),
+    "missing": Text("MISSING", "缺失"),
+    "unknown": Text("not known", "未知"),
+}
+_PARTS = {
+    "configuration": Text("configuration", "配置"),
+    "tokenizer": Text("tokenizer", "分词器"),
+    "processor": Text("processor", "处理器"),
+    "chat template": Text("chat template", "对话模板"),
+}
+_NOTHING = Text("the launch's files name nothing that it opens", "启动文件没有指明它要打开的内容")
+_WRITTEN = Text(
+    "written: {folder}/ ({rows} rows a data set, of about {tokens} tokens); gonogo rehearse finds it by itself",
+    "已写入：{folder}/（每个数据集 {rows} 行，每行约 {tokens} 个 token）；gonogo rehearse 会自动使用它",
+)
+_NOT_WRITTEN = Text("nothing was written: there was nothing to make", "没有写入任何内容：没有需要生成的")
+_LISTED = Text(
+    "nothing was written (--list); without --list it is made", "没有写入任何内容（--list）；去掉 --list 即可生成"
+)
+_LOOKED = Text("the rehearsal's first worker went as far as its first batch", "排练的第一个进程已运行到第一个批次")
+_ENDED = Text("the rehearsal's first worker ended with: {why}", "排练的第一个进程结束于：{why}")
+_NEXT = Text("next: gonogo rehearse -- {command}", "下一步：gonogo rehearse -- {command}")
+_SKIPPED = Text("not looked at: {what}: {why}", "未查看：{what}：{why}")
+
+
+def known_format(name: str) -> str:
+    """The name, if a list is written so. Raises UserError that names those there are."""
+    if name not in FORMATS:
+        raise UserError(
+            Text("--format {name}: a list is written as {known}", "--format {name}：清单只支持 {known}").format(
+                name=repr(name), known=", ".join(FORMATS)
+            )
+        )
+    return name
+
+
+def write(
+    stream: TextIO, done: Preparation, command: Sequence[str], format_name: str, language: str, made: bool
+) -> None:
+    """Write the list on a stream. ``made``: whether what is missing was to be made."""
+    if format_name == "json":
+        stream.write(json.dumps(_as_json(done, command, language), ensure_ascii=False, indent=2) + "\n")
+        return
+    for line in _lines(done, command, language, made):
+        stream.write(line.rstrip() + "\n")
+
+
+def _lines(done: Preparation, command: Sequence[str], language: str, made: bool) -> list[str]:
+    typed = shlex.join(command)
+    lines = [f"gonogo prepare -- {typed}", ""]
+    if not done.wanted:
+        lines += [f"  {_NOTHING.in_language(language)}"]
+    for one in done.wanted:
+        state, kind = _STATES[one.state].in_language(language), _KINDS[one.kind].in_language(language)
+        lines.append(f"  {state:<12} {kind:<9} {one.name}" + (f"  ({one.place})" if one.place else ""))
+        lines += [f"  {'':<22} {text}" for text in _details(one, language)]
+    lines.append("")
+    if done.folder is not None:
+        text = _WRITTEN.format(folder=done.folder, rows=done.rows, tokens=done.tokens)
+    else:
+        text = _NOT_WRITTEN if made else _LISTED
+    lines.append(text.in_language(language))
+    if done.ended is not None:
+        lines.append(_ENDED.format(why=Text(*done.ended)).in_language(language))
+    elif done.looked is not None:
+        lines.append(_LOOKED.in_language(language))
+    for skipped in done.skipped:
+        lines.append(_SKIPPED.format(what=skipped.what, why=skipped.why).in_language(language))
+    if made:
+        lines.append(_NEXT.format(command=typed).in_language(language))
+    return lines
+
+
+def _details(one: Wanted, language: str) -> list[str]:
+    found = [one.why.in_language(language)] if one.why is not None else []
+    if one.parts:
+        shown = [_PARTS[name].in_language(language) + (" +" if there else " -") for name, there in one.parts.items()]
+        found.append(", ".join(shown))
+    if one.kind == "data" and one.columns and one.state == "made":
+        found.append(", ".join(one.columns))
+    return found
+
+
+def _as_json(done: Preparation, command: Sequence[str], language: str) -> dict[str, Any]:
+    return {
+        "schema": "gonogo.prepare/1",
+        "command": list(command),
+        "complete": done.complete,
+        "wanted": [
+            {
+                "kind": one.kind, "name": one.name, "place": one.place or None, "path": one.path, "state": one.state,
+                "found": one.found, "why": one.why.in_language(language) if one.why is not None else None,
+                "parts": one.parts, "columns": list(one.columns), "subset": one.subset,
+            }
+            for one in done.wanted
+        ],
+        "folder": done.folder,
+        "rows": done.rows,
+        "tokens": done.tokens,
+        "first_worker": done.looked,
+        "ended_with": Text(*done.ended).in_language(language) if done.ended is not None else None,
+        "skipped": [
+            {"what": one.what.in_language(language), "why": one.why.in_language(language)} for one in done.skipped
+        ],
+    }  # fmt: skip

@@ -1,0 +1,90 @@
+"""A vocabulary trained on nothing: all short strings of letters, and what fills it up to the published size.
+
+Two letters, with or without the blank before them, are one token, and up to three where there is room: of English text
+it makes some three characters a token, where published tokenizers make four. What is said of lengths leans on that.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import cache
+from string import ascii_lowercase
+
+from gonogo.evidence.published.models import TokenizerLayout
+
+_IDEOGRAPHS = range(0x4E00, 0x9FA6)
+_ROOM_FOR_IDEOGRAPHS = 90_000
+_ROOM_FOR_ALL_TRIPLES = 48_000
+
+Merge = tuple[str, str]
+
+
+@cache
+def byte_characters() -> tuple[str, ...]:
+    """The character by which a byte-level vocabulary writes each byte (GPT-2's)."""
+    printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
+    others = iter(range(256, 512))
+    return tuple(chr(byte) if byte in printable else chr(next(others)) for byte in range(256))
+
+
+def _of_letters(blank: str, size: int) -> Iterator[Merge]:
+    """Merges to two letters, with the blank before them, and to three."""
+    pairs = ["".join(pair) for pair in itertools.product(ascii_lowercase, repeat=2)]
+    yield from ((pair[0], pair[1]) for pair in pairs)
+    yield from ((blank, pair) for pair in pairs)
+    yield from ((pair, letter) for pair in pairs for letter in ascii_lowercase)
+    if size > _ROOM_FOR_ALL_TRIPLES:
+        yield from ((blank + pair, letter) for pair in pairs for letter in ascii_lowercase)
+
+
+def _of_ideographs() -> Iterator[Merge]:
+    """Merges of the bytes of Chinese characters."""
+    characters = byte_characters()
+    seen: set[str] = set()
+    for code in _IDEOGRAPHS:
+        first, second, third = (characters[byte] for byte in chr(code).encode())
+        if first + second not in seen:
+            seen.add(first + second)
+            yield first, second
+        yield first + second, third
+
+
+def merges_of(layout: TokenizerLayout) -> tuple[list[str], list[Merge]]:
+    """The single tokens that merges begin with, and the merges, as far as the layout has room for both."""
+    if layout.kind == "pieces":
+        singles = [f"<0x{byte:02X}>" for byte in range(256)]
+        singles += ["▁", *(chr(code) for code in range(0x21, 0x7F))]
+        if layout.size > _ROOM_FOR_ALL_TRIPLES:
+            singles += [chr(code) for code in _IDEOGRAPHS]
+        made = list(_of_letters("▁", layout.size))
+    else:
+        singles = list(byte_characters())
+        if layout.kind == "clip":
+            singles += [f"{character}</w>" for character in singles]
+            made = [(first, second + end) for first, second in itertools.product(ascii_lowercase, repeat=2)
+                    for end in ("", "</w>")]  # fmt: skip
+        else:
+            made = list(_of_letters(byte_characters()[0x20], layout.size))
+            if layout.size > _ROOM_FOR_IDEOGRAPHS:
+                made += _of_ideographs()
+    room = layout.size - len(layout.special_tokens()) - len(singles)
+    return singles, made[: max(0, room)]
+
+
+def words_of(layout: TokenizerLayout) -> list[str]:
+    """The pieces of a vocabulary without merges (WordPiece, Unigram): letters and pairs, at a word's start or not."""
+    pairs = ["".join(pair) for pair in itertools.product(ascii_lowercase, repeat=2)]
+    if layout.kind == "words":
+        single = [chr(code) for code in range(0x21, 0x7F)]
+        return [*single, *(f"##{one}" for one in single), *pairs, *(f"##{pair}" for pair in pairs)]
+    single = ["▁", *(chr(code) for code in range(0x21, 0x7F))]
+    return [*single, *pairs, *(f"▁{pair}" for pair in pairs), *(f"▁{letter}" for letter in ascii_lowercase)]
+
+
+def tokens_by_id(layout: TokenizerLayout, ordinary: list[str]) -> list[str]:
+    """All tokens in the order of their ids: special ones at their published places, fillers where nothing is left."""
+    special = layout.special_tokens()
+    taken = set(special.values())
+    rest = (token for token in dict.fromkeys(ordinary) if token not in taken)
+    return [special[number] if number in special else next(rest, f"<filler{number}>") for number in range(layout.size)]

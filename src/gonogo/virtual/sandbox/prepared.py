@@ -1,0 +1,214 @@
+"""Names of the hub, offline: what ``gonogo prepare`` has made answers for them; what nothing answers for is noted.
+
+The libraries' own loading code runs: it asks the hub's client for a file, and gets the prepared one. Each name that is
+answered so is an assumption of the rehearsal: the real one may differ in what is not published here.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gonogo.evidence.prepared import Prepared, read_prepared
+from gonogo.evidence.rehearsal.record import Missed
+from gonogo.finding import Text
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.patching import Patches
+
+_MODEL = Text(
+    "the model {name} is as gonogo prepare made it: the published configuration, a tokenizer of the same size that was "
+    "trained on nothing",
+    "模型 {name} 由 gonogo prepare 生成：配置与公开的一致，分词器大小相同但未经训练",
+)
+_DATASET = Text(
+    "the rows of the data set {name} are made ones (gonogo prepare): their number and length are not the real one's",
+    "数据集 {name} 的行是生成的（gonogo prepare）：行数和长度与真实数据不同",
+)
+
+
+def install(folder: str, assume: Callable[[Text], object], missed: Callable[[Missed], None]) -> Callable[[], None]:
+    """Answer for the names that the folder has (``""``: none is there); ``missed`` hears of the others."""
+    table = read_prepared(Path(folder)) if folder else None
+    names = _Names(folder, table or Prepared(), assume, missed)
+    patches = Patches()
+    for module, follow in (
+        ("huggingface_hub.file_download", names.follow_files),
+        ("huggingface_hub._snapshot_download", names.follow_snapshots),
+        ("datasets.load", names.follow_datasets),
+        ("modelscope.hub.snapshot_download", names.follow_snapshots),
+        ("modelscope.msdatasets.ms_dataset", names.follow_modelscope),
+    ):
+        patches.on_undo(after_import(module, functools.partial(follow, patches)))
+    return patches.undo
+
+
+class _Names:
+    """The names that are answered for."""
+
+    def __init__(
+        self, folder: str, table: Prepared, assume: Callable[[Text], object], missed: Callable[[Missed], None]
+    ) -> None:
+        self.folder = folder
+        self.table = table
+        self.assume = assume
+        self.missed = missed
+        self._heard: set[Missed] = set()
+        self._assumed: set[tuple[str, str | None]] = set()
+
+    def place(self, name: Any, kind: str | None) -> str | None:
+        """The folder that stands for a name of the hub, or None."""
+        known = self.table.datasets if kind == "dataset" else self.table.models
+        found = known.get(str(name).lower())
+        if found is None:
+            return None
+        if (found, kind) not in self._assumed:
+            self._assumed.add((found, kind))
+            self.assume((_DATASET if kind == "dataset" else _MODEL).format(name=str(name)))
+        return os.path.join(self.folder, found)
+
+    def miss(self, kind: str | None, name: Any, subset: Any = None, split: Any = None) -> None:
+        """Note a name that nothing here answers for, if it has the form of one."""
+        text = str(name)
+        if text.count("/") < 2 and not text.startswith(("/", ".", "~")):
+            one = Missed("data" if kind == "dataset" else "model", text, _text(subset), _text(split))
+            if one not in self._heard:
+                self._heard.add(one)
+                self.missed(one)
+
+    def follow_files(self, patches: Patches, module: ModuleType) -> None:
+        """Single files: ``hf_hub_download``, and what of them is in the cache."""
+        download, look = vars(module)["hf_hub_download"], vars(module)["try_to_load_from_cache"]
+        nowhere = getattr(module, "_CACHED_NO_EXIST", None)
+
+        @functools.wraps(download)
+        def hf_hub_download(repo_id: Any = None, filename: Any = None, *args: Any, **kwargs: Any) -> Any:
+            kind = kwargs.get("repo_type")
+            folder = self.place(repo_id, kind)
+            if folder is None:
+                try:
+                    return download(repo_id, filename, *args, **kwargs)
+                except Exception:
+                    self.miss(kind, repo_id)
+                    raise
+            path = os.path.join(folder, kwargs.get("subfolder") or "", filename)
+            if not os.path.exists(path):
+                raise _no_such_entry(f"{filename} is not among what gonogo prepare made for {repo_id}")
+            return _copied(path, kwargs.get("local_dir"), folder)
+
+        @functools.wraps(look)
+        def try_to_load_from_cache(repo_id: Any = None, filename: Any = None, *args: Any, **kwargs: Any) -> Any:
+            folder = self.place(repo_id, kwargs.get("repo_type"))
+            if folder is None:
+                return look(repo_id, filename, *args, **kwargs)
+            path = os.path.join(folder, filename)
+            return path if os.path.exists(path) else nowhere
+
+        patches.set(module, "hf_hub_download", hf_hub_download)
+        patches.set(module, "try_to_load_from_cache", try_to_load_from_cache)
+
+    def follow_snapshots(self, patches: Patches, module: ModuleType) -> None:
+        """Whole repositories: the hub's ``snapshot_download``, ModelScope's, and that of data sets."""
+        for name, usual in (("snapshot_download", None), ("dataset_snapshot_download", "dataset")):
+            original = vars(module).get(name)
+            if original is not None:
+                patches.set(module, name, self._snapshot(original, usual))
+
+    def _snapshot(self, original: Callable[..., Any], usual: str | None) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def snapshot_download(*args: Any, **kwargs: Any) -> Any:
+            named = (kwargs.get(key) for key in ("repo_id", "model_id", "dataset_id"))
+            name = args[0] if args else next((one for one in named if one is not None), None)
+            kind = usual or kwargs.get("repo_type")
+            folder = self.place(name, kind)
+            if folder is not None:
+                return _copied(folder, kwargs.get("local_dir"), folder)
+            try:
+                return original(*args, **kwargs)
+            except Exception:
+                self.miss(kind, name)
+                raise
+
+        return snapshot_download
+
+    def follow_datasets(self, patches: Patches, module: ModuleType) -> None:
+        """``load_dataset`` and what else of the library asks for a data set by its name."""
+        factory, load = vars(module)["dataset_module_factory"], vars(module)["load_dataset"]
+
+        @functools.wraps(factory)
+        def dataset_module_factory(path: Any, *args: Any, **kwargs: Any) -> Any:
+            folder = self.place(path, "dataset") if not os.path.exists(str(path)) else None
+            if folder is None:
+                return factory(path, *args, **kwargs)
+            for given in ("data_dir", "data_files"):
+                if not _is_there(folder, kwargs.get(given)):
+                    kwargs[given] = None
+            return factory(folder, *args, **(kwargs | {"revision": None}))
+
+        @functools.wraps(load)
+        def load_dataset(path: Any, name: Any = None, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return load(path, name, *args, **kwargs)
+            except Exception:
+                if not os.path.exists(str(path)):
+                    self.miss("dataset", path, name, kwargs.get("split"))
+                raise
+
+        patches.set(module, "dataset_module_factory", dataset_module_factory)
+        patches.set(module, "load_dataset", load_dataset)
+
+    def follow_modelscope(self, patches: Patches, module: ModuleType) -> None:
+        """ModelScope's data sets."""
+        owner = module.MsDataset
+        original = owner.load
+
+        @functools.wraps(original)
+        def load(dataset_name: Any, *args: Any, **kwargs: Any) -> Any:
+            folder = self.place(dataset_name, "dataset") if isinstance(dataset_name, str) else None
+            if folder is not None:
+                library: Any = importlib.import_module("datasets")
+                return library.load_dataset(folder, kwargs.get("subset_name"), split=kwargs.get("split"))
+            try:
+                return original(dataset_name, *args, **kwargs)
+            except Exception:
+                self.miss("dataset", dataset_name, kwargs.get("subset_name"), kwargs.get("split"))
+                raise
+
+        patches.set(owner, "load", staticmethod(load))
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _is_there(folder: str, files: Any) -> bool:
+    """Whether the files that a program asks for by name, in whatever form, are in the folder."""
+    if isinstance(files, dict):
+        return all(_is_there(folder, one) for one in files.values())
+    if isinstance(files, (list, tuple)):
+        return all(_is_there(folder, one) for one in files)
+    return files is not None and os.path.exists(os.path.join(folder, str(files)))
+
+
+def _copied(source: str, local: Any, folder: str) -> str:
+    """The file or folder itself, or its copy below the folder that the program wants it in."""
+    if local is None:
+        return source
+    target = os.path.join(os.fspath(local), os.path.relpath(source, folder))
+    if os.path.isdir(source):
+        shutil.copytree(source, target, dirs_exist_ok=True)
+        return os.path.normpath(target)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    return str(shutil.copyfile(source, target))
+
+
+def _no_such_entry(message: str) -> Exception:
+    """The hub's own error for a file that a repository doesn't have."""
+    library: Any = importlib.import_module("huggingface_hub.utils")
+    error: Exception = library.EntryNotFoundError(message)
+    return error

@@ -1,0 +1,198 @@
+"""What prepare makes: models' folders, tokenizers, rows, and the folder that holds them."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from tokenizers import Tokenizer
+from transformers import CONFIG_MAPPING
+
+from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
+from gonogo.evidence.published.datasets import published_dataset
+from gonogo.evidence.published.models import all_models, close_names, processor_files, published_model, tokenizer_layout
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.prepared.data_files import data_file, hub_folder, picture
+from gonogo.rehearse.prepared.folder import write_folder
+from gonogo.rehearse.prepared.model_folder import model_files
+from gonogo.rehearse.prepared.rows import FORMATS, Maker, format_told_by, text
+from gonogo.rehearse.prepared.sentencepiece import sentencepiece_model
+from gonogo.rehearse.prepared.tokenizer import tokenizer_files
+from gonogo.rehearse.prepared.vocabulary import merges_of, tokens_by_id
+
+LAYOUTS = sorted({model.tokenizer for model in all_models() if model.tokenizer})
+
+
+def test_the_table_is_whole() -> None:
+    assert len(all_models()) >= 300
+    assert {model.name for model in all_models() if model.tokenizer is None} <= {
+        "google/vit-base-patch16-224", "google/vit-base-patch16-224-in21k"
+    }  # fmt: skip
+    for model in all_models():
+        assert model.model_type in CONFIG_MAPPING, model.name
+        assert model.config["architectures"], model.name
+        assert model.source, model.name
+        if model.tokenizer is not None:
+            size = model.config.get("vocab_size") or model.config["text_config"].get("vocab_size", 0)
+            layout = tokenizer_layout(model.tokenizer)
+            ordinary = max(number for number in range(layout.size) if number not in layout.special_tokens())
+            assert ordinary < size, model.name
+
+
+def test_the_table_ships_small() -> None:
+    folder = Path(__file__).parents[2] / "src" / "gonogo" / "evidence" / "tables" / "published"
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 300_000
+
+
+def test_models_are_known_by_hub_names_and_by_folders() -> None:
+    known = published_model("Qwen/Qwen2.5-7B")
+    assert known is not None
+    assert known.config["hidden_size"] == 3584
+    for name in ("qwen/qwen2.5-7b", "/data/models/Qwen2.5-7B", "./Qwen2.5-7B/", "../x/y/Qwen2.5-7B"):
+        assert published_model(name) == known, name
+    for name in ("someone/Qwen2.5-7B", "/data/models/mine", "Qwen/Qwen-7B", ""):
+        assert published_model(name) is None, name
+    assert "Qwen/Qwen2.5-7B" in close_names("Qwen2.5-7")
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_special_tokens_stand_where_they_are_published(name: str) -> None:
+    layout = tokenizer_layout(name)
+    tokens = tokens_by_id(layout, merges_of(layout)[0])
+    assert len(tokens) == layout.size == len(set(tokens))
+    special = layout.special_tokens()
+    assert all(tokens[number] == token for number, token in special.items())
+    for role in (layout.bos, layout.eos, layout.pad):
+        assert role is None or role in special.values()
+
+
+@pytest.mark.parametrize("name", ["smollm2", "llama2", "t5", "bert", "clip"])
+def test_a_word_of_two_letters_is_a_token(name: str) -> None:
+    files = tokenizer_files(tokenizer_layout(name))
+    tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
+    assert tokenizer.get_vocab_size() == tokenizer_layout(name).size
+    words = text(40, 7)
+    ids = tokenizer.encode(words, add_special_tokens=False).ids
+    assert len(ids) == 40
+    assert tokenizer.decode(ids).strip().lower() == words
+    said = "Größe: 12 → 好!"
+    if name in ("smollm2", "llama2"):  # what falls back on bytes can say anything
+        assert tokenizer.decode(tokenizer.encode(said, add_special_tokens=False).ids).strip() == said
+
+
+def _fields(data: bytes) -> list[tuple[int, bytes | int]]:
+    """The fields of a protocol buffer's message."""
+    found: list[tuple[int, bytes | int]] = []
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(data):
+        key = varint()
+        if key & 7 == 0:
+            found.append((key >> 3, varint()))
+        else:
+            length = 4 if key & 7 == 5 else varint()
+            found.append((key >> 3, data[at : at + length]))
+            at += length
+    return found
+
+
+def test_the_file_of_sentencepiece_holds_all_tokens() -> None:
+    layout = tokenizer_layout("llama2")
+    singles, merges = merges_of(layout)
+    tokens = tokens_by_id(layout, [*singles, *("".join(merge) for merge in merges)])
+    fields = _fields(sentencepiece_model(layout, tokens))
+    pieces = [dict(_fields(value)) for field, value in fields if field == 1 and isinstance(value, bytes)]
+    assert [piece[1] for piece in pieces] == [token.encode() for token in tokens]
+    assert [piece[3] for piece in pieces[:4]] == [2, 3, 3, 6]  # unknown, control, control, a byte
+    trainer = dict(_fields(next(value for field, value in fields if field == 2 and isinstance(value, bytes))))
+    assert (trainer[3], trainer[4], trainer[40], trainer[41], trainer[42]) == (2, 32000, 0, 1, 2)
+
+
+def test_a_vision_model_has_its_processor() -> None:
+    model = published_model("Qwen/Qwen2.5-VL-7B-Instruct")
+    assert model is not None
+    files = model_files(model)
+    assert {"config.json", "tokenizer.json", "preprocessor_config.json", "generation_config.json"} <= files.keys()
+    assert json.loads(files["preprocessor_config.json"]) == processor_files("qwen2_5_vl")["preprocessor_config.json"]
+    assert json.loads(files["tokenizer_config.json"])["processor_class"] == "Qwen2_5_VLProcessor"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_rows_have_the_tokens_that_were_asked_for(name: str) -> None:
+    maker = Maker(FORMATS[name], 400, {"image": "picture.png", "audio": "sound.wav"})
+    rows = [maker.row(number) for number in range(4)]
+    assert all(row.keys() == FORMATS[name].keys() for row in rows)
+    assert rows == [maker.row(number) for number in range(4)]
+    if name not in ("images", "speech", "preference-chat", "preference"):
+        assert 400 * 0.7 < _words(rows[1]) < _words(rows[0]) < 400 * 1.2
+
+
+def _words(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(_words(item) for item in value.values())
+    if isinstance(value, list):
+        return sum(_words(item) for item in value)
+    return len(value.split()) if isinstance(value, str) and " " in value else 0
+
+
+def test_formats_are_told_by_columns() -> None:
+    assert format_told_by(("input_ids", "conversations", "from", "value", "prompt")) == "sharegpt"
+    assert format_told_by(("instruction", "output")) == "alpaca"
+    assert format_told_by(("chosen", "rejected", "text")) == "preference"
+    assert format_told_by(("input_ids",)) is None
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv", ".txt", ".parquet"])
+def test_data_files_are_read_by_datasets(tmp_path: Path, suffix: str) -> None:
+    from datasets import load_dataset
+
+    maker = Maker(FORMATS["alpaca"], 30, {})
+    path = tmp_path / f"rows{suffix}"
+    path.write_bytes(data_file(path.name, [maker.row(number) for number in range(3)]))
+    kind = {".jsonl": "json", ".txt": "text"}.get(suffix, suffix[1:])
+    rows = load_dataset(kind, data_files=str(path), split="train", cache_dir=str(tmp_path / "cache"))
+    assert len(rows) == 3
+    assert rows.column_names == (["text"] if suffix == ".txt" else ["instruction", "input", "output"])
+
+
+def test_a_data_set_of_the_hub_has_its_splits_subsets_and_pictures(tmp_path: Path) -> None:
+    from datasets import load_dataset
+
+    known = published_dataset("linxy/LaTeX_OCR")
+    assert known is not None
+    (tmp_path / "picture.png").write_bytes(picture(8, 6))
+    maker = Maker(known.columns, 20, {"image": str(tmp_path / "picture.png")})
+    for name, content in hub_folder(known.columns, [maker.row(0)], known.splits, ("small", "full")).items():
+        path = tmp_path / "data set" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    rows = load_dataset(str(tmp_path / "data set"), "full", split="validation", cache_dir=str(tmp_path / "cache"))
+    assert rows[0]["image"].size == (8, 6)
+    assert Image.open(io.BytesIO(picture(8, 6))).size == (8, 6)
+
+
+def test_the_folder_is_replaced_whole_and_never_the_users(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path, {"models/a/config.json": b"{}"}, Prepared({"a/a": "models/a"}))
+    assert read_prepared(folder) == Prepared({"a/a": "models/a"})
+    write_folder(tmp_path, {"models/b/config.json": b"{}"}, Prepared({"b/b": "models/b"}))
+    assert sorted(path.name for path in (folder / "models").iterdir()) == ["b"]
+    assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
+    (folder / MANIFEST).unlink()
+    with pytest.raises(UserError, match="was not made by gonogo"):
+        write_folder(tmp_path, {}, Prepared())
+    assert (folder / "models" / "b" / "config.json").exists()

@@ -1,0 +1,176 @@
+"""``gonogo prepare`` as users call it: the list, and a launch that becomes GO with nothing but what was made."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gonogo.evidence.prepared import read_prepared
+
+TRAIN = """\
+import os
+from dataclasses import dataclass, field
+
+import torch
+import transformers
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, HfArgumentParser, Trainer, TrainingArguments
+
+
+@dataclass
+class Data:
+    model_name_or_path: str = "HuggingFaceTB/SmolLM2-135M"
+    dataset_name: str = field(default="tatsu-lab/alpaca")
+    data_path: str = "/nowhere/rows.json"
+    max_length: int = 64
+
+
+def main():
+    arguments, training = HfArgumentParser((Data, TrainingArguments)).parse_args_into_dataclasses()
+    print(os.environ["PROJECT"])
+    tokenizer = AutoTokenizer.from_pretrained(arguments.model_name_or_path)
+    tokenizer.pad_token = tokenizer.eos_token
+    model = AutoModelForCausalLM.from_pretrained(arguments.model_name_or_path)
+
+    def tokenized(row):
+        words = tokenizer(row["instruction"] + row["output"], truncation=True, max_length=arguments.max_length)
+        return {**words, "labels": list(words["input_ids"])}
+
+    rows = load_dataset(arguments.dataset_name, split="train")
+    own = load_dataset("json", data_files=arguments.data_path, split="train")
+    rows = [tokenized(row) for row in [*rows, *own]]
+    Trainer(model=model, args=training, train_dataset=rows).train()
+
+
+if __name__ == "__main__":
+    main()
+"""
+COMMAND = [
+    *("torchrun", "--nproc_per_node", "2", "train.py", "--output_dir", "out", "--report_to", "none"),
+    *("--per_device_train_batch_size", "1", "--max_steps", "2", "--max_length", "64"),
+]
+
+
+def gonogo(folder: Path, *words: str, **variables: str) -> tuple[int, str, str]:
+    environment = {**os.environ, **variables}
+    done = subprocess.run(
+        [sys.executable, "-m", "gonogo", *words],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=800,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def listed(folder: Path, *words: str) -> dict[str, Any]:
+    status, out, err = gonogo(folder, "prepare", "--list", "--format", "json", *words)
+    assert status in (0, 3), err
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def by_name(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in found["wanted"]}
+
+
+def test_the_list_names_what_a_script_opens(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    found = listed(tmp_path, "--", *COMMAND)
+    assert by_name(found).keys() == {
+        "HuggingFaceTB/SmolLM2-135M", "tatsu-lab/alpaca", "/nowhere/rows.json", "PROJECT"
+    }  # fmt: skip
+    assert {one["state"] for one in found["wanted"] if one["kind"] != "variable"} == {"can-be-made"}
+    assert by_name(found)["PROJECT"]["state"] == "missing"
+    assert found["tokens"] == 64
+    assert not found["complete"]
+    assert found["folder"] is None
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
+def test_what_is_here_is_said_to_be_here(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    model = tmp_path / "mine"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps({"model_type": "llama", "vocab_size": 99}))
+    (model / "tokenizer.json").write_text("{}")
+    (tmp_path / "rows.json").write_text("[]")
+    command = [*COMMAND, "--model_name_or_path", "mine", "--data_path", "rows.json"]
+    found = by_name(listed(tmp_path, "--", *command))
+    assert found["mine"]["state"] == found["rows.json"]["state"] == "here"
+    assert found["mine"]["parts"] == {"configuration": True, "tokenizer": True}
+
+
+def test_a_model_that_is_not_known_is_missing_until_it_is_said(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    command = [*COMMAND, "--model_name_or_path", "someone/Qwen2.5-7B-finetuned"]
+    one = by_name(listed(tmp_path, "--", *command))["someone/Qwen2.5-7B-finetuned"]
+    assert one["state"] == "missing"
+    assert "Qwen/Qwen2.5-7B" in one["why"]
+    one = by_name(listed(tmp_path, "--model", "Qwen/Qwen2.5-7B", "--", *command))["someone/Qwen2.5-7B-finetuned"]
+    assert one["state"] == "can-be-made"
+    status, _, err = gonogo(tmp_path, "prepare", "--model", "Qwen/Qwen25", "--", *command)
+    assert status == 2
+    assert "Qwen/Qwen25" in err
+    assert "Traceback" not in err
+
+
+def test_llamafactorys_and_swifts_data_sets_are_understood(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "dataset_info.json").write_text(
+        json.dumps({
+            "mine": {"file_name": "mine.json", "formatting": "sharegpt", "ranking": True,
+                     "columns": {"messages": "conversations", "chosen": "chosen", "rejected": "rejected"}},
+            "hub": {"hf_hub_url": "llamafactory/alpaca_en"},
+        })
+    )  # fmt: skip
+    (tmp_path / "sft.yaml").write_text(
+        "stage: dpo\nmodel_name_or_path: Qwen/Qwen3-4B\ndataset: mine,hub\ncutoff_len: 99\n"
+    )
+    found = listed(tmp_path, "--", "llamafactory-cli", "train", "sft.yaml")
+    assert by_name(found).keys() == {"Qwen/Qwen3-4B", str(tmp_path / "data" / "mine.json"), "llamafactory/alpaca_en"}
+    assert found["tokens"] == 99
+    mine = by_name(found)[str(tmp_path / "data" / "mine.json")]
+    assert mine["columns"] == ["conversations:turns", "chosen:turn", "rejected:turn"]
+    swift = ["swift", "sft", "--model", "Qwen/Qwen2.5-7B", "--dataset", "swift/self-cognition#500", "rows.jsonl"]
+    assert by_name(listed(tmp_path, "--", *swift)).keys() == {"Qwen/Qwen2.5-7B", "swift/self-cognition", "rows.jsonl"}
+
+
+def test_bad_arguments_are_one_line(tmp_path: Path) -> None:
+    for words in (["prepare"], ["prepare", "--format", "sarif", "--", "bash", "a.sh"], ["prepare", "--", "ls"]):
+        status, _, err = gonogo(tmp_path, *words)
+        assert status == 2
+        assert len(err.strip().splitlines()) == 1, err
+    (tmp_path / "gonogo-prepared").mkdir()
+    (tmp_path / "train.py").write_text(TRAIN)
+    status, _, err = gonogo(tmp_path, "prepare", "--files-only", "--lang", "zh", "--", *COMMAND)
+    assert status == 2
+    assert "不是 gonogo prepare 生成的" in err
+    assert not list((tmp_path / "gonogo-prepared").iterdir())
+
+
+@pytest.mark.slow
+def test_a_launch_is_go_with_what_was_made(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    cache = str(tmp_path.parent / "cache")
+    status, out, err = gonogo(tmp_path, "rehearse", "--format", "json", "--", *COMMAND, PROJECT="x", HF_HOME=cache)
+    assert status == 3, err
+    assert "gonogo prepare" in " ".join(one["why"] for one in json.loads(out)["skipped"])
+
+    status, out, err = gonogo(tmp_path, "prepare", "--", *COMMAND, PROJECT="x", HF_HOME=cache)
+    assert status == 0, out + err
+    assert "first batch" in out
+    table = read_prepared(tmp_path / "gonogo-prepared")
+    assert table is not None
+    assert set(table.paths) == {"/nowhere/rows.json"}
+
+    status, out, err = gonogo(tmp_path, "rehearse", "--format", "json", "--", *COMMAND, PROJECT="x", HF_HOME=cache)
+    report = json.loads(out)
+    assert (status, report["verdict"]) == (0, "GO"), out
+    assert any("made by gonogo prepare" in note for note in report["notes"])
+    rank = report["rehearsal"]["ranks"][0]
+    assert any("huggingfacetb/smollm2-135m" in one["what"].lower() for one in rank["assumptions"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gonogo-prepared", "train.py"]
