@@ -152,7 +152,7 @@ def test_bad_arguments_are_one_line(tmp_path: Path) -> None:
     assert not list((tmp_path / "gonogo-prepared").iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.very_slow
 def test_a_launch_is_go_with_what_was_made(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     cache = str(tmp_path.parent / "cache")

@@ -29,7 +29,7 @@ class FailedCall:
         self.operands = tuple(_operands(func, args, kwargs, modules))
 
 
-def note_failed_call(error: BaseException, func: Any, args: Any, kwargs: Any, modules: ModuleTracker) -> None:
+def note_failed_call(modules: ModuleTracker, error: BaseException, func: Any, args: Any, kwargs: Any) -> None:
     """Attach the failing operator to the exception; the innermost one stays."""
     if not hasattr(error, "gonogo_call"):
         error.gonogo_call = FailedCall(func, args, kwargs, modules)  # type: ignore[attr-defined]

@@ -99,7 +99,7 @@ class Maker:
         """One row. Rows are in turn somewhat longer than asked for, and a fifth shorter."""
         length = int(self.tokens * (1.05 if number % 2 == 0 else 0.8))
         whole = sum(self._shares.values()) or 1.0
-        scale = length / max(whole, 0.97)
+        scale = length / whole
         return {
             name: self._value(name, kind, max(1, int(self._shares.get(name, 0.0) * scale)), number * 31 + place)
             for place, (name, kind) in enumerate(self.columns.items())

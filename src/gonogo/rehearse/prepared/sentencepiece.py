@@ -60,7 +60,7 @@ def sentencepiece_model(layout: TokenizerLayout, tokens: list[str]) -> bytes:
 
 def _own(layout: TokenizerLayout) -> int:
     """How many tokens stand in the model file; those behind them are added by the class (``<extra_id_0>``)."""
-    last = layout.size
-    while last - 1 in layout.special_tokens():
+    last, special = layout.size, layout.special_tokens()
+    while last - 1 in special:
         last -= 1
     return last

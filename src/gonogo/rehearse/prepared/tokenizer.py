@@ -131,9 +131,10 @@ _PARTS: dict[str, dict[str, Any]] = {
         "normalizer": {"type": "Lowercase"},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
             {"type": "Split", "pattern": {"Regex": r"[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"}, "behavior": "Removed",
-             "invert": True}, {**_BYTES, "use_regex": False}]},
+             "invert": True}, _BYTES]},
         "post_processor": None,
-        "decoder": _BYTES,
+        "decoder": {"type": "Sequence", "decoders": [
+            _BYTES, {"type": "Replace", "pattern": {"String": "</w>"}, "content": " "}]},
     },
 }  # fmt: skip
 

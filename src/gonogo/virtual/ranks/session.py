@@ -158,7 +158,7 @@ class Session:
         undo.append(engine.install(self.life, self.modules, self.facts))
         undo.append(loading.install(self.life, self.modules, self.facts))
         undo.append(_mode_in_threads(self.mode))
-        self.mode.on_failure = functools.partial(_note, self.modules)
+        self.mode.on_failure = functools.partial(note_failed_call, self.modules)
         if self.peers is not None:
             self.meet(self.peers)
         if self.plan.only_looks:
@@ -355,10 +355,6 @@ def _read_batch(session: Session, peers: Peers, batch: Any) -> None:
     session.batch = batches.described(batch)
     session.batches += 1
     peers.context(session.batch, session.batches, session.life.step)
-
-
-def _note(modules: ModuleTracker, error: BaseException, func: Any, args: Any, kwargs: Any) -> None:
-    note_failed_call(error, func, args, kwargs, modules)
 
 
 def _in_chain(error: BaseException | None, kind: Any) -> Any:
