@@ -132,11 +132,7 @@ def model_wanted(name: str, place: str, folder: Path, options: Options) -> Wante
         wanted.state, wanted.why, wanted.format = "can-be-made", text.format(name=model.name), model.name
     else:
         wanted.state = "missing"
-        close = close_names(name)
-        near = (
-            Text(" (alike: {names})", "（相近的有：{names}）").format(names=", ".join(close)) if close else Text("", "")
-        )
-        wanted.why = (_NOT_PUBLISHED if hub else _PATH_UNTOLD).format(name=name, close=near)
+        wanted.why = (_NOT_PUBLISHED if hub else _PATH_UNTOLD).format(name=name, close=alike(name))
     return wanted
 
 
@@ -163,15 +159,7 @@ _TOKENIZER_FILES = frozenset(
 def _parts_in(folder: Path) -> dict[str, bool]:
     """What of a model lies in a folder; ``language``: whether it would need a tokenizer."""
     names = set(os.listdir(folder)) if is_folder(folder) else set()
-    tokenizer = {
-        "tokenizer.json",
-        "tokenizer.model",
-        "vocab.json",
-        "vocab.txt",
-        "spiece.model",
-        "tokenizer_config.json",
-    }
-    parts = {"configuration": "config.json" in names, "tokenizer": bool(tokenizer & names)}
+    parts = {"configuration": "config.json" in names, "tokenizer": bool(_TOKENIZER_FILES & names)}
     if found := {name for name in names if name.startswith(("preprocessor_config", "processor_config"))}:
         parts["processor"] = bool(found)
     config: dict[str, Any] = {}
