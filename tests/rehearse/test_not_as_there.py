@@ -86,6 +86,23 @@ def test_a_module_that_nothing_asks_for_is_missing(project: Path) -> None:
     assert why(record_of(project, "ModuleNotFoundError", "No module named 'no_such_tracker'")) is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("ModuleNotFoundError", "No module named 'mychat'"),
+        ("importlib.metadata.PackageNotFoundError", "No package metadata was found for my-project"),
+    ],
+)
+def test_a_project_that_is_not_installed_itself_says_nothing_of_its_run(project: Path, kind: str, message: str) -> None:
+    (project / "pyproject.toml").write_text('[project]\nname = "my_project"\n')
+    (project / "mychat").mkdir()
+    (project / "mychat" / "__init__.py").touch()
+    said = why(record_of(project / "examples" / "sft", kind, message))
+    assert said is not None
+    assert "is this project itself" in said
+    assert "pip install -e" in said
+
+
 def test_the_file_that_was_named_goes_first(project: Path) -> None:
     named = project / "lock.txt"
     named.write_text("transformers==4.37.2\n")

@@ -6,6 +6,7 @@ and what an API of another version than the project pins refuses says nothing of
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -35,7 +36,10 @@ _OTHER_NAMES = {
 }  # fmt: skip
 """Packages that are imported by another name than they are installed by."""
 
-_MISSING = re.compile(r"No module named '([\w.]+)'|requires? (?:the )?[`']?(\w+)[`']? (?:to be installed|library)")
+_MISSING = re.compile(
+    r"No module named '([\w.]+)'|requires? (?:the )?[`']?(\w+)[`']? (?:to be installed|library)"
+    r"|No package metadata was found for ([\w.-]+)"
+)
 _API = re.compile(
     r"cannot import name|No module named|has no attribute|unexpected keyword argument|missing \d+ required"
     r"|positional arguments? but|object is not callable|not supported between"
@@ -46,6 +50,10 @@ _NOT_INSTALLED = Text(
     "{package} is not installed here, while {file} asks for it: pip install {package}, or rehearse with --environment "
     "{file}",
     "本机没有安装 {package}，而 {file} 要求安装它：请 pip install {package}，或用 --environment {file} 排练",
+)
+_ITSELF = Text(
+    "{package} is this project itself ({file}), which is not installed here: pip install -e {folder}",
+    "{package} 就是本项目（{file}），而本机没有安装它：请 pip install -e {folder}",
 )
 _OTHER_VERSION = Text(
     "{file} asks for {wanted}, here is {have}: rehearse with --environment {file}, or --with {name}==VERSION",
@@ -128,7 +136,8 @@ def set_apart(record: RehearsalRecord, environment: Path | None = None) -> None:
             rank.outcome = "unsupported"
             frame = rank.failure.innermost("user") or rank.failure.innermost("library")
             where = f"{frame.path}:{frame.line}" if frame is not None else "unknown"
-            rank.unsupported.append(Unsupported(_first_line(rank.failure), where, why.en, why.zh))
+            text, file = why
+            rank.unsupported.append(Unsupported(_first_line(rank.failure), where, text.en, text.zh, file))
 
 
 def _first_line(failure: Failure) -> str:
@@ -136,21 +145,44 @@ def _first_line(failure: Failure) -> str:
     return f"{kind}: {failure.message.strip().partition(chr(10))[0][:160]}".removesuffix(": ")
 
 
-def _why(failure: Failure, asked: Asked, versions: Mapping[str, str], record: RehearsalRecord) -> Text | None:
+def _why(
+    failure: Failure, asked: Asked, versions: Mapping[str, str], record: RehearsalRecord
+) -> tuple[Text, str] | None:
+    """What the packages here lack, and the file whose packages would have it (``""``: none); None: nothing is told."""
     said = "\n".join(f"{told.type}: {told.message}" for told in chain_of(failure))
     for match in _MISSING.finditer(said):
-        name = _distribution(match[1] or match[2])
-        if name in asked and not _was_there(name, record):
-            return _NOT_INSTALLED.format(package=name, file=asked[name][1])
+        name = _distribution(match[1] or match[2] or match[3])
+        if _was_there(name, record):
+            continue
+        if name in asked:
+            return _NOT_INSTALLED.format(package=name, file=asked[name][1]), asked[name][1]
+        if (itself := _project_with(match[1] or match[3] or "", Path(record.cwd))) is not None:
+            return _ITSELF.format(package=match[1] or match[3], file=_shown(itself), folder=_shown(itself.parent)), ""
     if not _API.search(said):
         return None
     for name, (specifier, file) in asked.items():
         have = versions.get(name) or _was_there(name, record)
         if have and _is_other(have, specifier) and _concerns(name, failure, said):
-            return _OTHER_VERSION.format(file=file, wanted=f"{name}{specifier}", have=have, name=name)
+            return _OTHER_VERSION.format(file=file, wanted=f"{name}{specifier}", have=have, name=name), file
     frame = last_outside_torch(failure)
     if record.laid_over and not record.whole_environment and frame is not None and frame.owner == "library":
-        return _LAID_OVER.format(laid=", ".join(f"{name} {version}" for name, version in record.laid_over.items()))
+        laid = ", ".join(f"{name} {version}" for name, version in record.laid_over.items())
+        return _LAID_OVER.format(laid=laid), ""
+    return None
+
+
+def _project_with(name: str, folder: Path) -> Path | None:
+    """The file by which the project would be installed that a module or distribution of that name is of, or None."""
+    first = name.partition(".")[0]
+    own_name = re.compile(r"^\s*name\s*=\s*[\"']?([\w.-]+)", re.MULTILINE)
+    for path in _files(folder) if first else ():
+        if path.name in ("pyproject.toml", "setup.py", "setup.cfg"):
+            if any(exists(path.parent / below / first / "__init__.py") for below in ("", "src")):
+                return path
+            with contextlib.suppress(OSError):
+                text = path.read_text(encoding="utf-8", errors="replace")
+                if any(canonical(found) == canonical(name) for found in own_name.findall(text)):
+                    return path
     return None
 
 

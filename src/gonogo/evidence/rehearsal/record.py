@@ -225,6 +225,8 @@ class Unsupported(msgspec.Struct, frozen=True):
     why: str
     why_zh: str = ""
     """:attr:`why` in Chinese; empty where that is an operator's, which has English words alone."""
+    environment: str = ""
+    """The file of the project whose packages it needs; empty where it is not for want of those."""
 
 
 class Missed(msgspec.Struct, frozen=True):

@@ -31,6 +31,7 @@ _MEDIA_OPTION = re.compile(r"(?:.*_)?(?:image|images|media|video|videos|audio)_(
 _HUB = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _FILE = re.compile(r"\.(?:json|jsonl|csv|tsv|txt|parquet|arrow|tar|pt|bin|yaml|yml|py)$")
 _NO_NAMES = frozenset({"none", "null", "true", "false", "auto", "default"})
+_LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _WRITES = frozenset({"w", "a", "x", "wb", "ab", "xb", "w+"})
 # What a launcher or the scheduler sets.
 _SET_BY_LAUNCHERS = re.compile(
@@ -207,6 +208,8 @@ def _variables(run: Run, script: Script) -> Iterator[Named]:
     for node in script.nodes(ast.Subscript):
         if not isinstance(node.ctx, ast.Load) or script.qualified(node.value) != "os.environ":
             continue
+        if script is not run.scripts[0] and any(isinstance(above, _LATER) for above in script.ancestors(node)):
+            continue  # a function that the launch may never call
         name = script.field(node.slice).string
         if not name or name in written or name in guarded or _SET_BY_LAUNCHERS.fullmatch(name):
             continue

@@ -46,6 +46,8 @@ class Preparation(msgspec.Struct):
     """How the first worker ended; None where none was sent."""
     ended: tuple[str, str] | None = None
     """What it ended with, where that is not the end of its work."""
+    environment: str | None = None
+    """The project's file whose packages it needed; None where it is not for want of those."""
     skipped: list[Skipped] = []
 
     @property
@@ -91,6 +93,7 @@ def prepare(command: Sequence[str], options: Options, *, write: bool, look: Look
         record = look()
         done.looked = record.outcome
         done.ended = _end_of(record)
+        done.environment = next((one.environment for one in record.unsupported if one.environment), None)
         more, columns = _learned(record, runs, folder, done.wanted, options)
         if not more and columns == options.columns:
             break

@@ -44,7 +44,7 @@ _LISTED = Text(
 )
 _LOOKED = Text("the rehearsal's first worker went as far as its first batch", "排练的第一个进程已运行到第一个批次")
 _ENDED = Text("the rehearsal's first worker ended with: {why}", "排练的第一个进程结束于：{why}")
-_NEXT = Text("next: gonogo rehearse -- {command}", "下一步：gonogo rehearse -- {command}")
+_NEXT = Text("next: gonogo rehearse {options}-- {command}", "下一步：gonogo rehearse {options}-- {command}")
 _SKIPPED = Text("not looked at: {what}: {why}", "未查看：{what}：{why}")
 
 
@@ -92,7 +92,8 @@ def _lines(done: Preparation, command: Sequence[str], language: str, made: bool)
     for skipped in done.skipped:
         lines.append(_SKIPPED.format(what=skipped.what, why=skipped.why).in_language(language))
     if made:
-        lines.append(_NEXT.format(command=typed).in_language(language))
+        options = f"--environment {shlex.quote(done.environment)} " if done.environment else ""
+        lines.append(_NEXT.format(options=options, command=typed).in_language(language))
     return lines
 
 
