@@ -94,7 +94,7 @@ def test_a_module_that_nothing_asks_for_is_missing(project: Path) -> None:
     ],
 )
 def test_a_project_that_is_not_installed_itself_says_nothing_of_its_run(project: Path, kind: str, message: str) -> None:
-    (project / "pyproject.toml").write_text('[project]\nname = "my_project"\n')
+    (project / "pyproject.toml").write_text('[project]\nname = "my_project"\ndependencies = ["mychat"]\n')
     (project / "mychat").mkdir()
     (project / "mychat" / "__init__.py").touch()
     said = why(record_of(project / "examples" / "sft", kind, message))

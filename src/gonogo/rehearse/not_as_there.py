@@ -154,10 +154,10 @@ def _why(
         name = _distribution(match[1] or match[2] or match[3])
         if _was_there(name, record):
             continue
-        if name in asked:
-            return _NOT_INSTALLED.format(package=name, file=asked[name][1]), asked[name][1]
         if (itself := _project_with(match[1] or match[3] or "", Path(record.cwd))) is not None:
             return _ITSELF.format(package=match[1] or match[3], file=_shown(itself), folder=_shown(itself.parent)), ""
+        if name in asked:
+            return _NOT_INSTALLED.format(package=name, file=asked[name][1]), asked[name][1]
     if not _API.search(said):
         return None
     for name, (specifier, file) in asked.items():
