@@ -39,6 +39,11 @@ _STORE_TIME_OUT = Pattern(
 )
 _DISAGREED = Pattern(r"[Dd]isagreement (?:on list length )?between rank ?0 and rank")
 """What ZeRO-3 says where it compares the parameters that the ranks have fetched."""
+_PARTED = Pattern(
+    r"Detected mismatch between collectives on ranks.*OpType=_?(?:ALLGATHER|REDUCE_SCATTER)"
+    r".*TensorShape=\[.*TensorShape="
+)
+"""What torch says of ranks that gather different tensors, under TORCH_DISTRIBUTED_DEBUG=DETAIL."""
 _NOTED = Pattern(r"(?i)\b(?:hangs?|hung|stuck|freezes)\b|卡住|卡死")
 """A run that hangs prints nothing: whoever saved its log may have noted it there."""
 _TRACE_CACHE = Pattern(r"Invalidate trace cache")
@@ -79,7 +84,7 @@ class Stall(msgspec.Struct, frozen=True):
     trace_cache: Found | None
     """ZeRO-3's notice that a step ran its modules in another order than the one before."""
     disagreed: Found | None = None
-    """ZeRO-3's own comparison of the ranks, where it says that they fetched different parameters."""
+    """Where ZeRO-3, or torch's debugging, compared the ranks and says that they gather different parameters."""
 
     @property
     def diverged(self) -> bool:
@@ -129,11 +134,12 @@ def stall_of(log: FailureLog) -> Stall | None:
     """The stall that a training log tells of, or None."""
     time_outs = tuple(_time_outs(log))
     by_store = log.find(_STORE_TIME_OUT)
-    disagreed = log.find(_DISAGREED)
+    of_zero3 = log.find(_DISAGREED)
+    disagreed = of_zero3 or (None if under_fsdp(log) else log.find(_PARTED))
     evidence = disagreed or (time_outs[0].found if time_outs else by_store or log.find(_NOTED) or _ends_on_trace(log))
     if evidence is None or outside_training(log):
         return None
-    zero3 = True if disagreed else under_zero3(log)
+    zero3 = True if of_zero3 else under_zero3(log)
     if zero3 is None and under_fsdp(log):
         zero3 = False
     distributed = bool(time_outs or zero3 or in_log_or_setup(log, _DISTRIBUTED))
@@ -159,7 +165,7 @@ def _ends_on_trace(log: FailureLog) -> Found | None:
 
 def is_time_out(message: str) -> bool:
     """True for an exception's message that tells of a wait for other ranks, or of their disagreement."""
-    return any(words.search(message) for words in (_TIME_OUT, _STORE_TIME_OUT, _DISAGREED))
+    return any(words.search(message) for words in (_TIME_OUT, _STORE_TIME_OUT, _DISAGREED, _PARTED))
 
 
 def _time_outs(log: FailureLog) -> Iterator[TimedOut]:

@@ -147,7 +147,7 @@ class NoGradCheckpointingInputs(Hazard):
         likely = (checkpointing and (adapter or trained)) or (adapter and trained)
         certainty = Certainty.CERTAIN if warned else Certainty.LIKELY if likely else Certainty.POSSIBLE
         if without_error:
-            certainty = Certainty.LIKELY
+            certainty = Certainty.POSSIBLE  # a frozen tower or a reference model gives the warning too, and it trains
         yield self.log_finding(
             evidence,
             Text(

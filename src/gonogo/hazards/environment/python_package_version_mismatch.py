@@ -31,7 +31,7 @@ _PAIR = Pattern(
     r"'(?:tokenizer|processing_class|max_seq_length|max_prompt_length|dataset_text_field|dataset_kwargs|model_init_kwargs"
     r"|evaluation_strategy|eval_strategy|evaluate_during_training|include_num_input_tokens_seen|use_mps_device"
     r"|neftune_noise_alpha|peft_config|use_dora|eva_config|corda_config|exclude_modules|lora_bias)'"
-    r"|compute_loss\(\) got an unexpected keyword argument 'num_items"
+    r"|(?:compute_loss|forward)\(\) got an unexpected keyword argument 'num_items"
     r"|unwrap_model\(\) got an unexpected keyword argument|'(?:AdamW|Adam|SGD|Adafactor"
     r"|AcceleratedOptimizer)' object has no attribute 'train'"
     r"|operator torchvision::nms"

@@ -52,13 +52,19 @@ class ImagePlaceholdersMalformed(LoggedHazard):
                 r"|do) not match (?:the )?number of (?:<\w+>|\w+) (?:tokens|placeholders)"
                 r"|[Nn]umber of (?:image|video) (?:tokens|placeholders).{0,60}(?:does not match|not equal|!="
                 r"|but).{0,40}(?:images|videos)"
-                r"|Expected there to be \d+ prompt (?:updates|placeholders|replacements) corresponding to \d+ (?:image"
-                r"|video|audio)"
                 r"|(?:len\(images\)|images) .{0,30}is less than the number of <image> tokens"
                 r"|[Ii]mage tags?.{0,40}(?:does not|not) match"
             )
         ),
         Sign(types=("IndexError", "StopIteration"), frames=(("get_rope_index",),)),
+        # vLLM itself names a second cause: a processor whose files are not the model's.
+        Sign(
+            Pattern(
+                r"Expected there to be \d+ prompt (?:updates|placeholders|replacements) corresponding to \d+ (?:image"
+                r"|video|audio)"
+            ),
+            Certainty.POSSIBLE,
+        ),
         Sign(types=("",), frames=(("get_rope_index",), ("grid_thw[",)), certainty=Certainty.POSSIBLE),
         Sign(MISMATCH),
     )
