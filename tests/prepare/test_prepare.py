@@ -112,6 +112,8 @@ def test_a_model_that_is_not_known_is_missing_until_it_is_said(tmp_path: Path) -
     assert "Qwen/Qwen2.5-7B" in one["why"]
     one = by_name(listed(tmp_path, "--model", "Qwen/Qwen2.5-7B", "--", *command))["someone/Qwen2.5-7B-finetuned"]
     assert one["state"] == "can-be-made"
+    one = by_name(listed(tmp_path, "--", *COMMAND, "--model_name_or_path", "scratch"))["scratch"]
+    assert one["state"] == "unknown"  # a label, until a rehearsal asks for it
     status, _, err = gonogo(tmp_path, "prepare", "--model", "Qwen/Qwen25", "--", *command)
     assert status == 2
     assert "Qwen/Qwen25" in err

@@ -107,8 +107,11 @@ def _wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], opti
         yield data_wanted(run, named, folder, columns, options)
 
 
-def model_wanted(name: str, place: str, folder: Path, options: Options) -> Wanted:
-    """A model by its hub name or path: what of it is here, and what it can be made of."""
+def model_wanted(name: str, place: str, folder: Path, options: Options, *, asked: bool = False) -> Wanted:
+    """A model by its hub name or path: what of it is here, and what it can be made of.
+
+    ``asked``: a rehearsal asked for it. Else a lone word that is no model's name may be a label (``scratch``).
+    """
     there = whole_path(name, folder)
     hub = is_hub_name(name) and not exists(Path(there))
     hub = hub or (published_model(name) is not None and "/" not in name and not exists(Path(there)))
@@ -130,6 +133,8 @@ def model_wanted(name: str, place: str, folder: Path, options: Options) -> Wante
     if model is not None:
         text = _AS_PUBLISHED if model.tokenizer else _WITHOUT_TOKENIZER
         wanted.state, wanted.why, wanted.format = "can-be-made", text.format(name=model.name), model.name
+    elif not asked and "/" not in name:
+        wanted.state, wanted.why = "unknown", _UNTOLD
     else:
         wanted.state = "missing"
         wanted.why = (_NOT_PUBLISHED if hub else _PATH_UNTOLD).format(name=name, close=alike(name))

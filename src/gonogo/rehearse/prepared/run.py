@@ -96,6 +96,8 @@ def prepare(command: Sequence[str], options: Options, *, write: bool, look: Look
         done.environment = next((one.environment for one in record.unsupported if one.environment), None)
         more, columns = _learned(record, runs, folder, done.wanted, options)
         if not more and columns == options.columns:
+            if record.outcome == "completed":  # it has opened all that it opens
+                done.wanted = [one for one in done.wanted if one.state != "unknown"]
             break
         options = msgspec.structs.replace(options, columns=columns)
         done.wanted = _again(done.wanted, more, columns)
@@ -145,7 +147,7 @@ def _learned(
 
 def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: Options) -> Wanted:
     if missed.kind == "model":
-        return model_wanted(missed.name, "", folder, options)
+        return model_wanted(missed.name, "", folder, options, asked=True)
     named = Named("data", missed.name, "", "dataset_name", True, missed.subset, missed.split)
     return data_wanted(runs[0], named, folder, _columns_of(runs), options)
 
