@@ -272,3 +272,10 @@ def test_a_tool_of_one_process_makes_the_parts_of_many() -> None:
     options = "python tools/merge.py --tensor-model-parallel-size 2 --num-layers 4 --micro-batch-size 1\n"
     write({"merge.sh": f"WORLD_SIZE=2 {options}"})
     assert not certain("merge.sh")
+
+
+def test_what_only_tests_hold_is_nobodys_run() -> None:
+    write({"requirements.txt": "transformers==5.0.0\n", "test_trainer.py": _OLD_TRAINER})
+    assert not certain()
+    write({"train.py": _OLD_TRAINER})
+    assert [one.spans[0].path for one in certain()] == ["train.py"]

@@ -27,6 +27,9 @@ _OPENED = Text(
     "The program opens the config itself (line {line}): that it hands it over whole",
     "程序自己打开该配置（第 {line} 行）：它把配置原样交出",
 )
+_IN_TEST = Text("a launch runs this file of tests", "有启动命令运行这个测试文件")
+_TEST = re.compile(r"(^|[/\\])(test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
+"""Files that a test runner starts, which skips and selects what stands in them."""
 _OF_RANKS = re.compile(r"rank|main_process|process_zero|master|should_save|world_size|is_initialized|__name__")
 """Tests that some rank passes: that not all do is what such findings are about."""
 _OF_STEPS = re.compile(r"step|epoch|iter|batch_idx|idx\b")
@@ -62,6 +65,8 @@ def _less(finding: Finding, certainty: Certainty, why: Text) -> Finding:
 
 def _in_code(finding: Finding, script: Script, run: Run) -> Finding:
     line = finding.spans[0].line
+    if run.launch is None and _TEST.search(script.source.path):
+        return _less(finding, Certainty.POSSIBLE, _IN_TEST)
     if run.launch is not None and not run.reached.holds(script.source.path, line):
         return _less(finding, Certainty.POSSIBLE, _NOT_REACHED)
     if finding.certainty is not Certainty.CERTAIN:

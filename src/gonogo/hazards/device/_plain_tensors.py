@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -90,9 +91,18 @@ def kept_finding(hazard: Hazard, kept: Kept) -> Finding:
 
 def kept_on_cpu(script: Script, run: Run) -> Iterator[Kept]:
     """Plain tensor attributes that a module's own methods compute with, where the run uses an accelerator."""
+    if on_accelerator(script, run):
+        yield from _kept_in(script)
+
+
+@lru_cache(maxsize=4096)
+def _kept_in(script: Script) -> tuple[Kept, ...]:
+    """Of a script by itself: launches of one project share the answer."""
     data = script.source.data
-    if b"__init__" not in data or b"forward" not in data or not on_accelerator(script, run):
-        return
+    return tuple(_kept_by_modules(script)) if b"__init__" in data and b"forward" in data else ()
+
+
+def _kept_by_modules(script: Script) -> Iterator[Kept]:
     for owner in script.subclasses(*MODULES):
         made = owner.methods.get("__init__")
         if made is None or "forward" not in owner.methods:

@@ -1,6 +1,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 
@@ -162,8 +163,17 @@ def _name(mismatch: LoggedMismatch) -> str | None:
 
 def _made_in_forward(script: Script, run: Run) -> Iterator[_Made]:
     """The tensors that forwards make without a device, each once."""
-    if b"def forward" not in script.source.data or not on_accelerator(script, run):
-        return
+    if b"def forward" in script.source.data and on_accelerator(script, run):
+        yield from _made_in(script)
+
+
+@lru_cache(maxsize=4096)
+def _made_in(script: Script) -> tuple[_Made, ...]:
+    """Of a script by itself: launches of one project share the answer."""
+    return tuple(_made_by_modules(script))
+
+
+def _made_by_modules(script: Script) -> Iterator[_Made]:
     for owner in script.subclasses(*MODULES):
         forward = owner.methods.get("forward")
         if forward is None:
