@@ -154,6 +154,20 @@ def test_bad_arguments_are_one_line(tmp_path: Path) -> None:
     assert not list((tmp_path / "gonogo-prepared").iterdir())
 
 
+def test_what_the_files_dont_settle_is_said_not_guessed(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        TRAIN.replace("    tokenizer =", "    json.load(open(arguments.train_args_file))\n    tokenizer =", 1)
+    )
+    (tmp_path / "run.sh").write_text(
+        "python train.py --model_name_or_path ./models/$NOT_SET --data_path rows.json --train_args_file mine.json\n"
+    )
+    found = by_name(listed(tmp_path, "--", "bash", "run.sh"))
+    assert found["--model_name_or_path"]["state"] == "unknown"
+    assert not [name for name in found if "SmolLM2" in name]  # the default is not what is given
+    assert found["mine.json"]["state"] == "missing"
+    assert found["rows.json"]["state"] == "can-be-made"
+
+
 @pytest.mark.very_slow
 def test_a_launch_is_go_with_what_was_made(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)

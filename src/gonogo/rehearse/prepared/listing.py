@@ -54,6 +54,11 @@ _VARIABLE = Text(
     "程序用 os.environ[…] 读取它，而启动文件没有设置：请 export",
 )
 _MEDIA = Text("a folder with made pictures", "含生成图片的目录")
+_SETTINGS = re.compile(r"(?:^|_)(?:config|cfg|args|arguments|settings)(?:_|$)")
+_NO_SETTINGS = Text(
+    "a file of settings, which only its author can write: is the path right?",
+    "这是设置文件，只能由作者编写：路径是否正确？",
+)
 _UNTOLD = Text(
     "the files don't settle it: the rehearsal's first worker shows it", "仅凭文件无法确定：由排练的第一个进程查明"
 )
@@ -70,7 +75,7 @@ def list_of(runs: Sequence[Run], folder: Path, options: Options) -> list[Wanted]
                 found.setdefault(wanted.key, wanted)
     order = {"model": 0, "data": 1, "media": 2, "variable": 3}
     told = {wanted.kind for wanted in found.values() if wanted.state != "unknown"}
-    kept = [one for one in found.values() if one.state != "unknown" or one.kind not in told]
+    kept = [one for one in found.values() if one.state != "unknown" or one.kind not in told or one.name[:2] == "--"]
     return sorted(kept, key=lambda one: order[one.kind])
 
 
@@ -92,7 +97,8 @@ def tokens_of(runs: Iterable[Run], options: Options) -> int:
 
 def _wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: Options) -> Iterator[Wanted]:
     if named.value is None:
-        yield Wanted(named.kind, f"? ({named.option or named.kind})", named.place, state="unknown", why=_UNTOLD)
+        name = f"--{named.option}" if named.option else f"? ({named.kind})"
+        yield Wanted(named.kind, name, named.place, state="unknown", why=_UNTOLD)
     elif named.kind == "model":
         yield model_wanted(named.value, named.place, folder, options)
     elif named.kind == "variable":
@@ -191,6 +197,8 @@ def data_wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], 
     path = whole_path(name, folder)
     if exists(Path(path)) and not named.is_hub:
         return Wanted("data", name, named.place, path, "here", path)
+    if _SETTINGS.search(named.option):
+        return Wanted("data", name, named.place, path, "missing", why=_NO_SETTINGS)
     hub = named.is_hub or is_hub_name(name) or ("/" not in name and "." not in name and named.option in _HUB_OPTIONS)
     if hub and is_folder(folder / name.partition("/")[0]) and "/" in name and not published_dataset(name):
         hub = named.is_hub

@@ -75,6 +75,8 @@ def _in_arguments(run: Run) -> Iterator[Named]:
         for value in _texts(field):
             if _is_name(value):
                 yield Named(kind, value, _where(field), name)
+        if not field.known and not field.absent and run.arguments.source_of(name) != "script":
+            yield Named(kind, None, _where(field), name)
 
 
 def kind_of_option(name: str) -> Kind | None:
@@ -137,9 +139,10 @@ def _in_calls(run: Run, script: Script) -> Iterator[Named]:
         mode = call.argument(1).get("r")
         if call.name == "open" and (not isinstance(mode, str) or mode.strip("bt") in _WRITES):
             continue
-        value = _of_node(run, script, _given(call, 0))
+        node = _given(call, 0)
+        value = _of_node(run, script, node)
         if value and (call.name != "open" or re.search(r"\.(json|jsonl|csv|txt)$", value)):
-            yield Named("data", value, _place(script, call))
+            yield Named("data", value, _place(script, call), _option_in(script, node))
 
 
 def _given(call: Call, index: int, *keywords: str) -> ast.expr | None:
@@ -148,6 +151,12 @@ def _given(call: Call, index: int, *keywords: str) -> ast.expr | None:
     for keyword in keywords:
         node = node or call.keyword_node(keyword)
     return node
+
+
+def _option_in(script: Script, node: ast.expr | None) -> str:
+    """The option that an expression is read from (``args.config``); empty where it is none."""
+    bound = script.bound_to(node) if node is not None else None
+    return bound.attr if isinstance(bound, ast.Attribute) else ""
 
 
 def _of_node(run: Run, script: Script, node: ast.expr | None, depth: int = 0) -> str | None:
@@ -172,7 +181,7 @@ def _of_option(run: Run, name: str) -> str | None:
     given = run.arguments.get(name)
     if given.known:
         return given.string
-    if not given.absent and not run.scripts:
+    if not given.absent:  # given, and not settled: a default says nothing
         return None
     for script in run.scripts:
         for one in script.classes:

@@ -52,8 +52,8 @@ class Preparation(msgspec.Struct):
 
     @property
     def complete(self) -> bool:
-        """Whether all that the launch opens is here or made."""
-        return all(one.state in ("here", "made") for one in self.wanted)
+        """Whether all that the launch opens is here or made; a worker that ended early leaves that untold."""
+        return self.ended is None and all(one.state in ("here", "made") for one in self.wanted)
 
 
 def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> Options:
@@ -95,6 +95,8 @@ def prepare(command: Sequence[str], options: Options, *, write: bool, look: Look
         done.ended = _end_of(record)
         done.environment = next((one.environment for one in record.unsupported if one.environment), None)
         more, columns = _learned(record, runs, folder, done.wanted, options)
+        if record.outcome == "completed":  # whatever it opened was there
+            done.wanted = [one for one in done.wanted if one.state != "unknown"]
         if not more and columns == options.columns:
             if record.outcome == "completed":  # it has opened all that it opens
                 done.wanted = [one for one in done.wanted if one.state != "unknown"]
