@@ -103,6 +103,16 @@ def test_a_project_that_is_not_installed_itself_says_nothing_of_its_run(project:
     assert "pip install -e" in said
 
 
+def test_a_signature_is_of_the_package_that_the_file_imports_it_from(project: Path) -> None:
+    """What refuses a call by its signature leaves no frame of its own, and its message names no package."""
+    (project / "requirements.txt").write_text("transformers==4.35.0\n")
+    message = "Trainer.__init__() got an unexpected keyword argument 'tokenizer'"
+    (project / "train.py").write_text("from transformers import Trainer\n")
+    assert "transformers==4.35.0" in (why(record_of(project, "TypeError", message)) or "")
+    (project / "train.py").write_text("from mine import Trainer\n")
+    assert why(record_of(project, "TypeError", message)) is None
+
+
 def test_the_file_that_was_named_goes_first(project: Path) -> None:
     named = project / "lock.txt"
     named.write_text("transformers==4.37.2\n")

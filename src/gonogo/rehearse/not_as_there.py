@@ -46,6 +46,7 @@ _API = re.compile(
 )
 _QUOTED = re.compile(r"[\"']([A-Za-z][\w.-]*)(?:\[[\w,-]*\])?\s*((?:[<>=!~]=?=?\s*[\w.*]+\s*,?\s*)*)(?:;[^\"']*)?[\"']")
 
+_SIGNATURE = re.compile(r"\b(\w+)(?:\.__\w+__)?\(\) (?:got an unexpected|missing \d+ required|takes )")
 _NOT_INSTALLED = Text(
     "{package} is not installed here, while {file} asks for it: pip install {package}, or rehearse with --environment "
     "{file}",
@@ -209,5 +210,18 @@ def _concerns(name: str, failure: Failure, said: str) -> bool:
     module = name.replace("-", "[-_]")
     if re.search(rf"\b{module}\b", said, re.IGNORECASE):
         return True
+    if any(_is_from(module, match[1], failure) for match in _SIGNATURE.finditer(said)):
+        return True
     folders = re.compile(rf"[/\\]{module}[/\\]", re.IGNORECASE)
     return any(frame.owner != "user" and folders.search(frame.path) for frame in failure.frames)
+
+
+def _is_from(module: str, called: str, failure: Failure) -> bool:
+    """Whether the user's file that failed has what it called from that module: such a call has no frame of its own."""
+    frame = failure.innermost("user")
+    try:
+        text = Path(frame.path).read_text(encoding="utf-8", errors="replace") if frame is not None else ""
+    except OSError:
+        return False
+    imported = rf"^\s*from {module}[\w.]* import (?:\([^)]*|[^\n]*)\b{called}\b"
+    return re.search(rf"{imported}|\b{module}\.(?:\w+\.)*{called}\(", text, re.MULTILINE) is not None
