@@ -75,7 +75,8 @@ def is_teardown(text: str) -> bool:
 
 def role_of(raised: Raised) -> Role:
     """What an exception is in the course of the failure, by its type and words alone."""
-    if raised.type in _CASCADE_TYPES or _CASCADE.search(raised.message):
+    # A driver of Ray's raises what a worker has raised; the worker's own traceback stands below, where it was kept.
+    if raised.type in _CASCADE_TYPES or raised.type.startswith("RayTaskError") or _CASCADE.search(raised.message):
         return Role.CASCADE
     if is_teardown(raised.at.text):
         return Role.TEARDOWN

@@ -4,10 +4,12 @@ from gonogo.evidence.guarded.divergence import divergence
 from gonogo.evidence.guarded.ends import interrupted
 from gonogo.evidence.guarded.standstill import Standstill, standstill
 from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.evidence.rehearsal.failures import places
 from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.finding.ranks import capital, ranks_text
-from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Span, Text
+from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Pattern, Severity, Span, Text
 
 _LASTING = 600.0
 """Seconds after which a run that still stands is taken for one that will not go on: NCCL's own time-out."""
@@ -23,6 +25,7 @@ _ALIVE = Text(
     "在该机器上查看这个进程：py-spy dump --native --pid PID；ps 中状态为 D（磁盘或网络文件系统）或 T（被暂停）；用 "
     "dmesg 与 nvidia-smi 检查是否掉卡",
 )
+_BUSY = Pattern(r"(?i)\bsav(?:e|ing)\b.{0,40}(?:checkpoint|model)|\bupload|\bwaiting for (?:path|file|the)\b")
 
 
 class RankLateAtCollective(Hazard):
@@ -53,6 +56,33 @@ class RankLateAtCollective(Hazard):
 
     name = "rank-late-at-collective"
     title = Text("The other ranks wait for one that is held up", "其他 rank 在等待一个被耽搁的 rank")
+
+    log_words = (*STALL_WORDS, "aving", "aiting for", "pload")
+    consequence = True
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A time-out right after a line that says what a rank had begun: to save, to upload, to wait for a file."""
+        stall = stall_of(log)
+        if stall is None or not stall.time_outs or stall.another_failure or stall.diverged:
+            return
+        before = log.lines_before(stall.line, 3)
+        busy = next((line for line in reversed(before) if _BUSY.search(line.text)), None)
+        if busy is not None:
+            yield self.log_finding(
+                stall.evidence,
+                Text(
+                    "The last that the log tells before the time-out is something that one rank does alone, while the "
+                    "others wait for it in a collective.",
+                    "超时之前日志的最后内容是某个 rank 单独进行的工作，而其他 rank 在集合通信中等待它。",
+                ),
+                cure=_TIMEOUT,
+                certainty=Certainty.POSSIBLE,
+                also=(busy,),
+                confirm=Text(
+                    "py-spy dump --pid of rank 0 while the others wait shows it at that work",
+                    "其他 rank 等待时，对 rank 0 执行 py-spy dump --pid 可看到它正在做这件事",
+                ),
+            )
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """Ranks that have not come to the collective in which the others stand, and where they are instead."""

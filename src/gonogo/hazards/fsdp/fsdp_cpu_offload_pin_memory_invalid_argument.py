@@ -31,6 +31,7 @@ class FsdpCpuOffloadPinMemoryInvalidArgument(LoggedHazard):
 
     name = "fsdp-cpu-offload-pin-memory-invalid-argument"
     title = Text("FSDP's CPU offload pins memory that cannot be pinned", "FSDP 的 CPU 卸载要锁页的内存无法锁页")
+    ends_at = (("fsdp/_runtime_utils.py", "init_flat_param_attributes"), ("_flat_param.py", "pin_memory("))
     log_words = ("CUDA error: invalid argument", "pin_memory")
     signs = (
         Sign(
