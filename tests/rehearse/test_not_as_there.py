@@ -113,6 +113,13 @@ def test_a_signature_is_of_the_package_that_the_file_imports_it_from(project: Pa
     assert why(record_of(project, "TypeError", message)) is None
 
 
+def test_the_name_of_a_setup_script_is_no_package_that_it_asks_for(project: Path) -> None:
+    (project / "setup.py").write_text('from setuptools import setup\nsetup(name="mychat", version="1")\n')
+    said = why(record_of(project, "ModuleNotFoundError", "No module named 'mychat'"))
+    assert said is not None
+    assert "is this project itself" in said
+
+
 def test_the_file_that_was_named_goes_first(project: Path) -> None:
     named = project / "lock.txt"
     named.write_text("transformers==4.37.2\n")

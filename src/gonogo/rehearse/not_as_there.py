@@ -175,7 +175,7 @@ def _why(
 def _project_with(name: str, folder: Path) -> Path | None:
     """The file by which the project would be installed that a module or distribution of that name is of, or None."""
     first = name.partition(".")[0]
-    own_name = re.compile(r"^\s*name\s*=\s*[\"']?([\w.-]+)", re.MULTILINE)
+    own_name = re.compile(r"(?:^|[(,])\s*name\s*=\s*[\"']?([\w.-]+)", re.MULTILINE)
     for path in _files(folder) if first else ():
         if path.name in ("pyproject.toml", "setup.py", "setup.cfg"):
             if any(exists(path.parent / below / first / "__init__.py") for below in ("", "src")):
