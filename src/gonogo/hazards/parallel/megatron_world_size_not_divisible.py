@@ -5,10 +5,12 @@ from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
-_REFUSED = Pattern(
-    r"world[ _]size \((?P<world>\d+)\) is not divisible by (?:total_model_size|expert_tensor_model_pipeline_parallel"
-    r"|tensor[ _]|pipeline|\(?total_model_size|(?P<size>\d+)$)"
+_NAMED = (
+    r"world[ _]size \((?P<world>\d+)\) is not divisible by "
+    r"(?:\(?total_model_size|expert_tensor_model_pipeline_parallel"
 )
+_REFUSED = Pattern(rf"{_NAMED}|tensor[ _]|pipeline|(?P<size>\d+)$)")
+"""As Megatron says it: where it names no size of a model's parallelism, other programs say the same."""
 
 
 class MegatronWorldSizeNotDivisible(LoggedHazard):
@@ -46,7 +48,14 @@ class MegatronWorldSizeNotDivisible(LoggedHazard):
     ends_at = (("core/parallel_state.py", "initialize_model_parallel"),)
     log_words = ("is not divisible by",)
     signs = (
-        Sign(says=_REFUSED, types=("AssertionError", "RuntimeError"), certainty=Certainty.CERTAIN),
+        Sign(says=Pattern(rf"{_NAMED})"), types=("AssertionError", "RuntimeError"), certainty=Certainty.CERTAIN),
+        Sign(
+            says=_REFUSED,
+            types=("AssertionError", "RuntimeError"),
+            frames=(("parallel_state.py",),),
+            lines=False,
+            certainty=Certainty.CERTAIN,
+        ),
         Sign(says=_REFUSED),
         Sign(cut=(("megatron/core/parallel_state.py", "is not divisible by"),), within=1),
     )

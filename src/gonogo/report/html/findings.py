@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gonogo.finding import Finding, Fix, Span, Text
 from gonogo.finding.ranks import ranks_text
 from gonogo.report.excerpt import marked
-from gonogo.report.html.markup import element, lines, text
+from gonogo.report.html.markup import element, lines, link, text
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, how_to_apply, word
 
@@ -83,11 +83,5 @@ def diff_markup(diff: str, language: str) -> str:
 def _sources(finding: Finding, language: str) -> Iterator[str]:
     if not finding.sources:
         return
-    links = (
-        element("a", text(source), href=source, rel="noreferrer noopener")
-        if source.startswith("https://")
-        else text(source)
-        for source in finding.sources
-    )
-    listed = element("ul", *(element("li", link) for link in links))
+    listed = element("ul", *(element("li", link(source)) for source in finding.sources))
     yield element("details", element("summary", text(word("source", language))), listed)

@@ -42,3 +42,10 @@ def element(tag: str, *content: str, **attributes: str | bool) -> str:
 def heading(level: int, content: str) -> str:
     """A heading of plain text."""
     return element(f"h{level}", text(content))
+
+
+def link(address: str) -> str:
+    """An address from anywhere: one that leads to the web can be followed, another is text."""
+    if not address.startswith("https://"):
+        return text(address)
+    return element("a", text(address), href=address, rel="noreferrer noopener")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.finding import Report, Text
+from gonogo.finding.similar import SimilarThread
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.findings import diff_markup, finding_markup
-from gonogo.report.html.markup import element, heading, text
+from gonogo.report.html.markup import element, heading, link, text
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
+from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.plan import reasons
@@ -34,6 +36,9 @@ def sections(report: Report, language: str) -> Iterator[str]:
     if report.findings:
         found = (finding_markup(finding, language, number) for number, finding in enumerate(report.findings))
         yield element("section", *found, klass="findings")
+    if report.similar:
+        threads = (_thread(thread, language) for thread in report.similar)
+        yield element("section", heading(2, word("similar", language)), element("ul", *threads))
     if report.cure is not None:
         for section in cure_sections(report.cure, language):
             said = (element("li", text(sentence)) for sentence in section.said)
@@ -56,6 +61,12 @@ def sections(report: Report, language: str) -> Iterator[str]:
             for one in report.skipped
         )
         yield element("section", heading(2, word("skipped", language)), element("dl", *rows))
+
+
+def _thread(thread: SimilarThread, language: str) -> str:
+    settled = settled_text(thread, language)
+    parts = [link(thread.address), text(title_of(thread)), text(settled)]
+    return element("li", " · ".join(part for part in parts if part))
 
 
 def _head(report: Report, language: str) -> Iterator[str]:
