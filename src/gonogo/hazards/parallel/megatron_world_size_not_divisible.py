@@ -7,7 +7,7 @@ from gonogo.hazards.signs import LoggedHazard, Sign
 
 _NAMED = (
     r"world[ _]size \((?P<world>\d+)\) is not divisible by "
-    r"(?:\(?total_model_size|expert_tensor_model_pipeline_parallel"
+    r"(?:\(?total_model_size|tensor_model_parallel_size|expert_tensor_model_pipeline_parallel"
 )
 _REFUSED = Pattern(rf"{_NAMED}|tensor[ _]|pipeline|(?P<size>\d+)$)")
 """As Megatron says it: where it names no size of a model's parallelism, other programs say the same."""
