@@ -34,6 +34,7 @@ PAIRS = [
     ("docs/performance.md", "docs/performance.zh-CN.md"),
     ("docs/api.md", "docs/api.zh-CN.md"),
     ("docs/plan.md", "docs/plan.zh-CN.md"),
+    ("docs/gpus.md", "docs/gpus.zh-CN.md"),
     ("docs/design.md", "docs/design.zh-CN.md"),
     ("docs/strategies.md", "docs/strategies.zh-CN.md"),
     ("docs/architectures.md", "docs/architectures.zh-CN.md"),

@@ -23,6 +23,7 @@ from gonogo.cli.check import check
 from gonogo.cli.cure import cure
 from gonogo.cli.env import env
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
+from gonogo.cli.gpus import gpus as gpus_command
 from gonogo.cli.options import (
     AsOf,
     Command,
@@ -323,6 +324,9 @@ def hazards(
         check_writable(output)
         chosen = chosen_hazards(theme, stage)
         publish_text(lambda stream: write_list(stream, chosen, format_, language), output)
+
+
+app.command(name="gpus")(gpus_command)
 
 
 def main() -> None:

@@ -22,11 +22,12 @@ Lang = Annotated[
 ]
 
 Command = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="What you would launch, after --.")]
+GPUS = "[COUNTx]TYPE|[NODESx]INSTANCE"
 Gpus = Annotated[
     str | None,
     typer.Option(
-        metavar="[COUNTx]TYPE",
-        help="A node's accelerators, e.g. 8xH100-80G. Default: as many H100-80G as COMMAND says.",
+        metavar=GPUS,
+        help="A node's, e.g. 8xH100-80G; or what is rented: p5.48xlarge. Default: as many H100-80G as COMMAND says.",
     ),
 ]
 Nodes = Annotated[int | None, typer.Option(min=1, metavar="N", help="Nodes. Default: as COMMAND says.")]

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from gonogo.cli.exit_status import exit_statuses
-from gonogo.cli.options import Format, HostMemory, Lang, Open, Output, before_and_after
+from gonogo.cli.options import GPUS, Format, HostMemory, Lang, Open, Output, before_and_after
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -28,7 +29,7 @@ def plan(
     ] = None,
     gpus: Annotated[
         str | None,
-        typer.Option(metavar="[COUNTx]TYPE", help="A node's accelerators, e.g. 8xA100-80G. Default: 8xH100-80G."),
+        typer.Option(metavar=GPUS, help="A node's, e.g. 8xA100-80G; or what is rented. Default: 8xH100-80G."),
     ] = None,
     nodes: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Nodes. Default: 1, or as COMMAND says.")
@@ -60,6 +61,13 @@ def plan(
     ] = None,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE.svg|png", help="Draw what takes each GPU's memory there.")
+    ] = None,
+    price: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Your prices an hour, of GPUs or instances (YAML, JSON): hours and cost."),
+    ] = None,
+    tokens: Annotated[
+        str | None, typer.Option(metavar="N", help="With --price: tokens of the training, e.g. 1.5B. Default: 1B.")
     ] = None,
     timeout: Annotated[
         float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a rehearsal that takes longer.")
@@ -94,6 +102,7 @@ def plan(
         from gonogo.trials.plan.from_command import read_training_command
         from gonogo.trials.plan.measure import Meter, NotMeasured
         from gonogo.trials.plan.needed import check_model, check_packages
+        from gonogo.trials.plan.price import priced, read_price, tokens_of
         from gonogo.trials.plan.request import PlanOptions, request_of
         from gonogo.trials.plan.search import Plan, check_batch, search
         from gonogo.trials.plan.solve import check_unknown
@@ -116,6 +125,8 @@ def plan(
         )
         request, notes = request_of(asked, read_training_command(command) if command else None)
         check_model(request.model, request.name)
+        wanted = tokens_of(tokens)
+        paid = None if price is None else read_price(price, gpus, request.machine.accelerator.name)
         unknown = None if solve is None else check_unknown(solve)
         check_batch(request)
         if write is not None:
@@ -136,6 +147,8 @@ def plan(
         if write is not None:
             notes += write_best(write, found)
         report = plan_report(found, notes) if isinstance(found, Plan) else solved_report(found, notes)
+        if paid is not None and report.plan is not None:
+            report = msgspec.structs.replace(report, plan=priced(report.plan, paid, wanted))
         if picture is not None and report.plan is not None:
             note = write_picture(report.plan, picture, language)
             if note is not None:

@@ -62,6 +62,16 @@ class TooLarge(Strategy, frozen=True):
     would_fit: tuple[Text, ...]
 
 
+class Cost(msgspec.Struct, frozen=True):
+    """What a strategy takes for all tokens of a training: hours, and money in the currency of the table of prices."""
+
+    strategy: str
+    hours_at_least: float
+    hours_at_most: float
+    cost_at_least: float
+    cost_at_most: float
+
+
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A plan."""
 
@@ -80,3 +90,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     fitting: tuple[Strategy, ...]
     too_large: tuple[TooLarge, ...]
     seconds: float
+    tokens: int = 0
+    """That ``costs`` are for; 0 without a table of prices."""
+    currency: str = ""
+    costs: tuple[Cost, ...] = ()
+    """Of the strategies that fit, in their order."""

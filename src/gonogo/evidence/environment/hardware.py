@@ -9,13 +9,14 @@ from functools import cache
 
 import msgspec
 
+from gonogo.evidence.environment.instances import near_instances, rented
 from gonogo.evidence.tables import TABLES
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
 
 class Speed(msgspec.Struct, frozen=True):
-    """What an accelerator does at best, as its maker states it; see ``data/accelerators.json``."""
+    """What an accelerator does at best, as its maker states it; see ``accelerators.json``."""
 
     matmul_flops: float
     """Dense 16-bit matrix products, FLOP/s."""
@@ -64,7 +65,7 @@ _UNITS = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 @cache
 def all_accelerators() -> tuple[Accelerator, ...]:
-    """The table ``data/accelerators.json``, in its order."""
+    """The table ``accelerators.json``, in its order."""
     path = TABLES / "accelerators.json"
     rows = json.loads(path.read_text(encoding="utf-8"))["accelerators"]
     return tuple(
@@ -109,7 +110,8 @@ def find_accelerator(name: str) -> Accelerator:
             ).format(name=name, nearest=", ".join(versions))
         )
     near = get_close_matches(wanted, _by_plain_name(), n=6, cutoff=0.4)
-    nearest = list(dict.fromkeys(_by_plain_name()[key].name for key in near))[:3] or names
+    accelerators = list(dict.fromkeys(_by_plain_name()[key].name for key in near))[:3]
+    nearest = near_instances(name) or accelerators or names
     raise UserError(
         Text(
             "unknown accelerator {name!r}: the nearest known are {nearest}",
@@ -121,21 +123,40 @@ def find_accelerator(name: str) -> Accelerator:
 def machine_from(gpus: str | None, nodes: int | None, host_memory: str | None, default_count: int) -> Machine:
     """The machine that ``--gpus``, ``--nodes`` and ``--host-memory`` describe.
 
-    ``gpus``: ``8xH100-80G`` (a node's count and their type), ``H100-80G`` or ``8``; ``host_memory``: a node's, ``1T``,
+    ``gpus``: ``8xH100-80G`` (a node's count and their type), ``H100-80G`` or ``8``; or what a cloud rents,
+    ``p5.48xlarge`` or ``2xp5.48xlarge`` (two nodes), which has its host memory too. ``host_memory``: a node's, ``1T``,
     ``512G`` or ``1.5TiB`` (units are binary, as memory is sold); ``default_count``: accelerators a node where ``gpus``
     does not say. Raises UserError for what it cannot read.
     """
-    count, name = _count_and_name(gpus)
     if nodes is not None and nodes < 1:
         raise UserError(
             Text("--nodes must be at least 1, not {nodes}", "--nodes 至少为 1，而不是 {nodes}").format(nodes=nodes)
         )
-    return Machine(
-        accelerator=find_accelerator(name or DEFAULT_ACCELERATOR),
-        count=default_count if count is None else count,
-        nodes=1 if nodes is None else nodes,
-        host_bytes=None if host_memory is None else memory_size(host_memory, "--host-memory"),
-    )
+    nodes = nodes_asked(gpus, nodes)
+    found = rented(gpus) if gpus is not None else None
+    host_bytes = None if host_memory is None else memory_size(host_memory, "--host-memory")
+    if found is not None:
+        instance, _ = found
+        accelerator, count = find_accelerator(instance.accelerator), instance.count
+        host_bytes = instance.host_bytes if host_bytes is None else host_bytes
+    else:
+        said, name = _count_and_name(gpus)
+        accelerator, count = find_accelerator(name or DEFAULT_ACCELERATOR), default_count if said is None else said
+    return Machine(accelerator, count, 1 if nodes is None else nodes, host_bytes)
+
+
+def nodes_asked(gpus: str | None, nodes: int | None) -> int | None:
+    """The nodes of ``--nodes``, or of an instance's count (``2xp5.48xlarge``). Raises UserError where both differ."""
+    found = rented(gpus) if gpus is not None else None
+    instances = found[1] if found is not None else None
+    if nodes is not None and instances is not None and nodes != instances:
+        raise UserError(
+            Text(
+                "--gpus {gpus} is {instances} node(s), --nodes says {nodes}: leave one of them out",
+                "--gpus {gpus} 是 {instances} 个节点，而 --nodes 为 {nodes}：请去掉其中一个",
+            ).format(gpus=gpus, instances=instances, nodes=nodes)
+        )
+    return instances if nodes is None else nodes
 
 
 def _count_and_name(gpus: str | None) -> tuple[int | None, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gonogo.evidence.environment.hardware import Machine, machine_from
+from gonogo.evidence.environment.hardware import Machine, machine_from, nodes_asked
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import UNSTATED, LaunchedProcess, ResolvedLaunch, Surroundings, is_unstated
@@ -29,14 +29,15 @@ def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, stated: Machi
                 "命令和 --gpus 都没有说明每个节点有多少加速器：请加上 --gpus 8x{name}",
             ).format(name=stated.accelerator.name)
         )
-    if request.nodes is not None and request.nodes != launch.nodes:
+    asked = nodes_asked(request.gpus, request.nodes)
+    if asked is not None and asked != launch.nodes:
         raise UserError(
             Text(
-                "the command starts {launched} node(s), --nodes says {asked}: change one of them (torchrun --nnodes, "
-                "accelerate --num_machines, deepspeed --hostfile)",
-                "命令启动 {launched} 个节点，而 --nodes 为 {asked}：请统一二者（torchrun --nnodes、accelerate "
-                "--num_machines、deepspeed --hostfile）",
-            ).format(launched=launch.nodes, asked=request.nodes)
+                "the command starts {launched} node(s), {asked} are asked for: change --nodes (--gpus), or the command "
+                "(torchrun --nnodes, accelerate --num_machines, deepspeed --hostfile)",
+                "命令启动 {launched} 个节点，而要求的是 {asked} 个：请修改 --nodes（--gpus）或命令（torchrun --nnodes、"
+                "accelerate --num_machines、deepspeed --hostfile）",
+            ).format(launched=launch.nodes, asked=asked)
         )
     if stated.count == UNSTATED:
         count = max([per_node, *(_named_devices(launch, process) for process in launch.processes[:per_node])])

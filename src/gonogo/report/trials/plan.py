@@ -27,6 +27,7 @@ _TITLES = {
     "fitting": Text("Fits, fastest first", "可行方案（从快到慢）"),
     "too_large": Text("Does not fit", "放不下"),
     "why": Text("Why", "理由"),
+    "costs": Text("Hours and cost of {tokens} tokens", "训练 {tokens} token 的耗时与费用"),
 }
 _COLUMNS = (
     Text("", ""),
@@ -81,8 +82,10 @@ def _parameters(count: int, language: str) -> str:
 
 
 def plan_tables(plan: Plan, language: str) -> list[Table]:
-    """The ranking, and what does not fit."""
-    return [table for table in (_fitting(plan, language), _too_large(plan, language)) if table.rows]
+    """The ranking, what it costs, and what does not fit."""
+    return [
+        table for table in (_fitting(plan, language), _costs(plan, language), _too_large(plan, language)) if table.rows
+    ]
 
 
 def _fitting(plan: Plan, language: str) -> Table:
@@ -145,6 +148,34 @@ def _too_large(plan: Plan, language: str) -> Table:
         Text("what would make it fit", "怎样能放下").in_language(language),
     )
     return Table(_TITLES["too_large"].in_language(language), columns, rows)
+
+
+_COST_NOTE = Text(
+    "from all that the maker states of the machine to half the estimated speed, at the lowest and the highest price; "
+    "loading, checkpoints and restarts are not in it",
+    "从厂商标称速度到估计速度的一半，按最低与最高价格；不含加载、检查点和重启的时间",
+)
+
+
+def _costs(plan: Plan, language: str) -> Table:
+    currency = clean_line(plan.currency)
+    columns = (Text("", ""), _COLUMNS[1], Text("hours", "小时"), Text("cost", "费用"))
+    rows = tuple(
+        (
+            str(number),
+            clean_line(cost.strategy),
+            _from_to(cost.hours_at_least, cost.hours_at_most),
+            f"{_from_to(cost.cost_at_least, cost.cost_at_most)} {currency}".rstrip(),
+        )
+        for number, cost in enumerate(plan.costs, 1)
+    )
+    title = _TITLES["costs"].format(tokens=f"{plan.tokens / 1e9:,.9g} B" if plan.tokens >= 1e8 else f"{plan.tokens:,}")
+    said = tuple(column.in_language(language) for column in columns)
+    return Table(title.in_language(language), said, rows, frozenset({0, 2, 3}), note=_COST_NOTE.in_language(language))
+
+
+def _from_to(low: float, high: float) -> str:
+    return " - ".join(f"{figure:,.0f}" if figure >= 100 else f"{figure:,.2g}" for figure in (low, high))
 
 
 def reasons(plan: Plan, language: str) -> list[tuple[str, tuple[str, ...]]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.environment.hardware import Machine, machine_from, memory_size
+from gonogo.evidence.environment.hardware import Machine, machine_from, memory_size, nodes_asked
 from gonogo.evidence.paths import exists, expanded, is_file
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -80,8 +80,9 @@ def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[P
                 tune=tune, known=", ".join(TUNES)
             )
         )
-    machine = machine_from(options.gpus, options.nodes or said.nodes, options.host_memory, said.gpus or _GPUS)
-    own_world = (options.gpus is None or said.gpus == machine.count) and options.nodes in (None, said.nodes)
+    nodes = nodes_asked(options.gpus, options.nodes)
+    machine = machine_from(options.gpus, nodes or said.nodes, options.host_memory, said.gpus or _GPUS)
+    own_world = (options.gpus is None or said.gpus == machine.count) and nodes in (None, said.nodes)
     half = machine.accelerator.device_type == "cuda" and machine.accelerator.compute_capability < _HAS_BF16
     request = PlanRequest(
         model=model_folder(name),

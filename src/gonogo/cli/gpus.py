@@ -1,0 +1,149 @@
+"""The command ``gonogo gpus``: what ``--gpus`` takes."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from gonogo.cli.exit_status import exit_statuses
+from gonogo.cli.options import Lang, Output, PageFormat
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.language import chosen_language
+
+if TYPE_CHECKING:
+    from gonogo.evidence.environment.hardware import Accelerator
+    from gonogo.evidence.environment.instances import Instance
+
+_GIB = 1 << 30
+_ACCELERATORS = (
+    Text("accelerator", "加速卡"),
+    Text("memory", "显存"),
+    Text("link GB/s", "卡间 GB/s"),
+    Text("16-bit TFLOP/s", "16 位 TFLOP/s"),
+    Text("also called", "别名"),
+)
+_INSTANCES = (Text("instance", "实例"), Text("GPUs", "加速卡"), Text("host memory", "主机内存"), Text("cloud", "云"))
+
+
+def gpus(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Only what has this in its name: H100, p5, ecs.gn7e, Azure.")
+    ] = None,
+    format_: PageFormat = "text",
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """List the accelerators and the cloud instances that --gpus takes: memory, links, GPUs, host memory, sources.
+
+    For instance: gonogo gpus H100    and then: gonogo rehearse --gpus 2xp5.48xlarge -- bash launch.sh
+
+    列出 --gpus 接受的加速卡和云实例。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.evidence.environment.hardware import all_accelerators
+        from gonogo.evidence.environment.instances import all_instances
+        from gonogo.report import known_page_format
+        from gonogo.report.output import check_writable, publish_text
+
+        known_page_format(format_)
+        check_writable(output)
+        asked = (name or "").lower()
+        instances = [
+            one for one in all_instances() if asked in f"{one.name}\n{one.provider}\n{one.accelerator}".lower()
+        ]
+        used = {instance.accelerator for instance in instances}
+        accelerators = [
+            one
+            for one in all_accelerators()
+            if asked in "\n".join((one.name, one.product, *one.aliases)).lower() or (asked and one.name in used)
+        ]
+        if not accelerators and not instances:
+            raise UserError(
+                Text(
+                    "{name}: no accelerator or instance has this in its name; gonogo gpus lists them",
+                    "{name}：没有名字包含它的加速卡或实例；用 gonogo gpus 查看全部",
+                ).format(name=repr(name))
+            )
+        publish_text(lambda stream: _write(stream, accelerators, instances, format_, language), output)
+
+
+def _write(
+    stream: TextIO, accelerators: list[Accelerator], instances: list[Instance], format_name: str, language: str
+) -> None:
+    if format_name == "json":
+        document = {
+            "schema": "gonogo.gpus/1",
+            "accelerators": [_accelerator(one) for one in accelerators],
+            "instances": [
+                {
+                    "name": one.name,
+                    "provider": one.provider,
+                    "accelerator": one.accelerator,
+                    "count": one.count,
+                    "host_memory_bytes": one.host_bytes,
+                    "source": one.source,
+                }
+                for one in instances
+            ],
+        }
+        stream.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+        return
+    rows = [
+        (
+            one.name,
+            f"{one.total_bytes / _GIB:.1f} GiB",
+            f"{one.speed.link_bytes / 1e9:.0f}" if one.speed else "",
+            f"{one.speed.matmul_flops / 1e12:.0f}" if one.speed else "",
+            ", ".join(one.aliases),
+        )
+        for one in accelerators
+    ]
+    rented = [(one.name, f"{one.count}x{one.accelerator}", f"{one.host_gib} GiB", one.provider) for one in instances]
+    tables: list[tuple[tuple[Text, ...], list[tuple[str, ...]]]] = [(_ACCELERATORS, [*rows]), (_INSTANCES, [*rented])]
+    for number, (columns, cells) in enumerate(tables):
+        if not cells:
+            continue
+        if number and rows:
+            stream.write("\n")
+        heads = [column.in_language(language) for column in columns]
+        if format_name == "markdown":
+            stream.write(f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}\n")
+            stream.writelines(f"| {' | '.join(row)} |\n" for row in cells)
+        else:
+            _print_table(stream, heads, cells)
+
+
+def _print_table(stream: TextIO, heads: list[str], cells: list[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    terminal = stream.isatty()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, head in enumerate(heads):
+        table.add_column(head, no_wrap=index < len(heads) - 1, overflow="fold")
+    for row in cells:
+        table.add_row(*row)
+    Console(file=stream, width=None if terminal else 140, force_terminal=terminal, highlight=False).print(table)
+    stream.flush()
+
+
+def _accelerator(one: Accelerator) -> dict[str, Any]:
+    speed = one.speed
+    return {
+        "name": one.name,
+        "aliases": list(one.aliases),
+        "product": one.product,
+        "device_type": one.device_type,
+        "memory_bytes": one.total_bytes,
+        "matmul_tflops": speed.matmul_flops / 1e12 if speed else None,
+        "memory_gbs": speed.memory_bytes / 1e9 if speed else None,
+        "link_gbs": speed.link_bytes / 1e9 if speed else None,
+        "host_link_gbs": speed.host_link_bytes / 1e9 if speed else None,
+        "source": one.source,
+        "speed_source": speed.source if speed else None,
+    }

@@ -1,0 +1,68 @@
+"""Instances that clouds rent: the accelerators and the host memory behind a name such as ``p5.48xlarge``."""
+
+from __future__ import annotations
+
+import json
+import re
+from difflib import get_close_matches
+from functools import cache
+
+import msgspec
+
+from gonogo.evidence.tables import TABLES
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """One kind of instance, as its provider describes it."""
+
+    name: str
+    provider: str
+    accelerator: str
+    """Its name in ``accelerators.json``."""
+    count: int
+    host_gib: int
+    source: str
+
+    @property
+    def host_bytes(self) -> int:
+        """Host memory of one instance."""
+        return self.host_gib << 30
+
+
+@cache
+def all_instances() -> tuple[Instance, ...]:
+    """The table ``instances.json``, in its order."""
+    families = json.loads((TABLES / "instances.json").read_text(encoding="utf-8"))["families"]
+    return tuple(
+        Instance(name, family["provider"], family["accelerator"], count, host_gib, family["source"])
+        for family in families
+        for name, (count, host_gib) in family["instances"].items()
+    )
+
+
+def rented(gpus: str) -> tuple[Instance, int | None] | None:
+    """The instance of ``p5.48xlarge``, and the number of ``2xp5.48xlarge``; None where it is no instance's name.
+
+    Case, punctuation and Azure's ``Standard_`` don't matter.
+    """
+    instance = _by_plain_name().get(_plain(gpus))
+    if instance is not None:
+        return instance, None
+    counted = re.fullmatch(r"\s*([1-9]\d{0,5})\s*[xX×*]\s*(\S+)\s*", gpus)
+    instance = _by_plain_name().get(_plain(counted[2])) if counted else None
+    return None if counted is None or instance is None else (instance, int(counted[1]))
+
+
+def near_instances(name: str) -> list[str]:
+    """The names of instances that are nearly this one."""
+    near = get_close_matches(_plain(name), _by_plain_name(), n=3, cutoff=0.8)
+    return list(dict.fromkeys(_by_plain_name()[key].name for key in near))
+
+
+@cache
+def _by_plain_name() -> dict[str, Instance]:
+    return {_plain(instance.name): instance for instance in all_instances()}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower()).removeprefix("standard")

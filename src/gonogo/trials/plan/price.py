@@ -1,0 +1,124 @@
+"""What a training costs: a user's own table of prices, held against the times of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.document.yaml_file import YamlFile
+from gonogo.evidence.environment.hardware import find_accelerator
+from gonogo.evidence.environment.instances import rented
+from gonogo.finding import Text, planned
+from gonogo.finding.errors import UserError
+from gonogo.trials.plan.roofline import MATMUL_SHARE
+
+FASTEST = MATMUL_SHARE
+"""Of the estimated time: what it would take if the machine did all that its maker states."""
+SLOWEST = 2.0
+"""Of the estimated time: half the speed, for data loading, Python and the network, which the roofline leaves out."""
+_TOKENS = 1_000_000_000
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+
+
+class Price(msgspec.Struct, frozen=True):
+    """What one GPU costs an hour; ``lowest`` and ``highest`` are the same where the table has one figure."""
+
+    lowest: float
+    highest: float
+    currency: str
+
+
+def tokens_of(text: str | None) -> int:
+    """The tokens of ``300M``, ``1.5B`` or ``2000000``; a billion where nothing is said. Raises UserError."""
+    if text is None:
+        return _TOKENS
+    number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
+    try:
+        tokens = float(number) * _UNITS[unit]
+    except (KeyError, ValueError):
+        tokens = 0.0
+    if not 1 <= tokens < inf:
+        raise UserError(
+            Text(
+                "--tokens {text}: write how many, as in 300M or 1.5B", "--tokens {text}：请写数量，例如 300M 或 1.5B"
+            ).format(text=repr(text))
+        )
+    return round(tokens)
+
+
+def read_price(path: Path, gpus: str | None, accelerator: str) -> Price:
+    """The price of the accelerators of ``--gpus`` in a table (YAML or JSON).
+
+    ``p5.48xlarge: 98.32`` is an hour of that instance, ``H100-80G: [2.1, 4]`` an hour of a GPU; ``currency: CNY``
+    names what they are in. The instance's price wins where ``gpus`` names one. Raises UserError.
+    """
+    file = YamlFile(SourceFile.read(path))
+    if not file.readable:
+        why = next((problem.message for problem in file.problems), Text("unreadable", "无法读取"))
+        raise _unusable(path, why)
+    found = rented(gpus) if gpus is not None else None
+    prices: dict[str, tuple[float, float]] = {}
+    currency = ""
+    for name in file.names():
+        value = file.get(name).value
+        if name == "currency":
+            currency = str(value)
+        else:
+            prices[name] = _range(path, name, value)
+    for name, price in prices.items():
+        other = rented(name)
+        if found is not None and other is not None and other[0] == found[0]:
+            return Price(price[0] / found[0].count, price[1] / found[0].count, currency)
+    for name, price in prices.items():
+        if rented(name) is None and find_accelerator(name).name == accelerator:
+            return Price(*price, currency)
+    wanted = accelerator if found is None else f"{found[0].name} / {accelerator}"
+    raise _unusable(
+        path,
+        Text("it has no price of {wanted}, but of {known}", "没有 {wanted} 的价格，只有 {known}").format(
+            wanted=wanted, known=", ".join(prices) or Text("nothing", "空表")
+        ),
+    )
+
+
+def costs(price: Price, tokens: int, choices: Sequence[planned.Strategy], gpus: int) -> tuple[planned.Cost, ...]:
+    """Hours and money of training on so many tokens, for each strategy; ``gpus`` of all nodes, if it says no other."""
+    found = []
+    for choice in choices:
+        count = choice.gpus * choice.nodes if isinstance(choice, planned.Solution) else gpus
+        hours = tokens / (choice.tokens_per_second_per_gpu * count) / 3600
+        fast, slow = hours * FASTEST, hours * SLOWEST
+        found.append(
+            planned.Cost(choice.strategy, fast, slow, fast * count * price.lowest, slow * count * price.highest)
+        )
+    return tuple(found)
+
+
+def priced(plan: planned.Plan, price: Price, tokens: int) -> planned.Plan:
+    """The plan with what its strategies cost."""
+    return msgspec.structs.replace(
+        plan, tokens=tokens, currency=price.currency, costs=costs(price, tokens, plan.fitting, plan.gpus * plan.nodes)
+    )
+
+
+def _range(path: Path, name: str, value: Any) -> tuple[float, float]:
+    figures = value if isinstance(value, list) and len(value) == 2 else [value, value]
+    if any(isinstance(one, bool) or not isinstance(one, int | float) or not 0 <= one < inf for one in figures):
+        raise _unusable(
+            path,
+            Text(
+                "`{name}` is no price: write a number, or [lowest, highest]",
+                "`{name}` 不是价格：请写数字，或 [最低, 最高]",
+            ).format(name=name),
+        )
+    low, high = sorted(float(one) for one in figures)
+    return low, high
+
+
+def _unusable(path: Path, why: Text) -> UserError:
+    return UserError(Text("--price {path}: {why}", "--price {path}：{why}").format(path=path, why=why))
