@@ -27,12 +27,14 @@ from gonogo.cli.gpus import gpus as gpus_command
 from gonogo.cli.options import (
     AsOf,
     Command,
+    FlightRecorder,
     Format,
     Gpus,
     GradientCheckpointing,
     HostMemory,
     InEnvironment,
     Lang,
+    MemoryViz,
     MicroBatch,
     NoCache,
     Nodes,
@@ -44,6 +46,7 @@ from gonogo.cli.options import (
     Steps,
     SyntheticBatch,
     SyntheticDeepSpeed,
+    Trace,
     before_and_after,
 )
 from gonogo.cli.plan import plan
@@ -109,6 +112,9 @@ def rehearse(
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
     ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR.")] = None,
+    memory_viz: MemoryViz = None,
+    trace: Trace = None,
+    flight_recorder: FlightRecorder = None,
     no_cache: NoCache = False,
     synthetic_batch: SyntheticBatch = None,
     deepspeed: SyntheticDeepSpeed = None,
@@ -153,6 +159,7 @@ def rehearse(
         from gonogo.rehearse.answer import rehearsed, was_interrupted
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.request import RehearsalRequest
+        from gonogo.rehearse.viewers.asked import ViewerFiles
 
         request = RehearsalRequest(
             command=command,
@@ -166,6 +173,7 @@ def rehearse(
             with_packages=tuple(with_ or ()),
             as_of=as_of,
             keep=keep,
+            viewers=ViewerFiles(memory_viz, trace, flight_recorder),
             ray=ray,
             use_cache=not no_cache,
         )

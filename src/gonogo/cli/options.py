@@ -55,6 +55,17 @@ AsOf = Annotated[
     ),
 ]
 
+MemoryViz = Annotated[
+    Path | None, typer.Option(metavar="FILE.pickle", help="Write a memory snapshot for PyTorch's memory_viz there.")
+]
+Trace = Annotated[
+    Path | None, typer.Option(metavar="FILE.json.gz", help="Write a trace for Perfetto or chrome://tracing there.")
+]
+FlightRecorder = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Write what the ranks call there, as dumps for PyTorch's torchfrtrace."),
+]
+
 SyntheticBatch = Annotated[
     Path | None,
     typer.Option(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from gonogo.rehearse.viewers.asked import ViewerFiles
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,7 @@ class RehearsalRequest:
     the address of a Ray cluster (or ``auto``) on which the ranks run; None: they run here.
     ``count_work``: the first rank counts what it computes and moves. ``use_cache``: take the record of an earlier
     rehearsal of the same, and keep this one's. ``only_looks``: the first rank alone, up to its first batch.
+    ``viewers``: files to write for viewers.
     """
 
     command: list[str]
@@ -30,6 +33,7 @@ class RehearsalRequest:
     with_packages: tuple[str, ...] = ()
     as_of: str | None = None
     keep: Path | None = None
+    viewers: ViewerFiles = field(default_factory=ViewerFiles)
     ray: str | None = None
     count_work: bool = False
     use_cache: bool = True

@@ -34,11 +34,13 @@ from gonogo.rehearse.packages import PackageOverlay, packages_for
 from gonogo.rehearse.packages.differing import spare_differing
 from gonogo.rehearse.prepared.given import note_on, prepared_beside, show
 from gonogo.rehearse.progress import OnProgress, RankStatus, Shown
+from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.diverged_records import settle, with_names
 from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
 from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.viewers.write import write_viewer_files
 from gonogo.rehearse.workers.keep import check_keep, keep_records
 from gonogo.rehearse.workers.places import pool_for
 from gonogo.rehearse.workers.pool import NodeLost, Pool
@@ -63,12 +65,14 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     show = Shown(on_progress, started)
     _check_words(request.command)
     check_keep(request.keep)
+    request.viewers.check()
     check_torch()
     with _sigterm_interrupts(), scratch_folder() as scratch:
         stated = machine_from(request.gpus, request.nodes, request.host_memory, UNSTATED)
         overlay = packages_for(request.environment, request.with_packages, request.as_of, show)
         kept = earlier(request, stated, overlay)
-        if kept is not None and request.keep is None and (record := kept.record()) is not None:
+        raw = request.keep is not None or bool(request.viewers)
+        if kept is not None and not raw and (record := kept.record()) is not None:
             set_apart(record, request.environment)
         else:
             record = _rehearsed(request, stated, overlay, kept, scratch, started, show)
@@ -112,12 +116,13 @@ def _rehearsed(
         python=str(overlay.python or sys.executable),
     )
     notes: list[Text] = []
+    log = CallLog() if request.viewers.flight_recorder is not None else None
     with kept.watching(scratch) if kept is not None else contextlib.nullcontext(), say_if_full(scratch):
         resolved = resolve(request.command, situation)
         machine = machine_for(resolved.launch, request, stated)
         ranks = ranks_to_run(request.ranks, resolved.launch, machine, may_be_more=may_start_processes(resolved.launch))
         with pool_for(request.ray) as pool:
-            run = functools.partial(_run, pool, request, notes=notes, deadline=deadline, show=show)
+            run = functools.partial(_run, pool, request, notes=notes, deadline=deadline, show=show, log=log)
             assigned = functools.partial(_assignment, resolved, request, machine, overlay, scratch)
             assignments, records, divergence = run(ranks, resolved.launch, assigned)
             if (count := started_by(records, resolved.launch)) is not None:
@@ -139,6 +144,9 @@ def _rehearsed(
     if request.keep is not None:
         with say_if_full(scratch):
             keep_records(request.keep, record, assignments)
+    if request.viewers:
+        show(Text("writing the files for viewers", "写出供查看器打开的文件"))
+        record.notes += write_viewer_files(request.viewers, record, assignments, log)
     return record
 
 
@@ -152,6 +160,7 @@ def _run(
     notes: list[Text],
     deadline: float,
     show: Shown,
+    log: CallLog | None,
 ) -> tuple[list[Assignment], list[RankRecord], Divergence | None]:
     """Run ranks of a launch; of a sample, those too whose batches differ. What is to be said of them is added."""
     if request.only_looks:
@@ -163,28 +172,29 @@ def _run(
         ranks, note = with_each_shape(ranks, looked)
         notes.append(note)
     assignments = [assigned(rank) for rank in ranks]
-    return assignments, *_run_assigned(pool, assignments, deadline, show)
+    request.viewers.check_ranks(len(assignments))
+    return assignments, *_run_assigned(pool, assignments, deadline, show, log)
 
 
 def _run_assigned(
-    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: Shown
+    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: Shown, log: CallLog | None
 ) -> tuple[list[RankRecord], Divergence | None]:
     """Run the ranks, several of them in touch with each other; those of a lost node again, all together."""
     if len(assignments) == 1:
         return pool.run(assignments, deadline, show.ranks), None
     for _ in range(_TIMES_AGAIN):
         with contextlib.suppress(NodeLost):
-            return _run_in_touch(pool, assignments, deadline, show)
+            return _run_in_touch(pool, assignments, deadline, show, log)
     try:
-        return _run_in_touch(pool, assignments, deadline, show)
+        return _run_in_touch(pool, assignments, deadline, show, log)
     except NodeLost as lost:
         return lost.records, None
 
 
 def _run_in_touch(
-    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: Shown
+    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: Shown, log: CallLog | None
 ) -> tuple[list[RankRecord], Divergence | None]:
-    with Exchange([assignment.plan.rank for assignment in assignments], pool.host) as exchange:
+    with Exchange([assignment.plan.rank for assignment in assignments], pool.host, log) as exchange:
 
         def watch(statuses: tuple[RankStatus, ...]) -> None:
             exchange.watch(statuses)
@@ -266,6 +276,7 @@ def _assignment(
         started_by_program=launch.launcher == SPAWN,
         counts_work=request.count_work and rank == 0,
         prepared=str(prepared or ""),
+        trace=str(folder / "trace.msgpack") if request.viewers.needs_events else "",
     )
     return Assignment(
         plan=plan,

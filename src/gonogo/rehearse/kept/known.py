@@ -36,7 +36,7 @@ _HARMLESS = re.compile(
     r"|HOSTNAME|TMPDIR|GONOGO_.*|PYTEST_.*"
 )
 # Options: a rehearsal that was over in time would be so with more of it.
-_DECIDE_NOTHING = frozenset({"timeout", "keep", "ray", "use_cache"})
+_DECIDE_NOTHING = frozenset({"timeout", "keep", "viewers", "ray", "use_cache"})
 _LARGEST_TEXT = 4 << 20
 _HOST = re.compile(rb"hostname|HOSTNAME|uname|platform\.node")
 _HOST_NAME = "name of this machine"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from gonogo.evidence.rehearsal.divergence import CollectiveCall, Divergence, Kind, Side
+from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.virtual.ranks.protocol import (
     Collective,
     End,
@@ -69,12 +70,13 @@ class _Group:
 
 
 class Comparison:
-    """The calls of the rehearsed ranks. ``send`` is called with a rank and what it is told."""
+    """The calls of the rehearsed ranks. ``send`` is called with a rank and what it is told; ``log`` keeps all calls."""
 
-    def __init__(self, ranks: Iterable[int], send: Send) -> None:
+    def __init__(self, ranks: Iterable[int], send: Send, log: CallLog | None = None) -> None:
         self.ranks = {rank: _Rank() for rank in ranks}
         self.divergence: Divergence | None = None
         self._send = send
+        self._log = log
         self._groups: dict[str, _Group] = {}
         self._over = False
 
@@ -85,6 +87,8 @@ class Comparison:
             self._called(rank, state, message)
         elif isinstance(message, Site):
             state.sites[message.number] = message
+            if self._log is not None:
+                self._log.sites[rank, message.number] = message
         elif isinstance(message, RankContext):
             state.context = message
         elif isinstance(message, Group):
@@ -121,6 +125,8 @@ class Comparison:
         group.counts[rank] += 1
         if not group.only_asks:
             state.made += 1
+            if self._log is not None:
+                self._log.called(rank, call, group.members, made.index)
             state.last.append(_Made(call, group.members, made.index, made.order, ()))
         group.pending[rank].append(made)
         if call.waits:
@@ -141,6 +147,8 @@ class Comparison:
                 self._diverge(_kind_of(heads), heads)
                 return
             group.agreed = next(iter(heads.values()))
+            if self._log is not None:
+                self._log.alike[group.agreed.collective.group] = group.agreed.index + 1
             if len({self.ranks[rank].sites[made.collective.site].place for rank, made in heads.items()}) == 1:
                 group.earlier = None
             elif group.earlier is None:

@@ -18,6 +18,7 @@ import msgspec
 
 from gonogo.evidence.rehearsal.divergence import Divergence
 from gonogo.rehearse.progress import RankStatus
+from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.comparison import Comparison
 from gonogo.virtual.ranks.plan import ExchangeAddress
 from gonogo.virtual.ranks.protocol import Hello, Message, Reply, send_at_once
@@ -26,9 +27,14 @@ _BACKLOG = 1024
 
 
 class Exchange:
-    """Open while the workers run. ``host``: an address of this machine at which workers elsewhere reach it."""
+    """Open while the workers run. ``host``: an address of this machine at which workers elsewhere reach it.
 
-    def __init__(self, ranks: Sequence[int], host: str | None = None) -> None:
+    ``log``: where all that the ranks call is kept, if it is asked for.
+    """
+
+    def __init__(self, ranks: Sequence[int], host: str | None = None, log: CallLog | None = None) -> None:
+        if log is not None:
+            log.clear()
         self._folder = tempfile.mkdtemp(prefix="gonogo-") if host is None else None
         key = secrets.token_bytes(32)
         address = (host, 0) if host is not None else os.path.join(str(self._folder), "exchange")
@@ -36,7 +42,7 @@ class Exchange:
         bound = self._listener.address
         named = f"{host}:{bound[1]}" if isinstance(bound, tuple) else str(bound)
         self.address = ExchangeAddress(named, key.hex(), tuple(ranks))
-        self._comparison = Comparison(ranks, self._send)
+        self._comparison = Comparison(ranks, self._send, log)
         self._lock = threading.Lock()
         self._of_rank: dict[int, Connection] = {}
         self._ranks_of: dict[Connection, int] = {}

@@ -240,6 +240,8 @@ def _received(assignment: Assignment, returned: Returned) -> RankRecord:
     assignment.log.write_bytes(returned.log)
     Path(plan.progress).write_bytes(returned.progress)
     Path(plan.record).write_bytes(returned.record)
+    if returned.trace:
+        Path(plan.trace).write_bytes(returned.trace)
     return msgspec.json.decode(returned.record, type=RankRecord)
 
 

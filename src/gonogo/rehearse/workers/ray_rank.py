@@ -55,6 +55,7 @@ def _run(shipment: Shipment, folder: Path, tell: Tell, seconds_between: float) -
         record=msgspec.json.encode(record),
         log=_bytes_of(assignment.log),
         progress=_bytes_of(Path(assignment.plan.progress)),
+        trace=_bytes_of(Path(assignment.plan.trace)) if assignment.plan.trace else b"",
     )
 
 

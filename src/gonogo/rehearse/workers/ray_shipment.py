@@ -46,6 +46,7 @@ class Returned(msgspec.Struct, frozen=True):
     record: bytes = b""
     log: bytes = b""
     progress: bytes = b""
+    trace: bytes = b""
     refused: tuple[str, str] | None = None
     """Why the node can't run it, in English and Chinese."""
 
@@ -82,7 +83,11 @@ def unpack(shipment: Shipment, folder: Path) -> Assignment:
     plan = shipment.plan
     return Assignment(
         plan=msgspec.structs.replace(
-            plan, scratch=here(plan.scratch), record=here(plan.record), progress=here(plan.progress)
+            plan,
+            scratch=here(plan.scratch),
+            record=here(plan.record),
+            progress=here(plan.progress),
+            trace=here(plan.trace),
         ),
         python=shipment.python,
         environment={name: here(value) for name, value in shipment.environment.items()},

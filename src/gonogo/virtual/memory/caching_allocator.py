@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterator
 from threading import RLock
 from typing import NamedTuple
 
@@ -127,6 +128,15 @@ class CachingAllocator:
     def size_of(self, address: int) -> int:
         """Bytes of the live block at ``address``. Raises KeyError where there is none."""
         return self._live[address].size
+
+    def segments(self) -> Iterator[tuple[int, Block, bool]]:
+        """(stream, first block, whether it is expandable) of each segment that there is."""
+        streams = {id(pool): stream for stream, pools in self._pools.items() for pool in pools}
+        free = [block for pools in self._pools.values() for pool in pools for block in pool.free.values()]
+        unmapped = [block for pools in self._pools.values() for pool in pools for block in pool.unmapped.values()]
+        for block in (*self._live.values(), *free, *unmapped):
+            if block.prev is None:
+                yield streams.get(id(block.pool), 0), block, self._expandable is not None
 
     def empty_cache(self) -> None:
         """``torch.cuda.empty_cache()``: give every wholly free segment back."""
@@ -247,7 +257,9 @@ class CachingAllocator:
         pool = (self._pools.get(stream) or self._new_pools())[nbytes > SMALL_SIZE]
         size = self._fixed.segment_size(self.settings.round_up(nbytes))
         self._driver.count(pool, size, 1)
-        return self._use(pool, Block(self._driver.take_addresses(size), size, None, None, pool), size, nbytes)
+        address = self._driver.take_addresses(size)
+        self._driver.note("segment_alloc", address, size)
+        return self._use(pool, Block(address, size, None, None, pool), size, nbytes)
 
     def _free(self, address: int) -> None:
         """``free`` and ``free_block``: merge the block with its free neighbours, and into the pool."""
@@ -288,6 +300,7 @@ class CachingAllocator:
             block = self._segments.allocate(pool, size)
         if block is None:
             self.shortages += 1
+            self._driver.note("oom", max(self._driver.limit - self.reserved, 0), nbytes)
             if self.shortage is None:
                 self.shortage = Shortage(nbytes, self._fixed.segment_size(size), self.allocated, self.reserved)
             self._driver.limit = UNLIMITED

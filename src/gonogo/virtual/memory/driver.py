@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gonogo.virtual.memory.blocks import BlockPool, Totals
 
 FIRST_ADDRESS = 0x7F00_0000_0000
@@ -17,6 +19,8 @@ class Driver:
         self.capacity_bytes = capacity_bytes
         self.limit = limit
         self.allocations = self.frees = 0
+        self.on_segment: Callable[[str, int, int], None] | None = None
+        """Told of what becomes of segments: the event's name in PyTorch's snapshot, address, bytes."""
         self._every = every
         self._next_address = FIRST_ADDRESS
 
@@ -38,6 +42,11 @@ class Driver:
         """Give ``size`` bytes of ``pool`` back."""
         self.frees += 1
         self.count(pool, -size, -segments)
+
+    def note(self, event: str, address: int, size: int) -> None:
+        """Tell whoever follows the segments."""
+        if self.on_segment is not None:
+            self.on_segment(event, address, size)
 
     def count(self, pool: BlockPool, size: int, segments: int) -> None:
         """Count what a pool has reserved, be there room or not."""

@@ -66,6 +66,7 @@ class ExpandableSegments:
         mapped = min(-(-size // pool.granularity) * pool.granularity, block.size)
         if not self._driver.take(pool, mapped, segments=0):
             return False
+        self._driver.note("segment_map", block.address, mapped)
         del pool.unmapped[block.address]
         if mapped < block.size:
             rest = Block(block.address + mapped, block.size - mapped, block, block.next, pool)
@@ -101,6 +102,7 @@ class ExpandableSegments:
         pool.merge(block)
         pool.unmapped[block.address] = block
         self._driver.give_back(pool, end - begin, segments=0)
+        self._driver.note("segment_unmap", begin, end - begin)
 
 
 def _expandable_size(block: Block) -> int:

@@ -42,7 +42,9 @@ class FixedSegments:
             return None
         if self._max_split is not None and segment >= self._max_split:
             self.oversize.add(1)
-        return Block(self._driver.take_addresses(segment), segment, None, None, pool)
+        address = self._driver.take_addresses(segment)
+        self._driver.note("segment_alloc", address, segment)
+        return Block(address, segment, None, None, pool)
 
     def release(self, pool: BlockPool) -> None:
         """Give back every segment that is one free block."""
@@ -86,5 +88,6 @@ class FixedSegments:
     def _release_block(self, pool: BlockPool, block: Block) -> None:
         pool.remove(block)
         self._driver.give_back(pool, block.size, segments=1)
+        self._driver.note("segment_free", block.address, block.size)
         if self._max_split is not None and block.size >= self._max_split:
             self.oversize.add(-1)

@@ -55,6 +55,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Only look at what batches each rank will read, and end with the first of its own."""
     prepared: str = ""
     """The folder of what gonogo prepare has made; empty where there is none."""
+    trace: str = ""
+    """Where what it does is written event by event (:class:`RankTrace`); empty: it is not followed."""
     exchange: ExchangeAddress | None = None
     """None where one rank is rehearsed alone."""
 

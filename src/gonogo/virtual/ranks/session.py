@@ -7,7 +7,6 @@ import functools
 import os
 import resource
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -24,16 +23,13 @@ from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged
 from gonogo.virtual.failure import failure_of, note_failed_call
-from gonogo.virtual.hooks import deepcompile, engine, owning, trainer, training
-from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
-from gonogo.virtual.hooks.modules import ModuleTracker
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.hooks import deepcompile, engine, owning, threads, trainer, training
+from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.seen import as_run
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
-from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
-from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
+from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.operators import (
     attention,
     autocast,
@@ -56,6 +52,8 @@ from gonogo.virtual.ranks.versions import versions
 from gonogo.virtual.sandbox import spawned
 from gonogo.virtual.stack import frames_of_call, frames_of_traceback
 from gonogo.virtual.tensor import CPU, VirtualTensor
+from gonogo.virtual.tracing.parts import PLAIN, followed_by
+from gonogo.virtual.tracing.recorder import Recorder
 from gonogo.virtual.values import batches, data_dependent, data_shapes, read_arguments
 from gonogo.virtual.values.assumptions import Ledger
 from gonogo.virtual.weights import loading
@@ -74,9 +72,11 @@ class Session:
         self.device = torch.device(plan.accelerator.device_type, plan.local_rank)
         self.memory = MemoryRecord(self._device_record)
         self.ledger = Ledger(os.path.dirname(torch.__file__))
-        self.mode = VirtualMode(self.memory, self.ledger)
-        self.modules = ModuleTracker(self.memory)
-        self.life = Lifecycle(plan.steps, self.memory, self.ledger)
+        self.recorder = Recorder(plan.rank) if plan.trace else None
+        parts = self._parts = followed_by(self.recorder) if self.recorder is not None else PLAIN
+        self.mode = parts.mode(self.memory, self.ledger)
+        self.modules = parts.modules(self.memory)
+        self.life = parts.life(plan.steps, self.memory, self.ledger)
         self.peers = Peers(plan.rank, plan.exchange) if plan.exchange is not None else None
         """The ranks that are rehearsed with this one, or None."""
         self.collectives = c10d_operators.CollectiveRecord(self.peers)
@@ -104,7 +104,7 @@ class Session:
         else:
             settings = AllocatorSettings.from_environment(os.environ, accelerator.device_type)
             capacity = accelerator.total_bytes - accelerator.allowance_bytes
-            allocator = CachingAllocator(capacity, settings)
+            allocator = self._parts.allocator(name, capacity, settings)
             record = DeviceRecord(name, accelerator.total_bytes, accelerator.allowance_bytes, allocator)
             record.on_shortage = self._shortage
         record.moment = self.life.moment
@@ -157,7 +157,7 @@ class Session:
         undo.append(deepcompile.install())
         undo.append(engine.install(self.life, self.modules, self.facts))
         undo.append(loading.install(self.life, self.modules, self.facts))
-        undo.append(_mode_in_threads(self.mode))
+        undo.append(threads.install(self.mode))
         self.mode.on_failure = functools.partial(note_failed_call, self.modules)
         if self.peers is not None:
             self.meet(self.peers)
@@ -365,22 +365,6 @@ def _in_chain(error: BaseException | None, kind: Any) -> Any:
         seen.add(id(error))
         error = error.__cause__ or error.__context__
     return None
-
-
-def _mode_in_threads(mode: VirtualMode) -> Callable[[], None]:
-    """Dispatch modes belong to a thread: threads that the program starts enter ours too."""
-    patches = Patches()
-    run = threading.Thread.run
-
-    def with_mode(thread: threading.Thread) -> None:
-        if getattr(thread, "is_gonogo", False):
-            run(thread)
-            return
-        with mode:
-            run(thread)
-
-    patches.set(threading.Thread, "run", with_mode)
-    return patches.undo
 
 
 def _count(root: Any) -> int:

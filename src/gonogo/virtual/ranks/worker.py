@@ -30,7 +30,7 @@ def main(plan_path: str) -> NoReturn:
     plan = msgspec.json.decode(Path(plan_path).read_bytes(), type=WorkerPlan)
     if os.environ.get(TRACE):
         # The other ranks have ended: this run only looks where the failing node comes from.
-        plan = msgspec.structs.replace(plan, trace_autograd=True, exchange=None)
+        plan = msgspec.structs.replace(plan, trace_autograd=True, exchange=None, trace="")
     random.seed(plan.rank)  # nothing seeds it alike on all ranks of the real run
     status = 70
     try:
@@ -41,6 +41,7 @@ def main(plan_path: str) -> NoReturn:
             _keep_files_as_they_are(session, plan)
             record = session.run()
         stop()
+        _write_trace(session)
         if session.wants_trace(record):
             os.environ[TRACE] = "1"
             sys.stdout.flush()
@@ -70,11 +71,22 @@ def _keep_files_as_they_are(session: Session, plan: WorkerPlan) -> None:
 
 def write(plan: WorkerPlan, record: RankRecord) -> None:
     """Write the record: whole, or not at all."""
-    target = plan.record
+    _write_whole(plan.record, msgspec.json.encode(record))
+
+
+def _write_trace(session: Session) -> None:
+    """What the rank did event by event, where that is asked for."""
+    if session.recorder is not None:
+        _write_whole(session.plan.trace, session.recorder.encoded())
+
+
+def _write_whole(target: str, data: bytes) -> None:
     partial = f"{target}.partial"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
-        os.write(descriptor, msgspec.json.encode(record))
+        left = memoryview(data)
+        while left:
+            left = left[os.write(descriptor, left) :]
     finally:
         os.close(descriptor)
     os.replace(partial, target)
@@ -91,6 +103,7 @@ def _write_on_signal(session: Session) -> None:
         record.stack = stack
         with contextlib.suppress(OSError):
             write(session.plan, record)
+            _write_trace(session)
         os._exit(0)
 
     numbers = (signal.SIGTERM, signal.SIGINT)

@@ -1,0 +1,79 @@
+"""Which files are asked for, and whether they can be written, before a rehearsal is made for nothing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from gonogo.evidence.paths import exists, is_folder
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+_SAYS = Text("{option} {path}: {why}", "{option} {path}：{why}")
+
+
+@dataclass(frozen=True)
+class ViewerFiles:
+    """The paths that ``--memory-viz``, ``--trace`` and ``--flight-recorder`` name."""
+
+    memory_viz: Path | None = None
+    trace: Path | None = None
+    flight_recorder: Path | None = None
+
+    @property
+    def needs_events(self) -> bool:
+        """Whether the ranks have to be followed event by event."""
+        return self.memory_viz is not None or self.trace is not None
+
+    def __bool__(self) -> bool:
+        return self.needs_events or self.flight_recorder is not None
+
+    def check(self) -> None:
+        """Raise UserError for a path that can't be written."""
+        for option, path in (("--memory-viz", self.memory_viz), ("--trace", self.trace)):
+            if path is not None:
+                _check_file(option, path)
+        if self.flight_recorder is not None:
+            _check_folder("--flight-recorder", self.flight_recorder)
+
+    def check_ranks(self, ranks: int) -> None:
+        """Raise UserError where so many ranks are rehearsed, and what they call can't be compared."""
+        if self.flight_recorder is not None and ranks < 2:
+            raise UserError(
+                Text(
+                    "--flight-recorder compares ranks, and one is rehearsed: add --ranks all, or --ranks sample",
+                    "--flight-recorder 用于比较各 rank，而这里只排练一个：请加上 --ranks all 或 --ranks sample",
+                )
+            )
+
+
+def refused(option: str, path: Path, error: OSError) -> UserError:
+    """What is said where the system refuses to write."""
+    return UserError(_SAYS.format(option=option, path=path, why=error.strerror or error))
+
+
+def _check_file(option: str, path: Path) -> None:
+    if is_folder(path):
+        raise UserError(
+            _SAYS.format(option=option, path=path, why=Text("is a folder: name a file", "是一个目录：请写出文件名"))
+        )
+    _check_parent(option, path)
+
+
+def _check_folder(option: str, path: Path) -> None:
+    if exists(path) and (not is_folder(path) or any(path.iterdir())):
+        why = Text("name a folder that is new or empty", "请指定一个新的或空的目录")
+        raise UserError(_SAYS.format(option=option, path=path, why=why))
+    _check_parent(option, path)
+
+
+def _check_parent(option: str, path: Path) -> None:
+    folder = path.absolute().parent
+    why = None
+    if not is_folder(folder):
+        why = Text("the folder {folder} does not exist", "目录 {folder} 不存在").format(folder=folder)
+    elif not os.access(folder, os.W_OK):
+        why = Text("the folder {folder} is not writable", "目录 {folder} 不可写").format(folder=folder)
+    if why is not None:
+        raise UserError(_SAYS.format(option=option, path=path, why=why))

@@ -1,0 +1,177 @@
+"""Dumps as NCCL's Flight Recorder writes them, one a rank, of the collectives that the rehearsed ranks made.
+
+Read by PyTorch's own analyzer (``torchfrtrace DIR``, torch.distributed.flight_recorder) and by ``gonogo diagnose``.
+What a rehearsal knows of sizes is how many elements a tensor has. For a collective of Python objects stands the first
+one that NCCL would record of it; making a group is ``split``, as with NCCL's communicators.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.rehearse.ranks.call_log import CallLog, Logged
+
+VERSION = "2.10"
+PREFIX = "nccl_trace_rank_"
+_NAMES = {
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "allreduce_coalesced",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "barrier": "all_reduce_barrier",
+    "monitored_barrier": "barrier",
+    "allgather": "all_gather",
+    "allgather_base": "_all_gather_base",
+    "allgather_coalesced": "all_gather_into_tensor_coalesced",
+    "allgather_into_tensor_coalesced": "all_gather_into_tensor_coalesced",
+    "reduce_scatter": "reduce_scatter",
+    "reduce_scatter_base": "_reduce_scatter_base",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor_coalesced",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all",
+    "gather": "gather",
+    "scatter": "scatter",
+    "all_gather_object": "all_gather",
+    "gather_object": "all_gather",
+    "broadcast_object_list": "broadcast",
+    "scatter_object_list": "broadcast",
+    "new_group": "split",
+}
+"""gonogo's names of collectives, and the Flight Recorder's."""
+_GROWS = frozenset({"allgather", "allgather_base", "allgather_coalesced", "allgather_into_tensor_coalesced"})
+"""Their sizes are known as those of the output."""
+_SHRINKS = frozenset({"reduce_scatter", "reduce_scatter_base", "reduce_scatter_tensor_coalesced"})
+_GATHERS_OBJECTS = frozenset({"all_gather_object", "gather_object"})
+_ONE_TENSOR = frozenset({"allgather", "reduce_scatter", "alltoall"})
+"""They take or give a list of tensors, which the recorder counts as one."""
+_DTYPES = {
+    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long",
+    "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool",
+}  # fmt: skip
+
+
+def dumps(log: CallLog, record: RehearsalRecord) -> Iterator[tuple[str, bytes]]:
+    """(file name, contents) of each rehearsed rank."""
+    library = "hccl" if record.accelerator.device_type == "npu" else "nccl"
+    groups = {key: str(number) for number, key in enumerate(log.groups)}
+    for rank in record.ranks:
+        yield f"{PREFIX}{rank.rank}", pickle.dumps(_dump(log, rank.rank, groups, library), protocol=2)
+
+
+def _dump(log: CallLog, rank: int, names: dict[str, str], library: str) -> dict[str, Any]:
+    frames: dict[int, list[dict[str, Any]]] = {}
+    entries = [
+        _entry(number, logged, log, rank, names, library, frames)
+        for number, logged in enumerate(log.calls.get(rank, ()))
+    ]
+    own = {key: members for key, members in log.groups.items() if rank in members}
+    last = dict.fromkeys(own, 0)
+    for logged in log.calls.get(rank, ()):
+        last[logged.call.group] = logged.number + 1
+    return {
+        "version": VERSION,
+        "comm_lib_version": "",
+        "pg_config": {
+            names[key]: {"name": names[key], "desc": _described(key), "ranks": str(list(members))}
+            for key, members in own.items()
+        },
+        "pg_status": {
+            names[key]: {
+                "last_enqueued_collective": last[key],
+                "last_started_collective": min(last[key], log.alike.get(key, 0) + 1),
+                "last_completed_collective": min(last[key], log.alike.get(key, 0)),
+            }
+            for key in own
+        },
+        "entries": entries,
+    }
+
+
+def _entry(
+    number: int,
+    logged: Logged,
+    log: CallLog,
+    rank: int,
+    names: dict[str, str],
+    library: str,
+    frames: dict[int, list[dict[str, Any]]],
+) -> dict[str, Any]:
+    call, members = logged.call, log.groups[logged.call.group]
+    alike = log.alike.get(call.group, 0)
+    state = "completed" if logged.number < alike else "started" if logged.number == alike else "scheduled"
+    if call.site not in frames:
+        site = log.sites.get((rank, call.site))
+        stack = reversed(site.frames) if site is not None else ()
+        frames[call.site] = [{"name": f.function, "filename": f.path, "line": f.line} for f in stack]
+    passes = call.operator.startswith("send/recv")
+    sent, got = _sizes(call.operator, call.sizes, len(members))
+    name = _passed(rank, members, call.root) if passes else _name(call.operator, call.sizes, len(members))
+    dtype = _DTYPES.get(call.dtype or "", call.dtype or "Byte")
+    return {
+        "record_id": number,
+        "pg_id": int(names[call.group]),
+        "process_group": (names[call.group], _described(call.group)),
+        "collective_seq_id": logged.number + 1,
+        "p2p_seq_id": logged.number + 1 if passes else 0,
+        "op_id": number + 1,
+        "profiling_name": f"{library}:{name}",
+        "time_created_ns": logged.heard_ns,
+        "input_sizes": sent,
+        "input_dtypes": [dtype] * len(sent),
+        "output_sizes": got,
+        "output_dtypes": [dtype] * len(got),
+        "state": state,
+        "time_discovered_started_ns": None if state == "scheduled" else logged.heard_ns,
+        "time_discovered_completed_ns": logged.heard_ns if state == "completed" else None,
+        "retired": state == "completed",
+        "timeout_ms": 600000,
+        "is_p2p": passes,
+        "frames": frames[call.site],
+    }
+
+
+def _sizes(operator: str, sizes: tuple[int, ...], ranks: int) -> tuple[list[list[int]], list[list[int]]]:
+    """(inputs, outputs), each as a list of shapes."""
+    if operator == "new_group":
+        return [list(sizes)], [list(sizes)]
+    if not sizes:
+        return [[1]], [[ranks if operator in _GATHERS_OBJECTS else 1]]
+    if operator in _ONE_TENSOR:
+        sizes = (sum(sizes),)
+    whole = [[size] for size in sizes]
+    parts = [[size // ranks] for size in sizes]
+    times = [[size * ranks] for size in sizes]
+    if operator == "scatter":
+        return times, whole
+    if operator == "gather":
+        return whole, times
+    if operator in _GROWS:
+        return parts, whole
+    return whole, parts if operator in _SHRINKS else whole
+
+
+def _name(operator: str, sizes: tuple[int, ...], ranks: int) -> str:
+    if operator in ("allgather", "reduce_scatter") and sum(sizes) % ranks:
+        return f"{_NAMES[operator]}_v"
+    return _NAMES[operator]
+
+
+def _passed(rank: int, members: tuple[int, ...], source: int | None) -> str:
+    """What NCCL calls a message between two ranks, which are numbered within their group."""
+    inside = sorted(members)
+    sender = inside.index(source if source is not None else inside[0])
+    receiver = 1 - sender if len(inside) > 1 else sender
+    return f"send {sender}->{receiver}" if rank == source else f"recv {receiver}<-{sender}"
+
+
+def _described(key: str) -> str:
+    """What the analyzer shows of a group."""
+    if key == "world":
+        return "new_group"
+    name, _, rest = key.partition(":")
+    if ">" in rest:
+        return "from rank to rank " + rest.split(":")[3]
+    return "default_pg" if name == "0" else f"group {name}"

@@ -1,0 +1,97 @@
+"""A trace in Chrome's Trace Event Format, which Perfetto reads: a process a rank, a thread a track.
+
+A microsecond is an operator: a virtual accelerator has no clock, and how long a rehearsal takes says nothing of a GPU.
+Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Mapping
+from typing import IO
+
+import msgspec
+
+from gonogo.evidence.rehearsal.trace import ACTIONS, TRACKS, DeviceEvents, RankTrace
+
+_FAST = 3
+_A_PIECE = 4096
+_APART = 32
+"""So many operators have one point of the memory counter: the highest of them."""
+_encode = msgspec.json.encode
+
+
+def write(file: IO[bytes], traces: Mapping[int, RankTrace], compressed: bool) -> None:
+    """Write the trace of the ranks, a piece at a time."""
+    if compressed:
+        with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_FAST, mtime=0) as packed:
+            _write(packed, traces)
+    else:
+        _write(file, traces)
+
+
+def _write(file: IO[bytes] | gzip.GzipFile, traces: Mapping[int, RankTrace]) -> None:
+    file.write(b'{"displayTimeUnit":"ns","otherData":{"clock":"1 us = 1 operator","made by":"gonogo rehearse"},')
+    file.write(b'"traceEvents":[')
+    pieces: list[str] = []
+    first = True
+    for trace in traces.values():
+        for event in _events(trace):
+            pieces.append(event)
+            if len(pieces) >= _A_PIECE:
+                file.write((("" if first else ",\n") + ",\n".join(pieces)).encode())
+                pieces, first = [], False
+    file.write((("" if first or not pieces else ",\n") + ",\n".join(pieces)).encode())
+    file.write(b"]}\n")
+
+
+def _events(trace: RankTrace) -> Iterator[str]:
+    """Each event as JSON."""
+    process = trace.rank
+    yield _meta(process, 0, "process_name", {"name": f"rank {process}"})
+    yield _meta(process, 0, "process_sort_index", {"sort_index": process})
+    for thread, name in enumerate(TRACKS):
+        yield _meta(process, thread, "thread_name", {"name": name})
+        yield _meta(process, thread, "thread_sort_index", {"sort_index": thread})
+    names = [_encode(name).decode() for name in trace.names]
+    details = [f',"args":{_encode(detail).decode()}' for detail in trace.details]
+    for track, begin, end, number, detail in trace.spans():
+        yield (
+            f'{{"ph":"X","pid":{process},"tid":{track},"cat":"{TRACKS[track]}","ts":{begin},"dur":{end - begin},'
+            f'"name":{names[number]}{details[detail] if detail >= 0 else ""}}}'
+        )
+    for device in trace.devices:
+        yield from _counters(process, device)
+
+
+def _meta(process: int, thread: int, name: str, args: dict[str, object]) -> str:
+    return _encode({"ph": "M", "pid": process, "tid": thread, "name": name, "args": args}).decode()
+
+
+def _counters(process: int, device: DeviceEvents) -> Iterator[str]:
+    """What is allocated and reserved, in bytes: of each stretch the highest moment."""
+    name = _encode(f"memory of {device.device}").decode()
+    reserved = allocated = 0
+    until, highest = _APART, (0, 0, 0)
+    for action, _, nbytes, _, clock, _ in device.rows():
+        if clock >= until:
+            yield _counter(process, name, highest)
+            until, highest = clock - clock % _APART + _APART, (clock, allocated, reserved)
+        kind = ACTIONS[action]
+        if kind in ("alloc", "free"):
+            allocated += nbytes if kind == "alloc" else -nbytes
+        elif kind in ("segment_alloc", "segment_map"):
+            reserved += nbytes
+        elif kind in ("segment_free", "segment_unmap"):
+            reserved -= nbytes
+        if allocated >= highest[1]:
+            highest = (clock, allocated, reserved)
+    yield _counter(process, name, highest)
+
+
+def _counter(process: int, name: str, at: tuple[int, int, int]) -> str:
+    clock, allocated, reserved = at
+    return (
+        f'{{"ph":"C","pid":{process},"ts":{clock},"name":{name},'
+        f'"args":{{"allocated":{allocated},"reserved":{reserved}}}}}'
+    )

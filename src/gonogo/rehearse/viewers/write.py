@@ -1,0 +1,90 @@
+"""The files that were asked for, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.evidence.rehearsal.trace import RankTrace
+from gonogo.finding import Text
+from gonogo.finding.ranks import ranks_text
+from gonogo.rehearse.ranks.call_log import CallLog
+from gonogo.rehearse.viewers import flight_recorder, memory_viz, trace_events
+from gonogo.rehearse.viewers.asked import ViewerFiles, refused
+from gonogo.rehearse.workers.workers import Assignment
+
+Write = Callable[[IO[bytes]], None]
+
+
+def write_viewer_files(
+    files: ViewerFiles, record: RehearsalRecord, assignments: Sequence[Assignment], calls: CallLog | None
+) -> list[tuple[str, str]]:
+    """Write them; what the report is to say of ranks that left no events. Raises UserError where they can't be."""
+    traces = dict(_traces(assignments)) if files.needs_events else {}
+    if files.memory_viz is not None:
+        _file("--memory-viz", files.memory_viz, lambda file: memory_viz.write(file, traces, record.world_size))
+    if files.trace is not None:
+        compressed = files.trace.suffix == ".gz"
+        _file("--trace", files.trace, lambda file: trace_events.write(file, traces, compressed))
+    if files.flight_recorder is not None and calls is not None:
+        _folder("--flight-recorder", files.flight_recorder, flight_recorder.dumps(calls, record))
+    missing = [one.plan.rank for one in assignments if one.plan.rank not in traces] if files.needs_events else []
+    if not missing:
+        return []
+    said = Text(
+        "the files for viewers lack {ranks}: the worker was killed", "供查看器打开的文件缺少 {ranks}：工作进程被终止"
+    ).format(ranks=ranks_text(missing))
+    return [(said.en, said.zh)]
+
+
+def _traces(assignments: Sequence[Assignment]) -> Iterator[tuple[int, RankTrace]]:
+    decode = msgspec.msgpack.Decoder(RankTrace).decode
+    for assignment in assignments:
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            yield assignment.plan.rank, decode(Path(assignment.plan.trace).read_bytes())
+
+
+def _file(option: str, path: Path, write: Write) -> None:
+    path = Path(os.path.realpath(path))
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                write(file)
+            _as_new(temporary, 0o666)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise refused(option, path, error) from None
+
+
+def _folder(option: str, path: Path, dumps: Iterator[tuple[str, bytes]]) -> None:
+    path = Path(os.path.realpath(path))
+    try:
+        temporary = tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            for name, data in dumps:
+                Path(temporary, name).write_bytes(data)
+            _as_new(temporary, 0o777)
+            os.replace(temporary, path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    except OSError as error:
+        raise refused(option, path, error) from None
+
+
+def _as_new(path: str, mode: int) -> None:
+    mask = os.umask(0)
+    os.umask(mask)
+    os.chmod(path, mode & ~mask)

@@ -1,0 +1,25 @@
+"""Threads that the program starts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from gonogo.virtual.hooks.patching import Patches
+
+
+def install(mode: Any) -> Callable[[], None]:
+    """Dispatch modes belong to a thread: those that the program starts enter ours too. Returns the undo."""
+    patches = Patches()
+    run = threading.Thread.run
+
+    def with_mode(thread: threading.Thread) -> None:
+        if getattr(thread, "is_gonogo", False):
+            run(thread)
+            return
+        with mode:
+            run(thread)
+
+    patches.set(threading.Thread, "run", with_mode)
+    return patches.undo

@@ -1,0 +1,148 @@
+"""The parts of a session that are followed, each told of to the recorder; and those that are not."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from gonogo.evidence.rehearsal.record import Phase
+from gonogo.evidence.rehearsal.trace import NONE
+from gonogo.virtual.collectives.exchanged import Operation
+from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.hooks.modules import ModuleTracker
+from gonogo.virtual.memory.allocator_settings import AllocatorSettings
+from gonogo.virtual.memory.caching_allocator import CachingAllocator
+from gonogo.virtual.mode import VirtualMode
+from gonogo.virtual.tracing.recorder import COLLECTIVES, OPERATORS, Recorder
+
+_serve = VirtualMode.__torch_dispatch__
+
+
+class Parts(NamedTuple):
+    """How a session makes its parts. ``allocator`` is given the device's name, its capacity and the settings."""
+
+    mode: Callable[..., VirtualMode]
+    modules: Callable[..., ModuleTracker]
+    life: Callable[..., Lifecycle]
+    allocator: Callable[[str, int, AllocatorSettings], CachingAllocator]
+
+
+def followed_by(recorder: Recorder) -> Parts:
+    """Parts that tell the recorder what they do."""
+    return Parts(
+        functools.partial(_Mode, recorder),
+        functools.partial(_Modules, recorder),
+        functools.partial(_Life, recorder),
+        functools.partial(_Allocator, recorder),
+    )
+
+
+class _Mode(VirtualMode):  # type: ignore[no-untyped-call]
+    """Each operator is a span; a collective has its bytes and ranks."""
+
+    def __init__(self, recorder: Recorder, *args: Any) -> None:
+        super().__init__(*args)
+        self._recorder = recorder
+        self._numbers: dict[int, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """As the mode that is not followed."""
+        recorder = self._recorder
+        if get_ident() != recorder.thread:
+            return _serve(self, func, types, args, kwargs)
+        began = recorder.clock
+        recorder.clock = began + 1
+        number = self._numbers.get(id(func))
+        if number is None:  # an operator lives as long as the process
+            number = self._numbers[id(func)] = recorder.name(str(func))
+        track, detail = OPERATORS, NONE
+        if func.namespace == "c10d":
+            track, detail = COLLECTIVES, _detail_of(recorder, func, args)
+        try:
+            return _serve(self, func, types, args, kwargs)
+        finally:
+            recorder.spans.extend((track, began, recorder.clock, number, detail))
+
+
+def _detail_of(recorder: Recorder, func: Any, args: Any) -> int:
+    try:
+        operation = Operation(func, args, None)
+    except KeyError:  # an operator without a group
+        return NONE
+    tensors = operation.inputs or operation.outputs
+    nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return recorder.detail(bytes=nbytes, ranks=", ".join(map(str, operation.members)))
+
+
+class _Modules(ModuleTracker):
+    def __init__(self, recorder: Recorder, *args: Any) -> None:
+        super().__init__(*args)
+        self._recorder = recorder
+
+    def _enter(self, module: nn.Module, inputs: Any) -> None:
+        super()._enter(module, inputs)
+        if not self._recorder.is_elsewhere:
+            self._recorder.enter(self.current or "")
+
+    def _leave(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        super()._leave(module, inputs, output)
+        if not self._recorder.is_elsewhere:
+            self._recorder.leave(len(self.stack))
+
+    def _in_backward(self, path: str) -> None:
+        super()._in_backward(path)
+        if not self.stack and not self._recorder.is_elsewhere:
+            self._recorder.backward(path)
+
+
+class _Life(Lifecycle):
+    def __init__(self, recorder: Recorder, *args: Any) -> None:
+        super().__init__(*args)
+        self._recorder = recorder
+
+    def _switch(self, phase: Phase) -> None:
+        super()._switch(phase)
+        if not self._recorder.is_elsewhere:
+            self._recorder.phase(phase, self.step)
+
+
+class _Allocator(CachingAllocator):
+    """Tells of each block and each segment, with the stack that asked for a block."""
+
+    def __init__(self, recorder: Recorder, device: str, capacity_bytes: int, settings: AllocatorSettings) -> None:
+        super().__init__(capacity_bytes, settings)
+        self._recorder = recorder
+        self._rows = recorder.device(device, self)
+        self._driver.on_segment = self._tell
+
+    def _tell(self, action: str, address: int, nbytes: int) -> None:
+        self._rows.extend(self._recorder.row(action, address, nbytes))
+
+    def _malloc(self, nbytes: int, stream: int) -> int:
+        address = super()._malloc(nbytes, stream)
+        self._rows.extend(self._recorder.row("alloc", address, nbytes, self._recorder.stack(), stream))
+        return address
+
+    def _malloc_apart(self, nbytes: int, stream: int) -> int:
+        address = super()._malloc_apart(nbytes, stream)
+        self._rows.extend(self._recorder.row("alloc", address, nbytes, self._recorder.stack(), stream))
+        return address
+
+    def _free(self, address: int) -> None:
+        block = self._live.get(address)
+        super()._free(address)
+        assert block is not None
+        self._rows.extend(self._recorder.row("free", address, block.requested))
+
+
+def plain_allocator(_device: str, capacity_bytes: int, settings: AllocatorSettings) -> CachingAllocator:
+    """The allocator of a rank that is not followed."""
+    return CachingAllocator(capacity_bytes, settings)
+
+
+PLAIN = Parts(VirtualMode, ModuleTracker, Lifecycle, plain_allocator)
+"""The parts of a rank that is not followed."""

@@ -1,0 +1,151 @@
+"""Keeps what happens, in tables of numbers; names, details and stacks are kept once."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from array import array
+from types import CodeType, FrameType
+
+import msgspec
+
+from gonogo.evidence.rehearsal.trace import ACTIONS, NONE, TRACKS, DeviceEvents, RankTrace, StackFrame
+from gonogo.virtual.memory.caching_allocator import CachingAllocator
+from gonogo.virtual.stack import OURS
+from gonogo.virtual.tracing.segments import segments_of
+
+PHASES, MODULES, OPERATORS, COLLECTIVES = range(len(TRACKS))
+_NUMBER_OF = {name: number for number, name in enumerate(ACTIONS)}
+_MACHINERY = ("<frozen", "<string>")
+
+
+class Recorder:
+    """What one rank does. ``clock`` counts operators; the mode moves it on."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.clock = 0
+        self.spans = array("q")
+        self._names: dict[str, int] = {}
+        self._details: dict[tuple[tuple[str, int | str], ...], int] = {}
+        self._stacks: dict[tuple[int, ...], int] = {}
+        self._described: list[list[StackFrame]] = []
+        self._codes: list[CodeType] = []
+        """Kept alive, so that no other takes the identity of one that is a part of a stack's key."""
+        self._devices: dict[str, tuple[CachingAllocator, array[int]]] = {}
+        self._open: list[tuple[int, int]] = []
+        """(begin, name) of the modules whose forward runs, outermost first."""
+        self._in_backward: tuple[int, int] | None = None
+        self._phase = (0, "load", 0)
+        self.thread = threading.get_ident()
+        """The program's first one: others have no place on the tracks."""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another thread of the program's is at work."""
+        return threading.get_ident() != self.thread
+
+    def name(self, text: str) -> int:
+        """The number of a name."""
+        return self._names.setdefault(text, len(self._names))
+
+    def detail(self, **what: int | str) -> int:
+        """The number of a detail."""
+        return self._details.setdefault(tuple(what.items()), len(self._details))
+
+    # -- phases and modules -------------------------------------------------------------------------------------------
+
+    def phase(self, name: str, step: int) -> None:
+        """The program is in a phase from now on."""
+        began, before, before_step = self._phase
+        if (before, before_step) == (name, step):
+            return
+        self.spans.extend((PHASES, began, self.clock, self.name(before), self.detail(step=before_step)))
+        self._phase = (self.clock, name, step)
+        if not self._open:
+            self._end_backward()
+
+    def enter(self, path: str) -> None:
+        """A module's forward begins."""
+        self._open.append((self.clock, self.name(path)))
+
+    def leave(self, depth: int) -> None:
+        """All but ``depth`` of the modules that run have ended."""
+        while len(self._open) > depth:
+            began, name = self._open.pop()
+            self.spans.extend((MODULES, began, self.clock, name, NONE))
+
+    def backward(self, path: str) -> None:
+        """The backward of a module begins, and so that of the one before has ended."""
+        name = self.name(f"{path} (backward)")
+        if self._in_backward is None or self._in_backward[1] != name:
+            self._end_backward()
+            self._in_backward = (self.clock, name)
+
+    def _end_backward(self) -> None:
+        if self._in_backward is not None:
+            began, name = self._in_backward
+            self.spans.extend((MODULES, began, self.clock, name, NONE))
+            self._in_backward = None
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def device(self, name: str, allocator: CachingAllocator) -> array[int]:
+        """Where the events of a device's allocator go."""
+        rows: array[int] = array("q")
+        self._devices[name] = (allocator, rows)
+        return rows
+
+    def row(self, action: str, address: int, nbytes: int, stack: int = NONE, stream: int = 0) -> tuple[int, ...]:
+        """An event of an allocator."""
+        return _NUMBER_OF[action], address, nbytes, stack, self.clock, stream
+
+    def stack(self) -> int:
+        """The number of the program's stack now."""
+        frame: FrameType | None = sys._getframe(2)
+        key: list[int] = []
+        add = key.append
+        while frame is not None:
+            add(id(frame.f_code))
+            add(frame.f_lasti)
+            frame = frame.f_back
+        known = tuple(key)
+        number = self._stacks.get(known)
+        if number is None:
+            number = self._stacks[known] = len(self._described)
+            self._described.append(self._describe(sys._getframe(2)))
+        return number
+
+    def _describe(self, frame: FrameType | None) -> list[StackFrame]:
+        frames = []
+        while frame is not None:
+            code = frame.f_code
+            self._codes.append(code)
+            path = code.co_filename
+            if not path.startswith((OURS, *_MACHINERY)) and not path.endswith("runpy.py"):
+                frames.append(StackFrame(path, frame.f_lineno or 0, code.co_name))
+            frame = frame.f_back
+        return frames
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def encoded(self) -> bytes:
+        """The whole trace (:class:`RankTrace`) in MessagePack: what runs still ends now."""
+        self.leave(0)
+        self._end_backward()
+        began, phase, step = self._phase
+        self.spans.extend((PHASES, began, self.clock, self.name(phase), self.detail(step=step)))
+        self._phase = (self.clock, phase, step)
+        trace = RankTrace(
+            rank=self.rank,
+            clock=self.clock,
+            names=list(self._names),
+            details=[dict(detail) for detail in self._details],
+            table=self.spans.tobytes(),
+            stacks=self._described,
+            devices=[
+                DeviceEvents(name, rows.tobytes(), segments_of(allocator))
+                for name, (allocator, rows) in self._devices.items()
+            ],
+        )
+        return msgspec.msgpack.encode(trace)
