@@ -35,6 +35,7 @@ PAIRS = [
     ("docs/api.md", "docs/api.zh-CN.md"),
     ("docs/plan.md", "docs/plan.zh-CN.md"),
     ("docs/gpus.md", "docs/gpus.zh-CN.md"),
+    ("docs/agents.md", "docs/agents.zh-CN.md"),
     ("docs/design.md", "docs/design.zh-CN.md"),
     ("docs/strategies.md", "docs/strategies.zh-CN.md"),
     ("docs/architectures.md", "docs/architectures.zh-CN.md"),
@@ -167,7 +168,7 @@ MODULES = {"google_re2": "re2", "pyyaml": "yaml"}
 # What gonogo itself puts in the place of a package that needs a GPU to be built; see virtual/stand_ins.
 STOOD_IN = {"flash_attn", "flash_attn_2_cuda"}
 # What extras of their own bring, and a sentence asks for where it is missing.
-OPTIONAL = {"PIL", "uv", "pyarrow"}
+OPTIONAL = {"PIL", "uv", "pyarrow", "mcp", "anyio", "pydantic", "typing_extensions"}
 
 
 def imports_of(path: Path) -> set[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +24,6 @@ from gonogo.cli.check import check
 from gonogo.cli.cure import cure
 from gonogo.cli.env import env
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
-from gonogo.cli.gpus import gpus as gpus_command
 from gonogo.cli.options import (
     AsOf,
     Command,
@@ -334,12 +334,23 @@ def hazards(
         publish_text(lambda stream: write_list(stream, chosen, format_, language), output)
 
 
-app.command(name="gpus")(gpus_command)
+_LATER = {"gpus": "gonogo.cli.gpus", "mcp": "gonogo.cli.mcp.command", "skills": "gonogo.cli.skills"}
+"""Commands that are imported where they are called, or all are listed: the others' start does not pay for them."""
+
+
+def _register_later(called: str | None) -> None:
+    """Register the commands of :data:`_LATER`: that which is called; all of them, where none of the others is."""
+    others = {_name(command) for command in app.registered_commands}
+    for name, module in _LATER.items():
+        listed = called not in _LATER and called not in others
+        if name not in others and (called == name or listed):
+            app.command(name=name)(getattr(import_module(module), name))
 
 
 def main() -> None:
     """The entry point of the command ``gonogo``."""
     with exit_statuses(language_of_locale(os.environ)):
+        _register_later(next(iter(sys.argv[1:2]), None))
         every = app.registered_commands
         called = [command for command in every if _name(command) in sys.argv[1:2]]
         # Where a command is named, Typer is spared the making of the others: a tenth of a check's time.

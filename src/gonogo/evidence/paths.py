@@ -10,11 +10,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import BinaryIO
 
 _NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 _OF_A_SHELL = ("/dev/", "/proc/")
+
+ONLY_BELOW = "GONOGO_ONLY_BELOW"
+"""The variable that names the folders, as PATH does, below which files of a user's may be read; unset, all may."""
 
 
 def is_file(path: str | Path) -> bool:
@@ -62,11 +66,21 @@ def opened(path: str | Path) -> BinaryIO:
     A pipe that has a name waits for whoever writes it, perhaps for ever: it is refused. A shell's (``<(…)``) is not.
     """
     try:
+        if (only := os.environ.get(ONLY_BELOW)) and not _is_below(path, only):
+            raise OSError(errno.EACCES, "it is outside of the folders that were allowed", str(path))
         if stat.S_ISFIFO(os.stat(path).st_mode) and not str(path).startswith(_OF_A_SHELL):
             raise OSError(errno.EINVAL, "it is a pipe", str(path))
         return open(path, "rb")
     except ValueError as error:  # a zero byte, a lone surrogate
         raise OSError(errno.EINVAL, str(error), str(path)) from None
+
+
+def _is_below(path: str | Path, folders: str) -> bool:
+    """Whether a file is below one of these folders, or is one of Python's own or of the hub's cache."""
+    hub = os.environ.get("HF_HUB_CACHE") or f"{os.environ.get('HF_HOME') or expanded(Path('~/.cache/huggingface'))}/hub"
+    allowed = [resolved(folder) for folder in (*folders.split(os.pathsep), sys.prefix, sys.base_prefix, hub)]
+    whole = resolved(path)
+    return any(whole.is_relative_to(folder) for folder in allowed)
 
 
 def contents(path: str | Path) -> bytes:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Callable, Iterator
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -35,6 +37,9 @@ _STATES = {
     "killed": Text("killed", "被终止"),
     "interrupted": Text("interrupted", "已中断"),
 }
+PROGRESS, PROGRESS_LINES = "GONOGO_PROGRESS", "lines"
+"""The variable, and its value, that makes progress lines of stderr, for who reads them there."""
+
 # Ranks that are shown at once; a world of hundreds would fill the screen.
 _MOST_ROWS = 12
 
@@ -42,12 +47,29 @@ _MOST_ROWS = 12
 @contextlib.contextmanager
 def live_display(language: str, console: Console | None = None) -> Iterator[OnProgress | None]:
     """What to hand to ``rehearse`` as ``on_progress``: a live display on stderr, or None where that is no terminal."""
+    if os.environ.get(PROGRESS) == PROGRESS_LINES:
+        say = progress_lines(language)
+        yield lambda status: say(status.activity)
+        return
     console = console or Console(stderr=True)
     if not console.is_terminal:
         yield None
         return
     with Live(console=console, refresh_per_second=8, transient=True) as live:
         yield lambda status: live.update(_rendered(status, language))
+
+
+def progress_lines(language: str) -> Callable[[Text], None]:
+    """What to tell of progress: each new thing becomes a line of stderr."""
+    last = [""]
+
+    def say(text: Text) -> None:
+        line = text.in_language(language)
+        if line != last[0]:
+            last[0] = line
+            print(f"{PROGRESS}: {line}", file=sys.stderr, flush=True)
+
+    return say
 
 
 def _rendered(status: RehearsalStatus, language: str) -> Group:

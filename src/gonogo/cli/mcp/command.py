@@ -1,0 +1,76 @@
+"""The command ``gonogo mcp``."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gonogo.cli.exit_status import exit_statuses
+from gonogo.cli.options import Lang
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.language import chosen_language
+
+
+def mcp(
+    allow: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="A folder to work in; nothing else is read. Repeatable. Default: this one."),
+    ] = None,
+    http: Annotated[
+        str | None, typer.Option(metavar="PORT", help="Streamable HTTP on 127.0.0.1:PORT/mcp, instead of stdio.")
+    ] = None,
+    no_run: Annotated[
+        bool, typer.Option("--no-run", help="Without rehearse and cure, which run the program that a client names.")
+    ] = False,
+    lang: Lang = None,
+) -> None:
+    """Serve check, rehearse, diagnose, plan, cure, explain and hazards to coding agents, as an MCP server.
+
+    For instance: claude mcp add gonogo -- gonogo mcp --allow my_project/
+
+    把 gonogo 的命令作为 MCP 工具提供给编程助手。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.cli.mcp.folders import Folders
+
+        folders = Folders(allow or [Path.cwd()])
+        port = None if http is None else _port(http)
+        try:
+            from gonogo.cli.mcp.server import make_server
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("mcp", "pydantic", "typing_extensions"):
+                raise
+            raise UserError(
+                Text(
+                    "gonogo mcp needs the MCP SDK: pip install 'gonogo[mcp]'",
+                    "gonogo mcp 需要 MCP SDK：pip install 'gonogo[mcp]'",
+                )
+            ) from None
+        server, jobs = make_server(folders, runs=not no_run)
+        try:
+            if port is None:
+                server.run("stdio")
+            else:
+                print(f"gonogo mcp: http://127.0.0.1:{port}/mcp", file=sys.stderr, flush=True)
+                server.run("streamable-http", host="127.0.0.1", port=port)
+        finally:
+            jobs.end_all()
+
+
+def _port(text: str) -> int:
+    match = re.fullmatch(r"(?:(?:127\.0\.0\.1|localhost):)?(\d{1,5})", text)
+    if match is None or not 1 <= int(match[1]) <= 65535:
+        raise UserError(
+            Text(
+                "--http {text}: write a port of this machine, as in --http 8765; it is not served to others",
+                "--http {text}：请写本机端口，例如 --http 8765；不对外提供服务",
+            ).format(text=repr(text))
+        )
+    return int(match[1])

@@ -1,0 +1,77 @@
+"""The folders that were allowed when the server was started: nothing that a client names may lie elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from gonogo.evidence.paths import expanded, is_folder, resolved
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+_MOST_WORDS = 400
+_LONGEST_WORD = 20_000
+
+
+class Refused(ValueError):
+    """What a client asked for is not allowed, or makes no sense; the message is for the client."""
+
+
+class Folders:
+    """The allowed folders; the first is where work is done when none is named."""
+
+    def __init__(self, allowed: Sequence[Path]) -> None:
+        """Raises UserError for what is no folder."""
+        for path in allowed:
+            if not is_folder(expanded(path)):
+                raise UserError(
+                    Text("--allow {path}: no such folder", "--allow {path}：没有这个目录").format(path=path)
+                )
+        self.roots = [resolved(expanded(path)) for path in allowed]
+
+    def folder(self, name: str) -> Path:
+        """The folder to work in: ``name``, from the first allowed one. Raises Refused."""
+        path = self._inside(name or ".", self.roots[0])
+        if not is_folder(path):
+            raise Refused(f"folder {name!r}: no such folder")
+        return path
+
+    def word(self, name: str, folder: Path) -> str:
+        """A path as an argument of a command that runs in ``folder``, never taken for an option. Raises Refused."""
+        path = self._inside(name, folder)
+        return f"./{path.relative_to(folder)}" if path.is_relative_to(folder) else str(path)
+
+    def command(self, words: Sequence[str], folder: Path) -> list[str]:
+        """The words of a command, none of which names anything that lies elsewhere. Raises Refused.
+
+        The first word, the program, may lie anywhere: it is run, or followed, as the user's shell would do it.
+        """
+        if len(words) > _MOST_WORDS:
+            raise Refused(f"the command has {len(words)} words; {_MOST_WORDS} are the most")
+        for word in words:
+            _check(word)
+        for word in words[1:]:
+            for part in (word, *word.split("=")[1:], *word.split(":")):
+                if part and os.path.lexists(folder / expanded(Path(part))):
+                    self._inside(part, folder)
+        return list(words)
+
+    def _inside(self, name: str, base: Path) -> Path:
+        _check(name)
+        path = resolved(base / expanded(Path(name)))
+        if not any(path.is_relative_to(root) for root in self.roots):
+            allowed = ", ".join(str(root) for root in self.roots)
+            raise Refused(
+                f"{name!r} is outside of the allowed folders ({allowed}): start gonogo mcp with --allow for it"
+            )
+        return path
+
+
+def _check(word: str) -> None:
+    if "\0" in word or len(word) > _LONGEST_WORD:
+        raise Refused("a word holds a zero byte, or is too long")
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        raise Refused("a word is no Unicode text") from None

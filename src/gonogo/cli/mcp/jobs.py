@@ -1,0 +1,147 @@
+"""Work that is under way: each a process of ``gonogo`` of its own, which can be waited for, asked for, and ended.
+
+A process, since commands own theirs: they change its folder, end it, rehearse in it. What they print is read from a
+file when they have ended; the lines of their stderr are their progress.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+from uuid import uuid4
+
+import anyio
+
+from gonogo.cli.mcp.folders import Folders, Refused
+from gonogo.evidence.paths import ONLY_BELOW
+from gonogo.rehearse.display import PROGRESS, PROGRESS_LINES
+
+MOST_RUNNING = 4
+_MOST_KEPT = 40
+_GRACE = 5.0
+"""Seconds that a command has to end by itself."""
+_LARGEST = 64 << 20
+"""Bytes of a result; what is larger is not kept."""
+
+
+class Job:
+    """One command. ``doing`` is what it last said of its progress; ``status`` is None while it runs."""
+
+    def __init__(self, words: Sequence[str], folder: Path, folders: Folders) -> None:
+        self.id = uuid4().hex[:12]
+        self.tool = words[0]
+        self.doing = ""
+        self.result = ""
+        self.complaint = ""
+        self.status: int | None = None
+        self.cancelled = False
+        self._begun = time.monotonic()
+        self._ended: float | None = None
+        self._out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        below = os.pathsep.join(str(root) for root in folders.roots)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "gonogo", *words],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=self._errors,
+            env={**os.environ, ONLY_BELOW: below, PROGRESS: PROGRESS_LINES, "NO_COLOR": "1"},
+            start_new_session=True,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been running, or ran."""
+        return (self._ended or time.monotonic()) - self._begun
+
+    def poll(self) -> bool:
+        """Whether it has ended; takes in what it said."""
+        if self._ended is not None:
+            return True
+        status = self._process.poll()
+        self._errors.seek(max(0, os.fstat(self._errors.fileno()).st_size - 4000))
+        lines = self._errors.read().decode("utf-8", "replace").splitlines()
+        self.doing = next((line[len(PROGRESS) + 2 :] for line in reversed(lines) if line.startswith(PROGRESS)), "")
+        if status is None:
+            return False
+        self.status, self._ended = status, time.monotonic()
+        self.complaint = "\n".join(line for line in lines if line and not line.startswith(PROGRESS))[-2000:]
+        if os.fstat(self._out.fileno()).st_size <= _LARGEST:
+            self._out.seek(0)
+            self.result = self._out.read().decode("utf-8", "replace")
+        self._out.close()
+        self._errors.close()
+        return True
+
+    async def wait(self, seconds: float) -> bool:
+        """Whether it ends within so many seconds."""
+        deadline = time.monotonic() + seconds
+        while not self.poll():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            await anyio.sleep(min(0.05, left))
+        return True
+
+    async def end(self) -> None:
+        """End it with all that it has started, first by asking."""
+        if self.poll():
+            return
+        self.cancelled = True
+        self._signal(signal.SIGTERM)
+        with anyio.CancelScope(shield=True):
+            if not await self.wait(_GRACE):
+                self.kill()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self.poll()
+
+    def _signal(self, number: int) -> None:
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+
+class Jobs:
+    """All jobs of a server, the latest kept."""
+
+    def __init__(self, folders: Folders) -> None:
+        self.folders = folders
+        self._jobs: dict[str, Job] = {}
+
+    def start(self, words: Sequence[str], folder: Path) -> Job:
+        """Start a command in a folder. Raises Refused where too many run already."""
+        running = [job for job in self._jobs.values() if not job.poll()]
+        if len(running) >= MOST_RUNNING:
+            names = ", ".join(f"{job.id} ({job.tool})" for job in running)
+            raise Refused(f"{len(running)} jobs are under way ({names}): wait for one with the tool job, or cancel it")
+        job = Job(words, folder, self.folders)
+        self._jobs[job.id] = job
+        for old in [one for one in self._jobs.values() if one.poll()][: max(0, len(self._jobs) - _MOST_KEPT)]:
+            del self._jobs[old.id]
+        return job
+
+    def known(self, name: str) -> Job:
+        """The job of that name. Raises Refused."""
+        job = self._jobs.get(name)
+        if job is None:
+            raise Refused(f"no job is called {name!r}; the latest {_MOST_KEPT} are kept")
+        return job
+
+    def end_all(self) -> None:
+        """End what still runs."""
+        for job in self._jobs.values():
+            if not job.poll():
+                job.kill()

@@ -1,0 +1,310 @@
+"""The tools and resources of ``gonogo mcp``. Each tool is a command of the same name, run as a job."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import anyio
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
+from mcp.types import ToolAnnotations
+from pydantic import Field, WithJsonSchema
+from typing_extensions import NotRequired, TypedDict
+
+from gonogo import __version__
+from gonogo.cli.mcp.cut import cut
+from gonogo.cli.mcp.folders import Folders, Refused
+from gonogo.cli.mcp.jobs import Job, Jobs
+from gonogo.cli.schemas.report import report_schema, short_report_schema
+
+_WAIT = 45.0
+"""Seconds that a tool waits for its command: clients give up on a call after a minute."""
+_LONGEST_WAIT = 300.0
+_TICK = 1.0
+"""Seconds between two words of progress."""
+_INSTRUCTIONS = """\
+gonogo says whether a multi-GPU fine-tune (DeepSpeed ZeRO, FSDP, Trainer, TRL, LLaMA-Factory, ms-swift) will run,
+without a GPU. Before a launch: check (reads, a second), then rehearse (runs the real program on virtual GPUs, minutes).
+NO-GO: cure looks for the least change that makes it GO. After a failure: diagnose its logs. plan finds the strategy
+that fits; explain is the page of a hazard that a report names. Verdicts: GO, NO-GO (an error is certain), CANNOT-TELL.
+A long command answers state "running" with its job: ask the tool job again. A report that is cut has its whole as a
+resource."""
+
+_Command = Annotated[list[str], Field(description='What would be launched, word by word: ["bash", "launch.sh"].')]
+_Folder = Annotated[str, Field(description="The folder to work in; one that the server allows. Default: its first.")]
+_Gpus = Annotated[str, Field(description="A node's: 8xH100-80G; or what is rented: p5.48xlarge, 2xp5.48xlarge.")]
+_HostMemory = Annotated[str, Field(description="Host memory of a node, e.g. 1T.")]
+_Language = Annotated[Literal["en", "zh"], Field(description="Language of the sentences.")]
+_Wait = Annotated[float, Field(ge=0, le=_LONGEST_WAIT, description="Seconds to wait before it answers 'running'.")]
+_Steps = Annotated[int, Field(ge=1, le=100, description="Optimizer steps to run.")]
+_Nodes = Annotated[int | None, Field(ge=1, le=100_000)]
+_Timeout = Annotated[float, Field(ge=1, le=86_400, description="Seconds after which the program is given up.")]
+
+_SHAPE = {"type": "object", "description": "gonogo.report/1, or the page or the list that was asked for; maybe cut."}
+
+
+class Answer(TypedDict):
+    """What every tool answers."""
+
+    state: Literal["done", "running", "cancelled"]
+    job: str
+    tool: str
+    seconds: float
+    doing: Annotated[str, Field(description="What a running job does.")]
+    exit_status: NotRequired[Annotated[int, Field(description="0 GO, 1 NO-GO, 3 CANNOT-TELL.")]]
+    verdict: NotRequired[Annotated[str, Field(description="GO, NO-GO or CANNOT-TELL.")]]
+    report: NotRequired[Annotated[dict[str, Any], WithJsonSchema(_SHAPE)]]
+    cut: NotRequired[Annotated[bool, Field(description="Whether lists or sentences of the report end early.")]]
+    whole: NotRequired[Annotated[str, Field(description="The resource with all of it.")]]
+
+
+class Reported(Answer):
+    """An answer whose report is ``gonogo.report/1``."""
+
+    report: NotRequired[Annotated[dict[str, Any], WithJsonSchema(short_report_schema())]]
+
+
+def make_server(folders: Folders, *, runs: bool) -> tuple[MCPServer[Any], Jobs]:
+    """The server, and its jobs. ``runs``: with the tools that run a program of the user's (rehearse, cure)."""
+    server: MCPServer[Any] = MCPServer(
+        "gonogo", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING", title="gonogo"
+    )
+    jobs = Jobs(folders)
+    tools = _Tools(folders, jobs)
+    reading = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
+    running = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
+    offered: list[tuple[Callable[..., Any], ToolAnnotations]] = [
+        (tool, reading) for tool in (tools.check, tools.diagnose, tools.plan, tools.explain, tools.hazards, tools.job)
+    ]
+    offered += [(tools.rehearse, running), (tools.cure, running)] if runs else []
+    for tool, hints in offered:
+        server.add_tool(_refusing(tool), name=tool.__name__, annotations=hints)
+
+    @server.resource("gonogo://results/{job}", mime_type="application/json", name="result")
+    def result(job: str) -> str:
+        """All that a job has answered, as JSON."""
+        try:
+            return jobs.known(job).result
+        except Refused as error:
+            raise ResourceNotFoundError(str(error)) from None
+
+    @server.resource("gonogo://schemas/report", mime_type="application/schema+json", name="schema")
+    def schema() -> str:
+        """The JSON Schema of gonogo.report/1."""
+        return json.dumps(report_schema())
+
+    return server, jobs
+
+
+def _refusing(tool: Callable[..., Any]) -> Callable[..., Any]:
+    """The tool, whose refusals are words for the model and no fault of the server."""
+
+    @functools.wraps(tool)
+    async def refused(*arguments: Any, **named: Any) -> Any:
+        try:
+            return await tool(*arguments, **named)
+        except Refused as error:
+            raise ToolError(str(error)) from None
+
+    return refused
+
+
+class _Tools:
+    """The tools; what their docstrings say is what a model reads of them."""
+
+    def __init__(self, folders: Folders, jobs: Jobs) -> None:
+        self.folders = folders
+        self.jobs = jobs
+
+    async def check(
+        self,
+        ctx: Context[Any, Any],
+        paths: Annotated[list[str], Field(max_length=200, description="Files and folders of the run.")] = [],  # noqa: B006
+        command: _Command = [],  # noqa: B006
+        environment: Annotated[str, Field(description="A file of versions: requirements, pip freeze, lock.")] = "",
+        folder: _Folder = "",
+        language: _Language = "en",
+    ) -> Reported:
+        """Find, in the files of a run, what will stop it. Reads only; a second. Give paths, a command, or both."""
+        where = self.folders.folder(folder)
+        words = [*self._file("--environment", environment, where), *(self.folders.word(path, where) for path in paths)]
+        if not paths and not command:
+            words.append(".")
+        return await self._run(ctx, "check", where, language, words, command, _LONGEST_WAIT)
+
+    async def rehearse(
+        self,
+        ctx: Context[Any, Any],
+        command: _Command,
+        gpus: _Gpus = "",
+        nodes: _Nodes = None,
+        host_memory: _HostMemory = "",
+        ranks: Annotated[str, Field(description="0, 0,3, sample or all.")] = "0",
+        steps: _Steps = 2,
+        timeout: _Timeout = 600,
+        environment: Annotated[str, Field(description="A file of versions to rehearse in.")] = "",
+        folder: _Folder = "",
+        language: _Language = "en",
+        wait: _Wait = _WAIT,
+    ) -> Reported:
+        """Run a training program, as it is, on virtual accelerators at full size: no GPU, no weights. Minutes.
+
+        It executes the command, in a sandbox that leaves the user's files as they are.
+        """
+        where = self.folders.folder(folder)
+        words = [*self._machine(gpus, nodes, host_memory), f"--ranks={ranks}", f"--steps={steps}"]
+        words += [f"--timeout={timeout}", *self._file("--environment", environment, where)]
+        return await self._run(ctx, "rehearse", where, language, words, _some(command), wait)
+
+    async def cure(
+        self,
+        ctx: Context[Any, Any],
+        command: _Command,
+        gpus: _Gpus = "",
+        nodes: _Nodes = None,
+        host_memory: _HostMemory = "",
+        allow_training_changes: Annotated[bool, Field(description="Also changes of what is trained.")] = False,
+        folder: _Folder = "",
+        language: _Language = "en",
+        wait: _Wait = _WAIT,
+    ) -> Reported:
+        """Find the least change that makes a run GO, proven by rehearsals. Minutes. The patch is in the report.
+
+        It executes the command in copies; the user's files stay as they are.
+        """
+        where = self.folders.folder(folder)
+        words = [*self._machine(gpus, nodes, host_memory), "--output-patch=/dev/null"]
+        words += ["--allow-training-changes"] if allow_training_changes else []
+        return await self._run(ctx, "cure", where, language, words, _some(command), wait)
+
+    async def diagnose(
+        self,
+        ctx: Context[Any, Any],
+        logs: Annotated[list[str], Field(min_length=1, max_length=200, description="Log files or folders of logs.")],
+        project: Annotated[str, Field(description="The folder of the run's files: it makes the answer surer.")] = "",
+        command: _Command = [],  # noqa: B006
+        folder: _Folder = "",
+        language: _Language = "en",
+        wait: _Wait = _WAIT,
+    ) -> Reported:
+        """Explain a run that has died from its logs: the root cause, the line that shows it, the cure."""
+        where = self.folders.folder(folder)
+        words = [*self._file("--project", project, where), *(self.folders.word(log, where) for log in logs)]
+        return await self._run(ctx, "diagnose", where, language, words, command, wait)
+
+    async def plan(
+        self,
+        ctx: Context[Any, Any],
+        model: Annotated[str, Field(description="A folder with config.json, or a hub name in the cache.")] = "",
+        command: _Command = [],  # noqa: B006
+        gpus: _Gpus = "",
+        nodes: _Nodes = None,
+        host_memory: _HostMemory = "",
+        seq_len: Annotated[int | None, Field(ge=8)] = None,
+        tune: Literal["full", "lora", "qlora", "freeze-vision"] | None = None,
+        global_batch: Annotated[int | None, Field(ge=1)] = None,
+        folder: _Folder = "",
+        language: _Language = "en",
+        wait: _Wait = _WAIT,
+    ) -> Reported:
+        """Find the strategies (ZeRO stage, offload, checkpointing, micro-batch) that fit a model, fastest first."""
+        where = self.folders.folder(folder)
+        words = self._machine(gpus, nodes, host_memory)
+        for option, value in (("seq-len", seq_len), ("tune", tune), ("global-batch", global_batch)):
+            words += [] if value is None else [f"--{option}={value}"]
+        if model:
+            is_hub_name = re.fullmatch(r"[\w][\w.-]*/[\w][\w.-]*", model) and not (where / model).exists()
+            words.append(model if is_hub_name else self.folders.word(model, where))
+        return await self._run(ctx, "plan", where, language, words, command, wait)
+
+    async def explain(
+        self,
+        ctx: Context[Any, Any],
+        name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,100}$", description="A hazard's name.")],
+        language: _Language = "en",
+    ) -> Answer:
+        """A hazard's page: what happens, why, the cure, when it is safe, and the public threads behind it."""
+        return await self._run(ctx, "explain", self.folders.folder(""), language, [name], [], _LONGEST_WAIT)
+
+    async def hazards(
+        self,
+        ctx: Context[Any, Any],
+        theme: Annotated[str, Field(pattern=r"^[a-z0-9_]{0,40}$", description="Of a theme: zero3, memory …")] = "",
+        stage: Literal["", "config", "launch", "script", "environment", "rehearsal", "log", "run"] = "",
+        language: _Language = "en",
+    ) -> Answer:
+        """List the hazards that gonogo knows."""
+        words = [f"--{option}={value}" for option, value in (("theme", theme), ("stage", stage)) if value]
+        return await self._run(ctx, "hazards", self.folders.folder(""), language, words, [], _LONGEST_WAIT)
+
+    async def job(
+        self,
+        ctx: Context[Any, Any],
+        job: Annotated[str, Field(description="What a tool answered as job.")],
+        wait: _Wait = _WAIT,
+        cancel: Annotated[bool, Field(description="End it, with all that it started.")] = False,
+    ) -> Answer:
+        """Ask for the answer of a command that was still running, or cancel it."""
+        known = self.jobs.known(job)
+        if cancel:
+            await known.end()
+        return await self._waited(ctx, known, wait)
+
+    def _machine(self, gpus: str, nodes: int | None, host_memory: str) -> list[str]:
+        given = (("gpus", gpus), ("nodes", nodes or ""), ("host-memory", host_memory))
+        return [f"--{option}={value}" for option, value in given if value]
+
+    def _file(self, option: str, name: str, folder: Path) -> list[str]:
+        return [f"{option}={self.folders.word(name, folder)}"] if name else []
+
+    async def _run(
+        self,
+        ctx: Context[Any, Any],
+        tool: str,
+        folder: Path,
+        language: str,
+        words: Sequence[str],
+        command: Sequence[str],
+        wait: float,
+    ) -> Reported:
+        launched = ["--", *self.folders.command(command, folder)] if command else []
+        if any("\0" in word for word in words):
+            raise Refused("a word holds a zero byte")
+        job = self.jobs.start([tool, "--format=json", f"--lang={language}", *words, *launched], folder)
+        try:
+            return await self._waited(ctx, job, wait)
+        except anyio.get_cancelled_exc_class():
+            await job.end()
+            raise
+
+    async def _waited(self, ctx: Context[Any, Any], job: Job, wait: float) -> Reported:
+        """The answer, after so many seconds at most. Raises Refused with what the command complained of."""
+        begun = job.seconds
+        while not await job.wait(min(_TICK, max(0.0, wait - (job.seconds - begun)))):
+            await ctx.report_progress(job.seconds, message=job.doing or job.tool)
+            if job.seconds - begun >= wait:
+                break
+        answer: dict[str, Any] = {"job": job.id, "tool": job.tool, "seconds": round(job.seconds, 2), "doing": job.doing}
+        if job.status is None:
+            return cast(Reported, {"state": "running", **answer})
+        if job.cancelled:
+            return cast(Reported, {"state": "cancelled", **answer})
+        if job.status not in (0, 1, 3):
+            raise Refused(job.complaint or f"gonogo {job.tool} ended with status {job.status}")
+        whole = json.loads(job.result)
+        report, is_cut = cut(whole)
+        answer |= {"exit_status": job.status, "report": report, "cut": is_cut, "whole": f"gonogo://results/{job.id}"}
+        answer |= {"verdict": whole["verdict"]} if "verdict" in whole else {}
+        return cast(Reported, {"state": "done", **answer})
+
+
+def _some(command: Sequence[str]) -> Sequence[str]:
+    if not command:
+        raise Refused('no command: give it word by word, as in ["bash", "launch.sh"]')
+    return command

@@ -1,0 +1,1 @@
+"""``gonogo schema``: JSON Schemas, of reports and of DeepSpeed's configs."""

@@ -1,0 +1,112 @@
+"""The JSON Schema of ``gonogo.report/1``: what ``--format json`` writes, for programs that read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gonogo.finding import Certainty, Level, Verdict
+from gonogo.finding.bisection import Bisection
+from gonogo.finding.cured import Cure
+from gonogo.finding.guarded_run import GuardedRun
+from gonogo.finding.logs import Logs
+from gonogo.finding.planned import Plan
+from gonogo.finding.rehearsal import Rehearsal
+from gonogo.report.json_ import SCHEMA
+
+_STRING: dict[str, Any] = {"type": "string"}
+_STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}
+_COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+_AS_BUILT = {
+    "rehearsal": Rehearsal,
+    "plan": Plan,
+    "log": Logs,
+    "bisection": Bisection,
+    "cure": Cure,
+    "guarded_run": GuardedRun,
+}
+"""Fields of a report that its JSON has as they are."""
+
+
+def report_schema() -> dict[str, Any]:
+    """The schema, of draft 2020-12. Keys may be added to reports, none is taken away."""
+    seen, definitions = msgspec.json.schema_components(
+        _AS_BUILT.values(), schema_hook=lambda _: {"description": "any value"}, ref_template="#/$defs/{name}"
+    )
+    for definition in definitions.values():
+        definition.get("properties", {}).pop("timelines", None)
+        if "timelines" in definition.get("required", ()):
+            definition["required"].remove("timelines")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": SCHEMA,
+        "type": "object",
+        "required": ["schema", "command", "verdict", "findings", "covered", "skipped", "notes"],
+        "properties": {
+            "schema": {"const": SCHEMA},
+            "command": _STRING,
+            "verdict": {"enum": [verdict.value for verdict in Verdict]},
+            "findings": {"type": "array", "items": {"$ref": "#/$defs/Finding"}},
+            "covered": _STRINGS,
+            "skipped": {"type": "array", "items": _object({"what": _STRING, "why": _STRING})},
+            "notes": _STRINGS,
+            "similar": {"type": "array", "items": {"type": "object"}},
+            "environment": {"type": "object"},
+            **dict(zip(_AS_BUILT, seen, strict=True)),
+        },
+        "$defs": {**definitions, "Finding": _finding()},
+    }
+
+
+def short_report_schema() -> dict[str, Any]:
+    """The same without references, where what was seen beside findings is no more than an object."""
+    whole = report_schema()
+    properties = {**whole["properties"], "findings": {"type": "array", "items": _finding()}}
+    seen = {name: {"type": "object"} for name in _AS_BUILT}
+    return {**_object({**properties, **seen}), "required": whole["required"]}
+
+
+def _finding() -> dict[str, Any]:
+    span = {
+        "path": _STRING,
+        "line": _COUNT,
+        "column": _COUNT,
+        "end_line": _or_null(_COUNT),
+        "end_column": _or_null(_COUNT),
+        "text": _STRING,
+        "label": _or_null(_STRING),
+    }
+    fix = {
+        "title": _STRING,
+        "applicability": _STRING,
+        "diff": _STRING,
+        "apply": _or_null(_STRING),
+        "edits": {"type": "array", "items": {"type": "object"}},
+    }
+    return _object(
+        {
+            "hazard": _or_null(_STRING),
+            "certainty": {"enum": [one.value for one in Certainty]},
+            "severity": {"enum": [one.value for one in Level]},
+            "title": _STRING,
+            "cause": _STRING,
+            "cure": _STRINGS,
+            "spans": {"type": "array", "items": _object(span)},
+            "rank": _or_null(_COUNT),
+            "ranks": {"type": "array", "items": _COUNT},
+            "module": _or_null(_STRING),
+            "parameter": _or_null(_STRING),
+            "fixes": {"type": "array", "items": _object(fix)},
+            "sources": _STRINGS,
+            "confirm": _STRINGS,
+        }
+    )
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}]}

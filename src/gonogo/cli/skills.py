@@ -1,0 +1,86 @@
+"""The command ``gonogo skills``: the skill file that comes with gonogo, shown or put where an agent finds it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gonogo.cli.exit_status import exit_statuses
+from gonogo.cli.options import Lang
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.language import chosen_language
+
+_FOLDERS = {"claude": ".claude/skills", "codex": ".codex/skills", "opencode": ".opencode/skills"}
+"""Where agents look for skills, in a project and in a home."""
+
+
+def skills(
+    action: Annotated[str, typer.Argument(metavar="install|show", help="Put the skill into place, or print it.")],
+    target: Annotated[
+        str, typer.Option(metavar="claude|codex|opencode|DIR", help="The agent, or a folder of skills.")
+    ] = "claude",
+    everywhere: Annotated[
+        bool, typer.Option("--global", help="For all projects: in the home, not in this folder.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that was changed.")] = False,
+    lang: Lang = None,
+) -> None:
+    """Teach a coding agent when to use which command: a SKILL.md, short, with what it must never do.
+
+    For instance: gonogo skills install    or: gonogo skills show --lang zh
+
+    安装或显示供编程助手使用的技能文件。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        if action == "show":
+            from gonogo.report.output import publish_text
+
+            publish_text(lambda stream: stream.write(skill(language)), None)
+        elif action == "install":
+            path, is_new = install(skill(language), target, everywhere=everywhere, force=force)
+            said = Text("wrote {path}", "已写入 {path}") if is_new else Text("{path} is there already", "{path} 已存在")
+            typer.echo(said.format(path=path).in_language(language))
+        else:
+            raise UserError(
+                Text("gonogo skills {action}: install or show", "gonogo skills {action}：可选 install 或 show").format(
+                    action=repr(action)
+                )
+            )
+
+
+def skill(language: str) -> str:
+    """The text of the skill."""
+    name = "SKILL.zh.md" if language == "zh" else "SKILL.md"
+    return (Path(__file__).parent / "skill" / name).read_text(encoding="utf-8")
+
+
+def install(text: str, target: str, *, everywhere: bool, force: bool) -> tuple[Path, bool]:
+    """Write the skill; its path, and whether that changed anything. Raises UserError."""
+    from gonogo.report.atomic import write_atomically
+
+    base = Path.home() if everywhere else Path()
+    folder = base / _FOLDERS[target] if target in _FOLDERS else Path(target).expanduser()
+    path = folder / "gonogo" / "SKILL.md"
+    try:
+        if path.exists():
+            if path.read_text(encoding="utf-8", errors="replace") == text:
+                return path, False
+            if not force:
+                raise UserError(
+                    Text(
+                        "{path} is there and says something else: --force replaces it",
+                        "{path} 已存在且内容不同：--force 可替换",
+                    ).format(path=path)
+                )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text.encode())
+    except OSError as error:
+        raise UserError(
+            Text("can't write {path}: {why}", "无法写入 {path}：{why}").format(path=path, why=error.strerror or error)
+        ) from None
+    return path, True

@@ -1,0 +1,286 @@
+"""``gonogo mcp``, asked by the SDK's own client over both transports: answers, long work, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from mcp import StdioServerParameters
+from mcp.client.client import Client
+from ports import free_port
+
+from gonogo.cli.mcp.cut import LIMIT, cut
+from gonogo.cli.schemas.report import report_schema
+
+TOOLS = {"check", "rehearse", "diagnose", "plan", "cure", "explain", "hazards", "job"}
+BROKEN = '{"zero_optimization": {"stage": 9}}'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "ds.json").write_text(BROKEN)
+    (folder / "launch.sh").write_text("deepspeed --num_gpus 8 train.py --deepspeed ds.json\n")
+    (folder / "train.py").write_text("import torch\n")
+    (tmp_path / "secret.json").write_text('{"zero_optimization": {"stage": "hunter2"}}')
+    (folder / "way_out").symlink_to(tmp_path)
+    return folder
+
+
+def words(project: Path, *options: str) -> list[str]:
+    return ["-m", "gonogo", "mcp", "--allow", str(project), *options]
+
+
+@contextlib.asynccontextmanager
+async def client_of(project: Path, transport: str, *options: str) -> AsyncIterator[Client]:
+    if transport == "stdio":
+        server = StdioServerParameters(
+            command=sys.executable, args=words(project, *options), env=dict(os.environ), cwd="/"
+        )
+        async with Client(server) as client:
+            yield client
+        return
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, *words(project, "--http", str(port), *options)], stderr=subprocess.PIPE, cwd="/"
+    )
+    try:
+        await listening(port)
+        async with Client(f"http://127.0.0.1:{port}/mcp") as client:
+            yield client
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+async def listening(port: int) -> None:
+    for _ in range(600):
+        with contextlib.suppress(OSError):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("the server did not come up")
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_tools_answer_with_what_their_schemas_say(project: Path, transport: str) -> None:
+    async def ask() -> None:
+        async with client_of(project, transport) as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert set(tools) == TOOLS
+            for tool in tools.values():
+                assert tool.description
+                assert tool.output_schema
+                jsonschema.Draft202012Validator.check_schema(tool.input_schema)
+                jsonschema.Draft202012Validator.check_schema(tool.output_schema)
+            found = await client.call_tool("check", {"command": ["bash", "launch.sh"]})
+            answer: Any = found.structured_content
+            assert not found.is_error
+            assert (answer["state"], answer["verdict"], answer["exit_status"]) == ("done", "NO-GO", 1)
+            assert "stage" in json.dumps(answer["report"]["findings"])
+            whole = (await client.read_resource(answer["whole"])).contents[0]
+            jsonschema.validate(json.loads(whole.text), report_schema())  # type: ignore[union-attr]
+            page = await client.call_tool("explain", {"name": answer["report"]["findings"][0]["hazard"]})
+            assert "## " in page.structured_content["report"]["page"]  # type: ignore[index]
+            listed: Any = (await client.call_tool("hazards", {"stage": "config"})).structured_content
+            assert listed["cut"]
+            assert len(json.dumps(listed["report"], ensure_ascii=False)) <= LIMIT
+            whole = (await client.read_resource(listed["whole"])).contents[0]
+            assert len(json.loads(whole.text)["hazards"]) > len(listed["report"]["hazards"])  # type: ignore[union-attr]
+            schema = (await client.read_resource("gonogo://schemas/report")).contents[0]
+            assert json.loads(schema.text) == json.loads(json.dumps(report_schema()))  # type: ignore[union-attr]
+            (project / "train.log").write_text("Traceback (most recent call last):\nRuntimeError: no such thing\n")
+            told: Any = await client.call_tool("diagnose", {"logs": ["train.log"], "language": "zh"})
+            assert told.structured_content["verdict"] in ("NO-GO", "CANNOT-TELL")
+
+    asyncio.run(asyncio.wait_for(ask(), 240))
+
+
+def test_what_is_hostile_is_refused_in_words(project: Path) -> None:
+    outside = str(project.parent / "secret.json")
+    (project / "leak.sh").write_text(f"deepspeed --num_gpus 8 train.py --deepspeed {outside}\n")
+    asked: list[tuple[str, dict[str, Any], str]] = [
+        ("check", {"paths": ["../secret.json"]}, "outside of the allowed folders"),
+        ("check", {"paths": [outside]}, "outside of the allowed folders"),
+        ("check", {"paths": ["way_out/secret.json"]}, "outside of the allowed folders"),
+        ("check", {"paths": ["~/.ssh/id_rsa"]}, "outside of the allowed folders"),
+        ("check", {"paths": ["a\0b"]}, "zero byte"),
+        ("check", {"paths": ["--fix"]}, "./--fix"),
+        ("check", {"paths": [f"--output={outside}"]}, "--output="),
+        ("check", {"folder": ".."}, "outside of the allowed folders"),
+        ("check", {"folder": "ds.json"}, "no such folder"),
+        ("check", {"environment": "/etc/hostname"}, "outside of the allowed folders"),
+        ("check", {"command": ["deepspeed", "train.py", f"--deepspeed={outside}"]}, "outside of the allowed folders"),
+        ("check", {"command": ["x"] * 1000}, "400 are the most"),
+        ("check", {"paths": 3}, "paths"),
+        ("check", {"language": "fr"}, "language"),
+        ("diagnose", {"logs": ["-"]}, "./-"),
+        ("diagnose", {"logs": []}, "logs"),
+        ("plan", {"model": "--write=/tmp"}, "--write"),
+        ("plan", {"model": "none/such"}, "none/such"),
+        ("rehearse", {"command": []}, "no command"),
+        ("rehearse", {"command": ["python", "train.py"], "gpus": "--output=x"}, "unknown accelerator"),
+        ("rehearse", {"command": ["python", "train.py"], "steps": 10**9}, "steps"),
+        ("explain", {"name": "--output=x"}, "name"),
+        ("explain", {"name": "no-such-hazard"}, "no hazard has this name"),
+        ("job", {"job": "../../x"}, "no job is called"),
+        ("nothing", {}, "nothing"),
+    ]
+
+    async def ask() -> None:
+        async with client_of(project, "stdio") as client:
+            for tool, arguments, said in asked:
+                is_error, text = await said_of(client, tool, arguments)
+                assert is_error, (tool, arguments)
+                assert said in text, (tool, arguments, text)
+                assert "Traceback" not in text
+            leak = await client.call_tool("check", {"command": ["bash", "leak.sh"]})
+            assert "hunter2" not in json.dumps(leak.structured_content)
+            with pytest.raises(mcp_error()):
+                await client.read_resource("gonogo://results/none")
+            alive = await client.call_tool("explain", {"name": "program-raises"})
+            assert not alive.is_error
+
+    asyncio.run(asyncio.wait_for(ask(), 240))
+    assert not (project / "x").exists()
+    assert (project / "ds.json").read_text() == BROKEN
+
+
+async def said_of(client: Client, tool: str, arguments: dict[str, Any]) -> tuple[bool, str]:
+    try:
+        answer = await client.call_tool(tool, arguments)
+    except mcp_error() as error:
+        return True, str(error)
+    return bool(answer.is_error), answer.content[0].text  # type: ignore[union-attr]
+
+
+def mcp_error() -> type[Exception]:
+    from mcp.shared.exceptions import MCPError
+
+    return MCPError
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_long_work_is_started_asked_for_and_cancelled(project: Path, transport: str) -> None:
+    marker = project / "pid"
+    (project / "train.py").write_text(
+        f"import os, pathlib, time\npathlib.Path({str(marker)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    )
+    said: list[str | None] = []
+
+    async def heard(_done: float, _all: float | None, message: str | None) -> None:
+        said.append(message)
+
+    async def ask() -> None:
+        async with client_of(project, transport) as client:
+            arguments = {"command": ["python", "train.py"], "gpus": "1xH100-80G", "wait": 4}
+            began: Any = (await client.call_tool("rehearse", arguments, progress_callback=heard)).structured_content
+            assert began["state"] == "running"
+            assert said
+            asked: Any = (await client.call_tool("job", {"job": began["job"], "wait": 0})).structured_content
+            assert asked["state"] == "running"
+            before = time.monotonic()
+            ended: Any = (await client.call_tool("job", {"job": began["job"], "cancel": True})).structured_content
+            assert ended["state"] == "cancelled"
+            assert time.monotonic() - before < 30
+            with pytest.raises((asyncio.TimeoutError, TimeoutError)):
+                await asyncio.wait_for(client.call_tool("rehearse", {**arguments, "wait": 200}), 3)
+            assert not (await client.call_tool("explain", {"name": "program-raises"})).is_error
+
+    asyncio.run(asyncio.wait_for(ask(), 240))
+    for _ in range(100):
+        left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(project).encode() in _read(path)]
+        if not left:
+            return
+        time.sleep(0.2)
+    pytest.fail(f"still running: {left}")
+
+
+def _read(path: Path) -> bytes:
+    with contextlib.suppress(OSError):
+        return path.read_bytes()
+    return b""
+
+
+def test_http_is_for_this_machine_and_for_no_page_of_another(project: Path) -> None:
+    port = free_port()
+    process = subprocess.Popen([sys.executable, *words(project, "--http", f"localhost:{port}")], stderr=subprocess.PIPE)
+    try:
+        asyncio.run(listening(port))
+        for header in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{port}/mcp", b"{}", {"Content-Type": "application/json", **header}
+            )
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(request, timeout=30)
+            assert 400 <= caught.value.code < 500
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--allow", "/no/such"], "--allow /no/such: no such folder"),
+        (["--http", "0.0.0.0:80"], "it is not served to others"),
+        (["--http", "99999"], "write a port of this machine"),
+    ],
+)
+def test_a_start_that_makes_no_sense_is_one_line(options: list[str], said: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "gonogo", "mcp", *options], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_without_the_sdk_one_line_says_what_to_install(project: Path) -> None:
+    program = (
+        "import sys; sys.modules['mcp'] = None; sys.argv[1:] = ['mcp', '--lang', 'en']\n"
+        "from gonogo.cli.app import main\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=project)
+    assert done.returncode == 2
+    assert "pip install 'gonogo[mcp]'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_programs_are_not_run_where_that_is_not_wanted(project: Path) -> None:
+    async def ask() -> None:
+        async with client_of(project, "stdio", "--no-run") as client:
+            assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS - {"rehearse", "cure"}
+
+    asyncio.run(asyncio.wait_for(ask(), 120))
+
+
+def test_every_report_is_as_its_schema_says() -> None:
+    validator = jsonschema.Draft202012Validator(report_schema())
+    jsonschema.Draft202012Validator.check_schema(report_schema())
+    reports = sorted((Path(__file__).parent / "report/expected").glob("*.json"))
+    assert len(reports) > 10
+    for path in reports:
+        validator.validate(json.loads(path.read_text(encoding="utf-8")))
+
+
+def test_a_cut_answer_keeps_its_shape() -> None:
+    long = {"verdict": "GO", "findings": [{"title": "x" * 5000}] * 500, "rehearsal": {"ranks": [["y" * 90] * 90] * 90}}
+    small, is_cut = cut(long)
+    assert is_cut
+    assert small["verdict"] == "GO"
+    assert small["findings"]
+    assert len(json.dumps(small)) <= LIMIT
+    assert cut({"verdict": "GO"}) == ({"verdict": "GO"}, False)
