@@ -10,6 +10,10 @@ _MIB = 1 << 20
 PHASE_NAMES = {
     "load": Text("load", "加载"),
     "init": Text("init", "初始化"),
+    "generate": Text("generate", "生成"),
+    "reward": Text("reward", "奖励"),
+    "score": Text("log-probabilities", "对数概率"),
+    "sync": Text("weight sync", "权重同步"),
     "forward": Text("forward", "前向"),
     "backward": Text("backward", "反向"),
     "step": Text("optimizer step", "参数更新"),
@@ -22,6 +26,10 @@ PHASE_NAMES = {
 PHASES = {
     "load": Text("loading", "加载"),
     "init": Text("initialization", "初始化"),
+    "generate": Text("generation", "生成"),
+    "reward": Text("the rewards", "计算奖励"),
+    "score": Text("the log-probabilities", "计算对数概率"),
+    "sync": Text("the weight synchronisation", "权重同步"),
     "forward": Text("the forward pass", "前向传播"),
     "backward": Text("the backward pass", "反向传播"),
     "step": Text("the optimizer step", "优化器更新"),
@@ -39,6 +47,7 @@ CATEGORIES = {
     "activations": Text("activations", "激活"),
     "communication": Text("communication", "通信"),
     "temporary": Text("temporary", "临时"),
+    "rollout": Text("rollout engine", "rollout 引擎"),
 }
 """What memory holds."""
 

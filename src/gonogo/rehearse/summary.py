@@ -7,7 +7,15 @@ from typing import TypeVar
 import msgspec
 
 from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
-from gonogo.evidence.rehearsal.record import CATEGORIES, DeviceMemory, Failure, Frame, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import (
+    CATEGORIES,
+    DeviceMemory,
+    Failure,
+    Frame,
+    RankRecord,
+    RehearsalRecord,
+    categories_of,
+)
 from gonogo.finding import rehearsal
 
 _T = TypeVar("_T")
@@ -64,7 +72,7 @@ def _rank(rank: RankRecord, folder: str) -> rehearsal.Rank:
         parameter_count=rank.parameter_count,
         peak_allocated_bytes=own.peak_allocated_bytes if own else 0,
         peak_reserved_bytes=own.peak_reserved_bytes if own else 0,
-        peak_by_category={category: own.by_category.get(category, 0) if own else 0 for category in CATEGORIES},
+        peak_by_category=categories_of([own.by_category.get(category, 0) if own else 0 for category in CATEGORIES]),
         host_peak_bytes=rank.host.peak_bytes if rank.host else 0,
         host_pinned_peak_bytes=rank.host.peak_pinned_bytes if rank.host else 0,
         host_peak_by_category=dict(rank.host.by_category) if rank.host else {},

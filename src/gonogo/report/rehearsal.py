@@ -112,16 +112,18 @@ def _memory(rehearsal: Rehearsal, language: str) -> Table:
 
 def _categories(rehearsal: Rehearsal, language: str) -> Table:
     shown, column = _device_columns(rehearsal, language)
+    has_engine = any(device.by_category.get("rollout") for _, device in _devices(rehearsal))
+    categories = [name for name in CATEGORIES if has_engine or name != "rollout"]
     rows = []
     for rank, device in _devices(rehearsal):
         held = device.by_category
         if not any(held.values()):
             continue
-        cells = tuple(size(held.get(category, 0)) for category in CATEGORIES)
+        cells = tuple(size(held.get(category, 0)) for category in categories)
         rows.append((rank.rank, (*((_device_name(device),) if shown else ()), *cells)))
-    columns = (word("rank", language), *column, *(word(category, language) for category in CATEGORIES))
+    columns = (word("rank", language), *column, *(word(category, language) for category in categories))
     first = 1 + len(column)
-    return Table(word("categories", language), columns, merged(rows), frozenset(range(first, first + len(CATEGORIES))))
+    return Table(word("categories", language), columns, merged(rows), frozenset(range(first, first + len(categories))))
 
 
 def _modules(rehearsal: Rehearsal, language: str) -> Table:

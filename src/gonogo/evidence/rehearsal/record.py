@@ -6,6 +6,7 @@ A worker process (``gonogo.virtual``) writes one :class:`RankRecord` as JSON; th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -19,8 +20,16 @@ from gonogo.finding.as_run import AsRun
 Outcome = Literal[
     "completed", "raised", "out-of-memory", "diverged", "unsupported", "timed-out", "killed", "interrupted"
 ]
-Phase = Literal["load", "init", "forward", "backward", "step", "evaluate", "save", "exit"]
-CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "communication", "temporary")
+Phase = Literal[
+    "load", "init", "generate", "reward", "score", "sync", "forward", "backward", "step", "evaluate", "save", "exit"
+]
+CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "communication", "temporary", "rollout")
+
+
+def categories_of(held: Sequence[int]) -> dict[str, int]:
+    """Bytes by category, given those of :data:`CATEGORIES` in their order: the engine's only where there is one."""
+    named = zip(CATEGORIES, held, strict=True)
+    return {name: count for name, count in named if count or name != "rollout"}
 
 
 class Operand(msgspec.Struct, frozen=True):

@@ -188,7 +188,7 @@ def reasons(plan: Plan, language: str) -> list[tuple[str, tuple[str, ...]]]:
 
 def shares(choice: Strategy, capacity: int) -> dict[str, float]:
     """What holds the accelerator's memory, as shares of what there is, in the order of the picture."""
-    found = {name: choice.by_category.get(name, 0) / capacity for name in CATEGORIES}
+    found = {name: choice.by_category.get(name, 0) / capacity for name in CATEGORIES if name in _LETTERS}
     found["reserve"] = max(0.0, (choice.reserved_bytes - choice.allocated_bytes) / capacity)
     found["free"] = max(0.0, 1 - sum(found.values()))
     return found
@@ -211,7 +211,7 @@ def legend(language: str) -> str:
 
 def legend_names(language: str) -> dict[str, str]:
     """What the parts of a bar are called, in the picture's order."""
-    names = {name: word(name, language) for name in CATEGORIES}
+    names = {name: word(name, language) for name in CATEGORIES if name in _LETTERS}
     names["reserve"] = Text("reserved, not used", "已保留未使用").in_language(language)
     names["free"] = Text("free", "空闲").in_language(language)
     return names

@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 from packaging.utils import canonicalize_name
 
 from gonogo.check.findings import Checked, check
 from gonogo.check.settings import read_settings
-from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.evidence.rehearsal.record import Phase, RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
 from gonogo.rehearse.packages import installed_version
@@ -26,7 +27,7 @@ Rehearse = Callable[[RehearsalRequest, OnProgress | None], tuple[RehearsalRecord
 
 Raises UserError as a rehearsal does."""
 
-_PHASES = ("load", "init", "forward", "backward", "step", "evaluate", "save", "exit")
+_PHASES = get_args(Phase)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,10 @@ from gonogo.virtual.values.assumptions import Ledger
 _CATEGORY_OF_PHASE: dict[str, str] = {
     "load": "parameters",
     "init": "optimizer",
+    "generate": "activations",
+    "reward": "activations",
+    "score": "activations",
+    "sync": "communication",
     "forward": "activations",
     "backward": "temporary",
     "step": "temporary",
@@ -22,11 +26,13 @@ _CATEGORY_OF_PHASE: dict[str, str] = {
     "save": "temporary",
     "exit": "temporary",
 }
-_STEADY = ("forward", "backward", "step", "evaluate")
+_STEADY = ("generate", "reward", "score", "sync", "forward", "backward", "step", "evaluate")
 """Phases in which every rank of a node does the same; before the first step, initialization as well."""
 _STEPS_TOO_MANY = 8
 """A program that doesn't stop when its data ends is stopped after so many steps more than were asked for."""
 _EMPTY_PASSES_TOO_MANY = 1000
+ROLLS_OUT = ("generate", "reward", "score", "sync")
+"""Phases that a trainer's methods enter, whichever model runs in them."""
 EVALUATION_BATCHES = 2
 
 
@@ -57,6 +63,8 @@ class Lifecycle:
         self.has_engine = False
         self.model_in_eval_mode = False
         self.in_evaluation = 0
+        self.engines: list[Any] = []
+        """Rollout engines beside the trainer."""
         self.seen = Seen()
         self.trained_root: Any = None
         """The model of the first training forward."""

@@ -40,6 +40,8 @@ class Seen:
         """DeepSpeed's, as the engine resolved it."""
         self.arguments: Any = None
         """transformers' TrainingArguments."""
+        self.processing: Any = None
+        """The Trainer's tokenizer or processor."""
         self._vocabulary = 0
 
     def embed(self, module: nn.Embedding, inputs: Any) -> None:

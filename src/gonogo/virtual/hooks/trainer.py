@@ -47,6 +47,7 @@ def _follow(patches: Patches, module: Any, life: Lifecycle) -> None:
         if not any(isinstance(c, StopWhenRehearsed) for c in trainer.callback_handler.callbacks):
             trainer.add_callback(StopWhenRehearsed)
         life.seen.arguments = trainer.args
+        life.seen.processing = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
         with life.during("init", "Trainer.train"):
             return train(trainer, *args, **kwargs)
 

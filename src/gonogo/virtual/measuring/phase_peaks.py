@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gonogo.evidence.rehearsal.record import CATEGORIES
+from gonogo.evidence.rehearsal.record import categories_of
 from gonogo.virtual.measuring.jobs import PhasePeak
 
 
@@ -29,6 +29,6 @@ class PhasePeaks:
     def by_phase(self) -> dict[str, PhasePeak]:
         """The peaks so far."""
         return {
-            phase: PhasePeak(live, {name: float(nbytes) for name, nbytes in zip(CATEGORIES, parts, strict=True)})
+            phase: PhasePeak(live, {name: float(nbytes) for name, nbytes in categories_of(parts).items()})
             for phase, (live, parts) in self._peaks.items()
         }

@@ -7,7 +7,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gonogo.evidence.rehearsal.modules import held_by_modules, largest_modules
-from gonogo.evidence.rehearsal.record import CATEGORIES, DeviceMemory, HostMemory, MemoryTimeline, Phase, Shortage
+from gonogo.evidence.rehearsal.record import (
+    CATEGORIES,
+    DeviceMemory,
+    HostMemory,
+    MemoryTimeline,
+    Phase,
+    Shortage,
+    categories_of,
+)
 from gonogo.virtual.memory.owners import Owner, Shares, divided
 from gonogo.virtual.memory.timeline import Moment, Timeline
 
@@ -262,7 +270,7 @@ class DeviceRecord:
 
     def categories(self) -> dict[str, int]:
         """Bytes live now, by category."""
-        return dict(zip(CATEGORIES, self.by_category, strict=True))
+        return categories_of(self.by_category)
 
     def at_peak(self) -> list[tuple[str, str | None, int]]:
         """(category, module, bytes) at the peak: of each category they add up to what it held there."""
@@ -287,7 +295,7 @@ class DeviceRecord:
             total_bytes=self.total_bytes,
             peak_phase=self.peak_phase,
             peak_step=self.peak_step,
-            by_category=dict(zip(CATEGORIES, self.peak_by_category, strict=True)),
+            by_category=categories_of(self.peak_by_category),
             top_modules=largest_modules(held),
             modules=held_by_modules(held),
             shortage=self.shortage,
@@ -301,7 +309,7 @@ class DeviceRecord:
             peak_pinned_bytes=self.peak_pinned,
             peak_phase=self.peak_phase,
             peak_step=self.peak_step,
-            by_category=dict(zip(CATEGORIES, self.peak_by_category, strict=True)),
+            by_category=categories_of(self.peak_by_category),
             modules=held_by_modules(self.at_peak()),
             steady_peak_bytes=self.steady_peak,
             load_peak_bytes=self.peak if self.load_peak is None else self.load_peak,

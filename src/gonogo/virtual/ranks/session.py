@@ -49,6 +49,7 @@ from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks.program import run_program
 from gonogo.virtual.ranks.protocol import End, Reply
 from gonogo.virtual.ranks.versions import versions
+from gonogo.virtual.rollout import install as rollout
 from gonogo.virtual.sandbox import spawned
 from gonogo.virtual.stack import frames_of_call, frames_of_traceback
 from gonogo.virtual.tensor import CPU, VirtualTensor
@@ -155,6 +156,7 @@ class Session:
         undo.append(training.install(self.mode, self.life, self.modules))
         undo.append(trainer.install(self.life))
         undo.append(deepcompile.install())
+        undo.append(rollout.install(self.mode, self.life, self.plan.accelerator.device_type))
         undo.append(engine.install(self.life, self.modules, self.facts))
         undo.append(loading.install(self.life, self.modules, self.facts))
         undo.append(threads.install(self.mode))

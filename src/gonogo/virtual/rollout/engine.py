@@ -1,0 +1,223 @@
+"""vLLM's V1 engine in the trainer's process: what it takes of the device, when, and what it says if that isn't there.
+
+In the order of ``vllm/v1/worker/gpu_worker.py`` (``init_device``, ``load_model``, ``determine_available_memory``,
+``initialize_from_config``, ``compile_or_warm_up_model``), with the checks of ``vllm/v1/core/kv_cache_utils.py``;
+sleeping and waking as in ``vllm/device_allocator/cumem.py``. Read at vLLM 0.8, 0.10, 0.13, 0.21 and 0.31.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from gonogo.finding import Text
+from gonogo.virtual.memory.tracking import MemoryRecord
+from gonogo.virtual.rollout.model import EngineModel
+
+_GIB = 1 << 30
+_BLOCK = 16
+"""Tokens in a block of the cache."""
+GRAPHS_OF_LAYER = 10 << 20
+GRAPHS_AT_LEAST = 200 << 20
+"""CUDA graphs: "Graph capturing finished in 20 secs, took 0.54 GiB" of a model with 28 layers; 0.2 to 1.5 GiB."""
+GRAPHS_IN_BUDGET = (0, 21)
+"""Since this release (vllm/envs.py, VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS) the cache leaves room for the graphs."""
+_CONTEXT_BAND = 512 << 20
+"""Context and communicators of the real device take so much more or less than is assumed."""
+_PEAK_BAND = 0.3
+"""The same of the activations that vLLM measures, as a share."""
+POOL_WITH_EXPANDABLE = (0, 12)
+WEIGHTS, CACHE, GRAPHS = "vLLM: weights", "vLLM: KV cache", "vLLM: CUDA graphs"
+_TAGS = {"weights": WEIGHTS, "kv_cache": CACHE}
+
+
+def assumed(version: str) -> Text:
+    """What is taken for granted of an engine that runs beside the trainer."""
+    return Text(
+        "vLLM {version} takes of this GPU: weights by the model's shapes, cache up to gpu_memory_utilization, CUDA "
+        "graphs of 0.2 to 1.5 GiB, activations as its profiling would measure them (within 30 %)",
+        "vLLM {version} 占用本 GPU：权重按模型形状计，缓存至 gpu_memory_utilization，CUDA graph 0.2 到 1.5 GiB，"
+        "激活按其 profiling 的测量估计（误差 30 % 以内）",
+    ).format(version=version)
+
+
+class Engine:
+    """One rank's part of an engine. ``asked`` are ``LLM``'s arguments; sizes are bytes."""
+
+    def __init__(
+        self,
+        asked: dict[str, Any],
+        version: tuple[int, ...],
+        memory: MemoryRecord,
+        unsupported: Callable[[str, str], BaseException],
+    ) -> None:
+        self.asked = asked
+        self.version = version
+        self.memory = memory
+        self._unsupported = unsupported
+        self._held: dict[str, torch.Tensor] = {}
+        self._on_host: torch.Tensor | None = None
+        self.asleep: set[str] = set()
+        self.sleeps = bool(asked.get("enable_sleep_mode"))
+        self.tp = int(asked.get("tensor_parallel_size") or 1)
+        self.device = self._device()
+        self._check_pool()
+        self.model = EngineModel(
+            str(asked["model"]),
+            asked.get("dtype") or "auto",
+            self.tp,
+            asked.get("max_model_len"),
+            bool(asked.get("trust_remote_code")),
+            unsupported,
+        )
+        self.batched = int(asked.get("max_num_batched_tokens") or 8192)
+        self.sequences = int(asked.get("max_num_seqs") or (1024 if self._total() >= 70 * _GIB else 256))
+        self._start()
+
+    def _device(self) -> torch.device:
+        backend = self.asked.get("distributed_executor_backend")
+        if backend != "external_launcher":
+            raise self._unsupported(
+                f"vllm.LLM(distributed_executor_backend={backend!r})", "such an engine starts processes of its own"
+            )
+        world = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+        if world % self.tp:
+            raise ValueError(f"world size ({world}) is not divisible by tensor parallel size ({self.tp})")
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+
+    def _check_pool(self) -> None:
+        conf = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
+        if self.sleeps and "expandable_segments:True" in conf and self.version < POOL_WITH_EXPANDABLE:
+            raise AssertionError(
+                "Expandable segments are not compatible with memory pool. Please track "
+                "https://github.com/pytorch/pytorch/issues/147851 for the latest updates."
+            )
+
+    def _total(self) -> int:
+        return int(torch.cuda.mem_get_info(self.device)[1])
+
+    def _start(self) -> None:
+        gc.collect()
+        torch.cuda.empty_cache()
+        free, total = torch.cuda.mem_get_info(self.device)
+        share = float(self.asked.get("gpu_memory_utilization") or 0.9)
+        requested = total * share
+        self._must_be_clear(free - requested, _CONTEXT_BAND, f"{_gib(requested)} GiB asked for, {_gib(free)} GiB free")
+        if free < requested:
+            raise ValueError(
+                f"Free memory on device {self.device} ({_gib(free)}/{_gib(total)} GiB) on startup is less than desired "
+                f"GPU memory utilization ({share}, {_gib(requested)} GiB). Decrease GPU memory utilization or reduce "
+                "GPU memory used by other processes."
+            )
+        held_before = torch.cuda.memory_allocated(self.device)
+        self._take("weights", self.model.weights)
+        peak = self._run_once()
+        graphs = self._graphs()
+        given = self.asked.get("kv_cache_memory_bytes")
+        available = int(given) if given else int(requested - self.model.weights - peak)
+        if not given and self.version >= GRAPHS_IN_BUDGET:
+            available -= graphs
+        if not given and self.version < (0, 9):  # it counted what torch held in the process before, the trainer's too
+            available -= held_before
+        self._check_cache(available, 0 if given else int(_PEAK_BAND * peak) + graphs)
+        self._take("kv_cache", available - available % max(self.model.cache_of_token() * _BLOCK, 1))
+        if graphs:
+            with self._counting(GRAPHS):
+                self._held[GRAPHS] = torch.empty(graphs, dtype=torch.uint8, device=self.device)
+        self._run_once()  # the sampler's warm-up, whose memory stays with the caching allocator
+
+    def _check_cache(self, available: int, band: int) -> None:
+        more = "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
+        length = self.model.max_model_len
+        needed = self.model.cache_of(length, _BLOCK, self.batched)
+        self._must_be_clear(available - needed, band, f"{_gib(needed)} GiB of cache needed, {_gib(available)} GiB left")
+        if available <= 0:
+            raise ValueError(
+                "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing "
+                f"the engine. {more}"
+            )
+        if needed > available:
+            fits = int(length * available / needed) // _BLOCK * _BLOCK
+            raise ValueError(
+                f"To serve at least one request with the models's max seq len ({length}), ({_gib(needed)} GiB KV cache "
+                f"is needed, which is larger than the available KV cache memory ({_gib(available)} GiB). Based on the "
+                f"available memory, the estimated maximum model length is {fits}. Try increasing "
+                "`gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine. " + more
+            )
+
+    def _must_be_clear(self, margin: float, band: int, what: str) -> None:
+        """An answer that hangs on what is not known to the byte is none: CANNOT-TELL."""
+        if abs(margin) < band:
+            raise self._unsupported("vllm.LLM", f"it is too close to tell whether the engine starts: {what}")
+
+    def _run_once(self) -> int:
+        """``profile_run``: one forward of a full batch and the sampler; returns what it takes beside the weights."""
+        text = self.model.text
+        width = getattr(text, "hidden_size", 0) or 0
+        inner = getattr(text, "intermediate_size", None) or 4 * width
+        vocabulary = getattr(text, "vocab_size", 0) or 0
+        size = self.model.dtype.itemsize
+        tokens = min(self.batched, max(self.model.max_model_len, self.batched))
+        forward = tokens * size * (3 * width + 3 * inner // self.tp)
+        # Logits, their float32, sorted values with their indices, and probabilities.
+        sampler = min(self.sequences, tokens) * vocabulary * (size + 4 + 4 + 8 + 4)
+        with self._counting("vLLM: activations"):
+            for nbytes in (forward, sampler):
+                torch.empty(nbytes, dtype=torch.uint8, device=self.device)
+        return max(forward, sampler)
+
+    def _graphs(self) -> int:
+        if self.asked.get("enforce_eager"):
+            return 0
+        layers = getattr(self.model.text, "num_hidden_layers", 0) or 0
+        return max(GRAPHS_AT_LEAST, layers * GRAPHS_OF_LAYER + GRAPHS_AT_LEAST)
+
+    def _take(self, tag: str, nbytes: int) -> None:
+        with self._counting(_TAGS[tag]):
+            self._held[tag] = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
+        self.asleep.discard(tag)
+
+    @contextmanager
+    def _counting(self, owner: str) -> Iterator[None]:
+        before, self.memory.module = self.memory.module, owner
+        try:
+            with self.memory.counting_as("rollout"):
+                yield
+        finally:
+            self.memory.module = before
+
+    def sleep(self, level: int) -> None:
+        """``Worker.sleep``: weights go to the host at level 1 and are dropped at level 2; the cache is dropped."""
+        if not self.sleeps:
+            return
+        if level == 1 and "weights" not in self.asleep:
+            with self._counting(WEIGHTS):
+                self._on_host = torch.empty(self.model.weights, dtype=torch.uint8, pin_memory=True)
+        self._sizes = {tag: self._held[tag].numel() for tag in _TAGS if tag in self._held} | getattr(self, "_sizes", {})
+        for tag in _TAGS:
+            self._held.pop(tag, None)
+            self.asleep.add(tag)
+        gc.collect()
+        torch.cuda.empty_cache()
+
+    def wake_up(self, tags: list[str] | None) -> None:
+        """``Worker.wake_up``: what is asleep of these tags is taken again."""
+        for tag in _TAGS:
+            if tag in self.asleep and (tags is None or tag in tags):
+                self._take(tag, self._sizes[tag])
+        if "weights" not in self.asleep:
+            self._on_host = None
+
+    def check_awake(self) -> None:
+        """Before it generates: raises where weights or cache are asleep."""
+        if self.asleep:
+            raise self._unsupported("vllm.LLM.generate", f"the engine sleeps ({', '.join(sorted(self.asleep))})")
+
+
+def _gib(nbytes: float) -> float:
+    return round(nbytes / _GIB, 2)

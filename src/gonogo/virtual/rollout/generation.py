@@ -1,0 +1,65 @@
+"""What an engine that isn't there generates: token ids of lengths from one to the limit, the same on every rank.
+
+Which tokens a model would write, nobody can know without its weights. What a training depends on is how many there
+are, and that is covered from end to end: in each batch the first completion runs to the limit, the second ends at once,
+the rest lie between; of batches of one, every second ends at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gonogo.finding import Text
+
+ASSUMED = Text(
+    "the engine's completions: of each batch the first has max_tokens tokens, the second ends at once, the others lie "
+    "between; their words are arbitrary",
+    "引擎生成的回答：每批中第一个达到 max_tokens，第二个立即结束，其余介于两者之间；内容是任意的",
+)
+_FEW = 509
+"""So many different tokens are written."""
+
+
+class Writer:
+    """Writes completions with the tokens of a vocabulary. ``tokens`` are what may stand in one, ``eos`` ends it."""
+
+    def __init__(self, tokens: Sequence[int], eos: int | None) -> None:
+        self._tokens = tokens
+        self._eos = eos
+        self._batches = 0
+
+    def next_batch(self, count: int) -> list[float]:
+        """How much of its limit each completion of the next batch takes, 1 to 0."""
+        first = self._batches % 2 if count == 1 else 0
+        self._batches += 1
+        return [_share(first + index) for index in range(count)]
+
+    def write(self, share: float, most: int, least: int = 0, ignore_eos: bool = False) -> tuple[list[int], str]:
+        """Token ids, at most ``most``, and why they end: ``length`` or ``stop``."""
+        length = most if ignore_eos else max(round(share * most), least, 1)
+        start = int(share * 1009)
+        written = [self._tokens[(start + 7 * index) % len(self._tokens)] for index in range(length)]
+        if length >= most or self._eos is None:
+            return written, "length"
+        written[-1] = self._eos
+        return written, "stop"
+
+
+def _share(index: int) -> float:
+    """1, 0, then numbers between."""
+    if index < 2:
+        return 1.0 - index
+    return (index * 0.6180339887498949) % 1.0
+
+
+def plain_tokens(tokenizer: Any, vocabulary: int) -> tuple[list[int], int | None]:
+    """Some tokens that mean nothing to a model or a processor, and the one that ends a completion."""
+    inner = getattr(tokenizer, "tokenizer", tokenizer)  # of a processor
+    if inner is None:
+        return list(range(min(vocabulary, _FEW))), None
+    special = {*getattr(inner, "all_special_ids", ()), *getattr(inner, "added_tokens_decoder", ())}
+    whole = min(vocabulary, len(inner)) if vocabulary else len(inner)
+    step = max(whole // _FEW, 1)
+    tokens = [one for one in range(0, whole, step) if one not in special][:_FEW]
+    return tokens or [0], getattr(inner, "eos_token_id", None)

@@ -1,0 +1,92 @@
+"""vLLM put in place: the package, the server at the other end of HTTP, and the phases of a trainer that rolls out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gonogo.finding import Text
+from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
+from gonogo.virtual.rollout import package, phases, server, transfer
+from gonogo.virtual.rollout.arguments import Asked
+from gonogo.virtual.rollout.llm import LLM, Rehearsal
+from gonogo.virtual.rollout.outputs import CompletionOutput, Logprob, RequestOutput
+
+_ALWAYS, _STILL = package.ALWAYS, package.STILL
+
+
+class NotStoodIn(ImportError, UnsupportedOperator):
+    """A name of vLLM that the stand-in lacks: an ImportError to a program that can do without it."""
+
+    def __init__(self, what: str, why: str) -> None:
+        ImportError.__init__(self, f"{what} can't be rehearsed: {why}")
+        self.operator = what
+        self.why = why
+
+
+def install(mode: VirtualMode, life: Lifecycle, device_type: str) -> Callable[[], None]:
+    """Put it in place; returns the undo. Only CUDA's engine is stood in for."""
+    patches = Patches()
+    if device_type != "cuda":
+        return patches.undo
+    version, installed = package.version_to_stand_for()
+
+    def assume(what: Text) -> None:
+        if not installed:
+            mode.ledger.assume(
+                Text("vLLM {version} is installed on the machine", "机器上装有 vLLM {version}").format(version=version)
+            )
+        mode.ledger.assume(what)
+
+    rehearsal = Rehearsal(version, mode.memory, life, assume, UnsupportedOperator)
+    package.Package(version, _names(rehearsal), NotStoodIn).install(patches)
+    server.install(patches, life, assume, UnsupportedOperator)
+    phases.install(patches, life)
+    return patches.undo
+
+
+def _names(rehearsal: Rehearsal) -> package.Names:
+    """The names, and the releases that have them."""
+    ports: dict[str, Any] = {"get_ip": lambda: "127.0.0.1", "get_open_port": lambda: 29501}
+    engine_class = type("LLM", (LLM,), {"rehearsal": rehearsal, "__module__": "vllm"})
+    sampling = type("SamplingParams", (Asked,), {"refuse": rehearsal.unsupported, "__module__": "vllm"})
+    guided = type("GuidedDecodingParams", (_Kept,), {"__module__": "vllm.sampling_params"})
+    structured = type("StructuredOutputsParams", (_Kept,), {"__module__": "vllm.sampling_params"})
+
+    def still(**values: Any) -> dict[str, tuple[Any, tuple[int, int], tuple[int, int]]]:
+        return {name: (value, _ALWAYS, _STILL) for name, value in values.items()}
+
+    outputs = still(RequestOutput=RequestOutput, CompletionOutput=CompletionOutput)
+    communicator = still(PyNcclCommunicator=transfer.PyNcclCommunicator)
+    return {
+        "vllm": {**still(LLM=engine_class, SamplingParams=sampling), **outputs},
+        "vllm.entrypoints.llm": still(LLM=engine_class),
+        "vllm.outputs": outputs,
+        "vllm.logprobs": still(Logprob=Logprob),
+        "vllm.sampling_params": {
+            **still(SamplingParams=sampling),
+            "GuidedDecodingParams": (guided, _ALWAYS, (0, 12)),
+            "StructuredOutputsParams": (structured, (0, 11), _STILL),
+        },
+        "vllm.utils": {name: (value, _ALWAYS, (0, 12)) for name, value in ports.items()},
+        "vllm.utils.network_utils": {name: (value, (0, 11), _STILL) for name, value in ports.items()},
+        "vllm.distributed.utils": still(StatelessProcessGroup=transfer.StatelessProcessGroup),
+        "vllm.distributed.device_communicators.pynccl": communicator,
+        "vllm.distributed.weight_transfer.nccl_common": {"trainer_init": (transfer.trainer_init, (0, 28), _STILL)},
+        "vllm.distributed.weight_transfer.packed_tensor": {
+            "packed_nccl_broadcast_producer": (transfer.packed_nccl_broadcast_producer, (0, 18), _STILL)
+        },
+        "vllm.distributed.weight_transfer.nccl_engine": still(
+            NCCLWeightTransferEngine=transfer.NCCLWeightTransferEngine,
+            NCCLTrainerSendWeightsArgs=transfer.NCCLTrainerSendWeightsArgs,
+        ),
+    }
+
+
+class _Kept:
+    """What a completion has to look like: taken, and without effect, since its words are arbitrary anyway."""
+
+    def __init__(self, **given: Any) -> None:
+        vars(self).update(given)

@@ -1,0 +1,202 @@
+"""``vllm.LLM``: the engine in the trainer's process, as a trainer calls it (vllm/entrypoints/llm.py)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from gonogo.finding import Text
+from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.memory.tracking import MemoryRecord
+from gonogo.virtual.rollout import engine, generation
+from gonogo.virtual.rollout.arguments import ENGINE, Asked
+from gonogo.virtual.rollout.outputs import CompletionOutput, LogprobsOf, RequestOutput
+
+
+class Rehearsal:
+    """What an engine needs to know of the rehearsal that it is in."""
+
+    def __init__(
+        self,
+        version: str,
+        memory: MemoryRecord,
+        life: Lifecycle,
+        assume: Callable[[Text], object],
+        unsupported: Callable[[str, str], BaseException],
+    ) -> None:
+        self.version = version
+        self.numbers = tuple(int(part) for part in version.split(".")[:3] if part.isdecimal())
+        self.memory = memory
+        self.life = life
+        self.assume = assume
+        self.unsupported = unsupported
+
+
+class LLM:
+    """See the module. ``rehearsal`` is set by what makes the package."""
+
+    rehearsal: Rehearsal
+
+    def __init__(self, model: str, **asked: Any) -> None:
+        now = self.rehearsal
+        for name in asked:
+            if name not in ENGINE:
+                raise now.unsupported(f"vllm.LLM({name}=…)", "no release of vLLM that is known here has it")
+        with now.life.during("init", "vllm.LLM"):
+            self._engine = engine.Engine({"model": model, **asked}, now.numbers, now.memory, now.unsupported)
+        now.assume(engine.assumed(now.version))
+        now.life.engines.append(self._engine)
+        self._numbers = itertools.count()
+        self._name = str(asked.get("tokenizer") or self._engine.model.folder)
+        self._tokenizer: Any = None
+        tokens, eos = generation.plain_tokens(self.get_tokenizer(), getattr(self._engine.model.text, "vocab_size", 0))
+        self._writer = generation.Writer(tokens, eos)
+        self._logprobs = LogprobsOf(tokens)
+        runner = SimpleNamespace(model=_Weights(self._engine), load_model=lambda: None)
+        worker = SimpleNamespace(model_runner=runner, rank=0, device=self._engine.device)
+        self.llm_engine = SimpleNamespace(
+            model_executor=SimpleNamespace(driver_worker=worker, collective_rpc=self.collective_rpc),
+            model_config=SimpleNamespace(
+                max_model_len=self._engine.model.max_model_len,
+                hf_config=self._engine.model.config,
+                dtype=self._engine.model.dtype,
+            ),
+            reset_prefix_cache=self.reset_prefix_cache,
+        )
+
+    def get_tokenizer(self) -> Any:
+        """The model's tokenizer; None where it has none that can be read."""
+        if self._tokenizer is None:
+            from transformers import AutoTokenizer
+
+            trusts = bool(self._engine.asked.get("trust_remote_code"))
+            self._tokenizer = AutoTokenizer.from_pretrained(self._name, trust_remote_code=trusts)
+        return self._tokenizer
+
+    def generate(
+        self, prompts: Any = None, sampling_params: Any = None, use_tqdm: Any = True, lora_request: Any = None, **_: Any
+    ) -> list[RequestOutput]:
+        """Completions of the prompts, in their order."""
+        now = self.rehearsal
+        with now.life.during("generate", "vllm.LLM.generate"):
+            self._engine.check_awake()
+            read = [self._read(one) for one in (prompts if isinstance(prompts, list | tuple) else [prompts])]
+            asked = _each(sampling_params, len(read))
+            shares = iter(self._writer.next_batch(sum(one.n for one in asked)))
+            now.assume(generation.ASSUMED)
+            return [self._answer(prompt, one, shares) for prompt, one in zip(read, asked, strict=True)]
+
+    def chat(self, messages: Any, sampling_params: Any = None, use_tqdm: Any = True, **asked: Any) -> Any:
+        """The same of conversations, through the tokenizer's chat template."""
+        several = messages if messages and isinstance(messages[0], list) else [messages]
+        template = {"tools": asked.get("tools"), "chat_template": asked.get("chat_template")}
+        more = asked.get("chat_template_kwargs") or {}
+        prompts = [
+            self.get_tokenizer().apply_chat_template(
+                one,
+                tokenize=False,
+                add_generation_prompt=asked.get("add_generation_prompt", True),
+                **{name: value for name, value in template.items() if value is not None},
+                **more,
+            )
+            for one in several
+        ]
+        return self.generate(prompts, sampling_params)
+
+    def _read(self, prompt: Any) -> tuple[str | None, list[int]]:
+        text, ids = None, None
+        if isinstance(prompt, str):
+            text = prompt
+        elif isinstance(prompt, dict):
+            text, ids = prompt.get("prompt"), prompt.get("prompt_token_ids")
+        elif isinstance(prompt, list | tuple):
+            ids = prompt
+        if ids is None:
+            ids = self.get_tokenizer().encode(text)
+        ids = [int(one) for one in ids]
+        limit = self._engine.model.max_model_len
+        if len(ids) > limit:
+            raise ValueError(
+                f"The decoder prompt (length {len(ids)}) is longer than the maximum model length of {limit}. Make sure "
+                "that `max_model_len` is no smaller than the number of text tokens."
+            )
+        if len(ids) == limit:
+            raise ValueError(
+                f"The decoder prompt (length {len(ids)}) plus the number of requested output tokens (at least 1) is "
+                f"longer than the maximum model length of {limit}. Make sure that `max_model_len` is no smaller than "
+                "the number of text tokens (prompt + requested output tokens)."
+            )
+        return text, ids
+
+    def _answer(self, prompt: tuple[str | None, list[int]], asked: Asked, shares: Any) -> RequestOutput:
+        text, ids = prompt
+        room = self._engine.model.max_model_len - len(ids)
+        most = room if asked.max_tokens is None else min(asked.max_tokens, room)
+        outputs = []
+        for index in range(asked.n):
+            written, why = self._writer.write(next(shares), most, asked.min_tokens, vars(asked)["ignore_eos"])
+            logprobs = self._logprobs.of(written, asked.logprobs)
+            outputs.append(CompletionOutput(index, written, logprobs, why, self._decode))
+        return RequestOutput(str(next(self._numbers)), text, ids, outputs)
+
+    def _decode(self, ids: list[int]) -> str:
+        return str(self.get_tokenizer().decode(ids, skip_special_tokens=True))
+
+    def sleep(self, level: int = 1, **_: Any) -> None:
+        """``LLM.sleep``."""
+        self._engine.sleep(level)
+
+    def wake_up(self, tags: list[str] | None = None) -> None:
+        """``LLM.wake_up``."""
+        self._engine.wake_up(tags)
+
+    def reset_prefix_cache(self, *_: Any, **__: Any) -> bool:
+        """Nothing of it takes memory of its own."""
+        return True
+
+    def collective_rpc(self, method: Any, timeout: Any = None, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        """What runs on each worker: of those known here."""
+        known: dict[str, Callable[..., Any]] = {
+            "sleep": self.sleep,
+            "wake_up": self.wake_up,
+            "reset_prefix_cache": self.reset_prefix_cache,
+        }
+        if isinstance(method, str) and method in known:
+            return [known[method](*args, **(kwargs or {}))]
+        raise self.rehearsal.unsupported(f"vllm.LLM.collective_rpc({method!r})", "its workers are stood in for")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise self.rehearsal.unsupported(f"vllm.LLM.{name}", "the engine is stood in for, without it")
+
+
+class _Weights:
+    """The engine's model, as far as a trainer gives it new weights."""
+
+    def __init__(self, of: engine.Engine) -> None:
+        self._engine = of
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
+        """``load_weights``: copies into what is there."""
+        names: list[str] = []
+
+        def noted() -> Iterable[tuple[str, torch.Tensor]]:
+            for name, weight in weights:
+                names.append(name)
+                yield name, weight
+
+        self._engine.model.check_weights(noted())
+        return set(names)
+
+
+def _each(asked: Any, count: int) -> list[Any]:
+    if isinstance(asked, list | tuple):
+        if len(asked) != count:
+            raise ValueError("The lengths of prompts and params must be the same.")
+        return list(asked)
+    return [asked if asked is not None else Asked()] * count

@@ -1,0 +1,180 @@
+"""What vLLM reads of a model: its context, its heads, the names of its weights, and how many bytes a token's cache has.
+
+Sources, in vLLM: ``ModelConfig.verify_with_parallel_config`` and ``_get_and_verify_max_len`` (vllm/config), for the
+checks and their words; ``AttentionSpec.page_size_bytes`` and ``MLAAttentionSpec`` (vllm/v1/kv_cache_interface.py), for
+the cache.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from gonogo.virtual.weights import skeleton
+from gonogo.virtual.weights.places import as_folder, not_here
+
+_CONTEXT = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length", "max_target_positions",
+    "max_sequence_length", "max_seq_length", "seq_len",
+)  # fmt: skip
+_STATELESS = ("linear_attention", "mamba", "conv")
+"""Layers whose state does not grow with the tokens."""
+
+
+class EngineModel:
+    """A model as one rank of the engine has it: ``tp`` ranks share its heads and weights. Sizes are bytes.
+
+    Raises what vLLM raises where the model can't be served that way.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dtype: Any,
+        tp: int,
+        max_model_len: int | None,
+        trust_remote_code: bool,
+        unsupported: Callable[[str, str], BaseException],
+    ) -> None:
+        from transformers import AutoConfig
+
+        self._unsupported = unsupported
+        folder = name if os.path.isdir(name) else as_folder(name)
+        if folder is None:
+            raise not_here(name)
+        self.config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+        self.text = self.config.get_text_config() if hasattr(self.config, "get_text_config") else self.config
+        self.folder = folder
+        self.tp = tp
+        self._check_heads()
+        self.dtype = _dtype(dtype, self.config, self.text)
+        self.max_model_len = _context(self.text, max_model_len)
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        """The weights' names, as transformers has them."""
+        self.parts: set[str] = set()
+        """The first parts of these names."""
+        self.architecture = ""
+        self.weights = self._weights()
+
+    def _check_heads(self) -> None:
+        heads = getattr(self.text, "num_attention_heads", 0) or 0
+        if heads % self.tp:
+            raise ValueError(
+                f"Total number of attention heads ({heads}) must be divisible by tensor parallel size ({self.tp})."
+            )
+
+    def _weights(self) -> int:
+        """Bytes of one rank's weights: matrices are divided over the ranks, vectors each has whole."""
+        import transformers
+
+        with skeleton.own_build():
+            named = next(iter(getattr(self.config, "architectures", None) or ()), "")
+            model_class: Any = getattr(transformers, named, None)
+            if model_class is None and type(self.config) in transformers.AutoModelForCausalLM._model_mapping:
+                model_class = transformers.AutoModelForCausalLM._model_mapping[type(self.config)]
+            if model_class is None:
+                raise self._unsupported(f"vllm.LLM(model={self.folder!r})", f"transformers has no class {named!r}")
+            built = skeleton.build(model_class, self.config, self.folder)
+            self.architecture = model_class.__name__
+            self.shapes = {name: tuple(weight.shape) for name, weight in built.state_dict().items()}
+            self.parts = {name.partition(".")[0] for name in self.shapes}
+            return sum(self._bytes_of(name, weight) for name, weight in built.named_parameters())
+
+    def _bytes_of(self, name: str, weight: torch.Tensor) -> int:
+        size = weight.element_size() if not weight.is_floating_point() else self.dtype.itemsize
+        if weight.is_floating_point() and weight.element_size() == 1:  # a quantized checkpoint's
+            size = 1
+        whole = weight.numel() * size
+        return whole // self.tp if weight.dim() > 1 else whole
+
+    def cache_of_token(self) -> int:
+        """Bytes of one token's keys and values on one rank, all layers that keep them."""
+        return self._cache_of_layer() * sum(self._layers())
+
+    def cache_of(self, tokens: int, block: int, batched: int) -> int:
+        """Bytes that one request of so many tokens needs: a sliding window's layers keep the window alone."""
+        grows, slides = self._layers()
+        window = getattr(self.text, "sliding_window", None) or tokens
+        kept = min(window - 1 + batched, tokens)
+        return self._cache_of_layer() * (grows * _blocks(tokens, block) + slides * _blocks(kept, block)) * block
+
+    def _cache_of_layer(self) -> int:
+        text, size = self.text, self.dtype.itemsize
+        compressed = getattr(text, "kv_lora_rank", None)
+        if compressed:
+            return int(compressed + (getattr(text, "qk_rope_head_dim", 0) or 0)) * size
+        heads = getattr(text, "num_attention_heads", 1) or 1
+        shared = getattr(text, "num_key_value_heads", None) or heads
+        width = getattr(text, "head_dim", None) or getattr(text, "hidden_size", 0) // heads
+        return int(2 * max(shared // self.tp, 1) * width * size)
+
+    def _layers(self) -> tuple[int, int]:
+        """How many layers keep all tokens, and how many a window of them."""
+        layers = getattr(self.text, "num_hidden_layers", None) or getattr(self.text, "n_layer", 0) or 0
+        kinds = getattr(self.text, "layer_types", None)
+        if not kinds:
+            return int(layers), 0
+        slides = sum(kind == "sliding_attention" for kind in kinds)
+        return len(kinds) - slides - sum(kind in _STATELESS for kind in kinds), slides
+
+    def check_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> int:
+        """``load_weights``: how many were given. Raises as vLLM's AutoWeightsLoader and default_weight_loader do."""
+        count = 0
+        for name, weight in weights:
+            count += 1
+            shape = self.shapes.get(name)
+            if shape is None and name.partition(".")[0] not in self.parts:
+                raise ValueError(
+                    f"There is no module or parameter named {name.partition('.')[0]!r} in {self.architecture}"
+                )
+            if shape is not None and weight.numel() == 0 and 0 not in shape:
+                raise AssertionError(f"Attempted to load weight ({weight.size()}) into parameter ({torch.Size(shape)})")
+        return count
+
+
+def _blocks(tokens: int, block: int) -> int:
+    return -(-tokens // block)
+
+
+def _dtype(asked: Any, config: Any, text: Any) -> torch.dtype:
+    """``auto`` is the config's, and bfloat16 where that is float32."""
+    if isinstance(asked, torch.dtype):
+        return asked
+    if isinstance(asked, str) and asked != "auto":
+        named = {"half": "float16", "float": "float32"}.get(asked, asked)
+        return getattr(torch, named)  # type: ignore[no-any-return]
+    for one in (config, text):
+        stored = getattr(one, "dtype", None) or getattr(one, "torch_dtype", None)
+        if isinstance(stored, str):
+            stored = getattr(torch, stored.removeprefix("torch."), None)
+        if isinstance(stored, torch.dtype) and stored is not torch.float32:
+            return stored
+    return torch.bfloat16
+
+
+def _context(text: Any, asked: int | None) -> int:
+    """The engine's context in tokens. Raises vLLM's ValueError where more is asked for than the model has."""
+    known = {key: value for key in _CONTEXT if isinstance(value := getattr(text, key, None), int)}
+    if not known:
+        return asked or 2048
+    key = min(known, key=lambda one: known[one])
+    derived: float = known[key]
+    scaling = getattr(text, "rope_scaling", None) or getattr(text, "rope_parameters", None) or {}
+    kind = scaling.get("rope_type", scaling.get("type", "default")) if isinstance(scaling, dict) else "default"
+    if kind not in ("default", "su", "longrope", "llama3", "mrope") and isinstance(scaling.get("factor"), int | float):
+        if kind == "yarn":
+            derived = scaling.get("original_max_position_embeddings", derived)
+        derived *= scaling["factor"]
+    if asked is None:
+        return int(derived)
+    own = getattr(text, "model_max_length", None)
+    if asked > derived and (own is None or asked > own) and os.environ.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") != "1":
+        raise ValueError(
+            f"User-specified max_model_len ({asked}) is greater than the derived max_model_len ({key}={derived} or "
+            f"model_max_length={own} in model's config.json). To allow overriding this maximum, set the env var "
+            "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1."
+        )
+    return asked

@@ -1,0 +1,78 @@
+"""What vLLM answers with: vllm/outputs.py and vllm/logprobs.py, as trainers read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Logprob:
+    """One token's log-probability and rank."""
+
+    logprob: float
+    rank: int | None = None
+    decoded_token: str | None = None
+
+
+@dataclass
+class CompletionOutput:
+    """One completion. Its text is decoded when it is asked for."""
+
+    index: int
+    token_ids: list[int]
+    logprobs: list[dict[int, Logprob]] | None
+    finish_reason: str
+    decode: Callable[[list[int]], str] = field(repr=False, default=lambda ids: "")
+    cumulative_logprob: float | None = None
+    stop_reason: Any = None
+    lora_request: Any = None
+    routed_experts: Any = None
+
+    @property
+    def text(self) -> str:
+        """The completion without special tokens."""
+        return self.decode(self.token_ids)
+
+    def finished(self) -> bool:
+        """Always: nothing is streamed."""
+        return True
+
+
+@dataclass
+class RequestOutput:
+    """One prompt's completions."""
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list[int]
+    outputs: list[CompletionOutput]
+    prompt_logprobs: Any = None
+    finished: bool = True
+    metrics: Any = None
+    lora_request: Any = None
+    num_cached_tokens: int | None = None
+    encoder_prompt: str | None = None
+    encoder_prompt_token_ids: list[int] | None = None
+
+
+class LogprobsOf:
+    """Log-probabilities of made tokens: the written one's first, then as many others as were asked for."""
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        self._tokens = tokens
+        self._made: dict[tuple[int, int], dict[int, Logprob]] = {}
+
+    def of(self, written: Sequence[int], others: int | None) -> list[dict[int, Logprob]] | None:
+        """One dictionary a token; None where none were asked for."""
+        return None if others is None else [self._of_token(token, others) for token in written]
+
+    def _of_token(self, token: int, others: int) -> dict[int, Logprob]:
+        key = (token, others)
+        if key not in self._made:
+            beside = [one for one in self._tokens[: others + 1] if one != token][: max(others, 0)]
+            found = {token: Logprob(-1.0, 1)}
+            found.update((one, Logprob(-2.0 - index, index + 2)) for index, one in enumerate(beside))
+            self._made[key] = found
+        return self._made[key]

@@ -1,0 +1,68 @@
+"""The phases of a trainer that rolls out, by the methods in which TRL has them: rewards, scoring, synchronisation."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from gonogo.evidence.rehearsal.record import Phase
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.hooks.patching import Patches
+
+_METHODS: dict[str, Phase] = {
+    "sync_weights": "sync",
+    "_move_model_to_vllm": "sync",
+    "generate": "generate",
+    "_generate_and_score_completions": "generate",
+    "_calculate_rewards": "reward",
+}
+_SCORES = ("_get_per_token_logps_and_entropies", "_get_per_token_logps")
+"""What gives log-probabilities: with gradients for the loss, without for the policy before the step and a reference."""
+_TRAINERS = ("grpo_trainer", "rloo_trainer", "online_dpo_trainer", "gkd_trainer")
+_MODULES = (
+    "trl.generation.vllm_generation",
+    "trl.experimental.online_dpo.online_dpo_trainer",
+    *(f"trl.trainer.{name}" for name in _TRAINERS),
+)
+
+
+def install(patches: Patches, life: Lifecycle) -> None:
+    """Follow TRL's classes once they are imported."""
+
+    def follow(module: ModuleType) -> None:
+        for owner in list(vars(module).values()):
+            if not isinstance(owner, type) or owner.__module__ != module.__name__:
+                continue
+            for name, method in list(vars(owner).items()):
+                activity = f"{owner.__name__}.{name}"
+                if name in _METHODS:
+                    patches.set(owner, name, _within(method, life, _METHODS[name], activity))
+                elif name in _SCORES:
+                    patches.set(owner, name, _without_gradients(method, life, activity))
+
+    for module in _MODULES:
+        patches.on_undo(after_import(module, follow))
+
+
+def _without_gradients(method: Callable[..., Any], life: Lifecycle, activity: str) -> Callable[..., Any]:
+    scoring = _within(method, life, "score", activity)
+
+    @functools.wraps(method)
+    def followed(*args: Any, **kwargs: Any) -> Any:
+        return (method if torch.is_grad_enabled() else scoring)(*args, **kwargs)
+
+    return followed
+
+
+def _within(method: Callable[..., Any], life: Lifecycle, phase: Phase, activity: str) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def followed(*args: Any, **kwargs: Any) -> Any:
+        with life.during(phase, activity):
+            return method(*args, **kwargs)
+
+    return followed

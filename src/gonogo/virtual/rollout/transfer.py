@@ -1,0 +1,106 @@
+"""Weights on their way to a server: what vllm.distributed makes of the trainer's device, with nobody at the other end.
+
+As in vllm/distributed/weight_transfer/packed_tensor.py (0.18 to 0.31): tensors are packed into two buffers of 1 GiB
+each, and broadcast. Before that release a trainer broadcasts each tensor by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+_BUFFER = 1 << 30
+_BUFFERS = 2
+
+
+class PyNcclCommunicator:
+    """The trainer's end of the group in which a server's workers get weights."""
+
+    def __init__(self, group: Any = None, device: Any = None, **_: Any) -> None:
+        self.group = group if group is not None else StatelessProcessGroup()
+        self.device = device
+        self.rank, self.world_size = 0, 2
+        self.disabled = False
+
+    def broadcast(self, tensor: torch.Tensor, src: int = 0, stream: Any = None) -> None:
+        """Sends a tensor of the device. Raises what vLLM asserts of one that is not there."""
+        assert tensor.device.type != "cpu", (
+            f"this nccl communicator is created to work on {self.device}, but the input tensor is on {tensor.device}"
+        )
+
+
+class StatelessProcessGroup:
+    """A group of processes that torch does not know of."""
+
+    def __init__(self) -> None:
+        self.store: Any = None
+        self.socket: Any = None
+        self.rank, self.world_size = 0, 2
+
+    @classmethod
+    def create(cls, host: str, port: int, rank: int, world_size: int, **_: Any) -> StatelessProcessGroup:
+        """Meets the workers, who are taken to be there."""
+        made = cls()
+        made.rank, made.world_size = rank, world_size
+        return made
+
+    def barrier(self) -> None:
+        """The workers are there."""
+
+
+def trainer_init(init_info: Any) -> PyNcclCommunicator:
+    """The trainer joins the workers as rank 0."""
+    return PyNcclCommunicator()
+
+
+def packed_nccl_broadcast_producer(
+    iterator: Iterator[tuple[str, torch.Tensor]],
+    group: Any,
+    src: int,
+    post_iter_func: Callable[[tuple[str, torch.Tensor]], torch.Tensor],
+    buffer_size_bytes: int = _BUFFER,
+    num_buffers: int = _BUFFERS,
+) -> None:
+    """Packs tensors up to a buffer's size and broadcasts them, one buffer while the other is filled."""
+    in_flight: list[Any] = [None] * num_buffers
+    turn = 0
+    while True:
+        in_flight[turn] = None
+        parts: list[torch.Tensor] = []
+        taken = 0
+        for item in iterator:
+            part = post_iter_func(item).contiguous().view(torch.uint8).view(-1)
+            parts.append(part)
+            taken += part.numel()
+            if taken > buffer_size_bytes:
+                break
+        if not parts:
+            return
+        in_flight[turn] = torch.cat(parts, dim=0)
+        group.broadcast(in_flight[turn], src=src)
+        turn = (turn + 1) % num_buffers
+
+
+class NCCLWeightTransferEngine:
+    """The same before release 0.28."""
+
+    @staticmethod
+    def trainer_init(init_info: Any) -> PyNcclCommunicator:
+        """The trainer joins the workers as rank 0."""
+        return trainer_init(init_info)
+
+    @staticmethod
+    def trainer_send_weights(iterator: Iterator[tuple[str, torch.Tensor]], trainer_args: Any) -> None:
+        """Packed, or one after the other."""
+        if getattr(trainer_args, "packed", False):
+            packed_nccl_broadcast_producer(iterator, trainer_args.group, 0, lambda item: item[1])
+            return
+        for _, tensor in iterator:
+            trainer_args.group.broadcast(tensor, src=0)
+
+
+class NCCLTrainerSendWeightsArgs(SimpleNamespace):
+    """What ``trainer_send_weights`` is told."""

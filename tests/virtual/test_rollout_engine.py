@@ -1,0 +1,126 @@
+"""vLLM's stand-in: found as a package, it takes and gives memory, refuses in vLLM's words, and writes all lengths."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from launchers.small_project import make_project
+from virtual.worlds import virtual_session
+
+from gonogo.virtual.mode import UnsupportedOperator
+from gonogo.virtual.ranks.session import Session
+
+GIB = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("project")
+    make_project(folder)
+    return str(folder / "model")
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    with virtual_session(tmp_path) as session, session.mode:
+        yield session
+
+
+def engine(model: str, **asked: Any) -> Any:
+    from vllm import LLM
+
+    return LLM(model=model, **{"distributed_executor_backend": "external_launcher", **asked})
+
+
+def reserved() -> int:
+    return torch.cuda.memory_reserved()
+
+
+def test_it_is_found_as_an_installed_package(session: Session) -> None:
+    import vllm
+
+    assert importlib.metadata.version("vllm") == vllm.__version__
+    assert "vllm" in importlib.metadata.packages_distributions()["vllm"]
+    with pytest.raises(ImportError):
+        from vllm.sampling_params import GuidedDecodingParams  # noqa: F401  a name of older releases
+    with pytest.raises(ImportError) as lacks:
+        from vllm import AsyncLLMEngine  # noqa: F401
+    assert isinstance(lacks.value, UnsupportedOperator)  # of the stand-in's own doing: CANNOT-TELL
+
+
+def test_its_cache_fills_the_share_of_the_card_and_sleep_gives_it_back(session: Session, model: str) -> None:
+    before, (_, total) = reserved(), torch.cuda.mem_get_info()
+    llm = engine(model, gpu_memory_utilization=0.5, enable_sleep_mode=True, max_num_seqs=16)
+    taken = reserved() - before
+    assert 0.47 * total < taken < 0.5 * total + GIB
+    held = session.memory.device(session.device).categories()
+    assert held["rollout"] > 0.47 * total
+    llm.sleep(level=2)
+    assert reserved() - before < 0.5 * GIB  # the graphs stay
+    llm.wake_up(tags=["weights"])
+    with pytest.raises(UnsupportedOperator, match="sleeps"):
+        llm.generate(["What"])
+    llm.wake_up(tags=["kv_cache"])
+    assert reserved() - before == pytest.approx(taken, rel=0.02)
+    assert [entry for entry in session.memory.device(session.device).at_peak() if entry[1] == "vLLM: KV cache"]
+
+
+def test_it_writes_from_nothing_to_the_limit_and_the_text_is_read(session: Session, model: str) -> None:
+    from vllm import SamplingParams
+
+    llm = engine(model, gpu_memory_utilization=0.2, max_model_len=128)
+    end = llm.get_tokenizer().eos_token_id
+    asked = SamplingParams(n=4, max_tokens=32, logprobs=0)
+    first, second = llm.generate(["What is 1 plus 2?", {"prompt_token_ids": [5] * 120}], asked)
+    lengths = [len(one.token_ids) for one in first.outputs]
+    assert (lengths[0], lengths[1]) == (32, 1)
+    assert first.outputs[0].finish_reason == "length"
+    assert first.outputs[1].token_ids == [end]
+    assert first.outputs[1].text == ""
+    assert first.outputs[0].text
+    assert max(len(one.token_ids) for one in second.outputs) <= 8  # of a context of 128
+    tokens = first.outputs[0].token_ids
+    assert [list(one) for one in first.outputs[0].logprobs] == [[token] for token in tokens]
+    alone = [llm.generate("What", SamplingParams(max_tokens=9))[0].outputs[0].token_ids for _ in range(2)]
+    assert sorted(len(one) for one in alone) == [1, 9]
+    assert any("the first has max_tokens" in entry.what for entry in session.ledger.entries())
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"gpu_memory_utilization": 1.2}, "is less than desired GPU memory utilization \\(1.2"),
+        ({"max_model_len": 4096}, "User-specified max_model_len \\(4096\\) is greater than the derived"),
+    ],
+)
+def test_it_refuses_in_its_own_words(session: Session, model: str, asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        engine(model, **asked)
+
+
+def test_heads_and_caches_that_do_not_fit(session: Session, model: str, tmp_path: Path) -> None:
+    config = json.loads(Path(model, "config.json").read_text())
+    odd = tmp_path / "odd"
+    odd.mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (odd / name).write_bytes(Path(model, name).read_bytes())
+    (odd / "config.json").write_text(json.dumps({**config, "num_attention_heads": 1, "num_key_value_heads": 1}))
+    with pytest.raises(UnsupportedOperator, match="processes of its own"):
+        engine(str(odd), tensor_parallel_size=2, distributed_executor_backend="mp")
+    long = {**config, "max_position_embeddings": 1 << 25, "num_hidden_layers": 2}
+    (odd / "config.json").write_text(json.dumps(long))
+    with pytest.raises(ValueError, match="To serve at least one request with the models's max seq len"):
+        engine(str(odd), gpu_memory_utilization=0.05)
+    llm = engine(model, gpu_memory_utilization=0.2)
+    weights = llm.llm_engine.model_executor.driver_worker.model_runner.model
+    weights.load_weights([("model.norm.weight", torch.ones(64, device="cuda"))])
+    with pytest.raises(ValueError, match="no module or parameter named 'base_model'"):
+        weights.load_weights([("base_model.model.model.norm.weight", torch.ones(64))])
+    with pytest.raises(AssertionError, match="Attempted to load weight"):
+        weights.load_weights([("model.norm.weight", torch.empty(0))])
