@@ -36,6 +36,7 @@ PAIRS = [
     ("docs/plan.md", "docs/plan.zh-CN.md"),
     ("docs/gpus.md", "docs/gpus.zh-CN.md"),
     ("docs/agents.md", "docs/agents.zh-CN.md"),
+    ("docs/editors.md", "docs/editors.zh-CN.md"),
     ("docs/design.md", "docs/design.zh-CN.md"),
     ("docs/strategies.md", "docs/strategies.zh-CN.md"),
     ("docs/architectures.md", "docs/architectures.zh-CN.md"),

@@ -84,7 +84,8 @@ def run_as_they_stand(tmp_path: Path, names: set[str] | None) -> None:
         if names is not None and words[0] not in names:
             continue
         done = gonogo(tmp_path, *words)
-        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        whole = 3 if words[0] == "diagnose" else 0  # a log without a failure tells nothing
+        assert done.returncode == whole, (command, done.stdout, done.stderr)
 
 
 def test_installed_once_and_never_over_what_was_changed(tmp_path: Path) -> None:

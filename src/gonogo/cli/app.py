@@ -334,7 +334,12 @@ def hazards(
         publish_text(lambda stream: write_list(stream, chosen, format_, language), output)
 
 
-_LATER = {"gpus": "gonogo.cli.gpus", "mcp": "gonogo.cli.mcp.command", "skills": "gonogo.cli.skills"}
+_LATER = {
+    "gpus": "gonogo.cli.gpus",
+    "mcp": "gonogo.cli.mcp.command",
+    "schema": "gonogo.cli.schemas.command",
+    "skills": "gonogo.cli.skills",
+}
 """Commands that are imported where they are called, or all are listed: the others' start does not pay for them."""
 
 

@@ -1,4 +1,4 @@
-"""Every key that DeepSpeed's configs have had, and in which releases: the table in ``data/deepspeed_keys.json``.
+"""Every key that DeepSpeed's configs have had, and in which releases: the table in ``deepspeed_keys.json``.
 
 The table is read out of DeepSpeed's source by ``scripts/deepspeed_keys``, from a sample of releases; "since" and
 "until" name the first and the last of those that know a key. It is loaded when it is first asked for.
@@ -35,6 +35,8 @@ class KeyInfo(msgspec.Struct, frozen=True):
     refused: str = ""
     """The first sampled release that refuses to start with it; empty where none does."""
     default: Any = None
+    defaults: tuple[tuple[str, Any], ...] = ()
+    """Defaults that were others: the first sampled release of each, the oldest first."""
     values: tuple[Any, ...] = ()
     """The values that DeepSpeed allows, where it allows only some."""
     bounds: Mapping[str, float] = {}

@@ -1,0 +1,54 @@
+"""The command ``gonogo schema``."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Annotated
+
+import typer
+
+from gonogo.cli.exit_status import exit_statuses
+from gonogo.cli.options import Lang, Output
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.language import chosen_language
+
+
+def schema(
+    what: Annotated[
+        str, typer.Argument(metavar="deepspeed|report", help="DeepSpeed's configs, or what --format json writes.")
+    ],
+    version: Annotated[
+        str | None, typer.Option(metavar="X", help="DeepSpeed's release, e.g. 0.16.9. Default: the newest known.")
+    ] = None,
+    output: Output = None,
+    lang: Lang = None,
+) -> None:
+    """Print a JSON Schema: for editors that complete and check DeepSpeed's configs, for programs that read reports.
+
+    For instance: gonogo schema deepspeed --version 0.16.9 --output ds.schema.json
+
+    输出 JSON Schema：供编辑器补全和检查 DeepSpeed 配置，或供程序读取报告。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.report.output import check_writable, publish_text
+
+        check_writable(output)
+        if what == "deepspeed":
+            from gonogo.evidence.config.deepspeed_schema import release_of, schema_of
+
+            found = schema_of(release_of(version), language)
+        elif what == "report" and version is None:
+            from gonogo.cli.schemas.report import report_schema
+
+            found = report_schema()
+        else:
+            raise UserError(
+                Text(
+                    "gonogo schema {what}: deepspeed (with --version) or report",
+                    "gonogo schema {what}：可选 deepspeed（可加 --version）或 report",
+                ).format(what=what if version is None else f"{what} --version {version}")
+            )
+        publish_text(lambda stream: stream.write(json.dumps(found, ensure_ascii=False, indent=2) + "\n"), output)

@@ -1,0 +1,149 @@
+"""DeepSpeed's configs as a JSON Schema, and a key's meaning: the key tables, for one release, as editors take them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from gonogo.evidence.config.deepspeed_keys import KeyInfo, children, optimizers, releases, schedulers
+from gonogo.evidence.tables import TABLES
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+_TYPES: dict[str, dict[str, Any]] = {
+    "bool": {"type": "boolean"},
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "str": {"type": "string"},
+    "list": {"type": "array"},
+}
+_BOUNDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
+_AUTO = {"const": "auto", "description": "transformers and accelerate fill it in"}
+
+
+def release_of(text: str | None) -> str:
+    """A version of DeepSpeed; the newest of the tables where none is given. Raises UserError."""
+    newest, oldest = releases()[-1], releases()[0]
+    if text is None:
+        return newest
+    try:
+        version = Version(text)
+    except InvalidVersion:
+        version = None
+    if version is None or version < Version(oldest):
+        raise UserError(
+            Text(
+                "--version {text}: a release of DeepSpeed from {oldest} on, as in {newest}",
+                "--version {text}：请写 {oldest} 及以后的 DeepSpeed 版本，例如 {newest}",
+            ).format(text=repr(text), oldest=oldest, newest=newest)
+        )
+    return text
+
+
+def schema_of(release: str, language: str) -> dict[str, Any]:
+    """The JSON Schema (draft 7, which every editor reads) of the configs that a release takes.
+
+    What DeepSpeed ignores is left alone; what it refuses is refused. Numbers and switches may be ``"auto"``.
+    """
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": f"DeepSpeed {release}",
+        "type": "object",
+        "properties": _properties(children(), Version(release), "", language),
+    }
+
+
+def knows(info: KeyInfo, release: Version) -> bool:
+    """Whether a release has the key, as far as the sampled releases tell: between two of them, whether either has."""
+    sampled = [Version(one) for one in releases()]
+    if info.since and release <= max((one for one in sampled if one < Version(info.since)), default=release):
+        return False
+    if info.until and release >= min((one for one in sampled if one > Version(info.until)), default=release):
+        return False
+    return release not in {Version(one) for one in info.absent}
+
+
+def meaning(path: str, language: str) -> str:
+    """What a key (``zero_optimization.stage``) is for; empty where the table does not say."""
+    said = _meanings().get(path)
+    return "" if said is None else said[language if language == "zh" else "en"]
+
+
+def default_in(info: KeyInfo, release: Version) -> Any:
+    """What the key is in a release where it is not written; None where that is not known."""
+    found = info.default
+    for since, value in info.defaults:
+        if release >= Version(since):
+            found = value
+    return found
+
+
+def described(path: str, info: KeyInfo, release: Version, language: str) -> str:
+    """A key in words: its meaning, its default, the releases that have it, what to write instead."""
+    said = [meaning(path, language)]
+    default = default_in(info, release)
+    if default is not None:
+        said.append(_say(Text("Default: {value}.", "默认值：{value}。"), language, value=json.dumps(default)))
+    if info.since:
+        said.append(_say(Text("Since DeepSpeed {version}.", "DeepSpeed {version} 起。"), language, version=info.since))
+    if info.until:
+        said.append(_say(Text("Until {version}.", "到 {version} 为止。"), language, version=info.until))
+    if info.deprecated:
+        said.append(_say(Text("Deprecated.", "已弃用。"), language))
+    if info.replacement:
+        said.append(_say(Text("Write {name}.", "请改用 {name}。"), language, name=info.replacement))
+    return " ".join(one for one in said if one)
+
+
+def _say(text: Text, language: str, **values: object) -> str:
+    return text.format(**values).in_language(language)
+
+
+def _properties(keys: Mapping[str, KeyInfo], release: Version, path: str, language: str) -> dict[str, Any]:
+    return {
+        name: _schema(info, release, f"{path}{name}", language) for name, info in keys.items() if knows(info, release)
+    }
+
+
+def _schema(info: KeyInfo, release: Version, path: str, language: str) -> dict[str, Any]:
+    schema = _value(info, release, path, language)
+    said = described(path, info, release, language)
+    default = default_in(info, release)
+    return {
+        **({"description": said} if said else {}),
+        **schema,
+        **({"default": default} if default is not None and schema else {}),
+        **({"deprecated": True} if info.deprecated else {}),
+    }
+
+
+def _value(info: KeyInfo, release: Version, path: str, language: str) -> dict[str, Any]:
+    if path in ("optimizer.type", "scheduler.type"):
+        names = optimizers() if path.startswith("optimizer") else schedulers()
+        return {"type": "string", "examples": [name for name, known in names.items() if knows(known, release)]}
+    if info.type == "object" or info.children:
+        properties = _properties(info.children, release, f"{path}.", language)
+        closed = bool(info.closed) and release >= Version(info.closed) and not info.free
+        schema: dict[str, Any] = {"properties": properties}
+        if closed:
+            schema["additionalProperties"] = False
+        return {"type": ["object", "null"], **schema} if info.type == "object" and not info.free else schema
+    if info.type not in _TYPES:
+        return {}
+    plain = dict(_TYPES[info.type])
+    if not info.limits_since or release >= Version(info.limits_since):
+        plain |= {_BOUNDS[name]: bound for name, bound in info.bounds.items()}
+        if info.values:
+            plain = {"enum": list(info.values)}
+    anything: list[dict[str, Any]] = [plain, _AUTO]
+    return {"anyOf": anything if default_in(info, release) is not None else [*anything, {"type": "null"}]}
+
+
+@cache
+def _meanings() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads((TABLES / "deepspeed_meanings.json").read_text(encoding="utf-8"))
+    return found
