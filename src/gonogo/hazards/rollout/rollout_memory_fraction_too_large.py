@@ -1,4 +1,8 @@
-from gonogo.hazards.rule import Certainty, Pattern, Text
+from collections.abc import Iterator
+
+from gonogo.evidence.rehearsal.record import DeviceMemory
+from gonogo.finding.words import PHASES, size, sizes
+from gonogo.hazards.rule import Certainty, Findings, Pattern, RehearsalRecord, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
 _TRAINERS = (
@@ -30,6 +34,8 @@ _ENGINE_STARTS = (
     "capture_model",
     "self.llm = LLM(",
 )
+_SLACK = 3 << 29
+"""Bytes by which CUDA graphs and the context of a real engine may differ from those of a rehearsal."""
 _SHORT = ("OutOfMemoryError", "RuntimeError", "ValueError")
 _OOM = Pattern(r"out of memory")
 
@@ -122,3 +128,71 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
             "引擎启动前 nvidia-smi 显示的空闲显存小于 比例 × 整卡",
         ),
     )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """Memory runs out on a GPU that trainer and engine share, and would not without the engine."""
+        short = [(rank, device) for rank in record.ranks for device in rank.devices if _is_engines(device)]
+        if not short:
+            return
+        device = max((device for _, device in short), key=_missing)
+        shortage, engine, missing = device.shortage, _engine(device), _missing(device)
+        assert shortage is not None
+        yield self.finding(
+            Text(
+                "In {phase} (step {step}) {device} would need {need} of {capacity}: {categories}. The engine holds "
+                "{engine} of that; {missing} are missing.",
+                "在{phase}（第 {step} 步），{device} 需要 {need}，而可用上限为 {capacity}：{categories}。其中引擎占 "
+                "{engine}；缺 {missing}。",
+            ).format(
+                phase=PHASES[device.peak_phase],
+                step=device.peak_step,
+                device=device.device,
+                need=size(device.peak_reserved_bytes),
+                capacity=size(shortage.capacity_bytes),
+                categories=sizes(device.by_category),
+                engine=size(engine),
+                missing=size(missing),
+            ),
+            certainty=Certainty.CERTAIN if missing > _SLACK else Certainty.LIKELY,
+            cure=tuple(_cures(device)),
+            ranks=tuple(sorted({each.rank for each, _ in short})),
+        )
+
+
+def _engine(device: DeviceMemory) -> int:
+    return device.by_category.get("rollout", 0)
+
+
+def _missing(device: DeviceMemory) -> int:
+    assert device.shortage is not None
+    return device.peak_reserved_bytes - device.shortage.capacity_bytes
+
+
+def _is_engines(device: DeviceMemory) -> bool:
+    """Whether what is missing is less than what the engine holds."""
+    return device.shortage is not None and 0 < _missing(device) < _engine(device)
+
+
+def _cures(device: DeviceMemory) -> Iterator[Text]:
+    engine, missing = _engine(device), _missing(device)
+    share = (engine - missing - _SLACK) / device.total_bytes
+    if share > 0.05:
+        yield Text(
+            "Lower the engine's share: vllm_gpu_memory_utilization={share:.2f} or less (its weights and one sequence "
+            "of max_model_len have to fit in it)",
+            "调低引擎的比例：vllm_gpu_memory_utilization={share:.2f} 或更低（其中须容得下引擎的权重和一条 "
+            "max_model_len 长的序列）",
+        ).format(share=share)
+    if device.peak_phase == "sync":
+        yield Text(
+            "With LoRA under ZeRO-3 the synchronisation gathers all weights at once: take ZeRO-2, or no adapter, which "
+            "gathers one at a time",
+            "ZeRO-3 下的 LoRA 在同步时一次聚合全部权重：改用 ZeRO-2，或不用适配器（逐个聚合）",
+        )
+    elif device.peak_phase != "generate":
+        yield Text(
+            "Let the engine sleep while the trainer works: vllm_enable_sleep_mode=True frees up to {engine} (TRL; "
+            "--sleep_level 1 in ms-swift)",
+            "训练时让引擎休眠：vllm_enable_sleep_mode=True 最多释放 {engine}（TRL；ms-swift 用 --sleep_level 1）",
+        ).format(engine=size(engine))
+    yield Text('Or give the engine GPUs of its own: vllm_mode="server"', '或给引擎单独的 GPU：vllm_mode="server"')
