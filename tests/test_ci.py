@@ -182,3 +182,44 @@ def test_cannot_tell_fails_unless_it_is_to_pass(tmp_path: Path) -> None:
     for cannot_tell, status in (("fail", 3), ("pass", 0)):
         assert run_script(result["run"], tmp_path, STATUS="3", CANNOT_TELL=cannot_tell).returncode == status
     assert run_script(result["run"], tmp_path, STATUS="1", CANNOT_TELL="pass").returncode == 1
+
+
+def instructions(text: str) -> list[tuple[str, str]]:
+    """The instructions of a Dockerfile with what follows them, lines joined."""
+    joined = re.sub(r"\\\n\s*", "", "\n".join(line for line in text.splitlines() if not line.startswith("#")))
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in joined.splitlines() if line)]
+
+
+def test_the_dockerfile_is_as_linters_want_it() -> None:
+    """What hadolint would say, where there is no docker to build it with."""
+    steps = instructions((ROOT / "Dockerfile").read_text())
+    words = [word for word, _ in steps]
+    assert words[0] == "FROM"
+    assert set(words) <= {"FROM", "RUN", "COPY", "WORKDIR", "USER", "ENTRYPOINT", "CMD"}
+    assert re.fullmatch(r"python:3\.\d+-slim-\w+", steps[0][1])  # DL3006, DL3007: a tag, and not latest
+    assert words.index("USER") > max(place for place, word in enumerate(words) if word == "RUN")  # DL3002
+    for word, rest in steps:
+        if word == "COPY":
+            for name in rest.split()[:-1]:
+                assert (ROOT / name).exists(), name
+        if word == "WORKDIR":
+            assert rest.startswith("/")  # DL3000
+        if word in ("ENTRYPOINT", "CMD"):
+            assert json.loads(rest)  # DL3025
+        if "apt-get install" in rest:
+            assert "--no-install-recommends" in rest  # DL3015
+            assert "rm -rf /var/lib/apt/lists/*" in rest  # DL3009
+        if "pip install" in rest:
+            assert "--no-cache-dir" in rest  # DL3042
+            assert "--constraint constraints.txt" in rest  # DL3013
+            extras = re.search(r"\.\[([\w,]+)\]", rest)
+            assert extras
+            assert set(extras[1].split(",")) <= tomllib_of("pyproject.toml")["project"]["optional-dependencies"].keys()
+
+
+def tomllib_of(name: str) -> dict[str, Any]:
+    try:
+        import tomllib
+    except ModuleNotFoundError:
+        import tomli as tomllib
+    return tomllib.loads((ROOT / name).read_text(encoding="utf-8"))

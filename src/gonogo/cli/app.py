@@ -124,6 +124,15 @@ def rehearse(
     ray: Annotated[
         str | None, typer.Option(metavar="ADDRESS|auto", help="Run the ranks on that Ray cluster. Default: here.")
     ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="An earlier report (JSON): exit 1 where the verdict is worse or a peak grew."
+        ),
+    ] = None,
+    peak_growth: Annotated[
+        float, typer.Option(min=0.0, metavar="PERCENT", help="With --against: by which a peak may grow.")
+    ] = 2.0,
     format_: Format = "text",
     output: Output = None,
     open_: Open = False,
@@ -156,6 +165,7 @@ def rehearse(
                     "没有给出要排练的命令：请写在 -- 之后，例如 gonogo rehearse -- bash launch.sh",
                 )
             )
+        from gonogo.rehearse.against import held_against, read_earlier
         from gonogo.rehearse.answer import rehearsed, was_interrupted
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.request import RehearsalRequest
@@ -177,10 +187,14 @@ def rehearse(
             ray=ray,
             use_cache=not no_cache,
         )
+        earlier = None if against is None else read_earlier(against)
         with live_display(language) as on_progress:
             record, report = rehearsed(request, on_progress)
+        report, passes = (report, True) if earlier is None else held_against(report, earlier, peak_growth)
         publish(report, format_, output, language, open_)
-        raise SystemExit(INTERRUPTED if was_interrupted(record) else report.verdict.exit_status)
+        if was_interrupted(record):
+            raise SystemExit(INTERRUPTED)
+        raise SystemExit(report.verdict.exit_status if passes else 1)
 
 
 app.command(
