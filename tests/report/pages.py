@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 from whole_runs import RUNS
 
-from gonogo.evidence.rehearsal.record import CATEGORIES
+from gonogo.diagnose.findings import diagnose
+from gonogo.evidence.rehearsal.record import CATEGORIES, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Fix, Report, Severity, Span, Text, Verdict
 from gonogo.finding.rehearsal import MemoryTimeline, ModuleMemory
+from gonogo.rehearse.answer import rehearsal_report
 from gonogo.virtual.memory.timeline import Moment, Timeline
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e"
@@ -50,7 +54,27 @@ def _moment(number: int) -> Moment:
     activations = PEAK - (20 << 30) if number == 61_803 else number % 20_000 << 20
     held = tuple({"parameters": 20 << 30, "activations": activations}.get(name, 0) for name in CATEGORIES)
     phase = ("load", "forward", "backward", "step", "save")[number // 20_000]
-    return Moment(sum(held), held, sum(held), phase, number // 50_000, 3, f"model.layers.{number % 28}.mlp")
+    return Moment(sum(held), held, sum(held), phase, number // 50_000, 3, f"model.layers.{number % 28}.mlp",
+                  "aten.mm.default", f"/usr/lib/python3/site-packages/model.py:{number % 28} forward")  # fmt: skip
+
+
+def parted_report() -> Report:
+    """A rehearsal whose ranks part: rank 0 in a branch of its own."""
+    cases = Path(__file__).parents[1] / "hazards" / "ranks-part-at-collective"
+    data = (cases / "bad_rehearsed_branch_on_rank.record.json").read_bytes()
+    return rehearsal_report(msgspec.json.decode(data, type=RehearsalRecord))
+
+
+def died_report(folder: Path) -> Report:
+    """Logs of four ranks with times: rank 2 ran out of memory, the others fell over because of it."""
+    for rank in range(4):
+        said, second = "torch.distributed.DistBackendError: NCCL communicator was aborted", 13 + rank
+        if rank == 2:
+            said, second = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", 3
+        lines = ["step 1", "Traceback (most recent call last):", '  File "train.py", line 61, in <module>', said]
+        stamped = (f"2024-05-01 10:00:{second:02} [rank{rank}]: {line}\n" for line in lines)
+        (folder / f"rank{rank}.log").write_text("".join(stamped))
+    return diagnose([str(folder)])
 
 
 def hostile_report() -> Report:

@@ -17,7 +17,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from pages import HOSTILE, PEAK, charted_report, hostile_report
+from pages import HOSTILE, PEAK, charted_report, died_report, hostile_report, parted_report
 from whole_runs import RUNS
 
 from gonogo.report import render
@@ -102,6 +102,44 @@ def test_the_charts_data_is_whole_and_can_not_end_its_element() -> None:
         assert max(points) == PEAK
         assert timeline["phases"][-1][3] == len(points) - 1
     assert HOSTILE not in render(hostile_report(), "html", "zh")
+
+
+def test_ranks_stand_side_by_side_where_they_part() -> None:
+    report = parted_report()
+    page = Page(render(report, "html", "en"))
+    assert report.rehearsal is not None
+    divergence = report.rehearsal.divergence
+    assert divergence is not None
+    lanes = [attributes for tag, attributes in page.elements if attributes.get("class") == "apart"]
+    assert len(lanes) == 2 * sum(len(side.ranks) for side in divergence.sides)
+    shown = " ".join(content for _, content in page.texts)
+    for side in divergence.sides:
+        for frame in side.call.frames if side.call is not None else ():
+            assert f":{frame.line} {frame.function}" in shown
+
+
+def test_a_plan_has_each_strategys_files_behind_its_point() -> None:
+    report = RUNS["plan"]()
+    page = Page(render(report, "html", "en"))
+    assert report.plan is not None
+    leads = {a["href"] for tag, a in page.elements if tag == "a" and (a["href"] or "").startswith("#strategy-")}
+    folded = {f"#{a['id']}" for tag, a in page.elements if tag == "details" and "id" in a}
+    assert leads == folded
+    assert len(leads) == 2 * len(report.plan.fitting)
+    configs = [json.loads(text) for _, text in page.texts if text.startswith("{\n")]
+    assert len(configs) == len(leads)
+    assert '"files"' not in render(report, "json", "en")
+
+
+def test_a_log_is_shown_around_its_decisive_line_and_ranks_in_their_order(tmp_path: Path) -> None:
+    report = died_report(tmp_path)
+    assert report.log is not None
+    assert [(end.rank, end.by_itself) for end in report.log.ends] == [(2, True), (0, False), (1, False), (3, False)]
+    (excerpt, *_) = report.log.excerpts
+    assert [line.decisive for line in excerpt.lines] == [False, False, False, True]
+    page = Page(render(report, "html", "en"))
+    assert [text for tag, text in page.texts if tag == "text"][1:3] == ["rank 2", "+0.00 s OutOfMemoryError"]
+    assert not {"excerpts", "ends"} & json.loads(render(report, "json", "en"))["log"].keys()
 
 
 @pytest.mark.parametrize("words", [[], ["--format", "html"], ["--format", "html", "--output", "page.html"]])

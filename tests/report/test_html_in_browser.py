@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import charted_report, hostile_report
+from pages import charted_report, died_report, hostile_report, parted_report
 from whole_runs import RUNS
 
 from gonogo.report import render
@@ -55,12 +55,14 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
     page.close()
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_every_report_opens_and_is_accessible(name: str, opened: Any) -> None:
+@pytest.mark.parametrize("name", [*RUNS, "parted", "died"])
+def test_every_report_opens_and_is_accessible(name: str, opened: Any, tmp_path: Path) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    page = opened(RUNS[name]())
-    assert page.locator("h1:visible").inner_text().endswith(RUNS[name]().command)
+    (tmp_path / "logs").mkdir()
+    made = {**RUNS, "parted": parted_report, "died": lambda: died_report(tmp_path / "logs")}[name]()
+    page = opened(made)
+    assert page.locator("h1:visible").inner_text().endswith(made.command)
     for colours in ("light", "dark"):
         page.emulate_media(color_scheme=colours)
         found = Axe().run(page).response["violations"]
@@ -82,9 +84,10 @@ def test_charts_follow_pointer_keyboard_and_choice(opened: Any) -> None:
         page.mouse.move(peak + offset, box["y"] + 60)
         page.wait_for_timeout(60)
         texts.append(said.inner_text())
-    assert any(
-        text.startswith("61.0 GiB: optimizer step (step 1), reached by activations, model.layers.") for text in texts
-    )
+    assert (
+        "61.0 GiB: optimizer step (step 1), reached by activations, model.layers.7.mlp, aten.mm.default, "
+        "at model.py:7 forward"
+    ) in texts
 
     scale = "document.querySelector('.tongue:not([hidden]) .over-time').plot.scales.x"
     whole = page.evaluate(f"({scale}).max - ({scale}).min")
@@ -125,6 +128,28 @@ def test_modules_open_and_close_and_tables_sort(opened: Any) -> None:
     head = page.locator("table:visible th button").first
     head.click()
     assert head.locator("xpath=..").get_attribute("aria-sort") == "descending"
+
+
+def test_choosing_a_strategy_shows_its_config_and_copies_its_command(opened: Any) -> None:
+    page = opened(RUNS["plan"]())
+    points = page.locator(".scatter:visible a")
+    assert points.count() > 3
+    points.nth(1).focus()
+    page.keyboard.press("Enter")
+    chosen = page.locator("details#strategy-2-en")
+    assert chosen.get_attribute("open") is not None
+    assert '"zero_optimization"' in chosen.locator("pre:visible").first.inner_text()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    chosen.locator(".copy").nth(1).click()
+    assert "deepspeed" in page.evaluate("navigator.clipboard.readText()")
+
+
+def test_a_parted_report_shows_lanes_and_both_stacks(opened: Any) -> None:
+    page = opened(parted_report())
+    assert page.locator(".lanes:visible td.apart").count() >= 2
+    assert page.locator(".stacks:visible pre").count() >= 1
+    page.locator("[data-language=zh]").click()
+    assert "各 rank 并排" in page.locator("main").inner_text()
 
 
 def test_hostile_text_is_shown_and_does_not_run(opened: Any) -> None:

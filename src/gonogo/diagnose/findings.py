@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gonogo.check.beside import NO_FILES, FilesRead, read_beside
 from gonogo.diagnose.cut_short import ended_where
+from gonogo.diagnose.shown import excerpts, rank_ends
 from gonogo.diagnose.with_files import check_project, setup_with, with_files
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
@@ -75,7 +76,7 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: FilesRe
         findings,
         covered=(*_covered(log), *files.covered),
         skipped=(*skipped, *files.skipped),
-        log=_logs(log),
+        log=_logs(log, findings),
         notes=_notes(log, findings),
         similar=_similar(log, findings, complete=complete),
     )
@@ -191,7 +192,7 @@ def _line_with_number(text: str, number: int) -> str:
     return f"{text.strip()[:100]} ({number})"
 
 
-def _logs(log: FailureLog) -> Logs:
+def _logs(log: FailureLog, findings: tuple[Finding, ...]) -> Logs:
     return Logs(
         logs=tuple(LogFile(one.path, one.lines, one.bytes) for one in log.logs),
         events=tuple(
@@ -208,4 +209,6 @@ def _logs(log: FailureLog) -> Logs:
             for error in log.errors[:100]
         ),
         versions=dict(log.setup.version_texts),
+        excerpts=tuple(excerpts(log, findings)),
+        ends=tuple(rank_ends(log)),
     )

@@ -43,6 +43,21 @@ class Standstill(msgspec.Struct, frozen=True):
     ranks: tuple[Wait, ...]
 
 
+class Stall(msgspec.Struct, frozen=True):
+    """A time in which a rank did not get on; ``ended`` where it went on by itself."""
+
+    rank: int
+    step: int
+    phase: str
+    seconds: float
+    ended: bool
+    operator: str | None
+    """The collective that it waited in, the ``call``-th of its group; None where it was elsewhere."""
+    call: int | None
+    place: str | None
+    function: str | None
+
+
 class ZeroState(msgspec.Struct, frozen=True, omit_defaults=True):
     """A parameter that takes part in a failure, as ZeRO-3 has it; ``shape`` is the whole one."""
 
@@ -154,3 +169,4 @@ class GuardedRun(msgspec.Struct, frozen=True):
     ranks: tuple[Rank, ...]
     missing_ranks: tuple[int, ...]
     launches: object
+    stalled: tuple[Stall, ...] = ()

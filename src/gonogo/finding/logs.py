@@ -26,9 +26,37 @@ class Event(msgspec.Struct, frozen=True):
     time: float | None
 
 
+class ExcerptLine(msgspec.Struct, frozen=True):
+    """A line of a log; ``decisive`` where a finding rests on it."""
+
+    number: int
+    rank: int | None
+    text: str
+    decisive: bool
+
+
+class Excerpt(msgspec.Struct, frozen=True):
+    """Lines of one log that stand together."""
+
+    path: str
+    lines: tuple[ExcerptLine, ...]
+
+
+class RankEnd(msgspec.Struct, frozen=True):
+    """When a rank failed (seconds since 1970), of what, and whether by itself or because of another."""
+
+    rank: int
+    time: float
+    by_itself: bool
+    what: str
+
+
 class Logs(msgspec.Struct, frozen=True):
     """What the logs say; ``versions`` by package."""
 
     logs: tuple[LogFile, ...]
     events: tuple[Event, ...]
     versions: dict[str, str]
+    excerpts: tuple[Excerpt, ...] = ()
+    """For a page, as :attr:`ends`: the JSON is without."""
+    ends: tuple[RankEnd, ...] = ()

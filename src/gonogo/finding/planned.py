@@ -95,3 +95,5 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     currency: str = ""
     costs: tuple[Cost, ...] = ()
     """Of the strategies that fit, in their order."""
+    files: tuple[tuple[tuple[str, str], ...], ...] = ()
+    """Of each of them, (name, text) of what it is launched with: for a page; the JSON is without."""

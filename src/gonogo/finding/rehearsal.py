@@ -8,16 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from gonogo.finding.as_run import AsRun
-
-
-class Frame(msgspec.Struct, frozen=True):
-    """One frame of a Python stack; ``owner`` is whose code it is: ``user``, ``library`` or ``torch``."""
-
-    path: str
-    line: int
-    function: str
-    text: str
-    owner: str
+from gonogo.finding.divergence import Divergence, Frame
 
 
 class Operand(msgspec.Struct, frozen=True):
@@ -99,7 +90,8 @@ class Device(msgspec.Struct, frozen=True):
 class MemoryTimeline(msgspec.Struct, frozen=True):
     """A device's memory over time, in points, each the highest moment of a stretch of ``allocations`` allocations.
 
-    ``by_category`` and ``reserved`` are bytes; ``reached_by`` and ``modules`` say which allocation was the last of it.
+    ``by_category`` and ``reserved`` are bytes; ``reached_by``, ``modules``,
+    ``operators`` and ``places`` (``FILE:LINE FUNCTION``) say which allocation was the last of it.
     """
 
     device: str
@@ -110,6 +102,8 @@ class MemoryTimeline(msgspec.Struct, frozen=True):
     steps: tuple[int, ...]
     reached_by: tuple[str, ...]
     modules: tuple[str, ...]
+    operators: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
 
 
 class CollectiveTotal(msgspec.Struct, frozen=True):
@@ -208,5 +202,5 @@ class Rehearsal(msgspec.Struct, frozen=True):
     seconds: float
     host_per_node: NodeMemory | None
     versions: dict[str, str]
-    divergence: object
+    divergence: Divergence | None
     ranks: tuple[Rank, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterator
 
 import msgspec
 
@@ -32,6 +33,7 @@ def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRun:
         ranks=tuple(_rank(run, rank, ended.get(rank.rank)) for rank in run.ranks),
         missing_ranks=tuple(number for number in range(run.world_size) if run.ranks and run.rank(number) is None),
         launches=run.launches,
+        stalled=tuple(stall for rank in run.ranks for stall in _stalls(rank)),
     )
 
 
@@ -73,6 +75,27 @@ def _standstill(still: Standstill) -> guarded_run.Standstill:
         late=tuple(still.late),
         ranks=tuple(rows),
     )
+
+
+def _stalls(rank: GuardedRank) -> Iterator[guarded_run.Stall]:
+    """Each of a rank's stalls once, as it was written last."""
+    last = {(stall.step, stall.phase): stall for stall in rank.stalls}
+    ended = {resumed.step: resumed.seconds for resumed in rank.resumed}
+    for (step, phase), stall in last.items():
+        pending = next((call for call in reversed(stall.collectives) if not call.returned), None)
+        frames = pending.frames if pending is not None else stall.threads[0].frames if stall.threads else ()
+        at = own_frame(frames)
+        yield guarded_run.Stall(
+            rank=rank.rank,
+            step=step,
+            phase=phase,
+            seconds=round(max(stall.seconds, ended.get(step, 0.0)), 1),
+            ended=step in ended,
+            operator=pending.operator if pending is not None else None,
+            call=pending.index + 1 if pending is not None else None,
+            place=f"{at.path}:{at.line}" if at is not None else None,
+            function=at.function if at is not None else None,
+        )
 
 
 def _rank(run: GuardedRun, rank: GuardedRank, death: Death | None) -> guarded_run.Rank:

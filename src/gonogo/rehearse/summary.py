@@ -12,11 +12,12 @@ from gonogo.evidence.rehearsal.record import (
     DeviceMemory,
     Failure,
     Frame,
+    MemoryTimeline,
     RankRecord,
     RehearsalRecord,
     categories_of,
 )
-from gonogo.finding import rehearsal
+from gonogo.finding import divergence, rehearsal
 
 _T = TypeVar("_T")
 
@@ -36,7 +37,7 @@ def rehearsal_summary(record: RehearsalRecord, folder: str) -> rehearsal.Rehears
         seconds=round(record.seconds, 3),
         host_per_node=host_per_node(record),
         versions=record.ranks[0].versions if record.ranks else {},
-        divergence=record.divergence,
+        divergence=_divergence(record),
         ranks=tuple(_rank(rank, folder) for rank in record.ranks),
     )
 
@@ -92,7 +93,7 @@ def _rank(rank: RankRecord, folder: str) -> rehearsal.Rank:
         failure=_failure(rank.failure, folder) if rank.failure else None,
         events=tuple(rank.events),
         as_run=rank.as_run,
-        timelines=_converted(rank.timelines, tuple[rehearsal.MemoryTimeline, ...]),
+        timelines=tuple(_timeline(timeline, folder) for timeline in rank.timelines),
         host_modules=_converted(rank.host.modules, tuple[rehearsal.ModuleMemory, ...]) if rank.host else (),
     )
 
@@ -104,6 +105,17 @@ def _device(device: DeviceMemory) -> rehearsal.Device:
         percent=_percent(used, device.total_bytes),
         free_bytes=device.total_bytes - used,
     )
+
+
+def _timeline(timeline: MemoryTimeline, folder: str) -> rehearsal.MemoryTimeline:
+    places = {place: seen_from(folder, place) for place in timeline.places}
+    return msgspec.structs.replace(
+        _converted(timeline, rehearsal.MemoryTimeline), places=tuple(places[place] for place in timeline.places)
+    )
+
+
+def _divergence(record: RehearsalRecord) -> divergence.Divergence | None:
+    return None if record.divergence is None else _converted(record.divergence, divergence.Divergence)
 
 
 def _percent(part: int, whole: int) -> float:
@@ -124,10 +136,10 @@ def _failure(failure: Failure, folder: str) -> rehearsal.Failure:
     )
 
 
-def _frame(frame: Frame | None, folder: str) -> rehearsal.Frame | None:
+def _frame(frame: Frame | None, folder: str) -> divergence.Frame | None:
     if frame is None:
         return None
-    return rehearsal.Frame(seen_from(folder, frame.path), frame.line, frame.function, frame.text, frame.owner)
+    return divergence.Frame(seen_from(folder, frame.path), frame.line, frame.function, frame.text, frame.owner)
 
 
 def _converted(value: object, kind: type[_T]) -> _T:

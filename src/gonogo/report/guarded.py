@@ -48,6 +48,13 @@ _PARTITION = Text("partition", "分片")
 _STEPS = Text("steps", "步数")
 _HOSTS = Text("host", "主机")
 _STATE = Text("state", "状态")
+_STALLS = Text("Stalls, and what each waited for", "停顿，以及各自在等什么")
+_STEP = Text("step", "步")
+_STOOD = Text("seconds", "秒")
+_THEN = Text("then", "之后")
+_WAITED = Text("waited in (call)", "等待的调用（第几次）")
+_WENT_ON = Text("went on", "自行恢复")
+_DID_NOT = Text("did not go on", "没有恢复")
 
 
 def guarded_summary(run: GuardedRun, language: str) -> str:
@@ -71,6 +78,7 @@ def guarded_tables(run: GuardedRun, language: str) -> list[Table]:
     """All tables that the run has rows for, in the order of reading."""
     found = [
         _waits(run, language),
+        _stalls(run, language),
         _operands(run, language),
         _zero(run, language),
         _ends(run, language),
@@ -128,6 +136,25 @@ def _waits(run: GuardedRun, language: str) -> Table:
         word("where", language),
     )
     return Table(_WAITS.in_language(language), columns, merged(rows))
+
+
+def _stalls(run: GuardedRun, language: str) -> Table:
+    """Each time that a rank did not get on, and what it waited for; of a standstill, the table of it tells that."""
+    rows = []
+    for stall in run.stalled:
+        if run.standstill is not None and not stall.ended:
+            continue
+        waited = f"{clean_line(stall.operator)} ({stall.call})" if stall.operator else "-"
+        place = f"{short_place(stall.place)} {stall.function}" if stall.place else "-"
+        how = (_WENT_ON if stall.ended else _DID_NOT).in_language(language)
+        cells = (str(stall.step), f"{stall.seconds:.1f}", how, waited, clean_line(place))
+        rows.append((stall.rank, cells))
+    columns = (
+        word("rank", language),
+        *(text.in_language(language) for text in (_STEP, _STOOD, _THEN, _WAITED)),
+        word("where", language),
+    )
+    return Table(_STALLS.in_language(language), columns, merged(rows), frozenset({1, 2}))
 
 
 def _first_failure(run: GuardedRun) -> tuple[int, Failure] | None:

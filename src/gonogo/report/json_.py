@@ -54,13 +54,18 @@ def _seen(report: Report) -> dict[str, Any]:
         del rank["timelines"]  # thousands of figures, which only a picture tells something
     return {
         "rehearsal": rehearsal,
-        "plan": msgspec.to_builtins(report.plan),
-        "log": msgspec.to_builtins(report.log),
+        "plan": _without(msgspec.to_builtins(report.plan), "files"),
+        "log": _without(msgspec.to_builtins(report.log), "excerpts", "ends"),
         "environment": report.environment.to_json() if report.environment is not None else None,
         "bisection": msgspec.to_builtins(report.bisection),
         "cure": msgspec.to_builtins(report.cure),
         "guarded_run": msgspec.to_builtins(report.guarded_run),
     }
+
+
+def _without(fields: dict[str, Any] | None, *names: str) -> dict[str, Any] | None:
+    """Without what only a page shows."""
+    return None if fields is None else {name: value for name, value in fields.items() if name not in names}
 
 
 def _thread_object(thread: SimilarThread, language: str) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class LoggedError(msgspec.Struct, frozen=True, dict=True):
     role: Role
     ranks: tuple[int, ...]
     count: int
+    times: tuple[tuple[int, float], ...] = ()
+    """(rank, seconds since 1970) of each rank whose line says when it was first raised there."""
 
     @property
     def type(self) -> str:
@@ -272,7 +274,11 @@ def _merged(lines: Sequence[LogLine]) -> Iterator[LoggedError]:
     for group in same.values():
         first = max(group[:8], key=lambda one: len(one.frames))
         ranks = tuple(sorted({one.at.rank for one in group if one.at.rank is not None}))
-        yield LoggedError(first, role_of(first), ranks, len(group))
+        times: dict[int, float] = {}
+        for one in group:
+            if one.at.rank is not None and one.at.time is not None:
+                times[one.at.rank] = min(times.get(one.at.rank, one.at.time), one.at.time)
+        yield LoggedError(first, role_of(first), ranks, len(group), tuple(sorted(times.items())))
 
 
 _NUMBERS = compiled_when_used(r"\d+(?:\.\d+)?")

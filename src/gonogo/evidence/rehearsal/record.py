@@ -162,6 +162,10 @@ class MemoryTimeline(msgspec.Struct, frozen=True):
     """The category of the allocation that reached it."""
     modules: tuple[str, ...]
     """Its module; empty: outside any."""
+    operators: tuple[str, ...] = ()
+    """Its operator, as ``aten.mm.default``."""
+    places: tuple[str, ...] = ()
+    """``FILE:LINE FUNCTION`` that asked for it: the innermost frame that is not torch's; empty where there is none."""
 
 
 class CollectiveTotal(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from typing import Any
 from gonogo.finding import Report, Text
 from gonogo.finding.rehearsal import Device, MemoryTimeline, Rank
 from gonogo.finding.words import CATEGORIES, PHASE_NAMES
+from gonogo.report.table import short_place
 from gonogo.report.untrusted import clean_line
 
 _WORDS = {
@@ -17,6 +18,7 @@ _WORDS = {
     "allocations": Text("allocations", "分配次数"),
     "step number": Text("step", "步"),
     "reached by": Text("reached by", "由此达到"),
+    "at": Text("at", "位于"),
     "outside": Text("outside any module", "不属于任何模块"),
     "all": Text("all", "全部"),
 }
@@ -63,8 +65,16 @@ def _timeline(rank: int, timeline: MemoryTimeline) -> dict[str, Any]:
         "reserved": timeline.reserved if any(timeline.reserved) else [],
         "phases": _runs(list(zip(timeline.phases, timeline.steps, strict=True))),
         "reached": timeline.reached_by,
-        "modules": [clean_line(module) for module in timeline.modules],
+        "modules": _numbered(timeline.modules),
+        "operators": _numbered(timeline.operators),
+        "places": _numbered(tuple(map(short_place, timeline.places))),
     }
+
+
+def _numbered(texts: tuple[str, ...]) -> dict[str, Any]:
+    """Texts that are often the same: each once, and their numbers."""
+    once = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return {"texts": [clean_line(text) for text in once], "of": [once[text] for text in texts]}
 
 
 def _capacity(report: Report, number: int, name: str) -> int:

@@ -80,6 +80,14 @@ def diff_markup(diff: str, language: str) -> str:
     return element("div", copy, element("pre", *coloured, tabindex="0"), klass="diff")
 
 
+def copyable(content: str, name: str, language: str) -> str:
+    """Text as it stands in a file, with a button that copies it."""
+    copy = element("button", text(_COPY.in_language(language)), type="button", klass="copy")
+    return element(
+        "div", copy, element("pre", lines(content), tabindex="0", role="group", aria_label=name), klass="diff"
+    )
+
+
 def _sources(finding: Finding, language: str) -> Iterator[str]:
     if not finding.sources:
         return

@@ -7,8 +7,12 @@ from collections.abc import Iterator
 from gonogo.finding import Report, Text
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.html.charts import has_modules, timelines
+from gonogo.report.html.ends import guarded_sections, log_sections
 from gonogo.report.html.findings import diff_markup, finding_markup
+from gonogo.report.html.lanes import lanes
 from gonogo.report.html.markup import element, heading, link, text
+from gonogo.report.html.releases import releases
+from gonogo.report.html.scatter import scatter
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
@@ -44,7 +48,17 @@ def sections(report: Report, language: str) -> Iterator[str]:
             said = (element("li", text(sentence)) for sentence in section.said)
             parts = [heading(2, section.title), element("ul", *said)]
             yield element("section", *parts, *([diff_markup(section.diff, language)] if section.diff else []))
+    if report.rehearsal is not None and report.rehearsal.divergence is not None:
+        yield lanes(report.rehearsal.divergence, language)
     yield from _charts(report, language)
+    if report.log is not None:
+        yield from log_sections(report.log, language)
+    if report.guarded_run is not None:
+        yield from guarded_sections(report.guarded_run, language)
+    if report.plan is not None:
+        yield from scatter(report.plan, language)
+    if report.bisection is not None:
+        yield releases(report.bisection, language)
     for table in tables_of(report, language):
         yield _table(table)
     if report.plan is not None:

@@ -12,14 +12,17 @@ from gonogo.evidence.environment.hardware import Accelerator, all_accelerators
 from gonogo.finding import Report, Skipped, Text, Verdict, planned
 from gonogo.trials.plan import roofline
 from gonogo.trials.plan.choice import BANDS, Choice
+from gonogo.trials.plan.launch_files import CONFIG
 from gonogo.trials.plan.machine_room import HOST_RESERVE
 from gonogo.trials.plan.reasons import GIB, limit, shortfall, why
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import Plan
 from gonogo.trials.plan.solve import Solved
+from gonogo.trials.plan.write import files_of
 from gonogo.virtual.measuring.jobs import Facts
 
 _MOST_GPUS = 1024
+_SHOWN = (CONFIG, "launch_deepspeed.sh", "launch_torchrun.sh")
 
 
 def plan_report(plan: Plan, notes: Sequence[Text] = ()) -> Report:
@@ -127,7 +130,14 @@ def _planned(plan: Plan) -> planned.Plan:
         fitting=tuple(planned_strategy(choice, request, plan.fitting[0]) for choice in plan.fitting),
         too_large=tuple(too_large(choice, request) for choice in plan.too_large),
         seconds=plan.seconds,
+        files=tuple(shown_files(choice, request, plan.facts) for choice in plan.fitting),
     )
+
+
+def shown_files(choice: Choice, request: PlanRequest, facts: Facts) -> tuple[tuple[str, str], ...]:
+    """Name and text of the files of a strategy that a page shows."""
+    files = files_of(choice, request, facts)
+    return tuple((name, files[name]) for name in _SHOWN)
 
 
 def planned_for(request: PlanRequest, facts: Facts, global_batch: int, **found: Any) -> planned.Plan:

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from msgspec.structs import asdict
 
 from gonogo.finding import Report, Text, Verdict, planned
-from gonogo.trials.plan.answer import covered, planned_for, planned_strategy, too_large, uncovered, unstated
+from gonogo.trials.plan.answer import (
+    covered,
+    planned_for,
+    planned_strategy,
+    shown_files,
+    too_large,
+    uncovered,
+    unstated,
+)
 from gonogo.trials.plan.candidates import default_global_batch
 from gonogo.trials.plan.solve import Solution, Solved
 
@@ -42,6 +50,7 @@ def _planned(solved: Solved) -> planned.Plan:
         fitting=tuple(_solution(one) for one in solved.solutions),
         too_large=tuple(too_large(choice, request) for choice in solved.too_large),
         seconds=solved.seconds,
+        files=tuple(shown_files(one.choice, one.request, solved.facts) for one in solved.solutions),
     )
 
 

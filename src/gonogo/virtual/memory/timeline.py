@@ -26,6 +26,9 @@ class Moment(NamedTuple):
     category: int
     """Of the allocation that reached it."""
     module: str | None
+    operator: str = ""
+    place: str = ""
+    """``FILE:LINE FUNCTION`` of the innermost frame that is not torch's."""
 
 
 class Timeline:
@@ -60,4 +63,6 @@ class Timeline:
             steps=tuple(moment.step for moment in moments),
             reached_by=tuple(CATEGORIES[moment.category] for moment in moments),
             modules=tuple(moment.module or "" for moment in moments),
+            operators=tuple(moment.operator for moment in moments),
+            places=tuple(moment.place for moment in moments),
         )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from gonogo.virtual.memory.caching_allocator import CachingAllocator
 
+Here = Any
 _INDEX = {name: index for index, name in enumerate(CATEGORIES)}
 
 
@@ -118,6 +119,11 @@ class DeviceRecord:
         self._high = 0
         """The most that was live in this stretch of the timeline."""
         self._high_by: Holding | None = None
+        self.here: Callable[[], Here] = lambda: None
+        """What the program does now, as :meth:`told` takes it: asked at each new height."""
+        self.told: Callable[[Here], tuple[str, str]] = lambda here: ("", "")
+        """Operator and place of what ``here`` answered."""
+        self._high_at: Here = None
         self._noted_high = -1
         self._high_moment = Moment(0, self.peak_by_category, 0, "load", 0, _INDEX["temporary"], None)
         self._holdings: tuple[dict[Owner, Holding], ...] = tuple({} for _ in CATEGORIES)
@@ -144,7 +150,7 @@ class DeviceRecord:
         if self.live > self.steady_peak and self.steady:
             self.steady_peak = self.live
         if self.live > self._high:
-            self._high, self._high_by = self.live, holding
+            self._high, self._high_by, self._high_at = self.live, holding, self.here()
         self._left_of_stretch -= 1
         if not self._left_of_stretch:
             self._end_stretch()
@@ -197,6 +203,7 @@ class DeviceRecord:
             *self.moment(),
             by.category if by is not None else _INDEX["temporary"],
             reached,
+            *self.told(self._high_at),
         )
 
     def _end_stretch(self) -> None:
@@ -204,7 +211,7 @@ class DeviceRecord:
             self._note_high()
         self._timeline.add(self._high_moment)
         self._left_of_stretch = self._timeline.width
-        self._high, self._high_by, self._noted_high = self.live, None, -1
+        self._high, self._high_by, self._high_at, self._noted_high = self.live, None, None, -1
 
     def as_timeline(self) -> MemoryTimeline:
         """Memory over time, up to now."""
@@ -244,7 +251,7 @@ class DeviceRecord:
         """What is taken and given back meanwhile leaves no trace in the peak."""
         names = [
             *("peak", "peak_pinned", "steady_peak", "peak_by_category", "peak_phase", "peak_step", "_noted_peak"),
-            *("_left_of_stretch", "_high", "_high_by", "_noted_high", "_high_moment"),
+            *("_left_of_stretch", "_high", "_high_by", "_high_at", "_noted_high", "_high_moment"),
         ]
         before = {name: getattr(self, name) for name in names}
         noted = [(holding, holding.at_peak(self.peaks)) for held in self._holdings for holding in held.values()]

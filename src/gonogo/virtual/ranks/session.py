@@ -51,7 +51,7 @@ from gonogo.virtual.ranks.protocol import End, Reply
 from gonogo.virtual.ranks.versions import versions
 from gonogo.virtual.rollout import install as rollout
 from gonogo.virtual.sandbox import spawned
-from gonogo.virtual.stack import frames_of_call, frames_of_traceback
+from gonogo.virtual.stack import frames_of_call, frames_of_traceback, place_now, place_text
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing.parts import PLAIN, followed_by
 from gonogo.virtual.tracing.recorder import Recorder
@@ -109,6 +109,8 @@ class Session:
             record = DeviceRecord(name, accelerator.total_bytes, accelerator.allowance_bytes, allocator)
             record.on_shortage = self._shortage
         record.moment = self.life.moment
+        record.here = lambda: (self.mode.current, place_now())
+        record.told = _told
         return record
 
     def _shortage(self, record: DeviceRecord, requested: int) -> Shortage:
@@ -340,6 +342,14 @@ class Session:
         """Whether the program should be run once more, to learn where the failing autograd node came from."""
         failure = record.failure
         return failure is not None and not self.plan.trace_autograd and is_from_autograd(failure.message)
+
+
+def _told(here: Any) -> tuple[str, str]:
+    """Operator and place of a moment; of one at which nothing was allocated, none."""
+    if here is None:
+        return "", ""
+    operator, place = here
+    return str(operator) if operator is not None else "", place_text(*place) if place is not None else ""
 
 
 def _place_of(frames: Sequence[Frame]) -> str:

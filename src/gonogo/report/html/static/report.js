@@ -22,7 +22,7 @@ function node(tag, text, className) {
 
 function columns(timeline) {
   const names = Object.keys(timeline.held);
-  const points = timeline.modules.length;
+  const points = timeline.reached.length;
   const sums = [];
   let below = new Array(points).fill(0);
   for (const name of names) {
@@ -59,9 +59,9 @@ function phaseBands(timeline) {
 function describe(timeline, point) {
   const run = timeline.phases.find(([, , first, last]) => point >= first && point <= last);
   const held = Object.values(timeline.held).reduce((sum, column) => sum + column[point], 0);
-  const module = timeline.modules[point] || say("outside");
+  const [module, operator, place] = ["modules", "operators", "places"].map((name) => timeline[name].texts[timeline[name].of[point]]);
   const when = say(`phase ${run[0]}`) + (IN_STEPS.has(run[0]) ? ` (${say("step number")} ${run[1]})` : "");
-  return `${size(held)}: ${when}, ${say("reached by")} ${say(timeline.reached[point])}, ${module}`;
+  return `${size(held)}: ${when}, ${say("reached by")} ${say(timeline.reached[point])}, ${module || say("outside")}${operator ? `, ${operator}` : ""}${place ? `, ${say("at")} ${place}` : ""}`;
 }
 
 function drawTimeline(host, said, timeline) {
@@ -242,6 +242,15 @@ for (const button of document.querySelectorAll(".copy")) button.addEventListener
 for (const select of document.querySelectorAll(".chooser select")) select.addEventListener("change", draw);
 for (const host of document.querySelectorAll(".over-time")) host.addEventListener("keydown", onKey);
 for (const table of document.querySelectorAll("table")) if (table.tHead && !table.closest(".over-time")) sortable(table);
+const openChosen = () => {
+  const chosen = location.hash && document.getElementById(location.hash.slice(1));
+  if (!chosen || chosen.tagName !== "DETAILS") return;
+  chosen.open = true;
+  chosen.scrollIntoView();
+  chosen.querySelector("summary").focus();
+};
+for (const point of document.querySelectorAll(".scatter a")) point.addEventListener("click", () => setTimeout(openChosen));
+openChosen();
 addEventListener("resize", () => { const host = shown().querySelector(".over-time"); if (host?.plot) host.plot.setSize({ width: host.clientWidth, height: 320 }); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 draw();

@@ -1,0 +1,82 @@
+"""When ranks ended, on a time axis, the first one on top; and a log's decisive lines in their context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gonogo.finding import Text
+from gonogo.finding.guarded_run import GuardedRun
+from gonogo.finding.logs import Excerpt, Logs, RankEnd
+from gonogo.report.html.markup import element, heading, lines, text
+from gonogo.report.untrusted import clean_line
+
+_ORDER = Text("The order in which ranks failed", "各 rank 失败的先后")
+_AXIS = Text("seconds after the first", "距第一个的秒数")
+_READ = Text(
+    "Full: what failed by itself. Hollow: what fell over because of another.",
+    "实心：自身出错；空心：因其他 rank 出错而倒下。",
+)
+_IN_LOG = Text("The decisive lines in their context", "关键行及其上下文")
+_WIDTH, _LEFT, _ROW, _RIGHT = 900, 90, 22, 230
+_MOST = 64
+
+
+def log_sections(logs: Logs, language: str) -> Iterator[str]:
+    """What is shown of logs."""
+    if logs.excerpts:
+        shown = (_excerpt(one) for one in logs.excerpts)
+        yield element("section", heading(2, _IN_LOG.in_language(language)), *shown)
+    yield from time_axis(logs.ends, language)
+
+
+def guarded_sections(run: GuardedRun, language: str) -> Iterator[str]:
+    """What is shown of a guarded run."""
+    first = run.first_failed
+    ends = []
+    for rank in run.ranks:
+        failure = rank.failure
+        own = first if first is not None and first.rank == rank.rank else None
+        time = failure.time if failure is not None else own.time if own is not None else None
+        if time is not None:
+            what = (failure.type if failure is not None else rank.signal) or ""
+            ends.append(RankEnd(rank.rank, time, "following" not in rank.outcome, what))
+    yield from time_axis(sorted(ends, key=lambda end: end.time), language)
+
+
+def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:
+    """Ranks from top to bottom, time from left to right; nothing where there is no order to show."""
+    ends = ends[:_MOST]
+    if not ends or ends[-1].time == ends[0].time:
+        return
+    title = _ORDER.in_language(language)
+    begin, last = ends[0].time, ends[-1].time - ends[0].time
+    height = _ROW * (len(ends) + 2)
+    marks = [_said(_LEFT, height - 4, f"0 … {last:,.3g}  {_AXIS.in_language(language)}", "start")]
+    for row, end in enumerate(ends):
+        y = _ROW * row + _ROW // 2
+        x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * (end.time - begin) / last
+        marks += [
+            _said(_LEFT - 14, y + 4, f"rank {end.rank}", "end"),
+            element("line", x1=str(_LEFT), x2=f"{x:.1f}", y1=str(y), y2=str(y), klass="axis"),
+            element("circle", cx=f"{x:.1f}", cy=str(y), r="6", klass="root" if end.by_itself else "too-large"),
+            _said(x + 12, y + 4, f"+{end.time - begin:,.2f} s  {clean_line(end.what)[:60]}", "start"),
+        ]
+    picture = element("svg", *marks, viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label=title)
+    remark = element("p", text(_READ.in_language(language)), klass="remark")
+    yield element("section", heading(2, title), element("div", picture, klass="wide", tabindex="0", role="group",
+                                                        aria_label=title), remark)  # fmt: skip
+
+
+def _said(x: float, y: float, content: str, anchor: str) -> str:
+    return element("text", text(content), x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
+
+
+def _excerpt(excerpt: Excerpt) -> str:
+    name = clean_line(excerpt.path)
+    shown = []
+    for line in excerpt.lines:
+        number = element("span", str(line.number), klass="number")
+        said = lines(line.text)
+        shown.append(f"{number}{element('mark', said) if line.decisive else said}\n")
+    block = element("pre", *shown, tabindex="0", role="group", aria_label=name)
+    return element("figure", element("figcaption", element("span", text(name), klass="place")), block)

@@ -1,0 +1,87 @@
+"""Ranks side by side: their last collectives as lanes, the one at which they part marked, the stacks of both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.finding import Text
+from gonogo.finding.divergence import Call, Divergence, Side
+from gonogo.finding.ranks import ranks_text
+from gonogo.finding.words import PHASE_NAMES
+from gonogo.report.html.markup import element, heading, lines, text
+from gonogo.report.table import short_place
+from gonogo.report.untrusted import clean_line
+
+_TITLE = Text("Ranks side by side", "各 rank 并排")
+_READ = Text(
+    "Each lane is the last collectives of a rank, the latest on the right; marked is the first one that not all make "
+    "alike. Below it, how each side came there.",
+    "每一行是一个 rank 最近的集合通信，最新的在右边；标出的是第一个各 rank 不一致的。下面是各方到达那里的调用栈。",
+)
+_ENDED = Text("has ended", "已结束")
+_NUMBER = Text("number {number} of its group", "本组第 {number} 个")
+_MOST_LANES = 16
+"""Ranks of one side share a lane where there are more."""
+
+
+def lanes(divergence: Divergence, language: str) -> str:
+    """The section."""
+    rows = sorted(_rows(divergence), key=lambda row: row[0])
+    width = max(len(side.before) for _, side in rows)
+    drawn = element("table", element("tbody", *(_lane(ranks, side, width, language) for ranks, side in rows)),
+                    klass="lanes")  # fmt: skip
+    title = _TITLE.in_language(language)
+    return element(
+        "section", heading(2, title), element("p", text(_READ.in_language(language)), klass="remark"),
+        element("div", drawn, klass="wide", tabindex="0", role="group", aria_label=title),
+        element("div", *(_stack(side, language) for side in divergence.sides), klass="stacks"),
+    )  # fmt: skip
+
+
+def _rows(divergence: Divergence) -> Iterator[tuple[tuple[int, ...], Side]]:
+    apart = sum(len(side.ranks) for side in divergence.sides) <= _MOST_LANES
+    for side in divergence.sides:
+        if apart:
+            yield from (((rank,), side) for rank in side.ranks)
+        else:
+            yield side.ranks, side
+
+
+def _lane(ranks: tuple[int, ...], side: Side, width: int, language: str) -> str:
+    name = element("th", text(ranks_text(ranks).in_language(language)), scope="row")
+    cells = [element("td")] * (width - len(side.before)) + [_cell(call, "call", language) for call in side.before]
+    if side.call is None:
+        cells.append(element("td", element("strong", text(_ENDED.in_language(language))), klass="apart"))
+    else:
+        cells.append(_cell(side.call, "apart", language))
+    return element("tr", name, *cells)
+
+
+def _cell(call: Call, klass: str, language: str) -> str:
+    name = text(call.operator)
+    said = [_NUMBER.format(number=call.index + 1).in_language(language)]
+    if call.module:
+        said.append(clean_line(call.module))
+    marked = element("strong", name) if klass == "apart" else name
+    return element("td", marked, element("small", text(", ".join(said))), klass=klass)
+
+
+def _stack(side: Side, language: str) -> str:
+    ranks = ranks_text(side.ranks).in_language(language)
+    if side.call is None:
+        said = f"{ranks}: {_ENDED.in_language(language)}"
+        return element("div", heading(3, said))
+    call = side.call
+    phase = PHASE_NAMES.get(call.phase)
+    when = phase.in_language(language) if phase is not None else call.phase
+    shown = []
+    for frame in call.frames:
+        place = lines(f"{short_place(frame.path)}:{frame.line} {frame.function}")
+        code = lines(f"    {frame.text}") if frame.text else ""
+        both = f"{place}\n{code}\n" if code else f"{place}\n"
+        shown.append(element("mark", both) if frame.owner == "user" else both)
+    return element(
+        "div",
+        heading(3, f"{ranks}: {clean_line(call.operator)} ({when})"),
+        element("pre", *shown, tabindex="0", role="group", aria_label=ranks),
+    )

@@ -1,0 +1,128 @@
+"""A plan as a picture: memory against speed of each strategy; behind each point its config and how it is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gonogo.finding import Text
+from gonogo.finding.planned import Plan, Strategy
+from gonogo.finding.words import size
+from gonogo.report.html.findings import copyable
+from gonogo.report.html.markup import element, heading, text
+from gonogo.report.untrusted import clean_line
+from gonogo.report.words import colon
+
+_TITLE = Text("Memory against speed", "显存与速度")
+_READ = Text(
+    "Further right is faster, higher takes more memory; the upright strokes are how far the memory may be off. Choose "
+    "a point to see its config and its launch command. Hollow: does not fit.",
+    "越靠右越快，越靠上占用显存越多；竖线表示显存估计的误差范围。选择一个点可查看其配置和启动命令。空心：放不下。",
+)
+_ALL = Text(
+    "gonogo plan --write DIR writes these and all other files of the best strategy.",
+    "gonogo plan --write DIR 会写出最优方案的这些文件及其余全部文件。",
+)
+_SPEED = Text("tokens/s/GPU", "token/s/卡")
+_MEMORY = Text("GPU memory", "显存")
+_CAPACITY = Text("capacity {size}", "总量 {size}")
+_CHOICES = Text("The strategies, one by one", "逐个方案")
+_WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 760, 380, 76, 44, 16
+_HIGHEST = 1.5
+"""What takes more than so much of the accelerator has no place in the picture."""
+
+
+class _Scales(NamedTuple):
+    """Where a figure has its place: ``fastest`` in tokens a second, ``top`` in bytes."""
+
+    fastest: float
+    top: float
+
+    def x(self, speed: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT - 40) * speed / self.fastest
+
+    def y(self, nbytes: float) -> float:
+        return _HEIGHT - _BELOW - (_HEIGHT - _BELOW - _ABOVE) * nbytes / self.top
+
+
+def scatter(plan: Plan, language: str) -> Iterator[str]:
+    """The picture and what stands behind its points; nothing where no strategy fits."""
+    if not plan.fitting or not plan.capacity_bytes:
+        return
+    title = _TITLE.in_language(language)
+    yield element(
+        "section", heading(2, title), element("div", _picture(plan, language, title), klass="scatter"),
+        element("p", text(_READ.in_language(language)), klass="remark"),
+    )  # fmt: skip
+    if plan.files:
+        choices = (_choice(plan, number, language) for number in range(len(plan.files)))
+        remark = element("p", text(_ALL.in_language(language)), klass="remark")
+        yield element("section", heading(2, _CHOICES.in_language(language)), *choices, remark)
+
+
+def _picture(plan: Plan, language: str, title: str) -> str:
+    hollow = [one for one in plan.too_large if one.reserved_bytes <= _HIGHEST * plan.capacity_bytes]
+    fastest = max(one.tokens_per_second_per_gpu for one in (*plan.fitting, *hollow)) or 1.0
+    top = max(plan.capacity_bytes, *(one.reserved_bytes * (1 + one.band) for one in (*plan.fitting, *hollow))) * 1.05
+
+    scales = _Scales(fastest, top)
+    marks = [
+        *_axes(plan, language, scales),
+        *(_point(one, 0, language, scales) for one in hollow),
+        *(_point(one, number, language, scales, bool(plan.files)) for number, one in enumerate(plan.fitting, 1)),
+    ]
+    # A group: as an image it would hide its links from whoever reads it aloud.
+    return element("svg", *marks, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="group", aria_label=title)
+
+
+def _axes(plan: Plan, language: str, scales: _Scales) -> Iterator[str]:
+    x, y, fastest = scales.x, scales.y, scales.fastest
+    bottom, line = y(0), y(plan.capacity_bytes)
+    yield _line(_LEFT, bottom, _WIDTH, bottom, "axis")
+    yield _line(_LEFT, bottom, _LEFT, _ABOVE, "axis")
+    yield _line(_LEFT, line, _WIDTH, line, "limit")
+    capacity = _CAPACITY.format(size=size(plan.capacity_bytes)).in_language(language)
+    yield _said(_WIDTH - 4, line - 5, capacity, "end")
+    for part in (0.25, 0.5, 0.75, 1):
+        yield _said(_LEFT - 6, y(plan.capacity_bytes * part) + 4, size(round(plan.capacity_bytes * part)), "end")
+        yield _said(x(fastest * part), bottom + 16, f"{fastest * part:,.0f}", "middle")
+    yield _said(_WIDTH - 4, bottom + 34, _SPEED.in_language(language), "end")
+    yield _said(_LEFT + 6, _ABOVE + 4, _MEMORY.in_language(language), "start")
+
+
+def _point(choice: Strategy, number: int, language: str, scales: _Scales, leads: bool = False) -> str:
+    y = scales.y
+    across, up = scales.x(choice.tokens_per_second_per_gpu), y(choice.reserved_bytes)
+    spread = choice.reserved_bytes * choice.band
+    parts = [
+        element("title", text(_told(choice, language))),
+        _line(across, y(choice.reserved_bytes + spread), across, y(choice.reserved_bytes - spread), "band"),
+        element("circle", cx=f"{across:.1f}", cy=f"{up:.1f}", r="7", klass="fits" if number else "too-large"),
+    ]
+    if number:
+        parts.append(_said(across + 11, up + 4, str(number), "start"))
+    if leads:
+        return element("a", *parts, href=f"#strategy-{number}-{language}", aria_label=_told(choice, language))
+    return element("g", *parts)
+
+
+def _told(choice: Strategy, language: str) -> str:
+    speed = f"{choice.tokens_per_second_per_gpu:,.0f} {_SPEED.in_language(language)}"
+    return f"{clean_line(choice.strategy)}{colon(language)}{size(choice.reserved_bytes)}, {speed}"
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, klass: str) -> str:
+    return element("line", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}", klass=klass)
+
+
+def _said(x: float, y: float, content: str, anchor: str) -> str:
+    return element("text", text(content), x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
+
+
+def _choice(plan: Plan, number: int, language: str) -> str:
+    choice = plan.fitting[number]
+    files = [
+        element("div", heading(3, name), copyable(content, name, language)) for name, content in plan.files[number]
+    ]
+    summary = element("summary", text(f"{number + 1}. {_told(choice, language)}"))
+    return element("details", summary, *files, id=f"strategy-{number + 1}-{language}")
