@@ -42,8 +42,9 @@ InEnvironment = Annotated[
     Path | None,
     typer.Option(
         "--environment",
-        metavar="FILE",
-        help="Rehearse in the environment that FILE tells of: requirements, a lock file, pip freeze, a Dockerfile …",
+        metavar="FILE|none",
+        help="Rehearse in the environment that FILE tells of: requirements, a lock file, pip freeze, a Dockerfile …; "
+        "none: in what is installed. Default: what gonogo prepare found, else what is installed.",
     ),
 ]
 AsOf = Annotated[

@@ -72,7 +72,9 @@ def prepare(
                 )
             )
         from gonogo.rehearse.display import live_display
+        from gonogo.rehearse.prepared.given import AS_INSTALLED
         from gonogo.rehearse.prepared.look import look
+        from gonogo.rehearse.prepared.run import InEnvironment as Given
         from gonogo.rehearse.prepared.run import options_of
         from gonogo.rehearse.prepared.run import prepare as make_ready
         from gonogo.rehearse.request import RehearsalRequest
@@ -86,10 +88,16 @@ def prepare(
             with_packages=tuple(with_ or ()),
             timeout=timeout,
         )
+        as_installed = environment == AS_INSTALLED
+        given = Given(None if as_installed else environment, as_of, tuple(with_ or ()), as_installed)
         with live_display(language) as on_progress:
             quiet = list_ or files_only
             done = make_ready(
-                command, options, write=not list_, look=None if quiet else functools.partial(look, request, on_progress)
+                command,
+                options,
+                given,
+                write=not list_,
+                look=None if quiet else functools.partial(look, request, on_progress),
             )
         publish_text(lambda stream: write(stream, done, command, format_, language, not list_), output)
         raise SystemExit((Verdict.GO if done.complete else Verdict.CANNOT_TELL).exit_status)

@@ -19,6 +19,12 @@ class Prepared(msgspec.Struct, frozen=True):
     """By the hub's name, in small letters."""
     paths: dict[str, str] = {}
     """By the whole path of something that is not on this machine."""
+    environment: str = ""
+    """The file whose packages rehearsals have, from the table's folder; empty: what is installed."""
+    as_of: str | None = None
+    with_packages: tuple[str, ...] = ()
+    source: str = ""
+    """The folder of the project's own package, as an editable install puts it on the path; empty: there is none."""
 
 
 def read_prepared(folder: Path) -> Prepared | None:

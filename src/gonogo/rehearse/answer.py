@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -19,6 +20,7 @@ from gonogo.hazards.together import together
 from gonogo.rehearse import run
 from gonogo.rehearse.findings import findings_in_rehearsal
 from gonogo.rehearse.packages.offered import other_versions_pinned
+from gonogo.rehearse.prepared.given import in_prepared_environment
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.summary import rehearsal_summary, seen_from
@@ -47,6 +49,7 @@ _HOW = {
 def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) -> tuple[RehearsalRecord, Report]:
     """Rehearse a command and read its files: the record, and the report on both. Raises what a rehearsal raises."""
     found: list[FilesRead] = []
+    request = in_prepared_environment(request, Path.cwd())
 
     def read(laid_over: Mapping[str, str], use_installed: bool = True) -> None:
         found.append(

@@ -141,6 +141,12 @@ def set_apart(record: RehearsalRecord, environment: Path | None = None) -> None:
             rank.unsupported.append(Unsupported(_first_line(rank.failure), where, text.en, text.zh, file))
 
 
+def missing_in(failure: Failure) -> list[str]:
+    """The distributions (canonical names) whose want a failure tells of."""
+    said = "\n".join(f"{told.type}: {told.message}" for told in chain_of(failure))
+    return [distribution_of(match[1] or match[2] or match[3]) for match in _MISSING.finditer(said)]
+
+
 def _first_line(failure: Failure) -> str:
     kind = failure.type.rpartition(".")[2]
     return f"{kind}: {failure.message.strip().partition(chr(10))[0][:160]}".removesuffix(": ")
@@ -152,7 +158,7 @@ def _why(
     """What the packages here lack, and the file whose packages would have it (``""``: none); None: nothing is told."""
     said = "\n".join(f"{told.type}: {told.message}" for told in chain_of(failure))
     for match in _MISSING.finditer(said):
-        name = _distribution(match[1] or match[2] or match[3])
+        name = distribution_of(match[1] or match[2] or match[3])
         if _was_there(name, record):
             continue
         if (itself := _project_with(match[1] or match[3] or "", Path(record.cwd))) is not None:
@@ -193,7 +199,8 @@ def _was_there(name: str, record: RehearsalRecord) -> str:
     return laid if laid or record.whole_environment else str(installed_version(name) or "")
 
 
-def _distribution(module: str) -> str:
+def distribution_of(module: str) -> str:
+    """The canonical name of the distribution that a module is installed with, as far as their names tell."""
     first = module.partition(".")[0]
     return canonical(_OTHER_NAMES.get(module) or _OTHER_NAMES.get(first) or first)
 

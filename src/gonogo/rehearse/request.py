@@ -20,6 +20,7 @@ class RehearsalRequest:
     ``count_work``: the first rank counts what it computes and moves. ``use_cache``: take the record of an earlier
     rehearsal of the same, and keep this one's. ``only_looks``: the first rank alone, up to its first batch.
     ``viewers``: files to write for viewers.
+    ``as_installed``: with the packages that are installed, whatever ``gonogo prepare`` has found for the folder.
     """
 
     command: list[str]
@@ -38,3 +39,4 @@ class RehearsalRequest:
     count_work: bool = False
     use_cache: bool = True
     only_looks: bool = False
+    as_installed: bool = False

@@ -32,7 +32,7 @@ from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.not_as_there import set_apart
 from gonogo.rehearse.packages import PackageOverlay, packages_for
 from gonogo.rehearse.packages.differing import spare_differing
-from gonogo.rehearse.prepared.given import note_on, prepared_beside, show
+from gonogo.rehearse.prepared.given import in_prepared_environment, note_on, prepared_beside, show, with_own_package
 from gonogo.rehearse.progress import OnProgress, RankStatus, Shown
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.diverged_records import settle, with_names
@@ -64,6 +64,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     started = time.monotonic()
     show = Shown(on_progress, started)
     _check_words(request.command)
+    request = in_prepared_environment(request, Path.cwd())
     check_keep(request.keep)
     request.viewers.check()
     check_torch()
@@ -108,7 +109,7 @@ def _rehearsed(
     show(Text("reading the launch command", "解析启动命令"))
     situation = Situation(
         surroundings=Surroundings.of(stated, request.nodes),
-        environment=in_environment(os.environ, overlay.python),
+        environment=with_own_package(in_environment(os.environ, overlay.python), Path.cwd()),
         cwd=os.getcwd(),
         scratch=scratch,
         timeout=max(1.0, min(_LONGEST_SCRIPT, deadline - time.monotonic())),

@@ -69,12 +69,17 @@ def fixed_environment(environment: Mapping[str, str], scratch: Path) -> dict[str
     return environment
 
 
+ON_PATH = "GONOGO_ON_PATH"
+"""The folders of the project's own package, which stay on the path whatever the launch makes of ``PYTHONPATH``."""
+
+
 def with_packages(environment: Mapping[str, str], packages: Sequence[Path]) -> dict[str, str]:
-    """An environment in which Python finds the packages that are laid over first."""
+    """An environment in which Python finds the packages that are laid over first, and the project's own last."""
     changed = dict(environment)
+    inherited = [path for path in (environment.get("PYTHONPATH"), environment.get(ON_PATH)) if path]
     if packages:
-        inherited = [path for path in (environment.get("PYTHONPATH"),) if path]
         changed["GONOGO_OVERLAYS"] = os.pathsep.join(str(path) for path in packages)  # whose code a frame is
+    if packages or ON_PATH in environment:
         changed["PYTHONPATH"] = os.pathsep.join([*(str(path) for path in packages), *inherited])
     return changed
 

@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.patching import Patches
 
 
 def _asks_no_toolkit(builder: Any) -> None:
@@ -40,6 +41,7 @@ def with_virtual_devices(surroundings: Surroundings) -> Iterator[None]:
     The count follows the environment at the time of the question, as CUDA's does before it is initialised.
     """
     torch = importlib.import_module("torch")
+    from gonogo.virtual.kernels import torchvision  # imports torch: not before it is needed
 
     def count() -> int:
         return surroundings.visible_count(os.environ)
@@ -57,6 +59,9 @@ def with_virtual_devices(surroundings: Surroundings) -> Iterator[None]:
     }
     device = SimpleNamespace(type=surroundings.device_type, index=None)
     with contextlib.ExitStack() as stack:
+        patches = Patches()
+        stack.callback(patches.undo)
+        torchvision.install(patches)
         if surroundings.device_type == "cuda":
             for name, answer in answers.items():
                 stack.enter_context(patch.object(torch.cuda, name, answer))

@@ -34,7 +34,9 @@ def torch_of_the_day(day: str | None, filling: Path, what: Text, say: Say) -> st
     (filling / "torch.in").write_text("torch\n", encoding="utf-8")
     arguments = ["pip", "compile", "--quiet", "--no-deps", "--no-header", "--no-annotate", "torch.in"]
     try:
-        found = run_uv([*arguments, "--exclude-newer", day], cwd=filling, what=what, say=say)
+        # Wheels in a folder bear no date: they would be of any day.
+        dated = {"UV_FIND_LINKS": ""}
+        found = run_uv([*arguments, "--exclude-newer", day], cwd=filling, what=what, say=say, environment=dated)
         release = Version(found.strip().rpartition("==")[2])
     except (UvFailed, InvalidVersion):
         return None

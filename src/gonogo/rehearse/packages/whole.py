@@ -49,7 +49,7 @@ from gonogo.rehearse.packages.torch_family import (
 from gonogo.rehearse.packages.uv import UvFailed, python_of, run_uv
 from gonogo.rehearse.packages.wanted import Wanted, wanted_by_file, wanted_by_options
 
-_FORMAT = 3
+_FORMAT = 4
 """Changes when environments are made in another way, so that older ones are not used."""
 _KEPT = 12
 """Environments that are kept; the one that was not used for longest goes first."""
@@ -330,7 +330,7 @@ def _loosened(line: str) -> str:
 
 _CUDA_ALONE = (
     *("flash-attn", "apex", "xformers", "torchvision", "torchaudio", "deepspeed-kernels", "pytorch-triton"),
-    *("flashinfer-python", "sgl-kernel", "transformer-engine", "mamba-ssm", "causal-conv1d"),
+    *("flashinfer-python", "sgl-kernel", "transformer-engine", "mamba-ssm", "causal-conv1d", "vllm", "sglang"),
 )
 """Left out also where another package requires them: their builds on PyPI want CUDA's libraries, or nvcc."""
 

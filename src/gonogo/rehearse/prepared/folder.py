@@ -49,6 +49,8 @@ def write_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> P
             path = partial / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+            if content.startswith(b"#!"):
+                path.chmod(0o755)
         _put_in_place(partial, folder)
     except OSError as error:
         raise UserError(_CANNOT_WRITE.format(folder=FOLDER, why=error.strerror or str(error))) from error

@@ -11,19 +11,23 @@ import msgspec
 
 from gonogo.check.runs import gather
 from gonogo.check.settings import CheckSettings, read_settings
+from gonogo.evidence.prepared import Prepared
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.record import Missed, RankRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.not_as_there import missing_in
+from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.folder import check_folder, write_folder
 from gonogo.rehearse.prepared.listing import alike, data_wanted, list_of, model_wanted, tokens_of
 from gonogo.rehearse.prepared.make import make
 from gonogo.rehearse.prepared.named import Named, columns_in
+from gonogo.rehearse.prepared.own_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.wanted import Options, Wanted
 
 Look = Callable[[], RankRecord]
-_TIMES = 6
+_TIMES = 10
 _NO_FILE = re.compile(
     r"(?:No such file or directory|Unable to find|doesn't exist|not found)[^'\"]*['\"]([^'\"\n]+)['\"]"
 )
@@ -32,6 +36,15 @@ _MODEL_UNKNOWN = Text(
     "--model {name}: gonogo's table of published models has none called so{close}",
     "--model {name}：gonogo 的公开模型表中没有它{close}",
 )
+
+
+class InEnvironment(msgspec.Struct, frozen=True):
+    """What the user says of packages: a file of versions, the day, ``NAME==VERSION``; or those that are installed."""
+
+    file: Path | None = None
+    as_of: str | None = None
+    with_packages: tuple[str, ...] = ()
+    as_installed: bool = False
 
 
 class Preparation(msgspec.Struct):
@@ -49,6 +62,7 @@ class Preparation(msgspec.Struct):
     environment: str | None = None
     """The project's file whose packages it needed; None where it is not for want of those."""
     skipped: list[Skipped] = []
+    packages: Packages = msgspec.field(default_factory=Packages)
 
     @property
     def complete(self) -> bool:
@@ -70,7 +84,9 @@ def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> Options:
     return Options(rows, tokens, chosen)
 
 
-def prepare(command: Sequence[str], options: Options, *, write: bool, look: Look | None) -> Preparation:
+def prepare(
+    command: Sequence[str], options: Options, given: InEnvironment, *, write: bool, look: Look | None
+) -> Preparation:
     """List what a command opens; with ``write`` make what can be made, into a folder beside it.
 
     ``look`` runs a first worker; what it misses is added and made, until it misses nothing more. Raises UserError for a
@@ -80,12 +96,16 @@ def prepare(command: Sequence[str], options: Options, *, write: bool, look: Look
     target = check_folder(folder) if write else None
     runs, skipped = _runs_of(command)
     wanted = list_of(runs, folder, options)
-    done = Preparation(wanted, tokens_of(runs, options), options.rows, skipped=list(skipped))
+    packages = packages_of(runs, folder)
+    if given.file is not None or given.as_installed:
+        packages = Packages(own=packages.own)
+    done = Preparation(wanted, tokens_of(runs, options), options.rows, skipped=list(skipped), packages=packages)
     if target is None:
         return done
     for _ in range(_TIMES):
         files, table = make(done.wanted, target, done.tokens, options)
-        if files:
+        files, table = _with_packages(files, table, target, packages, given)
+        if files or table != Prepared():
             write_folder(folder, files, table)
             done.folder = str(target.name)
         if look is None:
@@ -94,6 +114,8 @@ def prepare(command: Sequence[str], options: Options, *, write: bool, look: Look
         done.looked = record.outcome
         done.ended = _end_of(record)
         done.environment = next((one.environment for one in record.unsupported if one.environment), None)
+        if record.failure is not None and [name for name in missing_in(record.failure) if packages.add(name)]:
+            continue
         more, columns = _learned(record, runs, folder, done.wanted, options)
         if record.outcome == "completed":  # whatever it opened was there
             done.wanted = [one for one in done.wanted if one.state != "unknown"]
@@ -104,6 +126,25 @@ def prepare(command: Sequence[str], options: Options, *, write: bool, look: Look
         options = msgspec.structs.replace(options, columns=columns)
         done.wanted = _again(done.wanted, more, columns)
     return done
+
+
+def _with_packages(
+    files: dict[str, bytes], table: Prepared, target: Path, packages: Packages, given: InEnvironment
+) -> tuple[dict[str, bytes], Prepared]:
+    """What was made, with the environment and the project's own package that rehearsals are to have."""
+    if given.file is not None:
+        table = msgspec.structs.replace(table, environment=str(given.file.absolute()))
+    elif packages.lines and packages.differ:
+        files = {**files, FILE: packages.text()}
+        table = msgspec.structs.replace(table, environment=FILE)
+    if table.environment:
+        table = msgspec.structs.replace(table, as_of=given.as_of, with_packages=given.with_packages)
+    if packages.own is not None:
+        instead = beside_others(packages.own, packages.has)
+        files = {**files, **lay_scripts(packages.own), **instead}
+        source = str((target / "project" / "code" if instead else packages.own.source).absolute())
+        table = msgspec.structs.replace(table, source=source)
+    return files, table
 
 
 def _runs_of(command: Sequence[str]) -> tuple[Sequence[Run], Sequence[Skipped]]:

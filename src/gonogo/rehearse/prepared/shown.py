@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
+from gonogo.evidence.prepared import FOLDER
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.prepared.environment import FILE, Packages
 from gonogo.rehearse.prepared.run import Preparation
 from gonogo.rehearse.prepared.wanted import Wanted
 
@@ -18,7 +21,7 @@ _KINDS = {
     "model": Text("model", "模型"),
     "data": Text("data", "数据"),
     "media": Text("media", "媒体"),
-    "variable": Text("variable", "环境变量"),
+    "variable": Text("environment variable", "环境变量"),
 }
 _STATES = {
     "here": Text("here", "已有"),
@@ -44,6 +47,20 @@ _LISTED = Text(
 )
 _LOOKED = Text("the rehearsal's first worker went as far as its first batch", "排练的第一个进程已运行到第一个批次")
 _ENDED = Text("the rehearsal's first worker ended with: {why}", "排练的第一个进程结束于：{why}")
+_ENVIRONMENT = Text(
+    "packages: as {files} asks for them ({file}); rehearsals have them by themselves, --environment none has what is "
+    "installed",
+    "软件包：按 {files} 的要求（{file}）；排练会自动使用，--environment none 则使用已安装的",
+)
+_ADDED = Text(
+    "packages that the launch needs beside: {names} (pip install them there too)",
+    "启动还需要的软件包：{names}（训练机上也要 pip install）",
+)
+_INSTALLED = Text("packages: what {files} asks for is installed here", "软件包：{files} 要求的均已安装")
+_OWN = Text(
+    "the project's own package {name}: taken from {source}, as after pip install -e . --no-deps",
+    "项目自身的包 {name}：取自 {source}，相当于 pip install -e . --no-deps",
+)
 _NEXT = Text("next: gonogo rehearse {options}-- {command}", "下一步：gonogo rehearse {options}-- {command}")
 _SKIPPED = Text("not looked at: {what}: {why}", "未查看：{what}：{why}")
 
@@ -79,6 +96,7 @@ def _lines(done: Preparation, command: Sequence[str], language: str, made: bool)
         state, kind = _STATES[one.state].in_language(language), _KINDS[one.kind].in_language(language)
         lines.append(f"  {state:<12} {kind:<9} {one.name}" + (f"  ({one.place})" if one.place else ""))
         lines += [f"  {'':<22} {text}" for text in _details(one, language)]
+    lines += [f"  {text.in_language(language)}" for text in _packages(done.packages)]
     lines.append("")
     if done.folder is not None:
         text = _WRITTEN.format(folder=done.folder, rows=done.rows, tokens=done.tokens)
@@ -92,9 +110,24 @@ def _lines(done: Preparation, command: Sequence[str], language: str, made: bool)
     for skipped in done.skipped:
         lines.append(_SKIPPED.format(what=skipped.what, why=skipped.why).in_language(language))
     if made:
-        options = f"--environment {shlex.quote(done.environment)} " if done.environment else ""
+        options = (
+            f"--environment {shlex.quote(done.environment)} " if done.environment and not done.packages.differ else ""
+        )
         lines.append(_NEXT.format(options=options, command=typed).in_language(language))
     return lines
+
+
+def _packages(packages: Packages) -> Iterator[Text]:
+    """Which packages rehearsals have, and why."""
+    if packages.lines and not packages.differ:
+        yield _INSTALLED.format(files=", ".join(packages.files))
+    elif packages.lines:
+        yield _ENVIRONMENT.format(file=f"{FOLDER}/{FILE}", files=", ".join(packages.files))
+        if packages.added:
+            yield _ADDED.format(names=", ".join(packages.added))
+    if packages.own is not None:
+        source = os.path.relpath(packages.own.source)
+        yield _OWN.format(name=packages.own.name or source, source=source)
 
 
 def _details(one: Wanted, language: str) -> list[str]:
@@ -120,6 +153,13 @@ def _as_json(done: Preparation, command: Sequence[str], language: str) -> dict[s
             }
             for one in done.wanted
         ],
+        "packages": {
+            "files": done.packages.files,
+            "requirements": sorted(done.packages.lines.values()),
+            "added": sorted(done.packages.added),
+            "installed": not done.packages.differ,
+            "own": None if done.packages.own is None else str(done.packages.own.source),
+        },
         "folder": done.folder,
         "rows": done.rows,
         "tokens": done.tokens,

@@ -19,6 +19,7 @@ from typing import Literal
 
 import msgspec
 
+from gonogo.rehearse.launch.environment import ON_PATH
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers
 from gonogo.rehearse.shell import commands
@@ -185,7 +186,11 @@ class ShellSession:
     def outer_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """An environment of the session as it would be without one."""
         settings = self.settings
-        outer = {name: value for name, value in environment.items() if not name.startswith("GONOGO_") and name != "_"}
+        outer = {
+            name: value
+            for name, value in environment.items()
+            if name == ON_PATH or not (name.startswith("GONOGO_") or name == "_")
+        }
         entries: list[str] = []
         for entry in outer.get("PATH", "").split(os.pathsep):
             if entry == str(self.bin):

@@ -1,0 +1,180 @@
+"""The environment that a project asks for, as one file of requirements: what its files list, and what they forget.
+
+The folder's nearest list counts, then what the project's own package requires. Of its other lists (extras, further
+requirements files) only what the launch imports: nobody installs all of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.reading import read_environment
+from gonogo.evidence.paths import is_file
+from gonogo.evidence.run import Run
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.not_as_there import asked_for, distribution_of
+from gonogo.rehearse.packages.installed import installed_version, satisfied
+from gonogo.rehearse.packages.names import STACK
+from gonogo.rehearse.prepared.own_package import OwnPackage, folders_upward, own_package
+
+FILE = "environment.txt"
+_LISTS = ("requirements.txt", "environment.yml", "environment.yaml", "conda.yml", "conda.yaml", "Pipfile", "Dockerfile")
+# What a launch asks for by its options alone, and what frameworks import when they are told to.
+_USUAL = frozenset({
+    "deepspeed", "accelerate", "transformers", "datasets", "peft", "trl", "tokenizers", "sentencepiece", "protobuf",
+    "tensorboard", "tensorboardx", "wandb", "swanlab", "einops", "tiktoken", "safetensors", "evaluate", "numpy",
+    "pandas", "scipy", "scikit-learn", "pillow", "tqdm", "jsonlines", "timm", "bitsandbytes", "liger-kernel",
+    "huggingface-hub", "qwen-vl-utils", "nltk", "rouge-chinese", "jieba", "loguru", "fire", "rich", "pyyaml",
+})  # fmt: skip
+
+
+class Packages(msgspec.Struct):
+    """Requirements by canonical name, each as it is written in a file of requirements."""
+
+    lines: dict[str, str] = {}
+    files: list[str] = []
+    """The files that they are of, as they are seen from the folder."""
+    added: list[str] = []
+    """What none of these files lists, and the launch needs."""
+    own: OwnPackage | None = None
+    asked: dict[str, str] = {}
+    """What other lists of the project say of packages."""
+
+    def add(self, name: str) -> bool:
+        """Take a package that turned out to be missing; False where it is there, or nothing vouches for its name."""
+        own = self.own.name if self.own is not None else ""
+        if name in self.lines or name == own or not (name in _USUAL or name in self.asked):
+            return False
+        self.lines[name] = self.asked.get(name, name)
+        self.added.append(name)
+        return True
+
+    def has(self, module: str) -> bool:
+        """Whether a package that is imported by that name is installed, or will be."""
+        name = distribution_of(module)
+        return name in self.lines or installed_version(name) is not None
+
+    @property
+    def differ(self) -> bool:
+        """Whether the Python that gonogo runs in has them otherwise, or not at all."""
+        return any(not satisfied(installed_version(name), _specifier(line)) for name, line in self.lines.items())
+
+    def text(self) -> bytes:
+        """The file."""
+        lines = [f"# What {', '.join(self.files) or 'the launch'} asks for, put together by gonogo prepare."]
+        lines += [line for name, line in sorted(self.lines.items()) if name not in self.added]
+        lines += ["# What the launch needs beside:"] if self.added else []
+        lines += [self.lines[name] for name in sorted(self.added)]
+        return "\n".join([*lines, ""]).encode()
+
+
+def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
+    """What the files of a project ask for, for these runs. ``folder`` is where the launch was typed."""
+    starts = [Path(os.path.abspath(place)) for place in _folders(runs, folder)]
+    found = Packages()
+    for place in dict.fromkeys(place for start in starts for place in folders_upward(start)):
+        if found.own is None:
+            found.own = own_package(place)
+        if not found.files:
+            for path in (place / name for name in _LISTS):
+                if is_file(path) and _take(found, _lines_of(path)):
+                    found.files.append(_shown(path, folder))
+                    break
+    own = found.own
+    if own is not None:
+        took = _take(found, _lines(own.requires))
+        for path in own.files:
+            took = _take(found, _lines_of(path)) or took
+        if took:
+            found.files.append(_shown(own.file, folder))
+        found.lines.pop(own.name, None)
+    for start in dict.fromkeys(starts):
+        for name, (specifier, _) in asked_for(start).items():
+            found.asked.setdefault(name, f"{name}{specifier}")
+    if found.files:
+        for name in _used(runs):
+            if name in STACK or name in found.asked:
+                found.add(name)
+    return found
+
+
+def _folders(runs: Sequence[Run], folder: Path) -> Iterator[Path]:
+    for run in runs:
+        if run.launch is not None:
+            program = run.launch.program.string
+            if program and program.endswith(".py"):
+                yield (run.launch.cwd / program).parent
+            yield run.launch.cwd
+    yield folder
+
+
+def _used(runs: Sequence[Run]) -> list[str]:
+    """Distributions that the launches' own scripts import, and those of their launchers."""
+    names: list[str] = []
+    for run in runs:
+        if run.launch is not None and run.launch.launcher in ("deepspeed", "accelerate"):
+            names.append(run.launch.launcher)
+        if run.deepspeed_on or run.arguments.get("deepspeed").string:
+            names.append("deepspeed")
+        for script in run.scripts:
+            for node in script.nodes(ast.Import):
+                names += [distribution_of(one.name) for one in node.names]
+            for imported in script.nodes(ast.ImportFrom):
+                if imported.module and not imported.level:
+                    names.append(distribution_of(imported.module))
+    return list(dict.fromkeys(names))
+
+
+def _take(found: Packages, lines: Iterable[tuple[str, str]]) -> bool:
+    """Add lines of packages that are not known yet; whether there were any."""
+    there = list(lines)
+    for name, line in there:
+        found.lines.setdefault(name, line)
+    return bool(there)
+
+
+def _lines_of(path: Path) -> Iterator[tuple[str, str]]:
+    try:
+        told: Environment = read_environment(SourceFile.read(path))
+    except UserError:
+        return
+    for name, package in told.packages.items():
+        extras = f"[{package.extras}]" if package.extras else ""
+        yield name, f"{name}{extras}{_valid(package.specifier)}"
+
+
+def _valid(specifier: str) -> str:
+    try:
+        return str(SpecifierSet(specifier))
+    except InvalidSpecifier:
+        return ""
+
+
+def _lines(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for text in texts:
+        try:
+            one = Requirement(text)
+        except InvalidRequirement:
+            continue
+        extras = f"[{','.join(sorted(one.extras))}]" if one.extras else ""
+        yield canonical(one.name), f"{canonical(one.name)}{extras}{one.specifier}"
+
+
+def _specifier(line: str) -> SpecifierSet:
+    return Requirement(line).specifier
+
+
+def _shown(path: Path, folder: Path) -> str:
+    shown = os.path.relpath(path, folder)
+    return re.sub(r"^(\.\./){4,}.*", str(path), shown)

@@ -1,0 +1,273 @@
+"""The project's own package, read and never built: what ``pip install -e . --no-deps`` would make of its folder.
+
+``setup.py`` is not run: its lists are read, since it may delete, fetch or compile what it likes.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.paths import exists, is_file
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_NAMED_FILE = re.compile(r"[\w./-]*\.(?:txt|in)")
+_SCRIPT = re.compile(r"\s*([\w.-]+)\s*=\s*([\w.]+):([\w.]+)\s*")
+_VERSION = re.compile(r"^__version__\s*=\s*[\"']([^\"'\n]+)[\"']", re.MULTILINE)
+_DEEPEST = 6
+_NO_PACKAGES = frozenset({"tests", "test", "docs", "examples", "scripts", "benchmarks", "tools", "build", "dist"})
+
+
+class OwnPackage(msgspec.Struct, frozen=True):
+    """A project that can be installed from its folder."""
+
+    file: Path
+    name: str
+    """Canonical; empty where its file does not tell it."""
+    version: str
+    source: Path
+    """The folder that an editable install puts on the path."""
+    requires: tuple[str, ...]
+    files: tuple[Path, ...]
+    """Files of requirements that its own file reads."""
+    scripts: dict[str, str]
+    """Commands by name, each as ``module:function``."""
+
+
+def own_package(folder: Path) -> OwnPackage | None:
+    """The package that is installed from a folder; None where none is."""
+    setup, project = folder / "setup.py", folder / "pyproject.toml"
+    told = _of_pyproject(project) if is_file(project) else None
+    by_setup = _of_setup(setup) if is_file(setup) else None
+    if told is None and by_setup is None and not is_file(folder / "setup.cfg"):
+        return None
+    both = {**(by_setup or {}), **{key: value for key, value in (told or {}).items() if value}}
+    name = canonical(both.get("name") or "")
+    source = _source(folder, name, both.get("where") or "")
+    if source is None:
+        return None
+    return OwnPackage(
+        file=project if told is not None else setup if by_setup is not None else folder / "setup.cfg",
+        name=name,
+        version=both.get("version") or _version_in(source, name),
+        source=source,
+        requires=tuple(text for text in both.get("requires", ()) if _holds(text)),
+        files=tuple(folder / one for one in both.get("files", ()) if is_file(folder / one)),
+        scripts=both.get("scripts") or {},
+    )
+
+
+def _holds(text: str) -> bool:
+    """Whether a text is a requirement that counts on this machine."""
+    try:
+        marker = Requirement(text).marker
+    except InvalidRequirement:
+        return False
+    return marker is None or marker.evaluate({"extra": ""})
+
+
+def _source(folder: Path, name: str, where: str) -> Path | None:
+    """The folder below which its modules lie: the one it names, ``src``, or its own."""
+    if where and exists(folder / where):
+        return folder / where
+    module = name.replace("-", "_")
+    for place in (folder / "src", folder):
+        found = _modules(place)
+        if module in {one.lower() for one in found} or (found - _NO_PACKAGES and place != folder):
+            return place
+    return folder if _modules(folder) - _NO_PACKAGES else None
+
+
+def _modules(folder: Path) -> set[str]:
+    try:
+        return {one.name for one in folder.iterdir() if is_file(one / "__init__.py")}
+    except OSError:
+        return set()
+
+
+def beside_others(own: OwnPackage, others: Callable[[str], bool]) -> dict[str, bytes]:
+    """Where its folder holds packages that ``others`` are called like too: what stands for the rest of them alone.
+
+    An editable install comes last on the path; ``PYTHONPATH`` comes before what is installed, and would hide it.
+    """
+    modules = _modules(own.source)
+    hidden = {name for name in modules if canonical(name) != own.name and others(name)}
+    if not hidden:
+        return {}
+    return {
+        f"project/code/{name}/__init__.py": _ELSEWHERE.format(folder=str((own.source / name).absolute())).encode()
+        for name in modules - hidden - _NO_PACKAGES
+    }
+
+
+_ELSEWHERE = """\
+__path__ = [{folder!r}]
+__file__ = {folder!r} + "/__init__.py"
+with open(__file__, encoding="utf-8") as _file:
+    exec(compile(_file.read(), __file__, "exec"))
+"""
+
+
+def _version_in(source: Path, name: str) -> str:
+    module = next((one for one in _modules(source) if one.lower() == name.replace("-", "_")), None)
+    for file in ("__init__.py", "version.py") if module is not None else ():
+        try:
+            text = (source / str(module) / file).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        if match := _VERSION.search(text):
+            return match[1]
+    return ""
+
+
+# pyproject.toml
+
+
+def _of_pyproject(path: Path) -> dict[str, Any] | None:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    project, tool = _mapping(content.get("project")), _mapping(content.get("tool"))
+    poetry, setuptools = _mapping(tool.get("poetry")), _mapping(tool.get("setuptools"))
+    if not (project or poetry or setuptools):
+        return None
+    dynamic = _mapping(_mapping(setuptools.get("dynamic")).get("dependencies")).get("file") or []
+    where = _mapping(_mapping(setuptools.get("packages")).get("find") if isinstance(setuptools.get("packages"), dict)
+                     else {}).get("where") or []  # fmt: skip
+    where = where or [value for key, value in _mapping(setuptools.get("package-dir")).items() if key == ""]
+    scripts = project.get("scripts") or poetry.get("scripts") or {}
+    return {
+        "name": project.get("name") or poetry.get("name") or "",
+        "version": project.get("version") or poetry.get("version") or "",
+        "requires": [text for text in project.get("dependencies") or [] if isinstance(text, str)],
+        "files": [dynamic] if isinstance(dynamic, str) else [one for one in dynamic if isinstance(one, str)],
+        "where": next((one for one in where if isinstance(one, str)), ""),
+        "scripts": {key: value for key, value in scripts.items() if isinstance(value, str)},
+    }
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+# setup.py
+
+
+def _of_setup(path: Path) -> dict[str, Any] | None:
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    call = next((node for node in calls if _called(node) == "setup"), None)
+    if call is None:
+        return None
+    lists = _Lists(tree)
+    given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    texts = list(lists.texts(given.get("install_requires")))
+    scripts = [_SCRIPT.fullmatch(text) for text in lists.texts(given.get("entry_points"))]
+    folders = given.get("package_dir")
+    where = [value for key, value in zip(folders.keys, folders.values, strict=True)
+             if isinstance(key, ast.Constant) and key.value == ""] if isinstance(folders, ast.Dict) else []  # fmt: skip
+    return {
+        "name": lists.text(given.get("name")),
+        "version": lists.text(given.get("version")),
+        "requires": [text for text in texts if not _NAMED_FILE.fullmatch(text)],
+        "files": [text for text in texts if _NAMED_FILE.fullmatch(text)],
+        "where": lists.text(where[0]) if where else "",
+        "scripts": {found[1]: f"{found[2]}:{found[3]}" for found in scripts if found},
+    }
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+class _Lists:
+    """The texts that an expression of a ``setup.py`` comes to, as far as its text tells."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._bound: dict[str, list[ast.expr]] = {}
+        self._functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+        self._constants = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                for name in (one for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)):
+                    self._bound.setdefault(name.id, []).append(node.value)
+
+    def text(self, node: ast.expr | None) -> str:
+        return next(self.texts(node), "")
+
+    def texts(self, node: ast.expr | None, depth: int = 0) -> Iterator[str]:
+        if node is None or depth > _DEEPEST:
+            return
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str):
+                yield node.value
+        elif isinstance(node, ast.Name):
+            for value in self._bound.get(node.id, ()):
+                yield from self.texts(value, depth + 1)
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            yield from self._kept_under(node.slice.value)
+        elif isinstance(node, ast.Call):
+            for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+                yield from self.texts(argument, depth + 1)
+            if isinstance(node.func, ast.Attribute):
+                yield from self.texts(node.func.value, depth + 1)
+            function = self._functions.get(_called(node))
+            for part in ast.walk(function) if function is not None else ():
+                if isinstance(part, ast.Constant) and isinstance(part.value, str) and _NAMED_FILE.fullmatch(part.value):
+                    yield part.value
+        else:
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr):
+                    yield from self.texts(child, depth + 1)
+
+    def _kept_under(self, key: Any) -> Iterator[str]:
+        """``deps["accelerate"]``: the requirement of that name, wherever the file writes it."""
+        for text in self._constants:
+            match = re.match(r"[\w.-]+", text)
+            if isinstance(key, str) and match and canonical(match[0]) == canonical(key) and text != key:
+                yield text
+                return
+        if isinstance(key, str):
+            yield key
+
+
+def lay_scripts(own: OwnPackage) -> dict[str, bytes]:
+    """What stands for an installed package beside its code: its commands, and what ``importlib.metadata`` reads."""
+    files: dict[str, bytes] = {}
+    for name, target in own.scripts.items():
+        module, _, function = target.partition(":")
+        if _SCRIPT.fullmatch(f"{name}={module}:{function}"):
+            text = f"#!/usr/bin/env python\nimport sys\nfrom {module} import {function.partition('.')[0]}\n"
+            files[f"project/bin/{name}"] = f"{text}sys.exit({function}())\n".encode()
+    if own.name and own.version:
+        folder = f"project/site/{own.name.replace('-', '_')}-{own.version}.dist-info"
+        files[f"{folder}/METADATA"] = f"Metadata-Version: 2.1\nName: {own.name}\nVersion: {own.version}\n".encode()
+        lines = [f"{name} = {target}" for name, target in own.scripts.items()]
+        files[f"{folder}/entry_points.txt"] = "\n".join(["[console_scripts]", *lines, ""]).encode()
+    return files
+
+
+def folders_upward(start: Path) -> Iterator[Path]:
+    """A folder and those above it, up to its repository's root; only itself where it is in none."""
+    start = Path(os.path.abspath(start))
+    above = [start, *start.parents]
+    root = next((number for number, place in enumerate(above) if exists(place / ".git")), 0)
+    yield from above[: root + 1]

@@ -1,0 +1,166 @@
+"""The packages that a project asks for, and its own: what prepare reads of its files, and what a rehearsal takes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared
+from gonogo.rehearse.launch.environment import ON_PATH, with_packages
+from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
+from gonogo.rehearse.prepared.given import AS_INSTALLED, in_prepared_environment, with_own_package
+from gonogo.rehearse.prepared.own_package import beside_others, lay_scripts, own_package
+from gonogo.rehearse.prepared.run import InEnvironment, _runs_of, prepare
+from gonogo.rehearse.prepared.wanted import Options
+from gonogo.rehearse.request import RehearsalRequest
+
+SETUP = """\
+import re
+from setuptools import find_packages, setup
+
+_deps = ["accelerate==1.4.0", "jieba", "trl[vllm]==0.18.0", "ruff>=0.9", "torch==2.6.0; python_version>='3'"]
+deps = {b: a for a, b in (re.findall(r"^(([^!=<>~ ;]+).*)$", x)[0] for x in _deps)}
+install_requires = [deps["accelerate"], deps["trl"], deps["torch"], "never>=1; python_version<'3'"]
+
+setup(
+    name="open-r1", version="0.1.0.dev0", package_dir={"": "src"}, packages=find_packages("src"),
+    install_requires=install_requires, extras_require={"dev": [deps["ruff"]], "zh": [deps["jieba"]]},
+    entry_points={"console_scripts": ["open-r1 = open_r1.cli:main"]},
+)
+"""
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write(tmp_path, {
+        ".git/HEAD": "",
+        "setup.py": SETUP,
+        "src/open_r1/__init__.py": '__version__ = "9"\n',
+        "src/open_r1/cli.py": "def main():\n    print('ran')\n",
+        "src/open_r1/sft.py": "import jieba, torch\nimport open_r1\n",
+        "launch.sh": "accelerate launch src/open_r1/sft.py\n",
+    })  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def asked(folder: Path, *command: str) -> Packages:
+    runs, _ = _runs_of(command)
+    return packages_of(runs, folder)
+
+
+def test_a_setup_file_is_read_and_not_run(project: Path) -> None:
+    own = own_package(project)
+    assert own is not None
+    assert (own.name, own.version, own.source) == ("open-r1", "0.1.0.dev0", project / "src")
+    assert own.scripts == {"open-r1": "open_r1.cli:main"}
+    found = asked(project, "bash", "launch.sh")
+    assert found.files == ["setup.py"]
+    # Of the extras only what the launch imports: jieba, not ruff.
+    assert sorted(found.lines.values()) == ["accelerate==1.4.0", "jieba", "torch==2.6.0", "trl[vllm]==0.18.0"]
+    assert found.added == ["jieba"]
+
+
+def test_the_nearest_list_goes_first(project: Path) -> None:
+    write(project, {"requirements.txt": "trl==0.7\nopen_r1\n", "src/open_r1/requirements.txt": "datasets>=3\n"})
+    found = asked(project, "bash", "launch.sh")
+    assert found.files == ["src/open_r1/requirements.txt", "setup.py"]
+    assert found.lines["trl"] == "trl[vllm]==0.18.0"
+    assert found.lines["datasets"] == "datasets>=3"
+    (project / "src/open_r1/requirements.txt").unlink()
+    found = asked(project, "bash", "launch.sh")
+    assert found.files == ["requirements.txt", "setup.py"]
+    assert found.lines["trl"] == "trl==0.7"
+    assert "open-r1" not in found.lines
+
+
+def test_requirements_that_a_setup_file_reads(tmp_path: Path) -> None:
+    write(tmp_path, {
+        "setup.py": "def read(path='requirements.txt'):\n    return open(path).read().split()\n\n"
+                    "requires, links = read()\nsetup(name='one', version='1', install_requires=requires)\n",
+        "requirements.txt": "einops==0.8.0\n",
+        "one/__init__.py": "",
+    })  # fmt: skip
+    own = own_package(tmp_path)
+    assert own is not None
+    assert own.files == (tmp_path / "requirements.txt",)
+    assert own.source == tmp_path
+
+
+def test_only_a_name_that_something_vouches_for_is_added() -> None:
+    found = Packages(lines={"torch": "torch"}, asked={"decord": "decord>=0.6"})
+    assert found.add("decord")
+    assert found.add("wandb")
+    assert not found.add("wandb")
+    assert not found.add("internal-utils")
+    assert "# What the launch needs beside:\ndecord>=0.6\nwandb\n" in found.text().decode()
+
+
+def test_prepared_packages_are_taken_unless_others_are_named(project: Path) -> None:
+    done = prepare(["bash", "launch.sh"], Options(), InEnvironment(), write=True, look=None)
+    assert done.folder == FOLDER
+    assert (project / FOLDER / FILE).read_text().splitlines()[1:] == [
+        "accelerate==1.4.0", "torch==2.6.0", "trl[vllm]==0.18.0", "# What the launch needs beside:", "jieba",
+    ]  # fmt: skip
+    request = RehearsalRequest(["bash", "launch.sh"])
+    taken = in_prepared_environment(request, project)
+    assert taken.environment == Path(FOLDER, FILE)
+    assert in_prepared_environment(taken, project) == taken
+    installed = in_prepared_environment(replace(request, environment=AS_INSTALLED), project)
+    assert installed.environment is None
+    assert in_prepared_environment(installed, project) == installed
+    named = replace(request, environment=Path("other.txt"))
+    assert in_prepared_environment(named, project) == named
+
+
+def test_the_projects_own_package_is_found_with_its_commands(project: Path) -> None:
+    prepare(["bash", "launch.sh"], Options(), InEnvironment(as_installed=True), write=True, look=None)
+    assert not (project / FOLDER / FILE).exists()
+    environment = with_packages(with_own_package(os.environ, project), ())
+    code = "import open_r1, importlib.metadata as m; print(open_r1.__version__, m.version('open-r1'))"
+    shown = subprocess.run([sys.executable, "-c", code], env=environment, cwd="/", capture_output=True, text=True)
+    assert shown.stdout == "9 0.1.0.dev0\n", shown.stderr
+    ran = subprocess.run(["open-r1"], env=environment, cwd="/", capture_output=True, text=True)
+    assert ran.stdout == "ran\n", ran.stderr
+    # What a launch script makes of PYTHONPATH does not lose it.
+    assert with_packages({"PYTHONPATH": "x", ON_PATH: "y"}, [Path("z")])["PYTHONPATH"] == "z:x:y"
+
+
+def test_a_vendored_package_does_not_hide_the_installed_one(tmp_path: Path) -> None:
+    write(tmp_path, {
+        "pyproject.toml": '[project]\nname = "llava"\nversion = "1.7"\n',
+        "llava/__init__.py": "here = __file__\n",
+        "llava/train.py": "name = __name__\n",
+        "trl/__init__.py": "",
+    })  # fmt: skip
+    own = own_package(tmp_path)
+    assert own is not None
+    assert beside_others(own, lambda name: False) == {}
+    files = {**lay_scripts(own), **beside_others(own, lambda name: name == "trl")}
+    assert "project/code/trl/__init__.py" not in files
+    for name, content in files.items():
+        write(tmp_path / "made", {name: content.decode()})
+    code = "import llava, llava.train as t; print(llava.here, t.name)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "made/project/code")}
+    shown = subprocess.run([sys.executable, "-c", code], env=environment, cwd="/", capture_output=True, text=True)
+    assert shown.stdout.split() == [str(tmp_path / "llava/__init__.py"), "llava.train"], shown.stderr
+
+
+def test_an_older_table_is_read_too(tmp_path: Path) -> None:
+    write(tmp_path, {f"{FOLDER}/{MANIFEST}": '{"models":{"a/b":"models/b"}}'})
+    request = RehearsalRequest(["python", "x.py"])
+    assert in_prepared_environment(request, tmp_path) == request
+    assert msgspec.json.decode((tmp_path / FOLDER / MANIFEST).read_bytes(), type=Prepared).source == ""
