@@ -1,33 +1,71 @@
-"""Tracebacks that were pasted without their last line: what is most often raised where they end."""
+"""Logs that were pasted in part: what most often stands behind a traceback without its last line, or a line alone."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.role import Role
+from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.hazard import Hazard, all_hazards
 
 _CURE = Text(
-    "Look at the line that follows in the whole log; `gonogo explain {name}` says what to do if it is this",
-    "请查看完整日志中的下一行；若确为此问题，`gonogo explain {name}` 说明如何解决",
+    "Look at the whole log; `gonogo explain {name}` says what to do if it is this",
+    "请查看完整日志；若确为此问题，`gonogo explain {name}` 说明如何解决",
 )
-_CONFIRM = Text("The traceback's last line, which is missing here", "调用栈的最后一行（此处缺失）")
+_NO_LAST_LINE = Text("The traceback's last line, which is missing here", "调用栈的最后一行（此处缺失）")
+_NO_REST = Text(
+    "The lines around it, which are missing here: the traceback above, or the message's first line",
+    "它前后的内容（此处缺失）：上面的调用栈，或报错信息的第一行",
+)
+_FURTHER_OUT = 4
+"""How many frames from the innermost one are looked at where that tells nothing: a log may be cut anywhere."""
 
 
-def ended_where(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
+def cut_short(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
+    """What a log that was cut may be of, each hazard once, the most frequent first, and a place before a lone line.
+
+    Nothing where the log has an exception with its frames, or with more than one line of its message: what can be
+    known of that the hazards have looked for.
+    """
+    if any(error.role is Role.ROOT and (error.frames or "\n" in error.message) for error in log.errors):
+        return
+    outside = outside_training(log)
+    asked = [one for one in hazards if not outside or getattr(one, "anywhere", False)]
+    if not log.cut and log.find(_any_trace()) is None:
+        return
+    from gonogo.diagnose.similar.find import threads_of_hazards
+
+    threads = threads_of_hazards()
+    asked.sort(key=lambda hazard: -threads[hazard.name])
+    named = set()
+    for finding in (*_ended_where(log, asked), *_left_over(log, asked)):
+        if finding.hazard not in named:
+            named.add(finding.hazard)
+            yield finding
+
+
+def _ended_where(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
     """The hazards at whose places a traceback without its last line ends; none where the log has another error."""
     if not log.cut or any(error.role is Role.ROOT for error in log.errors):
         return
     # Where the innermost frame was cut too, the call in the one above it says what it was.
-    within = 1 if all(error.frames and error.frames[-1].code for error in log.cut) else 2
+    innermost = 1 if all(error.frames and error.frames[-1].code for error in log.cut) else 2
+    for within in (innermost, _FURTHER_OUT):
+        found = list(_ended_within(log, hazards, within))
+        yield from found
+        if found:
+            return
+
+
+def _ended_within(log: FailureLog, hazards: Iterable[Hazard], within: int) -> Iterator[Finding]:
     for hazard in hazards:
-        if not hazard.ends_at or (outside_training(log) and not getattr(hazard, "anywhere", False)):
-            continue
-        cut = cut_in(log, *hazard.ends_at, within=within)
+        cut = cut_in(log, *hazard.ends_at, within=within) if hazard.ends_at else None
         if cut is None or cut.innermost is None:
             continue
         place = cut.innermost
@@ -40,5 +78,32 @@ def ended_where(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]
             ).format(file=place.path.rpartition("/")[2], function=place.function or "?"),
             cure=_CURE.format(name=hazard.name),
             certainty=Certainty.POSSIBLE,
-            confirm=_CONFIRM,
+            confirm=_NO_LAST_LINE,
         )
+
+
+def _left_over(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
+    """The hazards of which a line is left that stands beside the one that names them."""
+    lines = tuple(log.find_all(_any_trace()))
+    for hazard in hazards if lines else ():
+        line = next((line for line in lines if any(trace in line.text for trace in hazard.traces)), None)
+        if line is not None:
+            yield _of_line(hazard, line)
+
+
+def _of_line(hazard: Hazard, line: Found) -> Finding:
+    return hazard.log_finding(
+        line,
+        Text(
+            "Of this failure such a line is left in a log that was cut; what would name it is not there.",
+            "日志不完整：这一行通常与此问题一起出现，但能确认它的内容不在其中。",
+        ),
+        cure=_CURE.format(name=hazard.name),
+        certainty=Certainty.POSSIBLE,
+        confirm=_NO_REST,
+    )
+
+
+@cache
+def _any_trace() -> Pattern:
+    return Pattern("|".join(re.escape(trace) for hazard in all_hazards() for trace in hazard.traces))

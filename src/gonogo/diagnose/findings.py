@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gonogo.check.beside import NO_FILES, FilesRead, read_beside
-from gonogo.diagnose.cut_short import ended_where
+from gonogo.diagnose.cut_short import cut_short
 from gonogo.diagnose.shown import excerpts, rank_ends
 from gonogo.diagnose.with_files import check_project, setup_with, with_files
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
@@ -106,9 +106,11 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
             del found[name]
         elif hazard.consequence and (yields or roots) and finding.certainty in CONFIDENT:
             found[name] = replace(finding, certainty=Certainty.POSSIBLE)
+    rarity: dict[str, int] = {}
     if not any(_explains(finding) for finding in found.values()):
-        for finding in ended_where(log, hazards.values()):
-            found.setdefault(finding.hazard, finding)
+        for finding in cut_short(log, hazards.values()):
+            if finding.hazard not in found:
+                found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
         for name, hazard in hazards.items():
             if hazard.fallback and (merged := _finding_of(hazard, log)):
                 found[name] = merged
@@ -119,7 +121,8 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
         first = finding.spans[0] if finding.spans else None
         where = place.get((first.path, first.line), len(place)) if first else len(place)
         # Of several that a line may mean, one that yields to another is the less likely.
-        return hazard.fallback, hazard.consequence, where, sum(other in found for other in hazard.yields_to)
+        rare = rarity.get(finding.hazard, sum(other in found for other in hazard.yields_to))
+        return hazard.fallback, hazard.consequence, where, rare
 
     ordered = best_first(sorted(found.values(), key=order))
     # That nothing is wrong, said with confidence, stands above an error that is merely possible.

@@ -57,6 +57,9 @@ class Hazard:
     ends_at: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Where a traceback ends that was cut before the line that would name this: a fragment of the innermost frame's
     path, and one of its function or code. It is possible then, where nothing else explains the log."""
+    traces: ClassVar[tuple[str, ...]] = ()
+    """Literals of lines that stand beside the one that names this (further down its message, the code that raises it):
+    in a log that was cut so that they alone are left, it is possible."""
     yields_to: ClassVar[tuple[str, ...]] = ()
     """Hazards whose confident finding in a log or a rehearsal explains what this one would say more generally."""
     consequence: ClassVar[bool] = False

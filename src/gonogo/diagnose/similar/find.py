@@ -60,6 +60,11 @@ def _worth(thread: Thread, likeness: float) -> float:
     return likeness if thread.hazard or thread.shows else likeness * _UNSETTLED
 
 
+def threads_of_hazards() -> Counter[str]:
+    """How many threads of the index are of each hazard: which of several is met most often."""
+    return Counter(thread.hazard for thread in _index().threads if thread.hazard and not thread.cited)
+
+
 _index = cache(Index.shipped)
 
 

@@ -52,6 +52,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
     name = "ddp-reentrant-checkpoint-ready-twice"
     title = Text("Reentrant checkpointing marks a parameter ready twice under DDP", "DDP 下可重入检查点使参数两次就绪")
     log_words = ("ready only once", "ready twice")
+    traces = ("has been marked as ready", "marking it ready twice")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Reentrant checkpointing under DDP that looks for unused parameters: asked for, or the default with PEFT."""

@@ -63,6 +63,15 @@ class DdpUnusedParameters(Hazard):
         "did not receive grad for rank",
         "self.reducer.",
     )
+    ends_at = (
+        ("torch/nn/parallel/distributed.py", "_rebuild_buckets()"),
+        ("torch/nn/parallel/distributed.py", "_pre_forward"),
+    )
+    traces = (
+        "which particular parameters did not receive gradient",
+        "Parameter indices which did not receive grad",
+        "This parameter indices are the same for every rank",
+    )
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A layer that a module builds and nothing of the project names again, in a model under plain DDP."""

@@ -89,6 +89,7 @@ class NoGradCheckpointingInputs(Hazard):
         "enable_input_require_grads",
         "in backward",
     )
+    ends_at = (("torch/autograd/__init__.py", "run_backward("), ("torch/autograd/graph.py", "_engine_run_backward"))
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """LoRA under transformers' Trainer, reentrant checkpointing, and nothing that helps it."""

@@ -53,7 +53,12 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
     title = Text(
         "torch.load refuses a checkpoint that holds more than weights", "torch.load 拒绝读取不只含权重的检查点"
     )
-    ends_at = (("", "_load_rng_state"),)
+    ends_at = (
+        ("", "_load_rng_state"),
+        ("torch/serialization.py", "raise pickle.UnpicklingError"),
+        ("torch/_weights_only_unpickler.py", ""),
+    )
+    traces = ("raise pickle.UnpicklingError(",)
     log_words = (_FAILED, "WeightsUnpickler", "safe_globals", "weights_only", "_get_wo_message")
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -64,6 +64,11 @@ class CheckpointWorldSizeMismatch(Hazard):
     name = "checkpoint-world-size-mismatch"
     title = Text("The ZeRO checkpoint was written by another number of ranks", "ZeRO 检查点由不同数目的 rank 保存")
     log_words = ("DP world size", "current world size is", "optimizer state partitioning", "_load_zero_checkpoint")
+    ends_at = (
+        ("deepspeed/runtime/engine.py", "_load_zero_checkpoint"),
+        ("deepspeed/runtime/engine.py", "_get_all_zero_checkpoints"),
+    )
+    traces = ("partitioning with a new world size is not currently supported",)
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A checkpoint folder that is at hand, with the partitions of another number of ranks."""

@@ -58,7 +58,13 @@ class CheckpointWriteDiskFull(Hazard):
         "The volume is full, or the quota used up, while a checkpoint is written",
         "写 checkpoint 时存储卷已满或配额用尽",
     )
-    ends_at = (("torch/serialization.py", "_write_file("),)
+    ends_at = (
+        ("torch/serialization.py", "_write_file("),
+        ("torch/serialization.py", "write_record("),
+        ("torch/serialization.py", "_save"),
+        ("deepspeed/runtime/engine.py", "_save_zero_checkpoint"),
+    )
+    traces = ("zip_file.write_record(",)
     log_words = ("PytorchStreamWriter", "unexpected pos", "serializing", "quota", "iostream", "磁盘")
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

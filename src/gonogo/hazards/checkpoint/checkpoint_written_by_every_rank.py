@@ -52,6 +52,12 @@ class CheckpointWrittenByEveryRank(Hazard):
     title = Text("Every rank writes the same checkpoint file", "所有 rank 都写同一个检查点文件")
 
     log_words = ("rmtree", "os.rename", "os.replace", "Directory not empty", "No such file or directory")
+    ends_at = (
+        ("transformers/trainer.py", "os.renames("),
+        ("transformers/trainer.py", "os.rename("),
+        ("shutil.py", "os.rmdir(path)"),
+    )
+    traces = ("Directory not empty: '",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A folder of checkpoints that is gone, or there already, where this rank removes, renames or makes it."""

@@ -61,6 +61,7 @@ class SafetensorsSharedTensors(Hazard):
     name = "safetensors-shared-tensors"
     title = Text("safetensors refuses tensors that share memory", "safetensors 拒绝保存共享内存的张量")
     ends_at = (("safetensors/torch.py", "_flatten"),)
+    traces = ("docs/safetensors/torch_shared_tensors", "to correctly save your model is to use `save_model`")
     log_words = ("share memory", "shared tensors", "sharing memory", "共享")
 
     def in_script(self, script: Script, run: Run) -> Findings:

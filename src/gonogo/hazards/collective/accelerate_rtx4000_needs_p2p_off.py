@@ -40,6 +40,7 @@ class AccelerateRtx4000NeedsP2pOff(LoggedHazard):
         "除非关闭 NCCL 的 P2P 与 IB，accelerate 拒绝在 RTX 40 GPU 上启动",
     )
     log_words = ("RTX 4000 series",)
+    ends_at = (("accelerate/state.py", "raise NotImplementedError("),)
     anywhere = True
     signs = (
         Sign(

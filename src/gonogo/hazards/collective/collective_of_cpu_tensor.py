@@ -41,6 +41,11 @@ class CollectiveOfCpuTensor(LoggedHazard):
     name = "collective-of-cpu-tensor"
     title = Text("A collective of an NCCL group is given a tensor on the CPU", "NCCL 组的集合通信得到一个 CPU 张量")
     log_words = ("No backend type ass",)
+    ends_at = (
+        ("distributed_c10d.py", "group.allreduce([tensor]"),
+        ("distributed_c10d.py", ".broadcast([tensor]"),
+        ("tensor/_api.py", "full_tensor"),
+    )
     yields_to = (
         "zero3-offload-collective-cpu-tensor-regression",
         "fsdp-cpu-offload-device-mismatch",

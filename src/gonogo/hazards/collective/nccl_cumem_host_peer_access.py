@@ -32,6 +32,7 @@ class NcclCumemHostPeerAccess(LoggedHazard):
         "NCCL 的共享内存传输需要这些 GPU 没有的对等访问",
     )
     log_words = ("peer access is not supported", "Cuda failure 217")
+    traces = ("unhandled cuda error (run with NCCL_DEBUG",)
     anywhere = True
     signs = (
         Sign(

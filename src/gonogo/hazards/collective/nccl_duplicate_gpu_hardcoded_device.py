@@ -49,6 +49,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
     )
     yields_to = ("more-ranks-than-visible-gpus",)
     log_words = ("Duplicate GPU", "Local process index", "Device: ")
+    traces = ("NCCL error: invalid usage", "ncclInvalidUsage: This usually reflects")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A model that is wrapped in DDP on the same GPU by every process of a node."""

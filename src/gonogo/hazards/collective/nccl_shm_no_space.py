@@ -43,6 +43,8 @@ class NcclShmNoSpace(Hazard):
     name = "nccl-shm-no-space"
     title = Text("NCCL finds no room in /dev/shm", "NCCL 在 /dev/shm 中没有空间")
     log_words = ("posix_fallocate", "/dev/shm/nccl", "shared memory segment")
+    ends_at = (("torch/distributed/utils.py", "_sync_module_states"),)
+    traces = ("include/shm.h:",)
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """docker run without --shm-size and --ipc=host, with several ranks and no data loader workers to blame."""

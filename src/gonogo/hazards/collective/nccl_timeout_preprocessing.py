@@ -55,6 +55,8 @@ class NcclTimeoutPreprocessing(Hazard):
         "其他 rank 等待正在处理数据集的 rank，直到集合通信超时",
     )
     log_words = STALL_WORDS
+    ends_at = (("distributed_c10d.py", ".barrier(opts=opts)"), ("torch/distributed/distributed_c10d.py", "barrier"))
+    traces = ("OpType=BARRIER", "got error: Socket Timeout", "store->get('0') got error")
     consequence = True
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:

@@ -47,6 +47,12 @@ class NcclTooOldForBlackwell(LoggedHazard):
         "torch 自带的 NCCL 对多卡 Blackwell 来说太旧",
     )
     log_words = ("enqueue.cc", "ncclMaxSharedMem", "NCCL INFO group.cc", "NCCL version 2.2")
+    ends_at = (
+        ("torch/nn/parallel/replicate.py", "_broadcast_coalesced"),
+        ("torch/nn/parallel/_functions.py", "comm.broadcast_coalesced"),
+        ("torch/nn/parallel/comm.py", "_broadcast_coalesced"),
+    )
+    traces = ("ncclUnhandledCudaError: Call to CUDA function failed", "tensor_copies = Broadcast")
     signs = (
         Sign(says=Pattern(r"ncclMaxSharedMem \d+ exceeds device/fn maxSharedMem"), beside=_OLD_NCCL),
         Sign(says=_FAILED, beside=_BLACKWELL, unless=_NEW_NCCL),

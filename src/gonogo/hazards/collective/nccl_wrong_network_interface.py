@@ -85,6 +85,7 @@ class NcclWrongNetworkInterface(Hazard):
         "inconsistent 0 params",
         "network error",
     )
+    traces = ("ncclSystemError: System call", "unhandled system error, NCCL version", "internal error, NCCL version")
     consequence = True
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:

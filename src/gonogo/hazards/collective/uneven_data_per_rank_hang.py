@@ -96,6 +96,7 @@ class UnevenDataPerRankHang(Hazard):
         "各 rank 的 batch 数不同，其余 rank 在等待已经用完数据的那个",
     )
     log_words = STALL_WORDS
+    traces = ("failure detected by watchdog at work sequence id",)
     consequence = True
     yields_to = (
         "collective-sizes-differ",

@@ -118,6 +118,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             yield self._refused_sizes(broken, config, run)
 
     log_words = (*_LOGGED, "train_batch_size", "_batch_assertion")
+    traces = ("micro_batch * grad_acc * self.world_size",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion; its last number is the world size that DeepSpeed sees."""

@@ -63,6 +63,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
             yield from self._passed_to_trainer(call, run)
 
     log_words = ("_prepare_deepspeed", "in the config file and in the code", "Passing `optimizers` is not allowed")
+    ends_at = (("accelerate/accelerator.py", "_prepare_deepspeed"), ("transformers/trainer.py", "raise RuntimeError("))
 
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's refusal, or the Trainer's where an optimizer object is passed under DeepSpeed."""

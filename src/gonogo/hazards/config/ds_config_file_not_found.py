@@ -97,7 +97,12 @@ class DsConfigFileNotFound(Hazard):
             confirm=() if sure else (Text("ls PATH fails in the launch's directory", "在启动目录中 ls 该路径会失败"),),
         )
 
-    ends_at = (("deepspeed/runtime/config.py", "raise ValueError("),)
+    ends_at = (
+        ("deepspeed/runtime/config.py", "raise ValueError("),
+        ("json/decoder.py", "raw_decode"),
+        ("deepspeed.py", "base64.urlsafe_b64decode"),
+        ("base64.py", "binascii.a2b_base64"),
+    )
     log_words = (*_REFUSED, "urlsafe_b64decode", "Incorrect padding", "Invalid base64-encoded string")
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -122,6 +122,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
                 )
 
     log_words = (_KEY, "DeepSpeedZeroConfig", "int_from_float")
+    traces = ("/v/int_from_float",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """pydantic's refusal of the value; where only a part of it is shown, the value itself tells."""

@@ -112,6 +112,8 @@ class DsConfigHfArgsMismatch(Hazard):
         )
 
     log_words = (" vs hf ", " vs arg ", "DeepSpeed config values that mismatch", "trainer_config_finalize")
+    ends_at = (("deepspeed.py", "trainer_config_finalize"),)
+    traces = ("to set these DeepSpeed config values to 'auto'",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """The list, with a line whose values really differ, or the refusal where the list is cut off."""

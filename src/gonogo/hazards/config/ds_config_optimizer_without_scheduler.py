@@ -67,6 +67,7 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
         )
 
     log_words = (*_REFUSED, "deepspeed_optim_sched")
+    ends_at = (("deepspeed.py", "deepspeed_init"), ("deepspeed.py", "deepspeed_optim_sched"))
 
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' refusal."""

@@ -120,6 +120,8 @@ class DsConfigValueStringType(Hazard):
             )
 
     log_words = (" vs hf ", " vs arg ", "DeepSpeed config values that mismatch", "between instances of")
+    ends_at = (("deepspeed/runtime/engine.py", "self.gradient_clipping() >"),)
+    traces = ("to set these DeepSpeed config values to 'auto'",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A line of transformers' list whose two values mean the same."""

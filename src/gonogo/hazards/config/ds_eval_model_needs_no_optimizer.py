@@ -74,6 +74,12 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
         yield from self._only_evaluates(script, run, stage)
 
     log_words = ("requires an optimizer", _INFERENCE, "isinstance(optimizer, DummyOptim)")
+    ends_at = (
+        ("deepspeed/runtime/engine.py", "_configure_bf16_optimizer"),
+        ("deepspeed/runtime/engine.py", "_configure_zero_optimizer(optimizer=None)"),
+        ("deepspeed/runtime/engine.py", "_configure_fp16_optimizer"),
+    )
+    traces = ("_configure_zero_optimizer(optimizer=None)",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion; or the Trainer's refusal to evaluate before it has trained."""

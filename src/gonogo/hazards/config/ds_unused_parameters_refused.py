@@ -26,6 +26,7 @@ class DsUnusedParametersRefused(ConfigHazard):
 
     name = "ds-unused-parameters-refused"
     title = Text("ZeRO-2 is told to stop at parameters without a gradient", "ZeRO-2 被设为遇到没有梯度的参数就停止")
+    traces = ("outputs participate in calculating loss",)
     refusal = Refusal(
         Pattern(r"This assert indicates that your module has parameters|enable ignore_unused_parameters option in zero")
     )

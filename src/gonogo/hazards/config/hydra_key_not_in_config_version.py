@@ -35,6 +35,11 @@ class HydraKeyNotInConfigVersion(LoggedHazard):
     title = Text("An override names a key that this release's config does not have", "命令行覆盖了该版本配置中没有的键")
 
     ends_at = (("hydra/_internal/config_loader_impl.py", "_apply_overrides_to_config"),)
+    traces = (
+        "object_type=dict",
+        "set the environment variable HYDRA_FULL_ERROR=1",
+        "Set the environment variable HYDRA_FULL_ERROR=1",
+    )
     log_words = (
         "Could not override",
         "is not in struct",

@@ -126,6 +126,11 @@ class ZeroOffloadClientOptimizer(Hazard):
             )
 
     log_words = ("ZeRO-Offload with a client", "DeepSpeedCPUAdam or set", "raise ZeRORuntimeException")
+    ends_at = (
+        ("deepspeed/runtime/engine.py", "raise ZeRORuntimeException(msg)"),
+        ("deepspeed/runtime/engine.py", "_configure_optimizer"),
+    )
+    traces = ("raise ZeRORuntimeException(msg)",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's refusal, with the optimizer's class where it is shown."""

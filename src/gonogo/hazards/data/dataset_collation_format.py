@@ -73,7 +73,11 @@ class DatasetCollationFormat(Hazard):
     ends_at = (
         ("tokenization_utils_base.py", "torch.tensor(value)"),
         ("tokenization_utils_base.py", "as_tensor(value)"),
+        ("data/data_collator.py", "torch.stack("),
+        ("utils/data/_utils/collate.py", "torch.stack("),
+        ("tokenization_utils_base.py", "convert_to_tensors"),
     )
+    traces = ("excessive nesting (inputs type",)
     log_words = (_REFUSED, "too many dimensions", "expected sequence of length", "invalid data type", "collate")
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -69,6 +69,8 @@ class VocabIndexOutOfRange(Hazard):
     name = "vocab-index-out-of-range"
     title = Text("A token id is beyond the embedding", "token id 超出嵌入层范围")
     log_words = ("srcSelectDimSize", "Assertion", "assert", "index out of", "out of bounds")
+    ends_at = (("torch/nn/functional.py", "torch.embedding("), ("torch/nn/functional.py", "cross_entropy_loss("))
+    traces = ("device-side assertions",)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Tokens added to the tokenizer of a model that is trained, and no resize of its embedding anywhere."""

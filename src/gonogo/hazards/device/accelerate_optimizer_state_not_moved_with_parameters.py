@@ -55,6 +55,7 @@ class AccelerateOptimizerStateNotMovedWithParameters(LoggedHazard):
         "优化器创建之后移动了参数，而其状态留在原处",
     )
     log_words = ("to be on the same device",)
+    ends_at = (("torch/optim/", "torch._fused_adam"), ("lookahead.py", "slow.add_("))
     yields_to = ("fsdp-cpu-offload-device-mismatch", "device-map-auto-trainer-mismatch")
     signs = (
         Sign(says=_TWO, innermost=_OPTIMIZER, frames=(_OPTIMIZER,), outside=_OTHERS, unless=_OFFLOAD),

@@ -39,6 +39,7 @@ class CurrentDeviceNotSetForKernels(LoggedHazard):
         "A kernel is launched on GPU 0 for tensors of another GPU", "内核在 GPU 0 上启动，而张量在另一张 GPU 上"
     )
     log_words = ("cannot be accessed from Triton",)
+    ends_at = (("triton/backends/nvidia/driver.py", "self.launch("), ("triton/runtime/jit.py", "run"))
     anywhere = True
     signs = (
         Sign(

@@ -63,7 +63,10 @@ class DdpModuleOnCpu(Hazard):
     title = Text(
         "The module that DistributedDataParallel wraps is on the CPU", "DistributedDataParallel 包装的模块在 CPU 上"
     )
-    ends_at = (("torch/nn/parallel/distributed.py", "_log_and_throw"),)
+    ends_at = (
+        ("torch/nn/parallel/distributed.py", "_log_and_throw"),
+        ("torch/distributed/utils.py", "_verify_param_shape_across_processes"),
+    )
     log_words = (
         "device_ids and output_device arguments",
         "input module must be on the same type",

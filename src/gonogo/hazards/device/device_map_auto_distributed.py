@@ -85,7 +85,13 @@ class DeviceMapAutoDistributed(Hazard):
         'device_map="auto" spreads the model over several GPUs in a distributed run',
         '分布式训练中 device_map="auto" 把模型分散到多张 GPU',
     )
-    ends_at = (("torch/nn/parallel/distributed.py", "_log_and_throw"),)
+    ends_at = (("torch/nn/parallel/distributed.py", "_log_and_throw"), ("accelerate/accelerator.py", "prepare_model"))
+    traces = (
+        "and module parameters {device(type=",
+        "only work with single-device/multiple-device GPU modules",
+        "GPU modules or CPU modules, but got device_ids",
+        "device(type='cuda', index=1)}",
+    )
     log_words = ("in any distributed mode", "device_ids and output_device arguments", "module parameters {")
     yields_to = ("npu-torch-npu-version-regression",)
 

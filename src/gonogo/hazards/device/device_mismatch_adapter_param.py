@@ -34,6 +34,7 @@ class DeviceMismatchAdapterParam(Hazard):
     name = "device-mismatch-adapter-param"
     title = Text("A parameter of the adapter stayed on the CPU", "适配器的参数留在了 CPU")
     log_words = ("Expected all tensors to be on the same device", "ranknum")
+    ends_at = (("peft/tuners/adalora", "ranknum"),)
     yields_to = ("dataparallel-plain-python-multi-gpu",)
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -39,6 +39,8 @@ class DeviceMismatchBufferOnCpu(Hazard):
     name = "device-mismatch-buffer-on-cpu"
     title = Text("A buffer of the model stayed on the CPU", "模型的 buffer 留在了 CPU")
     log_words = ("Expected all tensors to be on the same device", "pos_emb", "ositional embedding")
+    ends_at = (("resampler.py", "pos_embed"), ("visual.py", "pos_embed"))
+    traces = ("x = x + self.pos_embed",)
     yields_to = ("dataparallel-plain-python-multi-gpu",)
 
     def in_script(self, script: Script, run: Run) -> Findings:

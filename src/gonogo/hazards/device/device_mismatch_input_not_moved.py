@@ -68,6 +68,7 @@ class DeviceMismatchInputNotMoved(Hazard):
         "An input, a label or a mask was not moved to the model's device", "输入、标签或掩码没有移到模型所在设备"
     )
     log_words = ("Expected all tensors to be on the same device", "but expected it to be on GPU")
+    ends_at = (("torch/nn/functional.py", "torch.embedding("),)
     yields_to = ("dataparallel-plain-python-multi-gpu",)
 
     def in_script(self, script: Script, run: Run) -> Findings:

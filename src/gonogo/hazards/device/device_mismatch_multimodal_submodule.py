@@ -46,6 +46,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
         "ZeRO-3 下模型的语音、音频或视觉部分混用了 CPU 与 GPU 张量",
     )
     log_words = ("Expected all tensors to be on the same device",)
+    ends_at = (("transformers/models/", "torch.sinc("), ("transformers/models/", "self.pos_embed("))
     yields_to = ("zero3-offload-clip-grad-device-regression",)
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:

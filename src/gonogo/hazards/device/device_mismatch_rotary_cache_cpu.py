@@ -42,6 +42,12 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
         "rotary",
         "inv_freq",
     )
+    ends_at = (
+        ("transformers/models/", "cos[position_ids]"),
+        ("transformers/models/", "apply_rotary_pos_emb"),
+        ("transformers/models/", "inv_freq_expanded"),
+    )
+    traces = ("cos[position_ids].unsqueeze(",)
     yields_to = ("dataparallel-plain-python-multi-gpu", "device-mismatch-multimodal-submodule")
 
     def in_script(self, script: Script, run: Run) -> Findings:

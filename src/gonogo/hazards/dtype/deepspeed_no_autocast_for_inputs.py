@@ -46,6 +46,7 @@ class DeepspeedNoAutocastForInputs(LoggedHazard):
         "float32 输入遇到 16 位权重：DeepSpeed 引擎不做 autocast",
     )
     log_words = ("have the same dtype", "should be the same", "expected scalar type")
+    traces = ("mat1 and mat2 must have the same dtype",)
     signs = (
         Sign(says=_MIXED, frames=(("deepspeed/runtime/engine.py",),), outside=_ADAPTERS, unless=_ADAPTED),
         Sign(says=_MIXED, beside=_DEEPSPEED, unless=_ADAPTED, outside=_ADAPTERS),

@@ -36,6 +36,7 @@ class DtypeMismatchLora(Hazard):
         "半精度权重与 fp32 的 LoRA 适配器在 autocast 之外相遇",
     )
     log_words = LITERALS
+    ends_at = (("torch/nn/modules/linear.py", "F.linear(input, self.weight"), ("peft/tuners/lora", "F.linear("))
 
     def in_log(self, log: FailureLog) -> Findings:
         """The mismatch where LoRA is in play: likely under an evaluation, possible elsewhere."""

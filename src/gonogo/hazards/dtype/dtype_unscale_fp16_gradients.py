@@ -55,6 +55,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
     raises = True
     title = Text("Trainable parameters are in fp16 under fp16 mixed precision", "fp16 混合精度下可训练参数是 fp16")
     ends_at = (("accelerator.py", "unscale_("), ("grad_scaler.py", "_unscale_grads_"))
+    traces = ("._unscale_grads_(",)
     log_words = ("unscal",)
 
     def in_script(self, script: Script, run: Run) -> Findings:

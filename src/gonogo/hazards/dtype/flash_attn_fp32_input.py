@@ -59,6 +59,11 @@ class FlashAttnFp32Input(Hazard):
     name = "flash-attn-fp32-input"
     title = Text("FlashAttention got fp32 tensors", "FlashAttention 得到了 fp32 张量")
     log_words = ("only support fp16", "only supports fp16", "FlashAttention only", "Flash Attention only", "flash_attn")
+    ends_at = (
+        ("flash_attn/", "[torch.float16, torch.bfloat16]"),
+        ("flash_attn_interface.py", "_flash_attn_forward"),
+        ("flash_attn_interface.py", "_flash_attn_varlen_forward"),
+    )
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A model that asks for FlashAttention, is loaded in fp32, and is trained without autocast or DeepSpeed."""

@@ -46,6 +46,7 @@ class Fp16LossScaleMinimum(Hazard):
     name = "fp16-loss-scale-minimum"
     title = Text("fp16 gradients overflow at every loss scale", "fp16 梯度在任何损失缩放值下都溢出")
     log_words = (*_WORDS, *OVERFLOW_WORDS, "loss_scaler.py", "loss scale")
+    ends_at = (("fp16/loss_scaler.py", "update_scale"), ("zero/stage3.py", "_update_scale"))
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A model whose config says bf16, of a family that overflows in fp16, trained in fp16."""

@@ -72,6 +72,7 @@ class BitsandbytesCpuLibrary(Hazard):
     name = "bitsandbytes-cpu-library"
     title = Text("bitsandbytes loaded its CPU library", "bitsandbytes 加载了 CPU 库")
     ends_at = (("ctypes/__init__.py", "_FuncPtr((name_or_ordinal"),)
+    traces = ("python -m bitsandbytes",)
     log_words = (
         "libbitsandbytes",
         "cget_col_row_stats",

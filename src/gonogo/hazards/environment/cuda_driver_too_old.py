@@ -61,6 +61,8 @@ class CudaDriverTooOld(Hazard):
     name = "cuda-driver-too-old"
     title = Text("The NVIDIA driver is too old for this PyTorch", "NVIDIA 驱动对该 PyTorch 来说太旧")
     log_words = ("too old", "insufficient", "unsatisfied condition", "unsupported toolchain")
+    ends_at = (("torch/cuda/__init__.py", "torch._C._cuda_init()"),)
+    traces = ("http://www.nvidia.com/Download/index.aspx",)
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The machine's driver against the CUDA that torch was built for."""

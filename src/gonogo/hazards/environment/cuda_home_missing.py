@@ -61,6 +61,13 @@ class CudaHomeMissing(Hazard):
     name = "cuda-home-missing"
     title = Text("No CUDA toolkit: CUDA_HOME does not exist", "没有 CUDA 工具包：CUDA_HOME 不存在")
     log_words = ("CUDA_HOME", "nvcc")
+    ends_at = (
+        ("op_builder/", "installed_cuda_version"),
+        ("op_builder/", "is_compatible"),
+        ("deepspeed/git_version_info.py", "is_compatible"),
+        ("torch/utils/cpp_extension.py", "_join_cuda_home"),
+    )
+    traces = ("installed_cuda_version()",)
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A CUDA operator that is to be compiled where there is no nvcc: a runtime image, or a machine without one."""

@@ -63,6 +63,10 @@ class CudaInitFailedMasquerade(Hazard):
     name = "cuda-init-failed-masquerade"
     title = Text("CUDA did not start: no GPU is usable in this process", "CUDA 没有启动：该进程没有可用的 GPU")
     log_words = ("CUDA initialization", "No platform detected", "UnspecifiedPlatform", "CUDA unknown", "accelerator to")
+    ends_at = (
+        ("torch/cuda/__init__.py", "torch._C._cuda_init()"),
+        ("transformers/training_args.py", "raise ValueError("),
+    )
     yields_to = ("cuda-driver-too-old",)
 
     def in_log(self, log: FailureLog) -> Findings:

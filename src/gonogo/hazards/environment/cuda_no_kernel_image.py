@@ -60,6 +60,11 @@ class CudaNoKernelImage(Hazard):
     name = "cuda-no-kernel-image"
     title = Text("No kernels for this GPU's architecture", "没有适用于该 GPU 架构的 kernel")
     log_words = ("kernel image", "CUDA capability sm_", "cuda capability", "NoKernelImage")
+    traces = (
+        "PyTorch install supports CUDA capabilities",
+        "please check the instructions at https://pytorch.org/get-started",
+        "device-side assertions",
+    )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The machine's cards against the architectures that this torch was built for."""

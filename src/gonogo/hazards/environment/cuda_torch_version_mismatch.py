@@ -54,6 +54,7 @@ class CudaTorchVersionMismatch(Hazard):
     name = "cuda-torch-version-mismatch"
     title = Text("The CUDA toolkit is not of PyTorch's CUDA version", "CUDA 工具包与 PyTorch 的 CUDA 版本不一致")
     ends_at = (("op_builder/builder.py", "raise Exception("),)
+    traces = ("Please make sure to use the same CUDA versions",)
     log_words = (
         "CUDAMismatch",
         "Installed CUDA version",

@@ -32,6 +32,7 @@ class CudnnSublibraryNotLoaded(LoggedHazard):
     name = "cudnn-sublibrary-not-loaded"
     title = Text("cuDNN cannot load one of its own libraries", "cuDNN 无法加载自己的某个库")
     log_words = ("CUDNN_STATUS_SUBLIBRARY", "libcudnn")
+    ends_at = (("cpp_extensions/fused_attn.py", "fused_attn_fwd("),)
     anywhere = True
     signs = (
         Sign(says=Pattern(r"CUDNN_STATUS_SUBLIBRARY_(?:LOADING_FAILED|VERSION_MISMATCH)"), certainty=Certainty.CERTAIN),

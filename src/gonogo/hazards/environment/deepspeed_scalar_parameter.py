@@ -82,6 +82,7 @@ class DeepspeedScalarParameter(Hazard):
             )
 
     log_words = ("self.dim() cannot be 0 to view",)
+    ends_at = (("deepspeed/runtime/engine.py", "_broadcast_model"),)
 
     def in_log(self, log: FailureLog) -> Findings:
         """torch's refusal, where DeepSpeed broadcasts parameters; without frames it is likely."""

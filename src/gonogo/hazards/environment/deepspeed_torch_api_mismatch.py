@@ -77,6 +77,12 @@ class DeepspeedTorchApiMismatch(Hazard):
         "does not support _",
         "torch.distributed.elastic",
     )
+    ends_at = (
+        ("deepspeed/comm/torch.py", "class TorchBackend"),
+        ("deepspeed/elasticity/elastic_agent.py", "import"),
+        ("deepspeed/runtime/utils.py", "from torch._six"),
+    )
+    traces = ("from torch.distributed.elastic.agent.server.api import log",)
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A DeepSpeed beside a torch (or numpy) that has dropped what it imports."""

@@ -60,7 +60,12 @@ class FlashAttnUndefinedSymbol(Hazard):
 
     name = "flash-attn-undefined-symbol"
     title = Text("flash-attn was built for another PyTorch", "flash-attn 是为另一个 PyTorch 编译的")
-    ends_at = (("flash_attn", "import flash_attn_2_cuda"),)
+    ends_at = (
+        ("flash_attn", "import flash_attn_2_cuda"),
+        ("flash_attn/__init__.py", "from flash_attn.flash_attn_interface import"),
+        ("flash_attn_interface.py", "flash_attn_gpu"),
+    )
+    traces = ("import flash_attn_2_cuda as", "_ZN3c10")
     log_words = ("undefined symbol", "flash_attn_2_cuda", "flash_attn")
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

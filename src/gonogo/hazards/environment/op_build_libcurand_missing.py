@@ -65,6 +65,11 @@ class OpBuildLibcurandMissing(Hazard):
     name = "op-build-libcurand-missing"
     title = Text("DeepSpeed's operator does not link: libcurand is missing", "DeepSpeed 算子链接失败：缺少 libcurand")
     log_words = ("-lcurand", "-lcudart", "curand", "ds_opt_adam")
+    ends_at = (
+        ("ops/adam/cpu_adam.py", "CPUAdamBuilder"),
+        ("torch/utils/cpp_extension.py", "_import_module_from_library"),
+    )
+    traces = ("Loading extension module cpu_adam",)
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """conda's bare compiler, with a DeepSpeed that links the CPU's Adam with curand."""

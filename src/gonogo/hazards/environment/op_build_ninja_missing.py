@@ -48,6 +48,8 @@ class OpBuildNinjaMissing(Hazard):
     name = "op-build-ninja-missing"
     title = Text("Operators cannot be built: the program ninja is missing", "无法编译算子：缺少 ninja 程序")
     log_words = ("inja is required", "ninja")
+    ends_at = (("torch/utils/cpp_extension.py", "verify_ninja_availability"), ("op_builder/builder.py", "jit_load"))
+    traces = ("has no attribute 'ds_opt_adam'",)
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """An operator to be compiled, and neither the program ninja nor its package."""

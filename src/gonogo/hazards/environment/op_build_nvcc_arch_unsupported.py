@@ -58,6 +58,10 @@ class OpBuildNvccArchUnsupported(Hazard):
     name = "op-build-nvcc-arch-unsupported"
     title = Text("The installed nvcc does not know this GPU's architecture", "已安装的 nvcc 不认识该 GPU 的架构")
     log_words = ("nsupported gpu arch", "Unknown CUDA arch", "compute_", "gpu-name")
+    ends_at = (
+        ("torch/utils/cpp_extension.py", "_get_cuda_arch_flags"),
+        ("torch/utils/cpp_extension.py", "_run_ninja_build"),
+    )
     yields_to = ("triton-ptxas-too-old-for-gpu",)
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

@@ -125,6 +125,13 @@ class PythonPackageVersionMismatch(Hazard):
         "is required for a normal functioning",
         "unexpected keyword",
     )
+    ends_at = (
+        ("vllm/entrypoints/llm.py", "EngineArgs("),
+        ("transformers/trainer.py", "Accelerator("),
+        ("peft/__init__.py", "import"),
+        ("vllm/lora/worker_manager.py", ""),
+    )
+    traces = ("To fix: run `pip install",)
     yields_to = (
         "megatron-not-importable",
         "reward-function-signature",

@@ -58,6 +58,10 @@ class TorchCpuBuildOnGpus(Hazard):
         )
 
     log_words = ("not compiled with CUDA enabled", "NCCL built in")
+    ends_at = (
+        ("torch/cuda/__init__.py", "Torch not compiled with CUDA enabled"),
+        ("distributed_c10d.py", "Distributed package doesn't have NCCL"),
+    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """What such a build says where a tensor, or a process group, is to be on a GPU."""

@@ -57,6 +57,7 @@ class TorchExtensionBuildLock(Hazard):
     name = "torch-extension-build-lock"
     title = Text("A stale lock of an extension's build is waited for", "在等待扩展编译留下的失效锁")
     log_words = ("file_baton", "Waited on lock file", "as PyTorch extensions root", "Loading extension module")
+    traces = ("jit_load (deepspeed/",)
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A lock that a build has left on the machine, where the run builds or loads an operator."""

@@ -29,6 +29,7 @@ class TorchLoadRefusedBelow26(UnfitVersions):
 
     name = "torch-load-refused-below-2-6"
     title = Text("transformers refuses to resume with this PyTorch", "transformers 在该 PyTorch 下拒绝续训")
+    ends_at = (("transformers/", "check_torch_load_is_safe"), ("transformers/modeling_utils.py", "load_state_dict"))
     refusal = Refusal(Pattern(r"vulnerability issue in `torch\.load`"), Certainty.LIKELY)
     versions = (("torch", "<2.6"), ("transformers", ">=4.52"))
     install = ("torch", ">=2.6")

@@ -27,6 +27,7 @@ class TrackerNotInstalled(NotInstalled):
 
     name = "tracker-not-installed"
     title = Text("The tracker of report_to is not installed", "report_to 指定的日志工具没有安装")
+    ends_at = (("transformers/integrations", "raise RuntimeError("),)
     refusal = Refusal(Pattern(r"\w+Callback requires \w+ to be installed"), Certainty.LIKELY)
     cause = Text(
         "report_to asks for {asked}, and {package} is not among the installed packages: the Trainer raises a "

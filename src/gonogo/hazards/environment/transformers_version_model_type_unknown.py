@@ -57,6 +57,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
     raises = True
     title = Text("This transformers does not know the model type", "该版本 transformers 不认识模型类型")
     ends_at = (("configuration_auto.py", "raise KeyError(key)"), ("configuration_auto.py", "CONFIG_MAPPING["))
+    traces = ('CONFIG_MAPPING[config_dict["model_type"]]', "To fix: run `pip install transformers")
     log_words = ("does not recognize this architecture", "has model type", "KeyError", "cannot import name")
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

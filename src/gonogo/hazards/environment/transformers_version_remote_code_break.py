@@ -75,6 +75,12 @@ class TransformersVersionRemoteCodeBreak(Hazard):
     name = "transformers-version-remote-code-break"
     title = Text("The model's own code does not fit this transformers", "模型自带的代码与该版本 transformers 不匹配")
     log_words = ("transformers_modules", "unexpected keyword argument", "object has no attribute", "KeyError")
+    ends_at = (
+        ("transformers_modules/", "llm_config['architectures']"),
+        ("transformers_modules/", "seen_tokens"),
+        ("transformers_modules/", "n_words"),
+        ("transformers_modules/", "get_usable_length"),
+    )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A model with code of its own, written for a transformers long before this one."""

@@ -38,6 +38,7 @@ class TritonCacheSharedBetweenNodes(LoggedHazard):
         "多个节点的 rank 写入共享文件系统上的同一个 Triton 或 Inductor 缓存",
     )
     log_words = ("Stale file handle", "Device or resource busy", "Text file busy", ".triton/cache", "torchinductor_")
+    ends_at = (("triton/runtime/cache.py", "os.replace("), ("torch/_inductor/compile_fx.py", "raise InductorError("))
     signs = (
         Sign(
             says=Pattern(r"(?:Stale file handle|Device or resource busy|Text file busy)"),

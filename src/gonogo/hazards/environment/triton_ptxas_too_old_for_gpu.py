@@ -33,6 +33,7 @@ class TritonPtxasTooOldForGpu(LoggedHazard):
     name = "triton-ptxas-too-old-for-gpu"
     title = Text("The ptxas that triton brings does not know this GPU", "triton 自带的 ptxas 不认识这张 GPU")
     log_words = ("is not defined for option 'gpu-name'", "PTXASError", "PTXAS error")
+    traces = ("nvidia/bin/ptxas -lineinfo",)
     anywhere = True
     signs = (
         Sign(

@@ -46,6 +46,7 @@ class VisibleGpuWithoutKernelsInBuild(LoggedHazard):
         "NoBinaryForGpu",
         "gfx10",
     )
+    traces = ("PyTorch install supports CUDA capabilities",)
     yields_to = ("cuda-no-kernel-image",)
     signs = (
         Sign(says=_HIP, beside=_INTEGRATED),

@@ -38,7 +38,12 @@ class Fsdp2DtensorUsedAsPlainTensor(LoggedHazard):
         "Code written for plain tensors is given FSDP2's DTensor parameters",
         "为普通张量编写的代码遇到 FSDP2 的 DTensor 参数",
     )
-    ends_at = (("tensor/_dispatch.py", "raise RuntimeError("), ("tensor/_dispatch.py", "unwrap_to_op_info"))
+    ends_at = (
+        ("tensor/_dispatch.py", "raise RuntimeError("),
+        ("tensor/_dispatch.py", "unwrap_to_op_info"),
+        ("tensor/_dispatch.py", "dispatch"),
+        ("tensor/_api.py", "_op_dispatcher.dispatch("),
+    )
     log_words = ("mixed torch.Tensor and DTensor", "found no DeviceMesh", "'DTensor' object", "invalid python storage")
     yields_to = ("fsdp2-lora-mixed-dtensor", "fsdp2-method-outside-forward")
     signs = (

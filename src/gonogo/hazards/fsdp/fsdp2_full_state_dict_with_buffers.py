@@ -36,6 +36,7 @@ class Fsdp2FullStateDictWithBuffers(LoggedHazard):
         "FSDP2 的完整 state dict 中含有 buffer，而它们不是 DTensor",
     )
     log_words = ("has no attribute 'device_mesh'", "has no attribute 'placements'")
+    ends_at = (("accelerate/utils/fsdp_utils.py", "sharded_param.device_mesh"),)
     signs = (
         Sign(
             says=Pattern(r"'(?:Tensor|Parameter)' object has no attribute '(?:device_mesh|placements)'"),

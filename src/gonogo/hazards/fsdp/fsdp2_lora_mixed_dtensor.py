@@ -37,6 +37,7 @@ class Fsdp2LoraMixedDtensor(LoggedHazard):
         "LoRA under FSDP2: a plain tensor meets a DTensor weight", "FSDP2 下的 LoRA：普通张量遇到 DTensor 权重"
     )
     log_words = ("mixed torch.Tensor and DTensor",)
+    ends_at = (("tensor/_dispatch.py", "_try_replicate_spec_for_scalar_tensor"),)
     yields_to = ("fsdp2-method-outside-forward", "fsdp2-checkpoint-recompute-resharded")
     signs = (
         Sign(says=MIXED, frames=(("peft/", "lora"),), outside=GENERATES + RECOMPUTES + ("clip_grad", "torch/optim/")),

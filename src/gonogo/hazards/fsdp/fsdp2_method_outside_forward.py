@@ -42,6 +42,7 @@ class Fsdp2MethodOutsideForward(LoggedHazard):
         "在 FSDP2 模型上调用了 forward 以外的方法，遇到被切分的参数",
     )
     log_words = ("mixed torch.Tensor and DTensor",)
+    ends_at = (("tensor/_dispatch.py", "_try_replicate_spec_for_scalar_tensor"),)
     yields_to = ("fsdp2-lora-mixed-dtensor",)
     signs = (
         Sign(says=MIXED, frames=(GENERATES,)),

@@ -38,7 +38,11 @@ class Fsdp2TiedWeightsLoad(LoggedHazard):
     title = Text(
         "FSDP2's reload of the state dict does not know a tied weight", "FSDP2 重新加载 state dict 时不认识绑定的权重"
     )
-    ends_at = (("", "fsdp2_load_full_state_dict"),)
+    ends_at = (
+        ("", "fsdp2_load_full_state_dict"),
+        ("accelerate/accelerator.py", "new_named_params[n]"),
+        ("accelerate/utils/fsdp_utils.py", "fsdp2_load_full_state_dict(accelerator"),
+    )
     log_words = ("found in sharded model state dict", "FSDP2 mapping failed", "lm_head.weight", "embed_tokens.weight")
     signs = (
         Sign(says=Pattern(r"FSDP2 mapping failed \(missing:.*tied embeddings"), certainty=Certainty.CERTAIN),

@@ -90,6 +90,13 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
         "FSDP-managed module", "FSDP parameters should be materialized", "attempting to assign a gradient",
         "to a storage on different device", "to be on CPU when", "No backend type associated", "ffload",
     )  # fmt: skip
+    ends_at = (
+        ("_fsdp_collectives.py", "foreach_reduce"),
+        ("fully_sharded_data_parallel.py", "p._fp32_shard.device"),
+        ("fsdp/_runtime_utils.py", "_check_flat_params_on_expected_device"),
+        ("_fsdp_param_group.py", "_validate_cpu_offload_params"),
+    )
+    traces = ("sharded_param.grad = new_sharded_dtensor_grad",)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A model that is moved to the GPU after FSDP has wrapped it with parameter offload."""

@@ -31,7 +31,13 @@ class FsdpCpuOffloadPinMemoryInvalidArgument(LoggedHazard):
 
     name = "fsdp-cpu-offload-pin-memory-invalid-argument"
     title = Text("FSDP's CPU offload pins memory that cannot be pinned", "FSDP 的 CPU 卸载要锁页的内存无法锁页")
-    ends_at = (("fsdp/_runtime_utils.py", "init_flat_param_attributes"), ("_flat_param.py", "pin_memory("))
+    ends_at = (
+        ("fsdp/_runtime_utils.py", "init_flat_param_attributes"),
+        ("_flat_param.py", "pin_memory("),
+        ("_fsdp_param.py", "_init_sharded_param"),
+        ("_fsdp_param.py", "pin_memory("),
+    )
+    traces = ("sharded_param.pin_memory(",)
     log_words = ("CUDA error: invalid argument", "pin_memory")
     signs = (
         Sign(

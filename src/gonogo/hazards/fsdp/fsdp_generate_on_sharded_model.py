@@ -38,6 +38,7 @@ class FsdpGenerateOnShardedModel(LoggedHazard):
         "generate() runs on an FSDP model whose parameters are sharded", "在参数被切分的 FSDP 模型上运行 generate()"
     )
     log_words = ("must be 2-D", "must be a matrix", "size mismatch, got", "not allocated yet")
+    ends_at = (("torch/nn/functional.py", "torch.embedding("),)
     signs = (
         Sign(
             says=FLAT,

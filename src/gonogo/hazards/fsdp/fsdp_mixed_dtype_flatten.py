@@ -53,6 +53,13 @@ class FsdpMixedDtypeFlatten(Hazard):
         "FSDP 无法把不同 dtype（或 requires_grad）的参数展平到一起",
     )
     log_words = ("Must flatten tensors", "requires uniform", "FSDP expects uniform", _INTEGER)
+    ends_at = (
+        ("_flat_param.py", "_validate_tensors_to_flatten"),
+        ("/flat_param.py", "_validate_tensors_to_flatten"),
+        ("fsdp/_fsdp_param_group.py", "_init_mp_dtypes"),
+        ("_flat_param.py", "_init_flat_param_and_metadata"),
+    )
+    traces = ("FlatParamHandle(",)
     yields_to = ("fsdp-4bit-quant-storage", "fsdp-8bit-weights")
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -35,6 +35,7 @@ class FsdpOptimizerStateOfTensorSubclass(LoggedHazard):
         "FSDP1 cannot gather the optimizer state of a tensor-subclass optimizer", "FSDP1 无法聚合张量子类优化器的状态"
     )
     log_words = ("OptimState", "attempting to run unimplemented")
+    ends_at = (("torchao/utils.py", "_dispatch__torch_dispatch__"),)
     signs = (
         Sign(
             says=Pattern(r"OptimState\w* dispatch: attempting to run unimplemented"),

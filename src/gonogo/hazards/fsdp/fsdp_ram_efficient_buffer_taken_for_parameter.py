@@ -37,6 +37,7 @@ class FsdpRamEfficientBufferTakenForParameter(LoggedHazard):
         "FSDP 的 RAM-efficient 加载用 buffer 的名字去取参数",
     )
     log_words = ("is not an nn.Parameter",)
+    ends_at = (("torch/nn/modules/module.py", "is not an nn.Parameter"),)
     signs = (
         Sign(says=_SAID, types=("AttributeError",), beside=Pattern(r"(?i)fsdp|ram_efficient")),
         Sign(

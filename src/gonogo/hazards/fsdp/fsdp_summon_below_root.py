@@ -38,6 +38,7 @@ class FsdpSummonBelowRoot(LoggedHazard):
         "内层 FSDP 模块先于根模块被使用，把自己当成了根",
     )
     log_words = ("Non-root FSDP instance", "Expects a root FSDP", "on inner FSDP instances")
+    ends_at = (("torch/distributed/utils.py", "_p_assert"),)
     signs = (
         Sign(says=Pattern(r"Non-root FSDP instance's `?_is_root`? should not have been set")),
         Sign(says=Pattern(r"`no_sync\(\)` on inner FSDP instances is not supported|called on (?:an )?inner FSDP")),

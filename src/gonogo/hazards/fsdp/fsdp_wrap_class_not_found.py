@@ -74,6 +74,12 @@ class FsdpWrapClassNotFound(Hazard):
     name = "fsdp-wrap-class-not-found"
     title = Text("The layer class that FSDP is to wrap is not in the model", "FSDP 要包装的层类不在模型中")
     log_words = ("Could not find the transformer layer",)
+    ends_at = (
+        ("accelerate/", "set_auto_wrap_policy"),
+        ("fsdp/wrap.py", "get_module_class_from_name"),
+        ("accelerate/utils/dataclasses.py", "Could not find the transformer layer class"),
+    )
+    traces = ("fsdp_plugin.set_auto_wrap_policy(", "LLaMADecoderLayer")
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A class that belongs to another architecture than the one that the model's config.json names."""

@@ -58,6 +58,12 @@ class DataparallelPlainPythonMultiGpu(Hazard):
         "单个进程看到多张 GPU，模型因此在 torch.nn.DataParallel 中运行",
     )
     log_words = ("in replica", "module must have its parameters and buffers", "expected scalar type", "mat1 and mat2")
+    ends_at = (
+        ("torch/nn/parallel/data_parallel.py", "forward"),
+        ("torch/nn/parallel/data_parallel.py", "replicas"),
+        ("torch/nn/parallel/parallel_apply.py", "parallel_apply"),
+    )
+    traces = ("self.parallel_apply(replicas",)
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain python with several GPUs visible, and a Trainer that has no device_map to split the model by."""

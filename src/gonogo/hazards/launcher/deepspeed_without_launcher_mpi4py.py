@@ -60,6 +60,8 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         "DeepSpeed was started without a launcher, and looks for MPI", "DeepSpeed 没有经启动器启动，转而寻找 MPI"
     )
     log_words = ("mpi4py", "MPI environment", "libmpi", "MPI_Init")
+    ends_at = (("deepspeed/comm/comm.py", "mpi_discovery"),)
+    traces = ("MPI_ERRORS_ARE_FATAL (processes in this communicator", "from mpi4py import MPI")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain python, and a script that calls deepspeed itself and sets none of a launcher's variables."""

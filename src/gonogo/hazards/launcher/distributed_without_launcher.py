@@ -56,6 +56,7 @@ class DistributedWithoutLauncher(Hazard):
     name = "distributed-without-launcher"
     title = Text("A distributed program is started without a launcher", "分布式程序没有经启动器启动")
     log_words = ("env:// rendezvous", *(f"KeyError: '{name}'" for name in _SET_BY_LAUNCHERS))
+    ends_at = (("torch/distributed/rendezvous.py", "_get_env_or_raise"), ("/os.py", "raise KeyError(key)"))
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain python, and a script that joins the group, or reads a variable of it, whatever the case."""

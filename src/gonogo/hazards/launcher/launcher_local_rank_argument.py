@@ -54,6 +54,7 @@ class LauncherLocalRankArgument(Hazard):
     raises = True
     title = Text("The script refuses the --local-rank that the launcher passes", "脚本不接受启动器传入的 --local-rank")
     log_words = ("--local-rank", "--local_rank", "local-rank", "HfArgumentParser")
+    ends_at = (("transformers/hf_argparser.py", "parse_args_into_dataclasses"), ("argparse.py", "error"))
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """What the launcher passes, against the arguments that the program's parser has."""

@@ -72,6 +72,14 @@ class MoreRanksThanVisibleGpus(Hazard):
         "Local process index",
         "your machine only has",
     )
+    ends_at = (("accelerate/state.py", "set_device"), ("torch/cuda/__init__.py", "set_device"))
+    traces = (
+        "torch._C._cuda_setDevice(device)",
+        "torch.cuda.set_device(",
+        "device-side assertions",
+        "NCCL error: invalid usage",
+        "ncclInvalidUsage: This usually reflects",
+    )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """An invalid ordinal where a process of several sets its own device: not a device that the script names."""

@@ -83,6 +83,12 @@ class PortInUse(Hazard):
         "EJ0003",
         "地址已",
     )
+    ends_at = (
+        ("torch/distributed/rendezvous.py", "_create_c10d_store"),
+        ("torch/distributed/rendezvous.py", "TCPStore("),
+        ("asyncio/base_events.py", "create_server"),
+        ("uvicorn/server.py", "create_server("),
+    )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A second launch at the same port that the script starts while this one still runs."""

@@ -54,6 +54,10 @@ class DevShmBusError(Hazard):
     )
     yields_to = ("nccl-shm-no-space",)
     log_words = ("us error", "shared memory", "SemLock", "SIGBUS", "return code", "exitcode")
+    ends_at = (
+        ("multiprocessing/synchronize.py", "SemLock("),
+        ("_utils/signal_handling.py", "_error_if_any_worker_fails"),
+    )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """docker run without --shm-size and --ipc=host, with data loader workers."""

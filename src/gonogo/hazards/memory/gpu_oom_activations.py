@@ -58,6 +58,11 @@ class GpuOomActivations(Hazard):
 
     name = "gpu-oom-activations"
     log_words = log_words
+    ends_at = (
+        ("torch/autograd/__init__.py", "run_backward("),
+        ("torch/autograd/graph.py", "_engine_run_backward"),
+        ("transformers/models/", "logits.float()"),
+    )
     yields_to = (
         "vocab-index-out-of-range",
         "rollout-memory-fraction-too-large",

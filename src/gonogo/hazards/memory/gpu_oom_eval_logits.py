@@ -56,6 +56,13 @@ class GpuOomEvalLogits(Hazard):
     name = "gpu-oom-eval-logits"
     title = Text("Evaluation keeps all logits until memory runs out", "评估保留全部 logits，内存耗尽")
     log_words = (*log_words, "llocate", "evaluat", "Evaluat")
+    ends_at = (
+        ("transformers/trainer.py", "prediction_loop"),
+        ("transformers/trainer.py", "nested_concat("),
+        ("trainer_pt_utils.py", "torch_pad_and_concatenate"),
+        ("trainer_pt_utils.py", "nested_concat"),
+    )
+    traces = ("preds = logits if preds is None else",)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A language model that is evaluated with compute_metrics, and nothing that shrinks or moves its logits."""

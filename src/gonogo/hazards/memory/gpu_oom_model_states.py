@@ -46,6 +46,13 @@ class GpuOomModelStates(Hazard):
 
     name = "gpu-oom-model-states"
     log_words = log_words
+    ends_at = (
+        ("accelerate/utils/modeling.py", "set_module_tensor_to_device"),
+        ("ops/adam/fused_adam.py", "zeros_like"),
+        ("torch/optim/", "_init_group"),
+        ("zero/stage3.py", "_create_fp32_partitions"),
+        ("zero/stage_1_and_2.py", "initialize_optimizer_states"),
+    )
     yields_to = (
         "vocab-index-out-of-range",
         "rollout-memory-fraction-too-large",

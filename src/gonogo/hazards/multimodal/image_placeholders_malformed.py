@@ -35,7 +35,12 @@ class ImagePlaceholdersMalformed(LoggedHazard):
     name = "image-placeholders-malformed"
     title = Text("The placeholders in the data do not fit the images given", "数据中的占位符与所给图像不符")
 
-    ends_at = (("transformers/models/", "get_placeholder_mask"), ("_vl.py", "raise ValueError("))
+    ends_at = (
+        ("transformers/models/", "get_placeholder_mask"),
+        ("_vl.py", "raise ValueError("),
+        ("mm_plugin.py", "_validate_messages"),
+        ("mm_plugin.py", "process_messages"),
+    )
     log_words = (
         "tokens do not match",
         "does not match the number of",

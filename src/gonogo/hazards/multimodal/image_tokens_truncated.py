@@ -35,7 +35,12 @@ class ImageTokensTruncated(LoggedHazard):
     name = "image-tokens-truncated"
     title = Text("Truncation removed image or video tokens", "截断去掉了图像或视频 token")
 
-    ends_at = (("transformers/models/", "get_placeholder_mask"), ("_vl.py", "raise ValueError("))
+    ends_at = (
+        ("transformers/models/", "get_placeholder_mask"),
+        ("_vl.py", "raise ValueError("),
+        ("modeling_qwen2_vl.py", "forward"),
+        ("modeling_qwen2_5_vl.py", "forward"),
+    )
     log_words = ("tokens do not match", "token count between text", "multimodal tokens to")
     anywhere = True
     signs = (

@@ -65,7 +65,12 @@ class NpuCannEnvNotSourced(Hazard):
 
     name = "npu-cann-env-not-sourced"
     title = Text("CANN's environment was not sourced", "没有 source CANN 的环境变量脚本")
-    ends_at = (("torch_npu", "torch_npu._C"), ("torch_npu/__init__.py", "import torch_npu"))
+    ends_at = (
+        ("torch_npu", "torch_npu._C"),
+        ("torch_npu/__init__.py", "import torch_npu"),
+        ("torch_npu/__init__.py", "import tbe"),
+    )
+    traces = ("PTA resource not found", "import torch_npu")
     log_words = ("set_env.sh", "libhccl.so", "libascend", "ASCEND_", "No module named", "torch_npu")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:

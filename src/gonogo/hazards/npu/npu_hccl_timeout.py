@@ -51,6 +51,10 @@ class NpuHcclTimeout(Hazard):
         "NPU 在集合通信中等待其他 rank，直到 HCCL 超时",
     )
     log_words = ("EI0006", "EI0002", "107020", "507046", "HCCL", "Notify register", "socket times out")
+    traces = (
+        "Check the rank service processes with other errors",
+        "An exception occurs during the execution on some NPUs in the cluster",
+    )
     consequence = True
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:

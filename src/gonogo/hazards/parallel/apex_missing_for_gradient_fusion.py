@@ -33,6 +33,7 @@ class ApexMissingForGradientFusion(LoggedHazard):
         "Megatron 的梯度累积融合已开启，但没有安装 APEX 的扩展",
     )
     log_words = ("fused_weight_gradient_mlp_cuda", "gradient_accumulation_fusion")
+    ends_at = (("tensor_parallel/layers.py", "raise RuntimeError("),)
     signs = (
         Sign(
             says=Pattern(r"gradient_accumulation_fusion set to True but the custom CUDA extension"),

@@ -36,6 +36,10 @@ class DtensorOpWithoutShardingStrategy(LoggedHazard):
     name = "dtensor-op-without-sharding-strategy"
     title = Text("An operator has no DTensor sharding strategy", "某个算子没有 DTensor 切分策略")
     log_words = ("sharding strategy registered", "does not have a sharding", "Sharding propagation failed")
+    ends_at = (
+        ("tensor/_sharding_prop.py", "propagate_op_sharding_non_cached"),
+        ("tensor/_sharding_prop.py", "propagate"),
+    )
     signs = (
         Sign(
             says=Pattern(

@@ -34,6 +34,7 @@ class MegatronHeadsNotDivisibleByTp(LoggedHazard):
         "模型的注意力头数或 query group 数不能被 Megatron 的张量并行度整除",
     )
     log_words = ("num_query_groups", "num_attention_heads", "is not divisible by")
+    ends_at = (("transformer/transformer_config.py", "raise ValueError("),)
     signs = (
         Sign(
             says=Pattern(

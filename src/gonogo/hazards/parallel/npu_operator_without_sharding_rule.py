@@ -32,6 +32,7 @@ class NpuOperatorWithoutShardingRule(LoggedHazard):
     name = "npu-operator-without-sharding-rule"
     title = Text("An NPU operator has no DTensor sharding rule", "某个 NPU 算子没有 DTensor 切分规则")
     log_words = ("sharding strategy registered", "does not have a sharding")
+    ends_at = (("tensor/_sharding_prop.py", "propagate_op_sharding_non_cached"),)
     signs = (
         Sign(
             says=Pattern(r"Operator (?:npu|custom|_npu)[\w.:]* does not have a (?:DTensor )?sharding"),

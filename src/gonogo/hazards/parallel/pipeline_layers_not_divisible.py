@@ -50,6 +50,7 @@ class PipelineLayersNotDivisible(LoggedHazard):
     name = "pipeline-layers-not-divisible"
     title = Text("The number of layers does not divide by the pipeline size", "层数不能被流水并行度整除")
     log_words = ("should be divisible by", "must be divisible by")
+    ends_at = (("transformer/transformer_block.py", "get_num_layers_to_build"),)
     signs = (
         Sign(says=_REFUSED, certainty=Certainty.CERTAIN),
         Sign(

@@ -40,7 +40,13 @@ class SequenceNotDivisibleByTp(LoggedHazard):
         "A sequence length is no multiple of the tensor-parallel (x 2 context-parallel) size",
         "序列长度不是张量并行度（x 2 上下文并行度）的整数倍",
     )
-    ends_at = (("tensor_parallel/mappings.py", "assert "),)
+    ends_at = (
+        ("tensor_parallel/mappings.py", "assert "),
+        ("tensor_parallel/mappings.py", "reduce_scatter"),
+        ("tensor_parallel/mappings.py", "_split_along_first_dim"),
+        ("tensor_parallel/mappings.py", "forward"),
+    )
+    traces = ("_reduce_scatter_along_first_dim(", "_split_along_first_dim(")
     log_words = (
         "should be divisible by tensor parallel size",
         "assert seq_length %",

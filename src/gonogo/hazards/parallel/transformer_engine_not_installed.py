@@ -34,6 +34,7 @@ class TransformerEngineNotInstalled(LoggedHazard):
         "Megatron needs Transformer Engine, which is not installed", "Megatron 需要 Transformer Engine，而它没有安装"
     )
     log_words = ("transformer_engine", "Transformer Engine", "name 'TE")
+    ends_at = (("", "import transformer_engine"),)
     anywhere = True
     signs = (
         Sign(

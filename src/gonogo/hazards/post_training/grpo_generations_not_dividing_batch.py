@@ -36,6 +36,7 @@ class GrpoGenerationsNotDividingBatch(LoggedHazard):
     title = Text("The GRPO batch does not divide by the generations per prompt", "GRPO 批次不能被每个提示的生成数整除")
 
     ends_at = (("trainer/grpo_trainer.py", "raise ValueError("), ("trainer/grpo_config.py", "raise ValueError("))
+    traces = ("num_generations not in possible_values",)
     log_words = ("number of generations", "num_generations")
     anywhere = True
     signs = (

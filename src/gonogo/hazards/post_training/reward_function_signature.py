@@ -55,6 +55,8 @@ class RewardFunctionSignature(LoggedHazard):
     title = Text("The reward function does not take what the trainer passes", "奖励函数不接受训练器传入的参数")
 
     log_words = ("reward", "required positional argument", "compute_score")
+    ends_at = (("grpo_trainer.py", "reward_func("),)
+    traces = ("missing required positional arguments: '",)
     anywhere = True
     signs = (
         Sign(_ARGUMENTS, types=("TypeError",), frames=(_SCORES,)),

@@ -30,6 +30,7 @@ class UnslothCompileCacheAcrossRanks(LoggedHazard):
     title = Text("Ranks write and read unsloth's compiled cache at once", "多个 rank 同时读写 unsloth 的编译缓存")
 
     log_words = ("unsloth_compiled_cache", "has no attribute 'Unsloth", "Unsloth")
+    traces = ("IndentationError: unexpected indent",)
     anywhere = True
     signs = (
         Sign(

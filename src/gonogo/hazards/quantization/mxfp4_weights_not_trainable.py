@@ -34,6 +34,7 @@ class Mxfp4WeightsNotTrainable(LoggedHazard):
     name = "mxfp4-weights-not-trainable"
     title = Text("MXFP4 weights are loaded quantized and cannot be trained", "MXFP4 权重以量化形式加载，无法训练")
     log_words = ("MXFP4", "Mxfp4")
+    ends_at = (("transformers/trainer.py", "raise ValueError("),)
     signs = (
         Sign(
             says=Pattern(r"(?i)quantized with (?:QuantizationMethod\.)?MXFP4 but that quantization method do"),

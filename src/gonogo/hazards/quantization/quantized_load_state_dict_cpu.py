@@ -52,6 +52,8 @@ class QuantizedLoadStateDictCpu(Hazard):
         "The state dict of an 8-bit model is loaded again from the CPU", "从 CPU 重新加载 8-bit 模型的 state dict"
     )
     log_words = ("Expected a cuda device",)
+    ends_at = (("torch/cuda/_utils.py", "Expected a cuda device"), ("transformers/trainer.py", "_load_best_model"))
+    traces = ("load_result = model.load_state_dict(state_dict, False)",)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """The best model, or a checkpoint, loaded into an 8-bit model by a Trainer that loads all of it."""

@@ -50,6 +50,8 @@ class QuantizedModelWrongDeviceMap(Hazard):
     name = "quantized-model-wrong-device-map"
     title = Text("The quantized model is not on the GPU of its process", "量化模型不在该进程的 GPU 上")
     log_words = ("can't train a model that has been loaded in", "Expected a cuda device")
+    ends_at = (("accelerate/accelerator.py", "prepare_model"),)
+    traces = ("device_map={'':torch.cuda.current_device()", "device_map={'':torch.xpu.current_device()")
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A quantized model that every process of a node loads onto the same GPU, and then trains."""

@@ -46,6 +46,7 @@ class QuantizedWeightsGivenToConverter(LoggedHazard):
         "打包的低位宽权重被当作 16 位权重转换",
     )
     log_words = ("Shape mismatch for megatron param", "size mismatch for", "Got shape")
+    traces = ("Bridge type: AutoMapping",)
     signs = ()
     anywhere = True
     cause = Text(

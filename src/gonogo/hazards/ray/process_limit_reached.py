@@ -33,6 +33,7 @@ class ProcessLimitReached(LoggedHazard):
     title = Text("The limit on processes or threads is reached", "达到进程或线程数上限")
 
     log_words = ("pthread_create", "temporarily unavailable", "Thread creation", "start new thread", "fork: retry")
+    traces = ("RLIMIT_NPROC", "Thread creation failed")
     anywhere = True
     signs = (
         Sign(

@@ -46,6 +46,7 @@ class RayRequestExceedsNode(LoggedHazard):
         "cannot be satisfied in this ray cluster",
         "infeasible",
     )
+    ends_at = (("verl/", "_check_resource_available"),)
     anywhere = True
     signs = (
         Sign(

@@ -34,6 +34,7 @@ class RayVersionMismatch(LoggedHazard):
     )
 
     log_words = ("Version mismatch: The cluster was started",)
+    traces = ("check_version_info(cluster_metadata",)
     anywhere = True
     signs = (
         Sign(Pattern(r"Version mismatch: The cluster was started with"), Certainty.CERTAIN),

@@ -36,6 +36,11 @@ class ExpandableSegmentsCudaIpc(LoggedHazard):
     )
 
     log_words = ("pidfd_open", "pidfd_getfd", "expandable_segments")
+    ends_at = (
+        ("torch/storage.py", "_new_shared_cuda"),
+        ("torch/multiprocessing/reductions.py", "_share_cuda_"),
+        ("torch/multiprocessing/reductions.py", "rebuild_cuda_tensor"),
+    )
     anywhere = True
     signs = (
         Sign(

@@ -38,6 +38,7 @@ class HttpProxyHidesRolloutServer(LoggedHazard):
     title = Text("A proxy stands between the trainer and the rollout server", "训练器与 rollout 服务之间隔着代理")
 
     log_words = ("client socket has", "51216", "ProxyError", "proxy", "Server is not up yet")
+    ends_at = (("trl/extras/vllm_client.py", "requests.get(url)"),)
     anywhere = True
     signs = (
         Sign(_PROXY_SPEAKS, beside=_ROLLOUT),

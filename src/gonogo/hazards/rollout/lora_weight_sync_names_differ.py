@@ -47,6 +47,7 @@ class LoraWeightSyncNamesDiffer(LoggedHazard):
     title = Text("The engine does not know the names of the adapter's weights", "引擎不认识适配器权重的名称")
 
     ends_at = (("vllm/model_executor/models/", "params_dict[name]"),)
+    traces = ("_update_weights(weights, peft_config",)
     log_words = ("base_layer", "unsupported LoRA weight", "no module or parameter named", "peft_config")
     anywhere = True
     signs = (

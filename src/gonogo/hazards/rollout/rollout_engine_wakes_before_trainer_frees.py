@@ -40,7 +40,12 @@ class RolloutEngineWakesBeforeTrainerFrees(LoggedHazard):
         "The sleeping engine wakes while the trainer still holds its memory", "训练器尚未释放显存，休眠的引擎就被唤醒"
     )
 
-    ends_at = (("device_allocator/cumem.py", "create_and_map"),)
+    ends_at = (
+        ("device_allocator/cumem.py", "create_and_map"),
+        ("sharding_manager/fsdp_vllm.py", "wake_up("),
+        ("vllm/entrypoints/llm.py", "wake_up"),
+    )
+    traces = ("/csrc/cumem_allocator.cpp", "CUDA Error: out of memory at")
     log_words = ("cumem_allocator", "wake_up", "resume_memory_occupation", "torch_memory_saver")
     anywhere = True
     signs = (

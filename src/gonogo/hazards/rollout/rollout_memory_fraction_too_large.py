@@ -78,6 +78,7 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
         "initialize_kv_cache",
         "determine_num_available_blocks",
     )
+    ends_at = (("vllm/", "determine_num_available_blocks"), ("vllm/", "determine_available_memory"))
     anywhere = True
     signs = (
         Sign(

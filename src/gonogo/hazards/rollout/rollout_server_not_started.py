@@ -34,6 +34,8 @@ class RolloutServerNotStarted(LoggedHazard):
     title = Text("The trainer waits for a rollout server that does not run", "训练器在等待未启动的 rollout 服务")
 
     log_words = ("Server is not up yet", "vLLM server can't be reached", "get_world_size", "init_communicator")
+    ends_at = (("trl/extras/vllm_client.py", "init_communicator"), ("trl/extras/vllm_client.py", "check_server"))
+    traces = ("Request failed: 404",)
     anywhere = True
     signs = (
         Sign(Pattern(r"vLLM server can't be reached at|Make sure the server is running by running `?trl vllm-serve")),

@@ -41,6 +41,8 @@ class RolloutServerOnTrainerGpu(LoggedHazard):
     title = Text("The rollout server and the trainer sit on one GPU", "rollout 服务与训练器在同一张 GPU 上")
 
     log_words = ("same CUDA device", "Duplicate GPU")
+    ends_at = (("trl/scripts/vllm_serve.py", "init_communicator"), ("device_communicators/pynccl", "NCCL_CHECK"))
+    traces = ("NCCL error: invalid usage",)
     yields_to = ("vllm-data-parallel-same-device",)
     anywhere = True
     signs = (

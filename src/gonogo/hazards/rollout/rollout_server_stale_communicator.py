@@ -34,6 +34,7 @@ class RolloutServerStaleCommunicator(LoggedHazard):
     )
 
     log_words = ("already initialized", "init_communicator", "init_weight_update_group", "collective_rpc")
+    ends_at = (("vllm/", "init_communicator"),)
     anywhere = True
     signs = (
         Sign(Pattern(r"[Ww]eight update group already initialized|Call close_communicator first")),

@@ -35,6 +35,7 @@ class RolloutTpNotDividingHeads(LoggedHazard):
     )
 
     log_words = ("attention heads", "total_num_heads", "total_num_kv_heads")
+    ends_at = (("vllm/config", "verify_with_parallel_config"),)
     anywhere = True
     signs = (
         Sign(

@@ -34,6 +34,7 @@ class VllmDataParallelSameDevice(LoggedHazard):
     title = Text("All data-parallel engines of vLLM take GPU 0", "vLLM 的数据并行引擎都占用 GPU 0")
 
     log_words = ("Duplicate GPU", "EngineCore failed", "DP adjusted local rank")
+    traces = ("NCCL error: invalid usage",)
     anywhere = True
     signs = (
         Sign(Pattern(r"DP adjusted local rank \d+ is out of bounds")),

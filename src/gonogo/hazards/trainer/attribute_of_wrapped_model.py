@@ -44,6 +44,7 @@ class AttributeOfWrappedModel(LoggedHazard):
         "代码向 DDP 包装索取内部模型的属性或方法",
     )
     log_words = ("object has no attribute",)
+    ends_at = (("torch/nn/modules/module.py", "has no attribute"),)
     yields_to = ("accelerate-unwrap-partially-compiled-model", "zero3-hooks-on-unwrapped-model")
     signs = (
         Sign(says=_WRAPPER, types=("AttributeError",), outside=("extract_model_from_parallel",)),

@@ -38,6 +38,7 @@ class DeepspeedConfiguredButModelNotPrepared(LoggedHazard):
         "accelerate 配置为使用 DeepSpeed，而模型从未 prepare",
     )
     log_words = ("object has no attribute 'backward'", "deepspeed_engine_wrapped")
+    ends_at = (("accelerate/accelerator.py", "self.deepspeed_engine_wrapped.backward("),)
     signs = (
         Sign(
             says=Pattern(r"'NoneType' object has no attribute 'backward'"),

@@ -36,6 +36,7 @@ class OptimizerStateKeyedByReplacedParameter(LoggedHazard):
         "自定义优化器按参数对象保存状态，而 ZeRO 或 FSDP 会替换这些对象",
     )
     log_words = ("use_muon", "Parameter containing", "KeyError")
+    ends_at = (("optimizers/muon.py", "self.state[p]"),)
     signs = (
         Sign(says=Pattern(r"^['\"]use_muon['\"]"), types=("KeyError",)),
         Sign(

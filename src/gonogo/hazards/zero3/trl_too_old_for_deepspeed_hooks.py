@@ -38,6 +38,8 @@ class TrlTooOldForDeepspeedHooks(LoggedHazard):
     )
 
     log_words = ("_register_hooks_recursively",)
+    ends_at = (("trl/models/utils.py", "add_hooks"), ("trl/models/utils.py", "_register_hooks_recursively"))
+    traces = ("._register_hooks_recursively(",)
     anywhere = True
     signs = (
         Sign(Pattern(r"has no attribute '_register_hooks_recursively'"), Certainty.CERTAIN),

@@ -98,6 +98,8 @@ class Zero3DirectParamUseOutsideForward(Hazard):
             )
 
     log_words = (*ZERO3_WORDS, *EMPTY_WORDS)
+    ends_at = (("peft/tuners/", "get_delta_weight"),)
+    traces = ("base_layer.weight.data +=",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A shape of an empty parameter, surest where the frame that reads it is no layer of torch."""

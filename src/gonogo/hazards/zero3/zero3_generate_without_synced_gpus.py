@@ -119,6 +119,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         )
 
     log_words = STALL_WORDS
+    ends_at = (("partitioned_param_coordinator.py", "__all_gather_params(params_to_fetch"),)
     consequence = True
     yields_to = ("collective-sizes-differ", "nccl-timeout-preprocessing", "rendezvous-port-zero-hang")
 

@@ -59,6 +59,11 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
             )
 
     log_words = ("params_in_ipg_bucket", "reduce_and_partition_ipg_grads")
+    ends_at = (
+        ("zero/stage3.py", "reduce_and_partition_ipg_grads"),
+        ("zero/stage3.py", "reduce_independent_p_g_buckets_and_remove_grads"),
+        ("zero/stage3.py", "loss_scaler.backward("),
+    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """The bare assertion of stage3.py's gradient bucket."""

@@ -80,7 +80,17 @@ class Zero3GradientCheckpointRecompute(Hazard):
             confirm=_CONFIRM,
         )
 
-    ends_at = (("torch/utils/checkpoint.py", "check_recomputed_tensors_match"),)
+    ends_at = (
+        ("torch/utils/checkpoint.py", "check_recomputed_tensors_match"),
+        ("torch/utils/checkpoint.py", "raise CheckpointError("),
+        ("torch/utils/checkpoint.py", "check_recomputed_tensors"),
+    )
+    traces = (
+        "saved metadata: {",
+        "recomputed metadata: {",
+        "raise CheckpointError(",
+        "Tip: To see a more detailed error message, either pass `debug=True`",
+    )
     log_words = (
         *ZERO3_WORDS,
         "have different metadata",

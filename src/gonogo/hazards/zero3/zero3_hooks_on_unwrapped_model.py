@@ -79,6 +79,8 @@ class Zero3HooksOnUnwrappedModel(Hazard):
             )
 
     log_words = (*ZERO3_WORDS, "object has no attribute 'optimizer'")
+    ends_at = (("trl/models/utils.py", "remove_hooks"),)
+    traces = ('hasattr(model.optimizer, "parameter_offload")',)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A model without ``optimizer``; sure where the frames are those of TRL's generation helper."""

@@ -81,6 +81,8 @@ class Zero3InflightParamsDynamicGraph(Hazard):
             )
 
     log_words = INFLIGHT_WORDS
+    ends_at = (("partitioned_param_coordinator.py", "reset_step"),)
+    traces = ("'active_sub_modules': {",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """Parameters in flight, where no pass in evaluation mode explains them."""

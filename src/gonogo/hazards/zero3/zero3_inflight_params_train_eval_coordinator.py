@@ -75,6 +75,11 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
         )
 
     log_words = (*INFLIGHT_WORDS, "evaluation_loop", "RLHF", "PPO")
+    ends_at = (
+        ("zero/parameter_offload.py", "_end_of_forward_hook"),
+        ("partitioned_param_coordinator.py", "reset_step"),
+    )
+    traces = ("'active_sub_modules': {",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """Parameters in flight in the evaluation's coordinator, or after a pass in evaluation mode."""

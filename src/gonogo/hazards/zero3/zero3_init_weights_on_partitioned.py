@@ -97,6 +97,13 @@ class Zero3InitWeightsOnPartitioned(Hazard):
 
     yields_to = ("zero3-aux-model-loaded-under-zero-init", "zero3-resize-embeddings")
     log_words = (*ZERO3_WORDS, "is out of bounds for dimension 0", "padding_idx", "init_weights", "initialize_weights")
+    ends_at = (
+        ("modeling_utils.py", "_init_weights"),
+        ("transformers/models/", "_init_weights"),
+        ("modeling_utils.py", "initialize_weights"),
+        ("torch/nn/init.py", ""),
+    )
+    traces = ("module.weight.data[module.padding_idx].zero_()",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight in what initializes weights; without frames, the missing row under ZeRO-3."""

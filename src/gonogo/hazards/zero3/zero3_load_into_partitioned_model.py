@@ -81,6 +81,8 @@ class Zero3LoadIntoPartitionedModel(Hazard):
 
     yields_to = ("zero3-aux-model-loaded-under-zero-init",)
     log_words = (*ZERO3_WORDS, *MISMATCH_WORDS)
+    ends_at = (("torch/nn/modules/module.py", "Error(s) in loading state_dict"),)
+    traces = ("the shape in current model is torch.Size([0])", "the shape in current model is torch.Size([1])")
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch whose empty side is the model; a shape of [1] only where several parameters have it."""

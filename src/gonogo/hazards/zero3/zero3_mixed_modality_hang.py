@@ -126,6 +126,7 @@ class Zero3MixedModalityHang(Hazard):
             )
 
     log_words = STALL_WORDS
+    traces = ("OpType=_ALLGATHER_BASE", "failure detected by watchdog at work sequence id")
     consequence = True
     yields_to = (
         "collective-sizes-differ",

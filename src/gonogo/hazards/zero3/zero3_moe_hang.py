@@ -133,6 +133,8 @@ class Zero3MoeHang(Hazard):
         )
 
     log_words = STALL_WORDS
+    ends_at = (("distributed_c10d.py", "group._allgather_base("),)
+    traces = ("OpType=_ALLGATHER_BASE",)
     consequence = True
     yields_to = (
         "collective-sizes-differ",

@@ -64,6 +64,16 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         "This DeepSpeed cannot clip gradients that ZeRO-3 has offloaded to the CPU",
         "此版本 DeepSpeed 无法裁剪被 ZeRO-3 卸载到 CPU 的梯度",
     )
+    ends_at = (
+        ("deepspeed/runtime/engine.py", "_take_model_step"),
+        ("zero/stage3.py", "unscale_and_clip_grads"),
+        ("accelerate/utils/deepspeed.py", "self.engine.step()"),
+    )
+    traces = (
+        "fp32_partitioned_groups_flat[sub_group_id].grad.mul_(",
+        "self.unscale_and_clip_grads(",
+        "self._take_model_step(",
+    )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Stage 3, an offloaded optimizer and clipping, under one of the faulty versions."""

@@ -107,6 +107,12 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
         "has no attribute 'all_gather",
         "has no attribute 'partition'",
     )
+    ends_at = (
+        ("zero/parameter_offload.py", "release_sub_module"),
+        ("partitioned_param_coordinator.py", "ds_status == ZeroParamStatus.NOT_AVAILABLE"),
+        ("partitioned_param_coordinator.py", "release_sub_module"),
+    )
+    traces = ("param.ds_status == ZeroParamStatus.NOT_AVAILABLE",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A parameter (or a module) without the attributes that DeepSpeed gave it."""

@@ -76,6 +76,12 @@ class Zero3ParamTraceEmptyDeque(Hazard):
             )
 
     log_words = (*ZERO3_WORDS, "pop from an empty deque", "record_parameters", "GRPO", "__step_id_module_fetched_for")
+    ends_at = (
+        ("partitioned_param_coordinator.py", "record_parameters"),
+        ("partitioned_param_coordinator.py", "__step_id_module_fetched_for"),
+        ("partitioned_param_coordinator.py", "construct_parameter_trace"),
+    )
+    traces = ("__step_id_module_fetched_for[",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """The empty deque; sure where the frames are those of the coordinator."""

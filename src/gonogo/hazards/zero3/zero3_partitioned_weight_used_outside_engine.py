@@ -107,6 +107,12 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
             )
 
     log_words = (*ZERO3_WORDS, *EMPTY_WORDS)
+    ends_at = (
+        ("torch/nn/functional.py", "torch.embedding("),
+        ("torch/nn/modules/conv.py", "_conv_forward"),
+        ("torch/nn/functional.py", "torch.layer_norm("),
+    )
+    traces = ("torch.embedding(weight, input, padding_idx", "return F.embedding(")
 
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight in a model that is not the trained one, or nothing that tells which it was."""

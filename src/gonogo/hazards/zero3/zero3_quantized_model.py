@@ -144,6 +144,10 @@ class Zero3QuantizedModel(Hazard):
         "was not initialized with", "must have the same type as input", "must be equal to world_size times",
         "Unconvertible NCCL", "load_in_4bit", "load_in_8bit",
     )  # fmt: skip
+    ends_at = (
+        ("zero/partition_parameters.py", "get_only_unique_item"),
+        ("zero/partition_parameters.py", "all_gather_coalesced"),
+    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """A framework's refusal, or a collective and a load that only quantized weights break."""

@@ -133,6 +133,11 @@ class Zero3ResizeEmbeddings(Hazard):
         "vocab_size",
         "resize_embedding",
     )
+    ends_at = (
+        ("modeling_utils.py", "_get_resized_embeddings"),
+        ("modeling_utils.py", "resize_token_embeddings"),
+        ("transformers/models/", "view(-1, self.config.vocab_size)"),
+    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight in what resizes embeddings, or a vocabulary of 0."""

@@ -104,6 +104,17 @@ class Zero3SavedEmptyWeights(Hazard):
         "adapter_model.",
         "pytorch_model.bin",
     )
+    ends_at = (
+        ("torch/nn/modules/module.py", "Error(s) in loading state_dict"),
+        ("modeling_utils.py", "_load_state_dict_into_model"),
+    )
+    traces = (
+        "adding `ignore_mismatched_sizes=True`",
+        "copying a param with shape torch.Size([1]) from checkpoint",
+        "copying a param with shape torch.Size([0]) from checkpoint",
+        "= torch.Size([0])",
+        ": torch.Size([0])",
+    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch whose empty side is the checkpoint, a refusal to gather, or a listing of empty weights."""

@@ -142,7 +142,11 @@ class ZeroNoSyncIncompatible(Hazard):
                 confirm=() if refuses else (Text("DeepSpeed is 0.16 or later", "DeepSpeed 为 0.16 或以上"),),
             )
 
-    ends_at = (("deepspeed/runtime/engine.py", "no_sync"),)
+    ends_at = (
+        ("deepspeed/runtime/engine.py", "no_sync"),
+        ("accelerate/accelerator.py", "no_sync"),
+        ("contextlib.py", "next(self.gen)"),
+    )
     log_words = (*ZERO3_WORDS, "no_sync context", "no_sync() context")
 
     def in_log(self, log: FailureLog) -> Findings:
