@@ -279,3 +279,47 @@ def test_what_only_tests_hold_is_nobodys_run() -> None:
     assert not certain()
     write({"train.py": _OLD_TRAINER})
     assert [one.spans[0].path for one in certain()] == ["train.py"]
+
+
+def test_launches_to_be_filled_in_are_told_in_one_line() -> None:
+    write({"a.sh": "torchrun --nproc_per_node 8 train.py --model <model>\n"})
+    write({"b.sh": "deepspeed train.py --deepspeed /path/to/ds.json\n", "train.py": "import deepspeed\n"})
+    (note,) = (one.en for one in check(["."], use_installed=False).report.notes)
+    assert "`<model>`, `/path/to/ds.json`" in note
+    assert "a.sh:1, b.sh:1" in note
+    write({"a.sh": "torchrun --nproc_per_node 8 train.py <input.txt >out.txt\n", "b.sh": "deepspeed train.py\n"})
+    assert not check(["."], use_installed=False).report.notes
+
+
+def test_a_script_that_launches_nothing_is_followed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gonogo.evidence.launch import reading
+
+    read: list[str] = []
+    follow = reading.read_shell
+    monkeypatch.setattr(
+        reading, "read_shell", lambda source, *a, **k: read.append(source.path) or follow(source, *a, **k)
+    )
+    write({"clean.sh": "echo $1\n", "go.sh": "torchrun $1\n"})
+    found = launches("bash clean.sh a\nbash clean.sh a\nbash clean.sh b\nbash go.sh train.py\nbash go.sh train.py\n")
+    assert (read.count("clean.sh"), read.count("go.sh")) == (2, 2)
+    assert [one.program.value for one in found] == ["train.py", "train.py"]
+
+
+def test_many_findings_of_one_hazard_are_told_once_with_their_places() -> None:
+    from gonogo.finding import Report, Severity, Span, Text, Verdict
+    from gonogo.finding.alike import told_together
+    from gonogo.report import render
+
+    def found(number: int, hazard: str = "ds-a") -> Finding:
+        span = Span(path="x.py", line=number, column=1)
+        return Finding(hazard, Certainty.POSSIBLE, Severity.ERROR, Text("t", "t"), Text("c", "c"), spans=(span,))
+
+    many = tuple(found(number) for number in range(1, 31))
+    assert [len(one.others) for one in told_together((*many, found(1, "ds-b")))] == [29, 0]
+    assert [one.others for one in told_together(many[:3])] == [()] * 3
+    report = Report("check", Verdict.GO, many)
+    for name in ("text", "markdown", "html"):
+        shown = render(report, name, "en")
+        assert all(said in shown for said in ("29 more places", "x.py:21", "9 more:")), name
+        assert "x.py:22" not in shown
+    assert len(json.loads(render(report, "json", "en"))["findings"]) == 30

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.check.environment import STACK
+from gonogo.check.placeholders import placeholder_note, placeholders_in
 from gonogo.check.run_of_launch import RunMaker
 from gonogo.check.settings import CheckSettings, matches_path
 from gonogo.evidence.document.json_file import read_json
@@ -79,6 +80,8 @@ class _Gatherer:
         self.named: set[str] = set()
         """Files that the user named one by one: what they are not is said."""
         self.not_ours: list[Skipped] = []
+        self.placeholders: list[tuple[str, str]] = []
+        """What stands in scripts to be filled in, with its place."""
         self._environments: dict[Path | None, Environment] = {}
         self._told_by: dict[Path, Environment] = {}
         self._asked_for = settings.environment
@@ -108,6 +111,8 @@ class _Gatherer:
             self.files.sources.setdefault(launch.source.path, launch.source)
             self.launches.append(launch)
             self._look_for_program(launch)
+        for source in dict.fromkeys(launch.source for launch in launches):
+            self.placeholders += placeholders_in(source, [one for one in launches if one.source is source])
 
     def _look_for_program(self, launch: Launch) -> None:
         """Of a command that is typed here, a program that is not here is a gap: nothing of it was looked at."""
@@ -148,7 +153,9 @@ class _Gatherer:
         if kind is FileKind.SHELL:
             from gonogo.evidence.launch.reading import read_launches
 
-            self.launches += read_launches(source)
+            launches = read_launches(source)
+            self.launches += launches
+            self.placeholders += placeholders_in(source, launches)
 
     def _not_ours(self, path: str, source: SourceFile | None = None) -> None:
         why = Text("nothing that gonogo checks", "不是 gonogo 检查的内容")
@@ -165,9 +172,9 @@ class _Gatherer:
         runs = [run for launch in self.launches if (run := self._run_of(maker, launch)) is not None]
         runs += self._runs_of_the_rest(maker, [run.environment for run in runs])
         covered = tuple(_covered(runs, self.launches))
-        return Gathered(
-            tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(self.not_ours), tuple(maker.notes)
-        )
+        to_fill_in = placeholder_note(self.placeholders)
+        notes = (*maker.notes, *([to_fill_in] if to_fill_in is not None else []))
+        return Gathered(tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(self.not_ours), notes)
 
     def _run_of(self, maker: RunMaker, launch: Launch) -> Run | None:
         """The run of a launch; None where gonogo fails over it, which costs that launch alone and is told."""

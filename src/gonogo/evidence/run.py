@@ -41,6 +41,13 @@ class Run:
         self.arguments = arguments or Arguments.unknown()
         self.scripts = scripts
         self.model = model
+        self._said: dict[tuple[bytes, ...], bool] = {}
+
+    def says(self, *words: bytes) -> bool:
+        """Whether any of its scripts has any of the words; looked for once, since each script's hazards ask again."""
+        if words not in self._said:
+            self._said[words] = any(word in one.source.data for one in self.scripts for word in words)
+        return self._said[words]
 
     def as_told(self) -> Run | None:
         """The same run, of whose environment only its files tell; None where nothing else was taken for it."""

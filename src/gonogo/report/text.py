@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict
+from gonogo.finding.alike import Alike, told_together
 from gonogo.finding.cured import Cure
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
@@ -31,14 +32,16 @@ def print_report(report: Report, page: Page, language: str) -> None:
         page.line()
         page.table(table)
     # A log may admit many causes: the first is told in full, so that the answer fits a screen.
-    in_full = 1 if report.log is not None else len(report.findings)
+    found = told_together(report.findings)
+    in_full = 1 if report.log is not None else len(found)
     advised: set[tuple[object, ...]] = set()
-    for finding in report.findings[:in_full]:
+    for finding, alike in ((one.finding, one) for one in found[:in_full]):
         page.line()
         advice = (finding.hazard, finding.cure, finding.left_to_confirm, finding.sources)
         _print_finding(finding, page, language, advise=advice not in advised)
+        _print_alike(alike, page, language)
         advised.add(advice)
-    if others := report.findings[in_full:]:
+    if others := [one.finding for one in found[in_full:]]:
         page.line()
         page.line(Styled(f"{word('others', language)}{colon(language).rstrip()}", "bold"))
         for finding in others:
@@ -54,7 +57,7 @@ def print_report(report: Report, page: Page, language: str) -> None:
             page.line()
             page.table(table)
     _print_coverage(report, page, language)
-    if report.rehearsal is not None or min(in_full, len(report.findings)) > _SCREEN:  # the first line is out of sight
+    if report.rehearsal is not None or min(in_full, len(found)) > _SCREEN:  # the first line is out of sight
         page.line()
         page.line(_banner(report).append(f"  {counted(report, language)}"))
 
@@ -105,6 +108,13 @@ def _print_finding(finding: Finding, page: Page, language: str, *, advise: bool)
     for source in finding.sources if advise else ():
         line = f"{word('source', language)}{colon(language)}{clean_line(source)}"
         page.line(Styled(line, "dim"), wrap=False)
+
+
+def _print_alike(alike: Alike, page: Page, language: str) -> None:
+    if alike.others:
+        page.line(Styled(f"{alike.heading(language)}{colon(language).rstrip()}", "bold"))
+    for place in alike.places(language):
+        page.line(Styled(clean_line(place), "dim"), wrap=False, indent=4)
 
 
 def _print_briefly(finding: Finding, page: Page, language: str) -> None:

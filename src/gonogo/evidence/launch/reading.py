@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -45,10 +46,10 @@ def read_launches(source: SourceFile) -> tuple[Launch, ...]:
     if _is_dockerfile(source):
         from gonogo.evidence.launch.dockerfile import dockerfile_commands
 
-        return _launches(dockerfile_commands(source, folder), source, {}, 0)
+        return _launches(dockerfile_commands(source, folder), source, {}, 0, set())
     slurm = directives(source)
     commands = read_shell(source, folder, given=slurm_variables(slurm))
-    return _launches(commands, source, slurm, 0)
+    return _launches(commands, source, slurm, 0, set())
 
 
 def launches_of_command(words: Sequence[str], cwd: Path | str) -> tuple[Launch, ...]:
@@ -57,7 +58,7 @@ def launches_of_command(words: Sequence[str], cwd: Path | str) -> tuple[Launch, 
     word_list, source = _typed(words)
     place = Place(source, 0, len(source.data))
     command = ShellCommand(tuple(word_list), place, place, {}, frozenset(), {}, folder, True, {})
-    return _launches([command], source, {}, 0)
+    return _launches([command], source, {}, 0, set())
 
 
 def _typed(words: Sequence[str]) -> tuple[list[ShellWord], SourceFile]:
@@ -81,8 +82,9 @@ def _is_dockerfile(source: SourceFile) -> bool:
 
 
 def _launches(
-    commands: Sequence[ShellCommand], source: SourceFile, slurm: Mapping[str, Field], depth: int
+    commands: Sequence[ShellCommand], source: SourceFile, slurm: Mapping[str, Field], depth: int, barren: set[Any]
 ) -> tuple[Launch, ...]:
+    """The launches among commands. ``barren`` holds the calls of scripts that launch nothing: tests call one often."""
     found: list[Launch] = []
     seen: set[tuple[object, ...]] = set()
     for command in commands:
@@ -92,7 +94,7 @@ def _launches(
         if call is None:
             continue
         if call.launcher == "shell":
-            found += _followed(call, command, source, slurm, depth)
+            found += _followed(call, command, source, slurm, depth, barren)
             continue
         key = (command.place.start, id(command.place.source), tuple(word.value for word in command.words))
         if key not in seen:
@@ -102,7 +104,12 @@ def _launches(
 
 
 def _followed(
-    call: LauncherCall, command: ShellCommand, source: SourceFile, slurm: Mapping[str, Field], depth: int
+    call: LauncherCall,
+    command: ShellCommand,
+    source: SourceFile,
+    slurm: Mapping[str, Field],
+    depth: int,
+    barren: set[Any],
 ) -> tuple[Launch, ...]:
     """The launches of a script that the command runs."""
     if depth >= _DEEPEST:
@@ -112,10 +119,10 @@ def _followed(
     if call.code is not None:
         given = slurm_variables(with_gpus_per_node(dict(asked)))
         inside = _inside(call.code, command, environment, given)
-        return _launches(inside, source, with_gpus_per_node(asked), depth + 1)
+        return _launches(inside, source, with_gpus_per_node(asked), depth + 1, barren)
     if call.from_input:
         inside = _on_input(command, environment, slurm_variables(with_gpus_per_node(dict(asked))))
-        return _launches(inside, source, with_gpus_per_node(asked), depth + 1)
+        return _launches(inside, source, with_gpus_per_node(asked), depth + 1, barren)
     path = call.script.value if call.script is not None else None
     if path is None:
         return ()
@@ -124,15 +131,34 @@ def _followed(
     except UserError:
         return ()
     own = {**directives(script), **asked}
+    given = slurm_variables(own)
+    key = (script.path, command.cwd, command.cwd_known, depth, *_handed_on(call.script_arguments, environment, given))
+    if key in barren:
+        return ()
     commands = read_shell(
         script,
         command.cwd,
         cwd_known=command.cwd_known,
         arguments=call.script_arguments,
         environment=environment,
-        given=slurm_variables(own),
+        given=given,
     )
-    return _launches(commands, script, own, depth + 1)
+    found = _launches(commands, script, own, depth + 1, barren)
+    if not found:
+        barren.add(key)
+    return found
+
+
+def _handed_on(
+    arguments: Sequence[ShellWord] | None, environment: Mapping[str, Variable], given: Mapping[str, str]
+) -> tuple[object, ...]:
+    """All that a script is told by its caller, without where it stands."""
+
+    def told(words: Sequence[ShellWord] | None) -> tuple[object, ...] | None:
+        return None if words is None else tuple((word.value, word.many, word.quoted) for word in words)
+
+    variables = {(name, one.value, one.exported, one.unset, told(one.array)) for name, one in environment.items()}
+    return told(arguments), frozenset(variables), frozenset(given.items())
 
 
 def _inside(

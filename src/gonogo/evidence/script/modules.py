@@ -21,11 +21,14 @@ class ModuleSearch:
         self._added: list[str] = []
         self._listings: dict[str, frozenset[str]] = {}
         self._modules: dict[tuple[str, str], str | None] = {}
-        self._searched: dict[str, tuple[list[str], frozenset[str]]] = {}
+        self._searched: dict[str, dict[str, list[str]]] = {}
 
     def add(self, folders: Sequence[str]) -> None:
         """Take folders that a script puts on ``sys.path`` into the search."""
-        self._added = list(dict.fromkeys([*self._added, *folders]))
+        new = [folder for folder in dict.fromkeys(folders) if folder not in self._added]
+        if not new:
+            return  # what was found stays found
+        self._added += new
         self._modules.clear()
         self._searched.clear()
 
@@ -63,22 +66,23 @@ class ModuleSearch:
 
     def knows(self, top: str, folder: str) -> bool:
         """Whether any folder that a script in ``folder`` searches has a module or package of that name."""
-        names = self._search(folder)[1]
-        return top in names or f"{top}.py" in names
+        return top in self._search(folder)
 
-    def _search(self, folder: str) -> tuple[list[str], frozenset[str]]:
+    def _search(self, folder: str) -> dict[str, list[str]]:
+        """By the first part of a module's name, the folders that have it, in the order in which they are searched."""
         searched = self._searched.get(folder)
         if searched is None:
-            paths = self._search_path(folder)
-            searched = self._searched[folder] = (paths, frozenset[str]().union(*map(self._listing, paths)))
+            searched = self._searched[folder] = {}
+            for path in dict.fromkeys(self._search_path(folder)):
+                for name in {name.removesuffix(".py") for name in self._listing(path)}:
+                    searched.setdefault(name, []).append(path)
         return searched
 
     def _find_module(self, parts: Sequence[str], folder: str) -> str | None:
-        if self.knows(parts[0], folder):
-            for base in self._search(folder)[0]:
-                found = self._in_folder(parts, base)
-                if found is not None:
-                    return found
+        for base in self._search(folder).get(parts[0], ()):
+            found = self._in_folder(parts, base)
+            if found is not None:
+                return found
         return None
 
     def _in_folder(self, parts: Sequence[str], base: str) -> str | None:

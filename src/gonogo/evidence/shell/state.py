@@ -141,7 +141,7 @@ def merge(states: list[State], place: Place, reason: Text = DIFFERENT) -> State:
     for name in names:
         found = [state.variables.get(name) for state in alive]
         first = found[0]
-        if first is not None and all(first.same(other) for other in found[1:]):
+        if first is not None and all(first is other or first.same(other) for other in found[1:]):
             continue
         if all(other is None or other.unset for other in found):
             continue

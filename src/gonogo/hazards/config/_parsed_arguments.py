@@ -6,11 +6,16 @@ from functools import lru_cache
 import msgspec
 
 from gonogo.evidence.run import Run
+from gonogo.evidence.script.python_file import PythonFile
 from gonogo.evidence.script.script import Call, ClassInfo
 
 _TRANSFORMERS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
 _READS_ITSELF = (b"ArgumentParser(", b"sys.argv", b"import fire", b"import click", b"import typer", b"tyro")
 """Of an entry that reads the command line, what it imports may parse another program's."""
+_OTHERWISE = (
+    *(b"return_remaining_strings", b"parse_known_args", b"add_argument"),
+    *(b"sys.argv.", b"sys.argv =", b"sys.argv +="),
+)
 _PLAIN_BASES = ("object", "abc.ABC", "typing.Generic")
 
 
@@ -26,24 +31,14 @@ class ParsedClasses(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=16)
 def parsed_classes(run: Run) -> ParsedClasses | None:
     """What the program parses its command line into; None where a part of it can't be seen, or extras are allowed."""
-    calls = [
-        call
-        for script in run.scripts
-        for call in script.calls("transformers.HfArgumentParser")
-        if run.reached.holds(script.source.path, call.place.line)
-    ]
-    if len(calls) != 1 or not calls[0].node.args:
+    made = [call for script in run.scripts for call in script.calls("transformers.HfArgumentParser")]
+    if not any(_can_be_seen(call.script, run) for call in made):
+        return None  # before it is asked which of them the launch reaches, which takes far longer
+    calls = [call for call in made if run.reached.holds(call.script.source.path, call.place.line)]
+    if len(calls) != 1 or not calls[0].node.args or not _can_be_seen(calls[0].script, run):
         return None
     call = calls[0]
     script = call.script
-    if script is not run.scripts[0] and any(word in run.scripts[0].source.data for word in _READS_ITSELF):
-        return None
-    if b"return_remaining_strings" in script.source.data or b"parse_known_args" in script.source.data:
-        return None
-    if any(word in script.source.data for word in (b"sys.argv.", b"sys.argv =", b"sys.argv +=")):
-        return None
-    if b"add_argument" in script.source.data or b"parse_args_into_dataclasses" not in script.source.data:
-        return None
     given = call.node.args[0]
     types = given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given]
     classes: dict[str, list[ClassInfo]] = {}
@@ -58,6 +53,14 @@ def parsed_classes(run: Run) -> ParsedClasses | None:
             return None
     training = bool(names)
     return ParsedClasses(call, frozenset(fields), training, _TRANSFORMERS[1] in names) if training else None
+
+
+def _can_be_seen(script: PythonFile, run: Run) -> bool:
+    """Whether all that a parser in this script is given stands in its text, and nothing else reads the line."""
+    data = script.source.data
+    if script is not run.scripts[0] and any(word in run.scripts[0].source.data for word in _READS_ITSELF):
+        return False
+    return b"parse_args_into_dataclasses" in data and not any(word in data for word in _OTHERWISE)
 
 
 def _gather(

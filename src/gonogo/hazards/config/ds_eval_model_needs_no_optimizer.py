@@ -122,9 +122,10 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
 
     def _only_evaluates(self, script: Script, run: Run, stage: int) -> Findings:
         """``trainer.evaluate()`` or ``predict`` in a program that never calls ``train``."""
-        if next(trainer_calls(run), None) is None or any(b".train(" in one.source.data for one in run.scripts):
+        calls = tuple(script.calls("*.evaluate", "*.predict"))
+        if not calls or run.says(b".train(") or next(trainer_calls(run), None) is None:
             return
-        for call in script.calls("*.evaluate", "*.predict"):
+        for call in calls:
             kinds = script.kinds_of(call.receiver) if call.receiver is not None else ()
             if not any(kind.endswith("Trainer") for kind in kinds):
                 continue

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazards.facts.training_script import mentions
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
@@ -124,10 +125,9 @@ def _kept_by_modules(script: Script) -> Iterator[Kept]:
 
 def on_accelerator(script: Script, run: Run) -> bool:
     """Whether the run computes on an accelerator, and nothing puts new tensors there by default."""
-    scripts = (*run.scripts, script)
     if any(word in script.source.data for word in _ELSEWHERE):
         return False
-    return any(word in one.source.data for one in scripts for word in _ACCELERATED)
+    return mentions(run, script, *_ACCELERATED)
 
 
 def _own_attribute(node: ast.AST) -> str | None:

@@ -82,7 +82,7 @@ def from_accelerate_yaml(run: Run) -> bool:
 
 def mentions(run: Run, *words: str) -> bool:
     """Whether one of the run's scripts has any of the words: what it may do with it is not looked into."""
-    return any(word.encode() in script.source.data for script in run.scripts for word in words)
+    return run.says(*(word.encode() for word in words))
 
 
 def edit_of(make: Callable[[], Edit | None]) -> Edit | None:

@@ -168,7 +168,7 @@ def surely_ddp(run: Run) -> bool:
 
 def mentions(run: Run, script: Script, *words: bytes) -> bool:
     """Whether the script, or another of the run's, has any of the words."""
-    return any(word in one.source.data for one in (*run.scripts, script) for word in words)
+    return run.says(*words) or any(word in script.source.data for word in words)
 
 
 def gradient_checkpointing(run: Run) -> Field:

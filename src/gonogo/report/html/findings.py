@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.finding import Finding, Fix, Span, Text
+from gonogo.finding.alike import Alike
 from gonogo.finding.ranks import ranks_text
 from gonogo.report.excerpt import marked
 from gonogo.report.html.markup import element, lines, link, text
@@ -14,8 +15,9 @@ from gonogo.report.words import colon, how_to_apply, word
 _COPY = Text("copy", "复制")
 
 
-def finding_markup(finding: Finding, language: str, number: int) -> str:
-    """One finding; ``number`` tells it from the others of the page."""
+def finding_markup(alike: Alike, language: str, number: int) -> str:
+    """One finding, with those of its kind; ``number`` tells it from the others of the page."""
+    finding = alike.finding
     name = f"finding-{number}-{language}"
     level = element("span", text(word(finding.level.value, language)), klass="level")
     title = element("h2", level, " ", text(finding.title.in_language(language)), id=name)
@@ -24,7 +26,7 @@ def finding_markup(finding: Finding, language: str, number: int) -> str:
     return element(
         "article", title, _facts(finding, language), *(_place(span, language) for span in finding.spans), cause,
         _advice("help", finding.cure, language), _advice("confirm", finding.left_to_confirm, language),
-        *(_fix(fix, language) for fix in finding.fixes), *_sources(finding, language),
+        *(_fix(fix, language) for fix in finding.fixes), *_others(alike, language), *_sources(finding, language),
         klass=f"finding {finding.level.value}", aria_labelledby=name,
     )  # fmt: skip
 
@@ -86,6 +88,13 @@ def copyable(content: str, name: str, language: str) -> str:
     return element(
         "div", copy, element("pre", lines(content), tabindex="0", role="group", aria_label=name), klass="diff"
     )
+
+
+def _others(alike: Alike, language: str) -> Iterator[str]:
+    if not alike.others:
+        return
+    listed = element("ul", *(element("li", element("code", text(place))) for place in alike.places(language)))
+    yield element("details", element("summary", text(alike.heading(language))), listed)
 
 
 def _sources(finding: Finding, language: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.finding import Report, Text
+from gonogo.finding.alike import told_together
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.ends import guarded_sections, log_sections
@@ -38,7 +39,8 @@ def sections(report: Report, language: str) -> Iterator[str]:
     for table in head_tables_of(report, language):
         yield _table(table)
     if report.findings:
-        found = (finding_markup(finding, language, number) for number, finding in enumerate(report.findings))
+        together = enumerate(told_together(report.findings))
+        found = (finding_markup(alike, language, number) for number, alike in together)
         yield element("section", *found, klass="findings")
     if report.similar:
         threads = (_thread(thread, language) for thread in report.similar)

@@ -1,0 +1,54 @@
+"""Launches that are written to be filled in (``<model>``, ``/path/to/ds.json``): what they leave unread is said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.launch.launch import Launch
+from gonogo.evidence.paths import exists
+from gonogo.finding import Text
+
+_STARTS = re.compile(
+    rb"(?m)^[ \t]*(?:\w+=\S*[ \t]+)*(?:torchrun|deepspeed|accelerate[ \t]+launch|llamafactory-cli|swift|axolotl|trl|"
+    rb"python3?[ \t]+(?:-m[ \t]+torch|\S+\.py))\b(?:[^\n\\]|\\\r?\n|\\.)*"
+)
+"""A command that starts a training, with the lines that it goes on over."""
+_TO_FILL_IN = re.compile(rb"<[A-Za-z](?:[\w ./:-]{0,60}[A-Za-z_])?>")
+_PATH = re.compile(r"(^|[/\\])path[/_]to[/_]")
+_SHOWN = 5
+_NOTE = Text(
+    "not covered: what stands as a placeholder to be filled in ({what}) was not looked at: {places}",
+    "未检查：待填写的占位符（{what}）所涉及的内容：{places}",
+)
+_MORE = Text(" and {count} more", " 等另外 {count} 处")
+
+
+def placeholders_in(source: SourceFile, launches: Sequence[Launch]) -> Iterator[tuple[str, str]]:
+    """The placeholders of a script, each with its place: ``<words>`` in commands that train, and files' paths."""
+    for command in _STARTS.finditer(source.data) if b"<" in source.data else ():
+        found = _TO_FILL_IN.search(command[0])
+        if found is not None:
+            line = source.data.count(b"\n", 0, command.start()) + 1
+            yield found[0].decode("utf-8", "replace"), f"{source.path}:{line}"
+    for launch in launches:
+        for field in (launch.program, launch.deepspeed_config, launch.framework_config, launch.accelerate_config):
+            path = launch.path_of(field)
+            if path is not None and _PATH.search(str(field.value)) and not exists(path):
+                yield str(field.value), f"{launch.source.path}:{launch.line}"
+
+
+def placeholder_note(found: Sequence[tuple[str, str]]) -> Text | None:
+    """One line for all of them; None where there are none."""
+    if not found:
+        return None
+    what = list(dict.fromkeys(f"`{name}`" for name, _ in found))
+    places = list(dict.fromkeys(place for _, place in found))
+    return _NOTE.format(what=_listed(what), places=_listed(places))
+
+
+def _listed(names: Sequence[str]) -> Text:
+    shown = ", ".join(names[:_SHOWN])
+    more = _MORE.format(count=len(names) - _SHOWN) if len(names) > _SHOWN else Text("", "")
+    return Text(shown + more.en, shown + more.zh)
