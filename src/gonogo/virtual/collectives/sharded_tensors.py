@@ -49,8 +49,18 @@ def install() -> Callable[[], None]:
             if hasattr(owner, name):
                 patches.set(owner, name, _outside_mode(getattr(owner, name)))
 
+    def rebuild_on_the_host(module: ModuleType) -> None:
+        """Only its shape is looked at, and to write in a tensor on CUDA, C++ would ask for a driver."""
+
+        def rebuilt(spec: Any) -> torch.Tensor:
+            meta = spec.tensor_meta
+            return torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype, device="cpu")
+
+        patches.set(module, "_rebuild_tensor_from_dtensor_meta", rebuilt)
+
     patches.on_undo(after_import("torch.distributed.tensor._api", follow))
     patches.on_undo(after_import("torch.distributed.tensor._sharding_prop", propagate_outside))
+    patches.on_undo(after_import("torch.distributed.tensor._op_schema", rebuild_on_the_host))
     patches.item(NAMESPACE_HANDLERS, "_c10d_functional", _functional)
     return patches.undo
 

@@ -14,7 +14,7 @@ from torch import nn
 from gonogo.finding import Text
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, ROLLS_OUT, Lifecycle, note_phase
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
-from gonogo.virtual.hooks.owning import own_model, own_states
+from gonogo.virtual.hooks.owning import local_tensors, own_model, own_states
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.operators import foreach
@@ -51,6 +51,8 @@ def _enter_root(life: Lifecycle, modules: ModuleTracker, root: nn.Module) -> Non
             gc.freeze()  # what was imported and built stays: collections need not walk it again
             life.left_on_cpu = modules.left_on_cpu(root)
             life.trained_root = root
+            if not life.has_engine:
+                _count_parameters(root, life)
             own_model(root, modules)
         modules.watch_gradients(root)
         life.enter("forward")
@@ -84,6 +86,13 @@ def _follow_backward(patches: Patches, life: Lifecycle, modules: ModuleTracker) 
                 modules.memory.module = None
 
     patches.set(torch.autograd, "backward", backward)
+
+
+def _count_parameters(root: nn.Module, life: Lifecycle) -> None:
+    """What FSDP made of the parameters while it set up are the parameters now."""
+    for parameter in root.parameters():
+        for tensor in local_tensors(parameter):
+            life.memory.recategorise(tensor.cell, "parameters")
 
 
 def _count_gradients(life: Lifecycle, modules: ModuleTracker) -> None:

@@ -26,7 +26,7 @@ from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.sandbox.overlay_view import shared_with_others
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.values import contents
-from gonogo.virtual.weights import readers, saving
+from gonogo.virtual.weights import readers, saving, sharded_saves
 
 
 def _written(tensor: torch.Tensor) -> None:
@@ -82,6 +82,7 @@ def install(
     undo.append(spawned.install(overlay).undo)
     undo.append(readers.install(overlay, note).undo)
     undo.append(saving.install(wrote).undo)
+    undo.append(sharded_saves.install(peers, plan.world_size))
     return InPlace(undo, of_deepspeed.nvme)
 
 

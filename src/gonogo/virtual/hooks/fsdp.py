@@ -1,0 +1,63 @@
+"""``FullyShardedDataParallel``: buffers that it moves in place, and what it gathers parameters into.
+
+It moves a buffer by ``buffer.data = …``, and a tensor of real values can't become a virtual one so. Data on the CPU is
+real in a rehearsal, a module's buffers too (rotary frequencies, running means): those of a module that is wrapped stand
+as virtual tensors from then on, with their values.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.owning import local_tensors
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.mode import VirtualMode
+
+_GATHERED_INTO = ("_full_param_padded", "_full_prec_full_param_padded", "_mp_shard")
+"""Attributes of a flat parameter, made when the first forward begins and resized around each use."""
+
+
+def install(mode: VirtualMode) -> Callable[[], None]:
+    """Have wrapped modules hold no real buffer, and count what is gathered as parameters; returns the undo."""
+    patches = Patches()
+
+    def follow(file: ModuleType) -> None:
+        owner: Any = file.FullyShardedDataParallel
+        init = owner.__init__
+
+        @functools.wraps(init)
+        def wrap(self: Any, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+            _without_real_buffers(module, mode)
+            init(self, module, *args, **kwargs)
+
+        patches.set(owner, "__init__", wrap)
+
+    def count(file: ModuleType) -> None:
+        owner: Any = file.FlatParamHandle
+        make = owner.init_flat_param_attributes
+
+        @functools.wraps(make)
+        def made(handle: Any) -> None:
+            make(handle)
+            for name in _GATHERED_INTO:
+                for tensor in local_tensors(getattr(handle.flat_param, name, None)):
+                    mode.memory.recategorise(tensor.cell, "parameters")
+
+        patches.set(owner, "init_flat_param_attributes", made)
+
+    patches.on_undo(after_import("torch.distributed.fsdp._flat_param", count))
+    patches.on_undo(after_import("torch.distributed.fsdp.fully_sharded_data_parallel", follow))
+    return patches.undo
+
+
+def _without_real_buffers(module: torch.nn.Module, mode: VirtualMode) -> None:
+    for part in module.modules():
+        for name, buffer in part._buffers.items():
+            if type(buffer) is torch.Tensor and buffer.device.type == "cpu":
+                part._buffers[name] = mode.virtualise(buffer)

@@ -1,0 +1,96 @@
+"""Sharded states that are saved where only some of the ranks are rehearsed: what the others hold is not known.
+
+A rank that is not rehearsed sends the objects that this one sends. Of shards that is the same shard again and again:
+``torch.distributed.checkpoint``, whose coordinator gathers every rank's plan, would say that the rest of each tensor is
+missing; FSDP, whose ranks tell each other of which parameters they hold optimizer states, would miss those of the rest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from gonogo.virtual.collectives.peers import Peers
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.patching import Patches
+
+
+def install(peers: Peers | None, world_size: int) -> Callable[[], None]:
+    """Have other ranks' shards be there where some ranks are only assumed; returns the undo."""
+    patches = Patches()
+    if (len(peers.ranks) if peers is not None else 1) < world_size:
+        plans = after_import("torch.distributed.checkpoint.default_planner", functools.partial(_plans, patches))
+        states = after_import("torch.distributed.fsdp._optim_utils", functools.partial(_states, patches))
+        patches.on_undo(plans)
+        patches.on_undo(states)
+    return patches.undo
+
+
+def _plans(patches: Patches, module: ModuleType) -> None:
+    """A plan of shards is taken as it is, where PyTorch would find it short of some."""
+    owner: Any = module.DefaultSavePlanner
+    create = owner.create_global_plan
+
+    @functools.wraps(create)
+    def create_global_plan(planner: Any, all_plans: list[Any]) -> Any:
+        try:
+            return create(planner, all_plans)
+        except ValueError:
+            known = _each_once(all_plans)
+        unchecked = Patches()
+        unchecked.set(module, "_validate_global_plan", _taken_as_valid(module))
+        try:
+            return create(planner, known)
+        finally:
+            unchecked.undo()
+
+    patches.set(owner, "create_global_plan", create_global_plan)
+
+
+def _taken_as_valid(module: ModuleType) -> Callable[..., Any]:
+    """In the words of the release: True, or a list of no errors."""
+    validate: Any = module._validate_global_plan
+    return lambda *args: True if isinstance(validate(*args), bool) else []
+
+
+def _each_once(plans: list[Any]) -> list[Any]:
+    """The plans, one a rank; what is the same as an earlier rank's holds nothing."""
+    known: list[Any] = []
+    for plan in plans:
+        known.append(dataclasses.replace(plan, items=[]) if plan in known else plan)
+    return known
+
+
+def _states(patches: Patches, module: Any) -> None:
+    """Where this rank's shard of a flat parameter ends, another holds the states of the rest."""
+    map_keys, gather_info = module._map_param_key_to_optim_keys, module._allgather_state_info
+
+    @functools.wraps(map_keys)
+    def of_all_ranks(
+        states: Any, group: Any, parameters: Any, names: Any, infos: Any, merge_keys: bool = False
+    ) -> tuple[list[Any], Any]:
+        keys, mine = map_keys(states, group, parameters, names, infos, merge_keys)
+        if merge_keys and keys:
+            others = {
+                module._OptimStateKey(unflat_param_names=(name,), is_fsdp_managed=True)
+                for info in infos.values()
+                for name, index in info.param_indices.items()
+                if info.param_requires_grad[index]
+            }
+            keys = sorted({*keys, *others})
+        return keys, mine
+
+    @functools.wraps(gather_info)
+    def alike(fsdp_state: Any, input_states: Any) -> list[dict[str, Any]]:
+        gathered: list[dict[str, Any]] = gather_info(fsdp_state, input_states)
+        some = next((info for info in gathered[fsdp_state.rank].values() if info.tensors), None)
+        for rank, infos in enumerate(gathered):
+            if rank != fsdp_state.rank and some is not None:
+                infos.update({name: some for name, info in infos.items() if not info.tensors})
+        return gathered
+
+    patches.set(module, "_map_param_key_to_optim_keys", of_all_ranks)
+    patches.set(module, "_allgather_state_info", alike)
