@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as typing's, which would be one more import at the start of every guarded process
 if TYPE_CHECKING:
+    from gonogo.cli.in_python import check_files, diagnose_logs, rehearse_command
     from gonogo.finding import Applicability, Certainty, Finding, Fix, Report, Severity, Skipped, Span, Text, Verdict
     from gonogo.finding.errors import UserError
     from gonogo.guard.rank.callback import GonogoCallback
@@ -30,7 +31,11 @@ __all__ = [
     "Verdict",
     "__version__",
     "check_devices",
+    "check_files",
     "compare_ranks",
+    "diagnose_logs",
+    "load_ipython_extension",
+    "rehearse_command",
 ]
 
 _PLACES = {
@@ -39,8 +44,18 @@ _PLACES = {
     "MixedDevicesError": "gonogo.guard.tensors.devices",
     "UserError": "gonogo.finding.errors",
     "check_devices": "gonogo.guard.tensors.devices",
+    "check_files": "gonogo.cli.in_python",
     "compare_ranks": "gonogo.guard.rank.comparing",
+    "diagnose_logs": "gonogo.cli.in_python",
+    "rehearse_command": "gonogo.cli.in_python",
 }
+
+
+def load_ipython_extension(shell: object) -> None:
+    """``%load_ext gonogo``: the magics ``%gonogo`` and ``%%gonogo``."""
+    from gonogo.cli.notebook import load
+
+    load(shell)
 
 
 def __getattr__(name: str) -> object:

@@ -13,6 +13,7 @@ from pages import charted_report, died_report, hostile_report, parted_report
 from whole_runs import RUNS
 
 from gonogo.report import render
+from gonogo.report.html.frame import framed
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
 
@@ -150,6 +151,20 @@ def test_a_parted_report_shows_lanes_and_both_stacks(opened: Any) -> None:
     assert page.locator(".stacks:visible pre").count() >= 1
     page.locator("[data-language=zh]").click()
     assert "各 rank 并排" in page.locator("main").inner_text()
+
+
+def test_a_page_works_in_a_notebooks_frame(opened: Any, tmp_path: Path) -> None:
+    page = opened(charted_report())
+    path = tmp_path / "notebook.html"
+    path.write_text(framed(render(charted_report(), "html", "zh")), encoding="utf-8")
+    page.goto(path.as_uri())
+    inside = page.frame_locator("iframe")
+    over = inside.locator(".over-time:visible .u-over")
+    over.hover()
+    inside.locator(".at:visible").filter(has_text="GiB").wait_for()
+    inside.locator("[data-language=en]").click()
+    assert "Memory over time" in inside.locator("main").inner_text()
+    assert page.evaluate("document.querySelector('iframe').contentDocument") is None, "it is out of reach"
 
 
 def test_hostile_text_is_shown_and_does_not_run(opened: Any) -> None:

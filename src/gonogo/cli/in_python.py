@@ -1,0 +1,94 @@
+"""check, rehearse and diagnose as functions, for notebooks and programs; their answers show themselves."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gonogo.finding import Report
+from gonogo.finding.language import chosen_language
+
+Words = str | Sequence[str]
+"""A command: as typed, or word by word."""
+
+
+class Answer(Report, frozen=True):
+    """A report that shows itself: as a page in a notebook, as text elsewhere, in the language of the locale."""
+
+    def _repr_html_(self) -> str:
+        from gonogo.report.html.frame import framed
+
+        return framed(self.as_("html"))
+
+    def __repr__(self) -> str:
+        return self.as_("text")
+
+    def as_(self, format_name: str, language: str | None = None) -> str:
+        """The report in a format of ``--format``. Raises UserError for one that there is not."""
+        from gonogo.report import render
+
+        return render(self, format_name, chosen_language(language, os.environ))
+
+
+def check_files(*paths: str | Path, command: Words = (), environment: str | Path | None = None) -> Answer:
+    """``gonogo check PATHS -- COMMAND``. ``environment``: a file of versions, where they are not what is installed.
+
+    Raises UserError for what can't be read.
+    """
+    from msgspec.structs import replace
+
+    from gonogo.check.findings import check
+    from gonogo.check.settings import read_settings
+
+    first = Path(paths[0]) if paths else Path.cwd()
+    settings = read_settings(first if first.is_dir() else first.parent)
+    if environment is not None:
+        settings = replace(settings, environment=Path(environment))
+    return _answer(check([str(path) for path in paths], _words(command), settings=settings).report)
+
+
+def rehearse_command(
+    command: Words,
+    *,
+    gpus: str | None = None,
+    nodes: int | None = None,
+    host_memory: str | None = None,
+    ranks: str = "0",
+    steps: int = 2,
+    timeout: float = 600.0,
+) -> Answer:
+    """``gonogo rehearse -- COMMAND``, with the options of the same names; what it does now is told on stderr.
+
+    Raises UserError for what the user has to change.
+    """
+    from gonogo.rehearse.answer import rehearsed
+    from gonogo.rehearse.display import live_display, progress_lines
+    from gonogo.rehearse.request import RehearsalRequest
+
+    language = chosen_language(None, os.environ)
+    request = RehearsalRequest(
+        _words(command), gpus=gpus, nodes=nodes, host_memory=host_memory, ranks=ranks, steps=steps, timeout=timeout
+    )
+    say = progress_lines(language)
+    with live_display(language) as shown:
+        _, report = rehearsed(request, shown or (lambda status: say(status.activity)))
+    return _answer(report)
+
+
+def diagnose_logs(*logs: str | Path, command: Words = ()) -> Answer:
+    """``gonogo diagnose LOGS -- COMMAND``. Raises UserError for a log that is not there or can't be read."""
+    from gonogo.diagnose.findings import diagnose
+
+    return _answer(diagnose([str(log) for log in logs], command=_words(command)))
+
+
+def _words(command: Words) -> list[str]:
+    return shlex.split(command) if isinstance(command, str) else list(command)
+
+
+def _answer(report: Report) -> Answer:
+    sys.stderr.flush()
+    return Answer(**{name: getattr(report, name) for name in report.__struct_fields__})

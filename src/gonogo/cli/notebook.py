@@ -1,0 +1,105 @@
+"""``%load_ext gonogo``: gonogo's commands in a notebook, a report as the output of the cell.
+
+``%gonogo COMMAND …`` takes what the command line takes. Below ``%%gonogo COMMAND …`` stands what is asked about: a log
+for ``diagnose``, else the script that launches the run.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.language import chosen_language
+from gonogo.rehearse.display import PROGRESS, PROGRESS_LINES
+
+_REPORTS = frozenset({"check", "env", "plan", "rehearse", "diagnose", "bisect", "cure"})
+"""Commands whose answer is a page."""
+_BOTH = Text(
+    "%%gonogo: the cell is the launch script: leave out what stands after --",
+    "%%gonogo：单元格内容就是启动脚本：请去掉 -- 之后的部分",
+)
+
+
+def load(shell: Any) -> None:
+    """Give an IPython shell the magics."""
+
+    def gonogo(line: str, cell: str | None = None) -> None:
+        """gonogo COMMAND [OPTIONS]: what the command line takes; of a cell, its text is the launch script or log."""
+        try:
+            _run(shlex.split(line), cell, in_terminal=type(shell).__name__ == "TerminalInteractiveShell")
+        except UserError as error:
+            print(f"gonogo: {error.text.in_language(chosen_language(None, os.environ))}", file=sys.stderr)
+
+    shell.register_magic_function(gonogo, magic_kind="line_cell")
+
+
+def _run(words: list[str], cell: str | None, *, in_terminal: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="gonogo-") as folder:
+        page = Path(folder, "report.html")
+        if cell is not None:
+            words = _with_cell(words, cell, Path(folder))
+        before = words[: words.index("--")] if "--" in words else words
+        as_page = not in_terminal and words[:1] and words[0] in _REPORTS and not {"--format", "--output"} & set(before)
+        if as_page:
+            words = [words[0], "--format", "html", "--output", str(page), *words[1:]]
+        _call(words)
+        if as_page and page.exists():
+            from IPython.display import HTML, display
+
+            from gonogo.report.html.frame import framed
+
+            display(HTML(framed(page.read_text(encoding="utf-8"))))
+
+
+def _with_cell(words: list[str], cell: str, folder: Path) -> list[str]:
+    if words[:1] == ["diagnose"]:
+        log = folder / "cell.log"
+        log.write_text(cell, encoding="utf-8")
+        return [words[0], str(log), *words[1:]]
+    if "--" in words:
+        raise UserError(_BOTH)
+    script = folder / "launch.sh"
+    script.write_text(cell, encoding="utf-8")
+    return [*words, "--", "bash", str(script)]
+
+
+def _call(words: list[str]) -> None:
+    """Run the command; what it prints is printed here, what it does now stands on a line that is written over."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gonogo", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, PROGRESS: PROGRESS_LINES},
+        start_new_session=True,  # the kernel is interrupted with its children: once is enough
+    )
+    assert process.stdout is not None
+    try:
+        _pass_on(process.stdout)
+    except KeyboardInterrupt:
+        os.killpg(process.pid, signal.SIGINT)
+        _pass_on(process.stdout)
+    finally:
+        process.stdout.close()
+        process.wait()
+
+
+def _pass_on(lines: Any) -> None:
+    marker, doing = f"{PROGRESS}: ", ""
+    for line in lines:
+        if line.startswith(marker):
+            last, doing = doing, line.removeprefix(marker).rstrip()
+            print(f"\r{doing.ljust(len(last))}", end="", file=sys.stderr, flush=True)
+        else:
+            print(line, end="", flush=True)
+    if doing:
+        print(f"\r{' ' * len(doing)}\r", end="", file=sys.stderr, flush=True)
