@@ -169,7 +169,7 @@ MODULES = {"google_re2": "re2", "pyyaml": "yaml"}
 # What gonogo itself puts in the place of a package that needs a GPU to be built; see virtual/stand_ins.
 STOOD_IN = {"flash_attn", "flash_attn_2_cuda"}
 # What extras of their own bring, and a sentence asks for where it is missing.
-OPTIONAL = {"PIL", "uv", "pyarrow", "mcp", "anyio", "pydantic", "typing_extensions", "IPython"}
+OPTIONAL = {"PIL", "uv", "pyarrow", "mcp", "pygls", "lsprotocol", "anyio", "pydantic", "typing_extensions", "IPython"}
 
 
 def imports_of(path: Path) -> set[str]:

@@ -352,6 +352,7 @@ _LATER = {
     "gpus": "gonogo.cli.gpus",
     "mcp": "gonogo.cli.mcp.command",
     "schema": "gonogo.cli.schemas.command",
+    "server": "gonogo.cli.lsp.command",
     "skills": "gonogo.cli.skills",
 }
 """Commands that are imported where they are called, or all are listed: the others' start does not pay for them."""

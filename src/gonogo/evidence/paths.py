@@ -8,6 +8,7 @@ OSError.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 import sys
@@ -19,6 +20,10 @@ _OF_A_SHELL = ("/dev/", "/proc/")
 
 ONLY_BELOW = "GONOGO_ONLY_BELOW"
 """The variable that names the folders, as PATH does, below which files of a user's may be read; unset, all may."""
+
+
+BUFFERS: dict[str, bytes] = {}
+"""What editors hold of files that are not saved yet, by their paths without links: it is read instead of them."""
 
 
 def is_file(path: str | Path) -> bool:
@@ -65,6 +70,8 @@ def opened(path: str | Path) -> BinaryIO:
 
     A pipe that has a name waits for whoever writes it, perhaps for ever: it is refused. A shell's (``<(…)``) is not.
     """
+    if BUFFERS and (held := BUFFERS.get(str(resolved(path)))) is not None:
+        return io.BytesIO(held)
     try:
         if (only := os.environ.get(ONLY_BELOW)) and not _is_below(path, only):
             raise OSError(errno.EACCES, "it is outside of the folders that were allowed", str(path))

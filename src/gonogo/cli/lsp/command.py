@@ -1,0 +1,39 @@
+"""The command ``gonogo server``."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from gonogo.cli.exit_status import exit_statuses
+from gonogo.cli.options import Lang
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.language import chosen_language
+
+
+def server(
+    stdio: Annotated[bool, typer.Option("--stdio", help="Speak over stdin and stdout, as it always does.")] = False,
+    lang: Lang = None,
+) -> None:
+    """Serve editors: what gonogo check finds while one types, with hover, completion and fixes (LSP, over stdio).
+
+    VS Code: editors/vscode. Neovim and Helix: docs/editors.md.
+
+    编辑器语言服务：边写边检查，提供悬停说明、补全和修复。
+    """
+    with exit_statuses(chosen_language(lang, os.environ)):
+        try:
+            from gonogo.cli.lsp.server import serve
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
+                raise
+            raise UserError(
+                Text(
+                    "gonogo server needs pygls: pip install 'gonogo[lsp]'",
+                    "gonogo server 需要 pygls：pip install 'gonogo[lsp]'",
+                )
+            ) from None
+        serve(lang)

@@ -1,0 +1,144 @@
+"""Where a cursor stands in a DeepSpeed JSON, and what may stand there; broken text is the rule."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+from packaging.version import Version
+
+from gonogo.evidence.config.deepspeed_keys import KeyInfo, children, known, optimizers, schedulers
+from gonogo.evidence.config.deepspeed_schema import default_in, described, knows
+
+_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
+_OWN_KEYS = frozenset(
+    {"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "zero_allow_untested_optimizer"}
+)
+_NAME = re.compile(r"(?:^|[/_.-])(?:ds|deepspeed|zero)[\w.-]*\.jsonc?$|zero[-_]?[0-3]\w*\.json", re.IGNORECASE)
+
+
+class Cursor(msgspec.Struct, frozen=True):
+    """A place: the keys that lead to it, and whether a key or the value of the last of them stands there.
+
+    ``start`` and ``end`` are the offsets of what stands there so far; ``quoted``: it began with a quotation mark.
+    """
+
+    path: tuple[str, ...]
+    is_key: bool
+    start: int
+    end: int
+    quoted: bool = False
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """One thing that may be written: its text for a list, what is inserted, and what is said of it."""
+
+    label: str
+    insert: str
+    said: str
+    deprecated: bool = False
+
+
+def is_deepspeed(path: str, text: str) -> bool:
+    """Whether a JSON file is a DeepSpeed config, by its name or by a key that only those have."""
+    return bool(_NAME.search(path)) or any(f'"{key}"' in text for key in _OWN_KEYS)
+
+
+def cursor_at(text: str, offset: int) -> Cursor | None:
+    """What stands at an offset; None in a comment, a list, or outside of the object."""
+    stack: list[tuple[str, str | None]] = []  # ("{" or "[", the key that is being given a value)
+    for token in _TOKEN.finditer(text):
+        start, end, word = token.start(), token.end(), token[0]
+        if start >= offset:
+            break
+        inside = start < offset <= end and (word[0] == '"' or word[0] not in "{}[]:,/")
+        if inside and (word[0] != '"' or len(word) < 2 or not word.endswith('"') or offset < end):
+            return _cursor(stack, start, end, quoted=word[0] == '"')
+        if word.startswith(("//", "/*")):
+            if offset < end or word.startswith("//"):
+                return None
+        elif word in "{[":
+            stack.append((word, None))
+        elif word in "}]":
+            stack = stack[:-1]
+        elif word == ",":
+            _set(stack, None)
+        elif word[0] == '"' and stack and stack[-1] == ("{", None):
+            _set(stack, _plain(word))
+    return _cursor(stack, offset, offset, quoted=False)
+
+
+def _set(stack: list[tuple[str, str | None]], key: str | None) -> None:
+    if stack:
+        stack[-1] = (stack[-1][0], key)
+
+
+def _cursor(stack: list[tuple[str, str | None]], start: int, end: int, *, quoted: bool) -> Cursor | None:
+    if not stack or stack[-1][0] == "[":
+        return None
+    path = tuple(key for bracket, key in stack if bracket == "{" and key is not None)
+    return Cursor(path, stack[-1][1] is None, start, end, quoted)
+
+
+def _plain(word: str) -> str:
+    try:
+        return str(json.loads(word if len(word) > 1 and word.endswith('"') else f'{word}"'))
+    except ValueError:
+        return word.strip('"')
+
+
+def offers(cursor: Cursor, release: str, language: str) -> list[Offer]:
+    """What may be written at the cursor, for a release of DeepSpeed."""
+    version = Version(release)
+    if not cursor.is_key:
+        return [Offer(value, value, "") for value in _values(cursor.path, version)]
+    found = []
+    for name, info in children(cursor.path).items():
+        if not knows(info, version) or info.same_as:
+            continue
+        said = described(".".join((*cursor.path, name)), info, version, language)
+        found.append(Offer(name, f'"{name}": {_value_of(info, version)}', said, bool(info.deprecated)))
+    return sorted(found, key=lambda offer: (offer.deprecated, offer.label))
+
+
+def word_at(text: str, cursor: Cursor) -> str:
+    """The key that stands at the cursor."""
+    return _plain(text[cursor.start : cursor.end] or '""')
+
+
+def meaning_at(path: tuple[str, ...], release: str, language: str) -> str:
+    """What is known of a key as Markdown; empty where it is none of DeepSpeed's."""
+    info = known(path)
+    said = "" if info is None else described(".".join(path), info, Version(release), language)
+    return f"`{'.'.join(path)}` (DeepSpeed {release})\n\n{said}" if said else ""
+
+
+def _values(path: tuple[str, ...], version: Version) -> list[str]:
+    if path in (("optimizer", "type"), ("scheduler", "type")):
+        names = optimizers() if path[0] == "optimizer" else schedulers()
+        return [json.dumps(_shown(name)) for name, info in names.items() if knows(info, version)]
+    info = known(path)
+    if info is None:
+        return []
+    if info.values:
+        return [json.dumps(value) for value in info.values]
+    if info.type == "bool":
+        return ["true", "false", '"auto"']
+    default = default_in(info, version)
+    auto = ['"auto"'] if info.type in ("int", "float") else []
+    return [json.dumps(default), *auto] if default is not None else auto
+
+
+def _shown(name: str) -> str:
+    return {"adam": "Adam", "adamw": "AdamW", "adagrad": "Adagrad", "lamb": "Lamb", "lion": "Lion", "muon": "Muon"}.get(
+        name, name
+    )
+
+
+def _value_of(info: KeyInfo, version: Version) -> str:
+    """What is put after a new key."""
+    if info.type == "object":
+        return "{}"
+    default = default_in(info, version)
+    return json.dumps(default) if default is not None else '""' if info.type == "str" else "null"

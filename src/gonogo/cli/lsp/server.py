@@ -1,0 +1,228 @@
+"""The language server: what ``gonogo check`` finds in the files of a folder, with the text that is being typed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from lsprotocol import types as lsp
+from pygls import uris
+from pygls.lsp.server import LanguageServer
+
+from gonogo import __version__
+from gonogo.check.findings import check
+from gonogo.check.settings import read_settings
+from gonogo.cli.explain import hazard_named, page_of
+from gonogo.cli.lsp.config_at import cursor_at, is_deepspeed, meaning_at, offers, word_at
+from gonogo.cli.lsp.shown import Shown, action_of, diagnostic_of, position_of
+from gonogo.evidence.config.deepspeed_keys import releases
+from gonogo.evidence.config.deepspeed_schema import release_of
+from gonogo.evidence.files import kind_of
+from gonogo.evidence.paths import BUFFERS, resolved
+from gonogo.finding.errors import UserError
+from gonogo.hazards.hazard import all_hazards
+
+_PAUSE = 0.04
+"""Seconds without a key stroke before files are looked at."""
+_MOST_BESIDE = 60
+"""Files of a folder that are looked at together; in a larger one, those that are open, and what they name."""
+
+
+class Server(LanguageServer):
+    """Documents by their paths, what was found in each, and the language to say it in."""
+
+    def __init__(self, language: str | None) -> None:
+        super().__init__("gonogo", __version__, text_document_sync_kind=lsp.TextDocumentSyncKind.Incremental)
+        self.asked = language
+        self.language = language or "en"
+        self.root = Path.cwd()
+        self.release = releases()[-1]
+        self.shown: dict[str, list[Shown]] = {}
+        self._open: dict[str, str] = {}
+        self._worker = ThreadPoolExecutor(1)  # a check at a time: they share what has been read
+        self._waiting: asyncio.Task[None] | None = None
+
+    def begin(self, params: lsp.InitializeParams) -> None:
+        """Take the root and the language of an editor."""
+        if self.asked is None and (params.locale or "").lower().startswith("zh"):
+            self.language = "zh"
+        folders = params.workspace_folders or []
+        uri = folders[0].uri if folders else params.root_uri
+        path = uris.to_fs_path(uri) if uri else None
+        if path and os.path.isdir(path):
+            self.root = resolved(path)
+            os.chdir(self.root)
+        self._worker.submit(all_hazards)
+
+    def changed(self, uri: str) -> None:
+        """A document was opened, changed or saved: its folder is looked at after a pause."""
+        path = uris.to_fs_path(uri)
+        if not path:
+            return
+        whole = str(resolved(path))
+        self._open[whole] = uri
+        BUFFERS[whole] = self.workspace.get_text_document(uri).source.encode("utf-8", "surrogatepass")
+        self._look_soon(whole)
+
+    def closed(self, uri: str) -> None:
+        """A document was closed: the file on the disk counts again."""
+        whole = str(resolved(uris.to_fs_path(uri) or ""))
+        self._open.pop(whole, None)
+        BUFFERS.pop(whole, None)
+        self._publish(whole, [])
+
+    def _look_soon(self, path: str) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._waiting = asyncio.get_running_loop().create_task(self._look(path))
+
+    async def _look(self, path: str) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(_PAUSE)
+            self._waiting = None  # what has begun is finished
+            found = await asyncio.get_running_loop().run_in_executor(self._worker, self._found, self._beside(path))
+            for one in {*found, *self.shown}:
+                self._publish(one, found.get(one, []))
+
+    def _beside(self, path: str) -> list[str]:
+        """The files that are looked at together."""
+        if kind_of(Path(path)) is None:
+            return []
+        folder = os.path.dirname(path)
+        with contextlib.suppress(OSError):
+            names = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+            files = [name for name in names if kind_of(Path(name)) is not None and os.path.isfile(name)]
+            if len(files) <= _MOST_BESIDE:
+                return sorted({*files, *self._opened()})
+        return self._opened()
+
+    def _opened(self) -> list[str]:
+        return [one for one in self._open if kind_of(Path(one)) is not None and os.path.isfile(one)]
+
+    def _found(self, paths: list[str]) -> dict[str, list[Shown]]:
+        """What is found in the files, by path. Runs beside the loop."""
+        if not paths:
+            return {}
+        try:
+            checked = check(paths, settings=read_settings(Path(paths[0]).parent), allow_no_files=True)
+        except UserError:
+            return {}
+        for run in checked.gathered.runs:
+            with contextlib.suppress(UserError):
+                version = run.environment.version("deepspeed")
+                self.release = release_of(None if version is None else str(version))
+                break
+        found: dict[str, list[Shown]] = {}
+        for finding in checked.report.findings:
+            if finding.spans:
+                path = str(resolved(finding.spans[0].path))
+                found.setdefault(path, []).append(Shown(finding, finding.spans[0]))
+        return found
+
+    def _publish(self, path: str, shown: list[Shown]) -> None:
+        if not shown and not self.shown.get(path):
+            return
+        self.shown[path] = shown
+        uri = self._open.get(path) or uris.from_fs_path(path) or ""
+        document = self.workspace.get_text_document(uri)
+        diagnostics = [diagnostic_of(one, document, self.language) for one in shown]
+        self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, diagnostics))
+
+    def at(self, uri: str, place: lsp.Range) -> list[Shown]:
+        """What was found at a place of a document."""
+        document = self.workspace.get_text_document(uri)
+        shown = self.shown.get(str(resolved(uris.to_fs_path(uri) or "")), [])
+        ranges = [(one, diagnostic_of(one, document, self.language).range) for one in shown]
+        return [one for one, where in ranges if where.start <= place.end and place.start <= where.end]
+
+
+def make_server(language: str | None) -> Server:
+    """The server with its features."""
+    server = Server(language)
+
+    @server.feature(lsp.INITIALIZE)
+    def initialize(params: lsp.InitializeParams) -> None:
+        server.begin(params)
+
+    @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
+    def did_open(params: lsp.DidOpenTextDocumentParams) -> None:
+        server.changed(params.text_document.uri)
+
+    @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
+    def did_change(params: lsp.DidChangeTextDocumentParams) -> None:
+        server.changed(params.text_document.uri)
+
+    @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
+    def did_save(params: lsp.DidSaveTextDocumentParams) -> None:
+        server.changed(params.text_document.uri)
+
+    @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
+    def did_close(params: lsp.DidCloseTextDocumentParams) -> None:
+        server.closed(params.text_document.uri)
+
+    @server.feature(lsp.TEXT_DOCUMENT_HOVER)
+    def hover(params: lsp.HoverParams) -> lsp.Hover | None:
+        uri, place = params.text_document.uri, lsp.Range(params.position, params.position)
+        parts = []
+        document = server.workspace.get_text_document(uri)
+        text = document.source
+        if is_deepspeed(uri, text):
+            cursor = cursor_at(text, document.offset_at_position(params.position) + 1)
+            if cursor is not None and cursor.quoted:
+                path = (*cursor.path, word_at(text, cursor)) if cursor.is_key else cursor.path
+                parts.append(meaning_at(path, server.release, server.language))
+        names = dict.fromkeys(one.finding.hazard for one in server.at(uri, place))
+        parts += [page_of(hazard_named(name), server.language) for name in names]
+        said = "\n\n---\n\n".join(part for part in parts if part)
+        return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, said)) if said else None
+
+    @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=['"', ":"]))
+    def completion(params: lsp.CompletionParams) -> lsp.CompletionList | None:
+        document = server.workspace.get_text_document(params.text_document.uri)
+        text = document.source
+        if not is_deepspeed(params.text_document.uri, text):
+            return None
+        cursor = cursor_at(text, document.offset_at_position(params.position))
+        if cursor is None:
+            return None
+        place = lsp.Range(position_of(document, cursor.start), position_of(document, cursor.end))
+        kind = lsp.CompletionItemKind.Property if cursor.is_key else lsp.CompletionItemKind.Value
+        items = []
+        for offer in offers(cursor, server.release, server.language):
+            has_value = cursor.is_key and text[cursor.end :].lstrip().startswith(":")
+            insert = f'"{offer.label}"' if has_value else offer.insert
+            items.append(
+                lsp.CompletionItem(
+                    label=offer.label,
+                    kind=kind,
+                    documentation=lsp.MarkupContent(lsp.MarkupKind.Markdown, offer.said) if offer.said else None,
+                    filter_text=f'"{offer.label}"' if cursor.quoted and cursor.is_key else offer.label,
+                    text_edit=lsp.TextEdit(place, insert),
+                    tags=[lsp.CompletionItemTag.Deprecated] if offer.deprecated else None,
+                )
+            )
+        return lsp.CompletionList(is_incomplete=False, items=items)
+
+    @server.feature(
+        lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix])
+    )
+    def code_action(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+        actions = []
+        for shown in server.at(params.text_document.uri, params.range):
+            for fix in shown.finding.fixes:
+                action = action_of(shown, fix, server.workspace, server.language)
+                if action is not None:
+                    actions.append(action)
+        return actions
+
+    return server
+
+
+def serve(language: str | None) -> None:
+    """Serve over stdin and stdout until the editor ends it."""
+    gc.freeze()
+    make_server(language).start_io()
