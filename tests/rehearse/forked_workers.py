@@ -134,6 +134,7 @@ def _serve(rank: int, ranks: int, accelerator: str, own: Path) -> None:
 
         def __init__(self, rank: int, where: Any) -> None:
             self.over = True
+            self.ranks = frozenset(where.ranks)  # which of them are rehearsed is asked before
             self.connect = lambda where: super(LaterPeers, self).__init__(rank, where)
 
     sessions.Peers = LaterPeers  # type: ignore[misc]
