@@ -254,7 +254,8 @@ def make_files(folder: Path) -> None:
 
 def measure(cell: Cell, folder: Path) -> dict[str, object]:
     """Rehearse it: the verdict, what was named, seconds, and the largest process's memory in MiB."""
-    path = os.pathsep.join(part for part in (str(framework(cell.framework)), os.environ.get("PYTHONPATH")) if part)
+    folders = [framework(cell.framework), *([framework("trl_before_1")] if cell.framework == "swift" else [])]
+    path = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     environment = {**os.environ, "PYTHONPATH": path, "NPROC_PER_NODE": "2", "NO_COLOR": "1"}
     words = ["--gpus", cell.gpus, "--steps", "2", "--timeout", "900", "--format", "json"]
     words += ["--keep", tempfile.mkdtemp(dir=folder)]

@@ -16,6 +16,7 @@ _FOLDERS = Path(sys.prefix) / "frameworks"
 # What the training imports: compiled once here, since a rehearsal writes no bytecode.
 _IMPORTS = {
     "trl": "from trl import SFTTrainer",
+    "trl_before_1": "import trl",
     "swift": "from swift.pipelines import sft_main; from swift.arguments import SftArguments; import swift.trainers",
     "llamafactory": "import llamafactory.train.tuner, llamafactory.train.sft.workflow",
     "axolotl": "import axolotl.train, axolotl.cli.main, axolotl.core.builders",

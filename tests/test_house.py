@@ -39,6 +39,7 @@ PAIRS = [
     ("docs/editors.md", "docs/editors.zh-CN.md"),
     ("docs/design.md", "docs/design.zh-CN.md"),
     ("docs/strategies.md", "docs/strategies.zh-CN.md"),
+    ("docs/post-training.md", "docs/post-training.zh-CN.md"),
     ("docs/architectures.md", "docs/architectures.zh-CN.md"),
 ]
 DOCUMENTS = [ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")]

@@ -51,7 +51,9 @@ def test_it_is_found_as_an_installed_package(session: Session) -> None:
         from vllm.sampling_params import GuidedDecodingParams  # noqa: F401  a name of older releases
     with pytest.raises(ImportError) as lacks:
         from vllm import AsyncLLMEngine  # noqa: F401
-    assert isinstance(lacks.value, UnsupportedOperator)  # of the stand-in's own doing: CANNOT-TELL
+    assert isinstance(lacks.value, UnsupportedOperator)
+    with pytest.raises(UnsupportedOperator, match=r"vllm\.worker"):
+        import vllm.worker.worker  # noqa: F401  of the stand-in's own doing: CANNOT-TELL
 
 
 def test_its_cache_fills_the_share_of_the_card_and_sleep_gives_it_back(session: Session, model: str) -> None:

@@ -66,6 +66,14 @@ class ModuleMemory(msgspec.Struct, frozen=True):
         return sum(self.by_category.values())
 
 
+class PhaseMemory(msgspec.Struct, frozen=True):
+    """The most that a device held in a phase, and how that was divided."""
+
+    phase: str
+    bytes: int
+    by_category: dict[str, int]
+
+
 class Device(msgspec.Struct, frozen=True):
     """One device's memory over the whole program; ``by_category`` is what holds it at the peak."""
 
@@ -85,6 +93,8 @@ class Device(msgspec.Struct, frozen=True):
     """Of the device: what is reserved and what is taken beside it."""
     free_bytes: int = 0
     """What is left then; negative where it does not fit."""
+    phases: tuple[PhaseMemory, ...] | msgspec.UnsetType = msgspec.UNSET
+    """The peak of each phase of a training that rolls out; not set for others."""
 
 
 class MemoryTimeline(msgspec.Struct, frozen=True):

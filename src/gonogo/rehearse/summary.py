@@ -102,6 +102,7 @@ def _device(device: DeviceMemory) -> rehearsal.Device:
     used = device.peak_reserved_bytes + device.allowance_bytes
     return msgspec.structs.replace(
         _converted(device, rehearsal.Device),
+        phases=_converted(device.phases, tuple[rehearsal.PhaseMemory, ...]) if device.phases else msgspec.UNSET,
         percent=_percent(used, device.total_bytes),
         free_bytes=device.total_bytes - used,
     )

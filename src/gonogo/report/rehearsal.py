@@ -47,6 +47,7 @@ def rehearsal_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
         _operands(rehearsal, language),
         _memory(rehearsal, language),
         _categories(rehearsal, language),
+        _phases(rehearsal, language),
         _modules(rehearsal, language),
         _host(rehearsal, language),
         _host_parts(rehearsal, language),
@@ -124,6 +125,22 @@ def _categories(rehearsal: Rehearsal, language: str) -> Table:
     columns = (word("rank", language), *column, *(word(category, language) for category in categories))
     first = 1 + len(column)
     return Table(word("categories", language), columns, merged(rows), frozenset(range(first, first + len(categories))))
+
+
+def _phases(rehearsal: Rehearsal, language: str) -> Table:
+    """Of a training that rolls out: what trainer and engine hold together in each phase of the fullest device."""
+    fullest = max(_devices(rehearsal), key=lambda pair: pair[1].peak_allocated_bytes, default=None)
+    peaks = fullest[1].phases if fullest is not None else None
+    if fullest is None or not isinstance(peaks, tuple):
+        return Table("", (), ())
+    rank, device = fullest
+    rows = []
+    for peak in peaks:
+        engine = peak.by_category.get("rollout", 0)
+        rows.append((word(peak.phase, language), size(peak.bytes), size(peak.bytes - engine), size(engine)))
+    title = f"{word('phases', language)} ({word('rank', language)} {rank.rank}, {_device_name(device)})"
+    columns = ("phase", "allocated", "trainer", "rollout")
+    return Table(title, tuple(word(name, language) for name in columns), tuple(rows), frozenset({1, 2, 3}))
 
 
 def _modules(rehearsal: Rehearsal, language: str) -> Table:

@@ -23,6 +23,8 @@ Outcome = Literal[
 Phase = Literal[
     "load", "init", "generate", "reward", "score", "sync", "forward", "backward", "step", "evaluate", "save", "exit"
 ]
+ROLLOUT_PHASES = ("generate", "reward", "score", "sync")
+"""Phases that the methods of a trainer enter, whichever model runs in them."""
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "communication", "temporary", "rollout")
 
 
@@ -108,6 +110,14 @@ class Shortage(msgspec.Struct, frozen=True):
     by_category: dict[str, int] = {}
 
 
+class PhaseMemory(msgspec.Struct, frozen=True):
+    """The most that was live in a phase, whenever it was entered, and how that was divided."""
+
+    phase: Phase
+    bytes: int
+    by_category: dict[str, int]
+
+
 class DeviceMemory(msgspec.Struct, frozen=True):
     """One device's memory over the whole program."""
 
@@ -126,6 +136,8 @@ class DeviceMemory(msgspec.Struct, frozen=True):
     modules: tuple[ModuleMemory, ...] = ()
     """All that holds memory at the peak: of each category it adds up to :attr:`by_category`."""
     shortage: Shortage | None = None
+    phases: tuple[PhaseMemory, ...] = ()
+    """Of a training that rolls out: each phase's peak, in the order of first entry."""
 
 
 class HostMemory(msgspec.Struct, frozen=True):

@@ -31,8 +31,6 @@ _STEADY = ("generate", "reward", "score", "sync", "forward", "backward", "step",
 _STEPS_TOO_MANY = 8
 """A program that doesn't stop when its data ends is stopped after so many steps more than were asked for."""
 _EMPTY_PASSES_TOO_MANY = 1000
-ROLLS_OUT = ("generate", "reward", "score", "sync")
-"""Phases that a trainer's methods enter, whichever model runs in them."""
 EVALUATION_BATCHES = 2
 
 
@@ -97,6 +95,7 @@ class Lifecycle:
     def _switch(self, phase: Phase) -> None:
         for record in self.memory.devices.values():
             record.note_peak()
+            record.end_phase(self.phase)
             if record.load_peak is None and self.phase == "load" != phase:
                 record.load_peak = record.peak
             record.steady = phase in _STEADY or (phase == "init" and not self.step)

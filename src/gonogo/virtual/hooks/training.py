@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES
 from gonogo.finding import Text
-from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, ROLLS_OUT, Lifecycle, note_phase
+from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
 from gonogo.virtual.hooks.owning import local_tensors, own_model, own_states
 from gonogo.virtual.hooks.patching import Patches
@@ -42,7 +43,7 @@ def _enter_root(life: Lifecycle, modules: ModuleTracker, root: nn.Module) -> Non
     if life.in_backward:
         life.seen.recompute(root)
         return
-    if life.phase in ("evaluate", "save", *ROLLS_OUT):
+    if life.phase in ("evaluate", "save", *ROLLOUT_PHASES):
         return
     if torch.is_grad_enabled() and root.training:
         life.model_in_eval_mode = False

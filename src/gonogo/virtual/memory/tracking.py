@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from gonogo.evidence.rehearsal.modules import held_by_modules, largest_modules
 from gonogo.evidence.rehearsal.record import (
     CATEGORIES,
+    ROLLOUT_PHASES,
     DeviceMemory,
     HostMemory,
     MemoryTimeline,
     Phase,
+    PhaseMemory,
     Shortage,
     categories_of,
 )
@@ -113,6 +115,10 @@ class DeviceRecord:
         self.stream: Callable[[], int] = lambda: 0
         """The stream that an allocation belongs to: each has its own pools in the caching allocator."""
         self.moment: Callable[[], tuple[Phase, int]] = lambda: ("load", 0)
+        self.phase_peaks: dict[Phase, tuple[int, tuple[int, ...]]] = {}
+        """By phase that is over: the most that was live, and its division by category."""
+        self._phase_high, self._phase_noted = 0, 0
+        self._phase_categories = self.peak_by_category
         self._noted_peak = 0
         self._timeline = Timeline()
         self._left_of_stretch = 1
@@ -149,6 +155,8 @@ class DeviceRecord:
             self.peak = self.live
         if self.live > self.steady_peak and self.steady:
             self.steady_peak = self.live
+        if self.live > self._phase_high:
+            self._phase_high = self.live
         if self.live > self._high:
             self._high, self._high_by, self._high_at = self.live, holding, self.here()
         self._left_of_stretch -= 1
@@ -170,6 +178,8 @@ class DeviceRecord:
             self.note_peak()
         if self._high > self._noted_high:
             self._note_high()
+        if self._phase_high > self._phase_noted:
+            self._phase_noted, self._phase_categories = self._phase_high, tuple(self.by_category)
         nbytes, holding = cell.nbytes, cell.holding
         self.live -= nbytes
         self.by_category[holding.category] -= nbytes
@@ -189,6 +199,15 @@ class DeviceRecord:
         self.peaks += 1
         self.peak_by_category = tuple(self.by_category)
         self.peak_phase, self.peak_step = self.moment()
+
+    def end_phase(self, phase: Phase) -> None:
+        """A phase is over: keep its peak, where an earlier one of its kind had less."""
+        if self._phase_high > self._phase_noted:
+            self._phase_categories = tuple(self.by_category)
+        if self._phase_high >= self.phase_peaks.get(phase, (0, ()))[0]:
+            self.phase_peaks[phase] = self._phase_high, self._phase_categories
+        self._phase_high = self._phase_noted = self.live
+        self._phase_categories = tuple(self.by_category)
 
     def _note_high(self) -> None:
         """Keep the highest moment of this stretch whole: called before memory falls below it."""
@@ -252,6 +271,7 @@ class DeviceRecord:
         names = [
             *("peak", "peak_pinned", "steady_peak", "peak_by_category", "peak_phase", "peak_step", "_noted_peak"),
             *("_left_of_stretch", "_high", "_high_by", "_high_at", "_noted_high", "_high_moment"),
+            *("_phase_high", "_phase_noted", "_phase_categories"),
         ]
         before = {name: getattr(self, name) for name in names}
         noted = [(holding, holding.at_peak(self.peaks)) for held in self._holdings for holding in held.values()]
@@ -306,7 +326,14 @@ class DeviceRecord:
             top_modules=largest_modules(held),
             modules=held_by_modules(held),
             shortage=self.shortage,
+            phases=self._as_phases(),
         )
+
+    def _as_phases(self) -> tuple[PhaseMemory, ...]:
+        """The peaks of the phases of a training that rolls out; of others none."""
+        if self.phase_peaks.keys().isdisjoint(ROLLOUT_PHASES):
+            return ()
+        return tuple(PhaseMemory(phase, live, categories_of(held)) for phase, (live, held) in self.phase_peaks.items())
 
     def as_host(self) -> HostMemory:
         """The record of the host."""

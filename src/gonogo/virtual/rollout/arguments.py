@@ -1,7 +1,7 @@
 """What vLLM is asked for: an engine's arguments, and those of one generation, with vLLM's own checks and words.
 
-Checked against vllm/sampling_params.py and vllm/engine/arg_utils.py of vLLM 0.8 to 0.31. An argument that is in none of
-them can't be rehearsed, which is CANNOT-TELL: a release that this was not checked against may have it.
+Names of vllm/sampling_params.py and vllm/engine/arg_utils.py, releases 0.8 to 0.31, as far as trainers give them. One
+that is not here can't be rehearsed, which is CANNOT-TELL: some release may have it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 In the order of ``vllm/v1/worker/gpu_worker.py`` (``init_device``, ``load_model``, ``determine_available_memory``,
 ``initialize_from_config``, ``compile_or_warm_up_model``), with the checks of ``vllm/v1/core/kv_cache_utils.py``;
-sleeping and waking as in ``vllm/device_allocator/cumem.py``. Read at vLLM 0.8, 0.10, 0.13, 0.21 and 0.31.
+sleeping and waking as in ``vllm/device_allocator/cumem.py``. Read at
+vllm-project/vllm 0012cf69 (0.8), 35d5cda1 and 010c2112.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _CONTEXT_BAND = 512 << 20
 """Context and communicators of the real device take so much more or less than is assumed."""
 _PEAK_BAND = 0.3
 """The same of the activations that vLLM measures, as a share."""
-POOL_WITH_EXPANDABLE = (0, 12)
+POOL_WITH_EXPANDABLE = (0, 20)
+"""Since this release (vllm-project/vllm#40812) the pool turns expandable segments off by itself."""
 WEIGHTS, CACHE, GRAPHS = "vLLM: weights", "vLLM: KV cache", "vLLM: CUDA graphs"
 _TAGS = {"weights": WEIGHTS, "kv_cache": CACHE}
 

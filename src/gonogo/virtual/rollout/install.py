@@ -64,11 +64,12 @@ def _names(rehearsal: Rehearsal) -> package.Names:
         "vllm": {**still(LLM=engine_class, SamplingParams=sampling), **outputs},
         "vllm.entrypoints.llm": still(LLM=engine_class),
         "vllm.outputs": outputs,
+        "vllm.lora.request": still(LoRARequest=type("LoRARequest", (_Kept,), {"__module__": "vllm.lora.request"})),
         "vllm.logprobs": still(Logprob=Logprob),
         "vllm.sampling_params": {
             **still(SamplingParams=sampling),
             "GuidedDecodingParams": (guided, _ALWAYS, (0, 12)),
-            "StructuredOutputsParams": (structured, (0, 11), _STILL),
+            "StructuredOutputsParams": (structured, (0, 10), _STILL),
         },
         "vllm.utils": {name: (value, _ALWAYS, (0, 12)) for name, value in ports.items()},
         "vllm.utils.network_utils": {name: (value, (0, 11), _STILL) for name, value in ports.items()},
@@ -86,7 +87,7 @@ def _names(rehearsal: Rehearsal) -> package.Names:
 
 
 class _Kept:
-    """What a completion has to look like: taken, and without effect, since its words are arbitrary anyway."""
+    """What says how a completion has to look, or whose it is: taken, and without effect, since its words are arbitrary."""
 
     def __init__(self, **given: Any) -> None:
         vars(self).update(given)

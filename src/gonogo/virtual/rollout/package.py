@@ -1,6 +1,6 @@
 """``import vllm`` where no GPU is: a package with the names that trainers use, and the version that they would have.
 
-Each name has the releases that have it, read in vLLM's source at these tags; of a name that is not here the import
+Each name has the releases that have it; of a name that is not here the import
 fails with an error that makes CANNOT-TELL of it, and that a program may catch as the ImportError that it is too.
 """
 
@@ -65,7 +65,9 @@ class Package:
         patches.on_undo(forget)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """The import system's question."""
+        """The import system's question. Raises for a module of vLLM that is not stood in for."""
+        if name.startswith("vllm.") and name not in self._modules:
+            raise self._refuse(name, "vLLM is stood in for, without it")
         return ModuleSpec(name, self, is_package=True) if name in self._modules else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
