@@ -53,7 +53,7 @@ def test_it_is_found_as_an_installed_package(session: Session) -> None:
         from vllm import AsyncLLMEngine  # noqa: F401
     assert isinstance(lacks.value, UnsupportedOperator)
     with pytest.raises(UnsupportedOperator, match=r"vllm\.worker"):
-        import vllm.worker.worker  # noqa: F401  of the stand-in's own doing: CANNOT-TELL
+        import vllm.worker.worker
 
 
 def test_its_cache_fills_the_share_of_the_card_and_sleep_gives_it_back(session: Session, model: str) -> None:
