@@ -124,6 +124,38 @@ def test_trl_sft(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not (project / "out").exists()
 
 
+_GRPO = """
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
+args = GRPOConfig(output_dir="out", max_steps=2, bf16=True, use_vllm=True, vllm_mode="colocate", num_generations=4,
+    per_device_train_batch_size=4, vllm_gpu_memory_utilization=0.3, vllm_enable_sleep_mode=True, report_to="none",
+    max_completion_length=32)
+data = Dataset.from_list([{"prompt": f"What is {a} plus 1?"} for a in range(64)])
+def reward(completions, **kwargs):
+    return [float(len(text)) for text in completions]
+GRPOTrainer(model="model", reward_funcs=reward, args=args, train_dataset=data).train()
+"""
+_ZERO3 = """
+distributed_type: DEEPSPEED
+deepspeed_config: {zero_stage: 3, zero3_save_16bit_model: true, gradient_accumulation_steps: 1}
+mixed_precision: bf16
+num_processes: 2
+"""
+
+
+@pytest.mark.very_slow
+def test_trl_grpo_with_vllm_in_the_process(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(framework("trl")))
+    (project / "grpo.py").write_text(_GRPO)
+    (project / "zero3.yaml").write_text(_ZERO3)
+    record = rehearsed("accelerate launch --config_file zero3.yaml grpo.py")
+    device = record.ranks[0].devices[0]
+    peaks = {peak.phase: peak.by_category.get("rollout", 0) for peak in device.phases}
+    assert peaks["generate"] > 0.25 * device.total_bytes > peaks["backward"]  # it sleeps while the trainer works
+    assert {"generate", "reward", "sync"} <= set(record.ranks[0].phases)
+    assert any(entry.what.startswith("vLLM ") for entry in record.ranks[0].assumptions)
+
+
 @pytest.mark.very_slow
 def test_swift_sft(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(framework("swift")))

@@ -61,8 +61,6 @@ class Lifecycle:
         self.has_engine = False
         self.model_in_eval_mode = False
         self.in_evaluation = 0
-        self.engines: list[Any] = []
-        """Rollout engines beside the trainer."""
         self.seen = Seen()
         self.trained_root: Any = None
         """The model of the first training forward."""

@@ -63,6 +63,8 @@ class Engine:
         self.memory = memory
         self._unsupported = unsupported
         self._held: dict[str, torch.Tensor] = {}
+        self._sizes: dict[str, int] = {}
+        """By tag, what it takes while it is awake."""
         self._on_host: torch.Tensor | None = None
         self.asleep: set[str] = set()
         self.sleeps = bool(asked.get("enable_sleep_mode"))
@@ -77,8 +79,9 @@ class Engine:
             bool(asked.get("trust_remote_code")),
             unsupported,
         )
-        self.batched = int(asked.get("max_num_batched_tokens") or 8192)
-        self.sequences = int(asked.get("max_num_seqs") or (1024 if self._total() >= 70 * _GIB else 256))
+        large = self._total() >= 70 * _GIB  # defaults of vllm/engine/arg_utils.py for an LLM
+        self.batched = int(asked.get("max_num_batched_tokens") or (16384 if large else 8192))
+        self.sequences = int(asked.get("max_num_seqs") or (1024 if large else 256))
         self._start()
 
     def _device(self) -> torch.device:
@@ -89,7 +92,9 @@ class Engine:
             )
         world = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
         if world % self.tp:
-            raise ValueError(f"world size ({world}) is not divisible by tensor parallel size ({self.tp})")
+            raise self._unsupported(
+                f"vllm.LLM(tensor_parallel_size={self.tp})", f"of {world} processes"
+            )
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
     def _check_pool(self) -> None:
@@ -180,6 +185,7 @@ class Engine:
         return max(GRAPHS_AT_LEAST, layers * GRAPHS_OF_LAYER + GRAPHS_AT_LEAST)
 
     def _take(self, tag: str, nbytes: int) -> None:
+        self._sizes[tag] = nbytes
         with self._counting(_TAGS[tag]):
             self._held[tag] = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
         self.asleep.discard(tag)
@@ -200,7 +206,6 @@ class Engine:
         if level == 1 and "weights" not in self.asleep:
             with self._counting(WEIGHTS):
                 self._on_host = torch.empty(self.model.weights, dtype=torch.uint8, pin_memory=True)
-        self._sizes = {tag: self._held[tag].numel() for tag in _TAGS if tag in self._held} | getattr(self, "_sizes", {})
         for tag in _TAGS:
             self._held.pop(tag, None)
             self.asleep.add(tag)

@@ -87,7 +87,7 @@ def _names(rehearsal: Rehearsal) -> package.Names:
 
 
 class _Kept:
-    """What says how a completion has to look, or whose it is: taken, and without effect, since its words are arbitrary."""
+    """What says how a completion has to look, or whose it is: taken, and without effect, as its words are arbitrary."""
 
     def __init__(self, **given: Any) -> None:
         vars(self).update(given)

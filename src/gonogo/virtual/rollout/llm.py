@@ -49,7 +49,6 @@ class LLM:
         with now.life.during("init", "vllm.LLM"):
             self._engine = engine.Engine({"model": model, **asked}, now.numbers, now.memory, now.unsupported)
         now.assume(engine.assumed(now.version))
-        now.life.engines.append(self._engine)
         self._numbers = itertools.count()
         self._name = str(asked.get("tokenizer") or self._engine.model.folder)
         self._tokenizer: Any = None
