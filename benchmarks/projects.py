@@ -4,7 +4,9 @@
 
 The launches, each with what to prepare, the verdict expected and why, stand in ``tests/projects/launches/``. DIR holds
 bare clones (``OWNER+NAME``, or ``OWNER+NAME/repo``); without it, or for one that it lacks, ``git clone`` is asked. A
-project that can't be had is named as skipped, and counted. A verdict is *unsure* where it is CANNOT-TELL and another
+project that can't be had is named as skipped, and counted. With
+``prepared = true`` that is left to ``gonogo prepare``, and nothing is edited: clone, prepare, rehearse. A verdict is
+*unsure* where it is CANNOT-TELL and another
 was expected, *wrong* where it is sure of what isn't so. NAME is part of a launch's or a project's name. A launch takes
 from half a minute to some; the first time, its environment besides.
 
@@ -106,6 +108,21 @@ def rehearsed(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any] | No
         return None, done.stderr if isinstance(error, ValueError) else "over the time"
 
 
+def prepared(launch: dict[str, Any], folder: Path) -> str:
+    """``gonogo prepare`` in the project, as a user would before the rehearsal; what it said where it failed."""
+    command = [sys.executable, "-m", "gonogo", "prepare", "--gpus", launch["gpus"], *launch.get("prepare_options", [])]
+    command += ["--", *shlex.split(launch["command"])]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder / launch.get("folder", "."),
+            capture_output=True, text=True, timeout=_LONGEST, env={**os.environ, **launch.get("variables", {})},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "over the time"
+    return "" if done.returncode == 0 else done.stderr or done.stdout
+
+
 def told(report: dict[str, Any] | None, stderr: str) -> str:
     """The first thing that a user reads beside the verdict."""
     if report is None:
@@ -150,6 +167,8 @@ def main() -> int:
             continue
         projects_files.lay(folder, launch.get("prepare", {}))
         start = time.monotonic()
+        listed = prepared(launch, folder) if launch.get("prepared") else ""
+        seconds_to_prepare = time.monotonic() - start
         report, stderr = rehearsed(launch, folder)
         seconds = time.monotonic() - start
         judgement = judged(launch, report)
@@ -164,6 +183,8 @@ def main() -> int:
                 "verdict": verdict,
                 "judged": judgement,
                 "seconds": round(seconds),
+                "seconds_to_prepare": round(seconds_to_prepare),
+                "prepare": listed[-3000:],
                 "stderr": stderr[-3000:],
                 "report": report,
             }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +209,27 @@ def test_the_folder_is_replaced_whole_and_never_the_users(tmp_path: Path) -> Non
     with pytest.raises(UserError, match="was not made by gonogo"):
         write_folder(tmp_path, {}, Prepared())
     assert (folder / "models" / "b" / "config.json").exists()
+
+
+def test_a_base_model_has_the_chat_template_that_it_was_published_with() -> None:
+    for name, has in (
+        ("meta-llama/Meta-Llama-3-8B", False),
+        ("meta-llama/Meta-Llama-3-8B-Instruct", True),
+        ("meta-llama/Llama-2-7b-hf", False),
+        ("meta-llama/Llama-2-7b-chat-hf", True),
+        ("mistralai/Mistral-7B-v0.1", False),
+        ("google/gemma-2b-it", True),
+        ("Qwen/Qwen2.5-7B", True),
+    ):
+        model = published_model(name)
+        assert model is not None
+        config = json.loads(model_files(model)["tokenizer_config.json"])
+        assert ("chat_template" in config) is has, name
+
+
+def test_a_file_of_token_numbers_has_small_ones_at_either_width() -> None:
+    data = data_file("data/train.bin", [{"text": "of to in it is be as at"} for _ in range(100)])
+    for width in ("H", "I"):
+        numbers = [number for (number,) in struct.iter_unpack(f"<{width}", data)]
+        assert len(set(numbers)) > 10
+        assert max(numbers) < 50

@@ -13,12 +13,14 @@ import pytest
 
 from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared
 from gonogo.rehearse.launch.environment import ON_PATH, with_packages
+from gonogo.rehearse.not_as_there import itself, project_with
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.given import AS_INSTALLED, in_prepared_environment, with_own_package
 from gonogo.rehearse.prepared.own_package import beside_others, lay_scripts, own_package
 from gonogo.rehearse.prepared.run import InEnvironment, _runs_of, prepare
 from gonogo.rehearse.prepared.wanted import Options
 from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.shell.not_set import not_set
 
 SETUP = """\
 import re
@@ -164,3 +166,29 @@ def test_an_older_table_is_read_too(tmp_path: Path) -> None:
     request = RehearsalRequest(["python", "x.py"])
     assert in_prepared_environment(request, tmp_path) == request
     assert msgspec.json.decode((tmp_path / FOLDER / MANIFEST).read_bytes(), type=Prepared).source == ""
+
+
+def test_variables_that_nothing_sets_are_missing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "NAME=x\ntorchrun --nproc_per_node $GPUS_THERE src/open_r1/sft.py --run_name $NAME --seed ${SEED:-1}\n"
+    write(project, {"launch.sh": script})
+    done = prepare(["bash", "launch.sh"], Options(), InEnvironment(), write=False, look=None)
+    assert [(one.name, one.state) for one in done.wanted if one.kind == "variable"] == [("GPUS_THERE", "missing")]
+    assert not_set(["bash", "launch.sh"], str(project), {}) == ["GPUS_THERE"]
+    assert not_set(["bash", "launch.sh"], str(project), {"GPUS_THERE": "8"}) == []
+    monkeypatch.setenv("GPUS_THERE", "8")
+    done = prepare(["bash", "launch.sh"], Options(), InEnvironment(), write=False, look=None)
+    assert not [one for one in done.wanted if one.state == "missing"]
+
+
+def test_no_model_is_made_for_a_function_that_nothing_calls(project: Path) -> None:
+    code = "from transformers import AutoModel\n\ndef used():\n    AutoModel.from_pretrained('gpt2')\n\n"
+    code += "def unused():\n    AutoModel.from_pretrained('facebook/opt-125m')\n\nused()\n"
+    write(project, {"src/open_r1/sft.py": code})
+    done = prepare(["bash", "launch.sh"], Options(), InEnvironment(), write=False, look=None)
+    assert [one.name for one in done.wanted if one.kind == "model"] == ["gpt2"]
+
+
+def test_what_is_said_where_the_project_is_not_installed(project: Path) -> None:
+    file = project_with("open_r1", project)
+    assert file == project / "setup.py"
+    assert "pip install -e ., or gonogo prepare" in itself("open_r1", file).en

@@ -53,8 +53,10 @@ _NOT_INSTALLED = Text(
     "本机没有安装 {package}，而 {file} 要求安装它：请 pip install {package}，或用 --environment {file} 排练",
 )
 _ITSELF = Text(
-    "{package} is this project itself ({file}), which is not installed here: pip install -e {folder}",
-    "{package} 就是本项目（{file}），而本机没有安装它：请 pip install -e {folder}",
+    "{package} is this project itself ({file}), which is not installed here: pip install -e {folder}, or gonogo "
+    "prepare -- COMMAND, after which rehearsals find it",
+    "{package} 就是本项目（{file}），而本机没有安装它：请 pip install -e {folder}，或先执行 gonogo prepare -- 命令，"
+    "之后排练会找到它",
 )
 _OTHER_VERSION = Text(
     "{file} asks for {wanted}, here is {have}: rehearse with --environment {file}, or --with {name}==VERSION",
@@ -161,8 +163,8 @@ def _why(
         name = distribution_of(match[1] or match[2] or match[3])
         if _was_there(name, record):
             continue
-        if (itself := _project_with(match[1] or match[3] or "", Path(record.cwd))) is not None:
-            return _ITSELF.format(package=match[1] or match[3], file=_shown(itself), folder=_shown(itself.parent)), ""
+        if (project := project_with(match[1] or match[3] or "", Path(record.cwd))) is not None:
+            return itself(match[1] or match[3], project), ""
         if name in asked:
             return _NOT_INSTALLED.format(package=name, file=asked[name][1]), asked[name][1]
     if not _API.search(said):
@@ -178,7 +180,12 @@ def _why(
     return None
 
 
-def _project_with(name: str, folder: Path) -> Path | None:
+def itself(package: str, file: Path) -> Text:
+    """What to do where the project whose file that is isn't installed."""
+    return _ITSELF.format(package=package, file=_shown(file), folder=_shown(file.parent))
+
+
+def project_with(name: str, folder: Path) -> Path | None:
     """The file by which the project would be installed that a module or distribution of that name is of, or None."""
     first = name.partition(".")[0]
     own_name = re.compile(r"(?:^|[(,])\s*name\s*=\s*[\"']?([\w.-]+)", re.MULTILINE)

@@ -46,6 +46,8 @@ class TokenizerLayout(msgspec.Struct, frozen=True, rename={"class_name": "class"
     unk: str | None = None
     template: str | None = None
     """The name of its chat template."""
+    templated: str | None = None
+    """What the names of the models match that are published with it; None: all are. A base model often has none."""
     longest: int = 1024
     """The longest text that it is meant for, in tokens."""
     add_bos: bool = False

@@ -23,6 +23,7 @@ from gonogo.rehearse.kept.watch import under_watch
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, all_launchers
 from gonogo.rehearse.launch.python_start import python_module
+from gonogo.rehearse.not_as_there import itself, project_with
 from gonogo.virtual.sandbox.told import tell_of_looks
 
 
@@ -88,6 +89,9 @@ def captured(
         )
     answer = msgspec.json.decode(written, type=Answer)
     if answer.missing:
+        project = project_with(answer.missing, Path(cwd))
+        if project is not None:
+            raise UserError(itself(answer.missing, project))
         own = answer.missing == launcher.described.package
         raise UserError(
             Text(

@@ -21,7 +21,9 @@ from gonogo.rehearse.launch.environment import with_packages
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers, launcher_of
 from gonogo.rehearse.launch.started import is_python_script
+from gonogo.rehearse.not_as_there import itself, project_with
 from gonogo.rehearse.shell.left_out import skipped_of
+from gonogo.rehearse.shell.not_set import not_set
 from gonogo.rehearse.shell.run import ScriptRun, is_script_call, run_script
 
 
@@ -240,6 +242,9 @@ def _check_module(name: str, situation: Situation) -> None:
         check=False,
     )
     if found.returncode == 1:
+        project = project_with(name, Path(situation.cwd))
+        if project is not None:
+            raise UserError(itself(name, project))
         raise UserError(
             Text(
                 "{python} finds no module {name} from {cwd}: start gonogo where the command is to be started",
@@ -289,8 +294,16 @@ def _script(words: list[str], situation: Situation) -> Resolved:
     try:
         resolved = resolve(chosen.words, inner)
     except UserError as error:
-        raise (UserError(_with_left_out(error.text, run)) if run.left_out else error) from None
+        text = _with_left_out(error.text, run) if run.left_out else error.text
+        unset = not_set(words, situation.cwd, situation.environment)
+        raise UserError(_NOT_SET.format(why=text, names=", ".join(unset[:6])) if unset else text) from None
     return Resolved(resolved.launch, tuple(skipped_of(run, chosen, words, situation.environment)), run.files)
+
+
+_NOT_SET = Text(
+    "{why}; the script uses these variables, and nothing sets them: {names} (export them first)",
+    "{why}；脚本使用了以下变量而没有任何地方设置它们：{names}（请先 export）",
+)
 
 
 def _with_left_out(why: Text, run: ScriptRun) -> Text:

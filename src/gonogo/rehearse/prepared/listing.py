@@ -16,9 +16,17 @@ from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import PublishedModel, close_names, published_model
 from gonogo.evidence.run import Run
 from gonogo.finding import Text
-from gonogo.rehearse.prepared.named import Named, columns_in, is_hub_name, kind_of_option, named_in, whole_path
+from gonogo.rehearse.prepared.named import (
+    OF_SHELL,
+    Named,
+    columns_in,
+    is_hub_name,
+    kind_of_option,
+    named_in,
+    whole_path,
+)
 from gonogo.rehearse.prepared.rows import format_told_by
-from gonogo.rehearse.prepared.wanted import Options, Wanted
+from gonogo.rehearse.prepared.wanted import Options, State, Wanted
 
 _LENGTHS = (
     *("max_seq_length", "cutoff_len", "model_max_length", "max_length", "max_seq_len", "max_len", "block_size"),
@@ -52,6 +60,10 @@ _NO_FORMAT = Text("the columns that the program reads can't be told from its fil
 _VARIABLE = Text(
     "the program reads it with os.environ[…], and nothing in the launch's files sets it: export it",
     "程序用 os.environ[…] 读取它，而启动文件没有设置：请 export",
+)
+_OF_SHELL = Text(
+    "the launch script uses it and does not set it: export it (where nothing sets it, it is empty)",
+    "启动脚本使用了它而没有设置：请 export（没有设置时为空）",
 )
 _MEDIA = Text("a folder with made pictures", "含生成图片的目录")
 _SETTINGS = re.compile(r"(?:^|_)(?:config|cfg|args|arguments|settings)(?:_|$)")
@@ -103,8 +115,9 @@ def _wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], opti
         yield model_wanted(named.value, named.place, folder, options)
     elif named.kind == "variable":
         here = named.value in os.environ
-        why = None if here else _VARIABLE
-        yield Wanted("variable", named.value, named.place, state="here" if here else "missing", why=why)
+        why = None if here else _OF_SHELL if named.option == OF_SHELL else _VARIABLE
+        state: State = "here" if here else "missing"
+        yield Wanted("variable", named.value, named.place, state=state, why=why, format=named.option or None)
     elif named.kind == "media":
         yield _media(named, folder)
     elif run.framework == "llamafactory" and named.option in ("dataset", "eval_dataset"):
@@ -210,6 +223,8 @@ def data_wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], 
         return wanted
     seen = options.columns.get(name) or options.columns.get("*") or ()
     wanted.format = format_told_by((*seen, *columns)) if seen else _format_of(run, columns, hub)
+    if not hub and path.endswith(".bin") and not seen:
+        wanted.format = "token-numbers"
     wanted.columns = (*seen, *_media_columns(run, columns))
     if wanted.format is None and not wanted.columns:
         wanted.state, wanted.why = "unknown", _NO_FORMAT

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
+
+import msgspec
 
 from gonogo.evidence.published.models import PublishedModel, processor_files, tokenizer_layout
 from gonogo.rehearse.prepared.tokenizer import tokenizer_files
@@ -16,6 +19,8 @@ def model_files(model: PublishedModel) -> dict[str, bytes]:
     whole = next((one["processor_class"] for one in processors.values() if "processor_class" in one), None)
     if model.tokenizer is not None:
         layout = tokenizer_layout(model.tokenizer)
+        if layout.templated is not None and not re.search(layout.templated, model.name):
+            layout = msgspec.structs.replace(layout, template=None)
         files |= tokenizer_files(layout, whole)
         if layout.chat_template is not None and processors:
             files["chat_template.json"] = _json({"chat_template": layout.chat_template.rstrip("\n")})

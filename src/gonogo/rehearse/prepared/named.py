@@ -13,6 +13,7 @@ import msgspec
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Call, Script
+from gonogo.evidence.shell.state import NOT_SET
 from gonogo.rehearse.prepared.wanted import Kind
 
 _MODEL_OPTION = re.compile(
@@ -31,6 +32,8 @@ _MEDIA_OPTION = re.compile(r"(?:.*_)?(?:image|images|media|video|videos|audio)_(
 _HUB = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _FILE = re.compile(r"\.(?:json|jsonl|csv|tsv|txt|parquet|arrow|tar|pt|bin|yaml|yml|py)$")
 _NO_NAMES = frozenset({"none", "null", "true", "false", "auto", "default"})
+OF_SHELL = "$"
+"""The option of a variable that the launch script uses."""
 _LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _WRITES = frozenset({"w", "a", "x", "wb", "ab", "xb", "w+"})
 # What a launcher or the scheduler sets.
@@ -61,6 +64,7 @@ def is_hub_name(value: str) -> bool:
 def named_in(run: Run) -> Iterator[Named]:
     """All that a run's arguments and scripts name."""
     yield from _in_arguments(run)
+    yield from _of_shell(run)
     for script in run.scripts:
         yield from _in_calls(run, script)
         yield from _variables(run, script)
@@ -115,6 +119,8 @@ def _in_calls(run: Run, script: Script) -> Iterator[Named]:
     for call in script.calls("*.from_pretrained", "*snapshot_download", "*SentenceTransformer"):
         if script is not run.scripts[0] and _is_example(script, call.node):
             continue
+        if not run.reached.holds(script.source.path, call.line):  # in a function that nothing calls
+            continue
         node = _given(call, 0, "pretrained_model_name_or_path", "repo_id")
         if node is not None:
             yield Named("model", _of_node(run, script, node), _place(script, call))
@@ -135,7 +141,7 @@ def _in_calls(run: Run, script: Script) -> Iterator[Named]:
         split = call.keyword("split").string
         yield Named("data", value, _place(script, call), is_hub=bool(value and is_hub_name(value)),
                     subset=subset, split=split)  # fmt: skip
-    for call in script.calls("open", "*.read_json", "*.read_csv", "*.read_parquet", "*.ImageFolder"):
+    for call in script.calls("open", "*.memmap", "*.read_json", "*.read_csv", "*.read_parquet", "*.ImageFolder"):
         mode = call.argument(1).get("r")
         if call.name == "open" and (not isinstance(mode, str) or mode.strip("bt") in _WRITES):
             continue
@@ -203,6 +209,15 @@ def _is_example(script: Script, node: ast.AST) -> bool:
 
 def _place(script: Script, call: Call) -> str:
     return f"{script.source.path}:{call.line}"
+
+
+def _of_shell(run: Run) -> Iterator[Named]:
+    """Variables that the launch script uses, and neither sets nor is given."""
+    for word in run.launch.words if run.launch is not None else ():
+        written = word.place.source.data[word.place.start : word.place.end].decode("utf-8", "replace")
+        for name in re.findall(r"\$\{?([A-Za-z_]\w*)", written):
+            if word.reason == NOT_SET.format(name=name) and name not in os.environ:
+                yield Named("variable", name, f"{word.place.source.path}:{word.place.line}", OF_SHELL)
 
 
 def _variables(run: Run, script: Script) -> Iterator[Named]:

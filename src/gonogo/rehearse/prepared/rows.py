@@ -30,6 +30,7 @@ FORMATS: dict[str, dict[str, str]] = {
     "classified": {"text": "text", "label": "label"},
     "images": {"image": "image", "label": "label"},
     "speech": {"audio": "audio", "text": "text"},
+    "token-numbers": {"text": "text"},
 }
 
 # How a row's tokens are shared out, by the column's name; what is not named here gets a fifth.

@@ -22,7 +22,7 @@ from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.folder import check_folder, write_folder
 from gonogo.rehearse.prepared.listing import alike, data_wanted, list_of, model_wanted, tokens_of
 from gonogo.rehearse.prepared.make import make
-from gonogo.rehearse.prepared.named import Named, columns_in
+from gonogo.rehearse.prepared.named import OF_SHELL, Named, columns_in
 from gonogo.rehearse.prepared.own_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.wanted import Options, Wanted
 
@@ -117,11 +117,9 @@ def prepare(
         if record.failure is not None and [name for name in missing_in(record.failure) if packages.add(name)]:
             continue
         more, columns = _learned(record, runs, folder, done.wanted, options)
-        if record.outcome == "completed":  # whatever it opened was there
-            done.wanted = [one for one in done.wanted if one.state != "unknown"]
         if not more and columns == options.columns:
-            if record.outcome == "completed":  # it has opened all that it opens
-                done.wanted = [one for one in done.wanted if one.state != "unknown"]
+            if record.outcome == "completed":  # it has opened all that it opens, with the variables that there are
+                done.wanted = [one for one in done.wanted if one.state != "unknown" and one.format != OF_SHELL]
             break
         options = msgspec.structs.replace(options, columns=columns)
         done.wanted = _again(done.wanted, more, columns)
