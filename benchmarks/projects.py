@@ -1,6 +1,7 @@
 """Launches of public projects, rehearsed as a user would who has a laptop: is the verdict right?
 
     python benchmarks/projects.py [--mirrors DIR] [--out FILE] [NAME …]
+    python benchmarks/projects.py --write    # the table of docs/projects.md, of the results that are kept
 
 The launches, each with what to prepare, the verdict expected and why, stand in ``tests/projects/launches/``. DIR holds
 bare clones (``OWNER+NAME``, or ``OWNER+NAME/repo``); without it, or for one that it lacks, ``git clone`` is asked. A
@@ -35,6 +36,9 @@ except ImportError:  # Python 3.10
     import tomli as tomllib  # type: ignore[no-redef]
 
 LAUNCHES = Path(__file__).resolve().parents[1] / "tests" / "projects" / "launches"
+RESULTS = Path(__file__).with_name("projects.jsonl")
+"""The last result of each launch, without its report."""
+PAGES = [LAUNCHES.parents[2] / "docs" / name for name in ("projects.md", "projects.zh-CN.md")]
 _LONGEST = 1800
 """Seconds that one launch may take, its environment's installation included."""
 
@@ -143,6 +147,29 @@ def judged(launch: dict[str, Any], report: dict[str, Any] | None) -> str:
     return "unsure" if report["verdict"] == "CANNOT-TELL" else "wrong"
 
 
+def written() -> str:
+    """The table of all launches with their last results."""
+    kept = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+    last = {one["launch"]: one for one in kept}
+    rows = []
+    for launch in launches():
+        one = last.get(f"{launch['project']}: {launch['name']}", {})
+        told = (one.get("verdict", "-"), one.get("judged", "not run"), one.get("seconds", "-"))
+        prepared = "yes" if launch.get("prepared") else ""
+        cells = (launch["project"], launch["name"], prepared, launch["verdict"], *told)
+        rows.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(rows)
+
+
+def write() -> None:
+    """Put the table into the pages, in the place of the one that is there."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        head, rule, rest = text.partition("| --- | --- | --- | --- | --- | --- | ---: |\n")
+        after = rest[rest.index("\n\n") :]
+        page.write_text(f"{head}{rule}{written()}{after}", encoding="utf-8")
+
+
 def main() -> int:
     """Rehearse each launch and print the score."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -151,8 +178,12 @@ def main() -> int:
         "--work", type=Path, help="where the projects are checked out, and left; else a temporary folder"
     )
     parser.add_argument("--out", type=Path, help="append each launch's result there, a JSON line each")
+    parser.add_argument("--write", action="store_true", help="write the table of the results that are kept")
     parser.add_argument("names", nargs="*", help="only launches or projects with these in their names")
     options = parser.parse_args()
+    if options.write:
+        write()
+        return 0
     score = dict.fromkeys(("right", "unsure", "wrong", "skipped"), 0)
     for launch in launches():
         title = f"{launch['project']}: {launch['name']}"

@@ -50,5 +50,9 @@ def _may_come_of(name: str, failure: Failure) -> bool:
     near = frames[-_NEAR:]
     if name != "torch":
         return any(f"/{module}/" in frame.path for frame in near)
-    # A library that was made for another torch fails in its own lines, before anything is computed.
-    return bool(near) and near[-1].owner != "user" and (failure.phase == "load" or near[-1].owner == "torch")
+    # A library that was made for another torch fails in its own lines, before anything is computed; what it finds wrong
+    # with a value, it does not find wrong for torch's sake.
+    if not near or near[-1].owner == "user":
+        return False
+    of_values = failure.type.rpartition(".")[2] in ("ValueError", "KeyError", "AssertionError")
+    return near[-1].owner == "torch" or (failure.phase == "load" and not of_values)

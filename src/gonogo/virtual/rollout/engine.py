@@ -92,9 +92,7 @@ class Engine:
             )
         world = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
         if world % self.tp:
-            raise self._unsupported(
-                f"vllm.LLM(tensor_parallel_size={self.tp})", f"of {world} processes"
-            )
+            raise self._unsupported(f"vllm.LLM(tensor_parallel_size={self.tp})", f"of {world} processes")
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
     def _check_pool(self) -> None:
