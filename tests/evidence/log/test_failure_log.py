@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from evidence.log.log_text import TRACEBACK, log_of
 
-from gonogo.evidence.log.failure_log import is_library, read_logs
+from gonogo.evidence.library import is_library
+from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.role import Role, is_advice
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.patterns import Pattern

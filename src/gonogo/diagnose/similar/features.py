@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise
 from zlib import crc32
 
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError, is_library
+from gonogo.evidence.library import is_library
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.progress import last_steps
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.traceback import LogFrame

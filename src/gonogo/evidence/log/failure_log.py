@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from gonogo.evidence.dumps.flight_recorder import MOST_BYTES, FlightDump, flight_dump
+from gonogo.evidence.library import is_library
 from gonogo.evidence.log.line import LogLine, cleaned
 from gonogo.evidence.log.role import Role, is_advice, role_of
 from gonogo.evidence.log.traceback import LogFrame, Raised, raised_in
@@ -92,16 +94,6 @@ class LoggedError(msgspec.Struct, frozen=True, dict=True):
         return next((frame for frame in reversed(self.frames) if not is_library(frame.path)), None)
 
 
-_LIBRARY = compiled_when_used(
-    r"site-packages/|dist-packages/|/lib/python3|^<frozen|^<string>|\\lib\\|torch/csrc|/bin/[\w-]+$"
-)
-
-
-def is_library(path: str) -> bool:
-    """True for a path of an installed package or Python's own library."""
-    return _LIBRARY.search(path) is not None
-
-
 class Found(msgspec.Struct, frozen=True):
     """A line that a pattern matched."""
 
@@ -117,9 +109,17 @@ class Found(msgspec.Struct, frozen=True):
 class FailureLog:
     """Everything that is known of a failed run. Made by :func:`read_logs`; hazards only read it."""
 
-    def __init__(self, lines: Sequence[LogLine], given: Setup, logs: tuple[LogFacts, ...] = ()) -> None:
+    def __init__(
+        self,
+        lines: Sequence[LogLine],
+        given: Setup,
+        logs: tuple[LogFacts, ...] = (),
+        dumps: tuple[FlightDump, ...] = (),
+    ) -> None:
         self.lines = lines
         self.logs = logs
+        self.dumps = dumps
+        """What PyTorch's Flight Recorder wrote of the ranks, in their order."""
         self._given = given
 
     @cached_property
@@ -238,12 +238,13 @@ def read_logs(
     """Read the logs, keeping what stands around ``words`` and :data:`GENERIC_WORDS`; ``on_bytes`` hears of progress."""
     from gonogo.evidence.log.error_file import lines_of_error_file
     from gonogo.evidence.log.sieve import Sieve
-    from gonogo.evidence.log.source import chunks
+    from gonogo.evidence.log.source import chunks, whole
 
     sieve = Sieve(GENERIC_WORDS, words)
     room = max(ROOM // max(len(sources), 1), 1 << 14)
     lines: list[LogLine] = []
     facts = []
+    dumps: list[FlightDump] = []
     for source in sources:
         size = 0
 
@@ -252,11 +253,18 @@ def read_logs(
             size += more
             on_bytes(more)
 
+        if source.is_flight_dump:
+            data = whole(source, MOST_BYTES)
+            if (dump := flight_dump(source.label, data)) is not None:
+                dumps.append(dump)
+                count(len(data))
+                facts.append(LogFacts(source.label, size, 0))
+                continue
         kept = sieve.keep(chunks(source, count), room)
         read = lines_of_error_file if source.is_error_file else cleaned
         lines += read(source.label, source.rank, kept.parts)
         facts.append(LogFacts(source.label, size, kept.lines, kept.dropped_bytes))
-    return FailureLog(lines, given, tuple(facts))
+    return FailureLog(lines, given, tuple(facts), tuple(sorted(dumps, key=lambda dump: dump.rank)))
 
 
 def _merged(lines: Sequence[LogLine]) -> Iterator[LoggedError]:

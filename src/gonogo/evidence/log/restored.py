@@ -26,6 +26,7 @@ _BEGINS = compiled_when_used(
     r" *(?:File \"|Traceback \(most|During handling|The above exception|\[rank|\(\w+ pid=|[\w.]+(?:Error|Exception):"
     r"|[\w./-]+: |\[?\d{4}-\d\d-\d\d|[\[{]|\d+%\||[~^]+$|❱? *\d+ [│|])"
 )
+_RULER = compiled_when_used(r"[-=+| ]{8,}$")
 _FENCE = compiled_when_used(r" *```+[\w+-]*\s*$")
 _WIDTHS = range(60, 260)
 _TERMINALS = frozenset({80, 100, 120, 132, 140, 160, 200, 240})
@@ -114,6 +115,8 @@ def _goes_on(before: str, line: str, *, alone: bool) -> bool:
     """Whether a line may be the rest of a full one. ``alone``: no other line is as long, which may be chance."""
     if not line or line.startswith("  ") or line[:12] == before[:12] or _BEGINS.match(line):
         return False
+    if _RULER.match(line) or _RULER.match(before):
+        return False  # of a table
     if before[0] in "{[" and before[-1] in "}]":
         return False  # a record of its own
     ended = before[-1] in ".!?:;)]}\"'" and (line[0].isupper() or line[0] in "[{(<")

@@ -17,6 +17,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
+from gonogo.evidence.dumps.flight_recorder import is_flight_dump
 from gonogo.evidence.paths import is_file, is_folder, opened
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Skipped, Text
@@ -48,6 +49,8 @@ class Source(msgspec.Struct, frozen=True):
     open: Callable[[], BinaryIO]
     rank: int | None = None
     is_error_file: bool = False
+    is_flight_dump: bool = False
+    """Whether PyTorch's Flight Recorder wrote it."""
 
 
 def sources(arguments: list[str]) -> tuple[list[Source], list[Skipped]]:
@@ -88,7 +91,7 @@ def _unreadable(path: str, error: OSError) -> Text:
 
 
 def _file(path: Path) -> Source:
-    return Source(str(path), lambda: opened(path), rank_of_name(path), path.name == _ERROR_FILE)
+    return Source(str(path), lambda: opened(path), rank_of_name(path), path.name == _ERROR_FILE, is_flight_dump(path))
 
 
 def _in_folder(folder: Path) -> tuple[list[Source], list[Skipped]]:
@@ -98,7 +101,8 @@ def _in_folder(folder: Path) -> tuple[list[Source], list[Skipped]]:
         for name in sorted(names, key=_natural):
             path = Path(root, name)
             suffix = path.suffix.lower()
-            if not is_file(path) or suffix in _NO_LOG or (suffix in _CONFIGURATION and name != _ERROR_FILE):
+            passed_over = suffix in _NO_LOG or (suffix in _CONFIGURATION and name != _ERROR_FILE)
+            if not is_file(path) or (passed_over and not is_flight_dump(path)):
                 other += 1
             elif not os.access(path, os.R_OK):
                 closed.append(str(path))
@@ -144,6 +148,15 @@ def chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
                 yield chunk
     except (OSError, EOFError, lzma.LZMAError, zlib.error):
         return
+
+
+def whole(source: Source, most: int) -> bytes:
+    """All of a file, up to ``most`` bytes; empty where it can't be read."""
+    try:
+        with source.open() as raw:
+            return raw.read(most)
+    except OSError:
+        return b""
 
 
 def _decompressed(raw: BinaryIO) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.log.failure_log import is_library
+from gonogo.evidence.library import is_library
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.traceback import Raised, raised_in
 from gonogo.evidence.patterns import compiled_when_used

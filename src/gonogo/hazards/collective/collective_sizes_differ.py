@@ -1,9 +1,12 @@
 from collections.abc import Iterator
 
+from gonogo.evidence.dumps.parted import parted
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
+from gonogo.hazards.collective import _recorded as recorded
 from gonogo.hazards.collective._same_sizes import all_gradients, one_type
 from gonogo.hazards.facts.all_ranks import in_same_order
-from gonogo.hazards.rule import Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text
 
 _CURE = (
     Text(
@@ -56,6 +59,19 @@ class CollectiveSizesDiffer(Hazard):
             return
         if divergence.divergence.kind == "other-size":
             yield self.divergence_finding(divergence, divergence.telling_side(), cure=_CURE)
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """Flight Recorder dumps of ranks whose calls of one number have other sizes or types."""
+        unlike = parted(log.dumps)
+        if unlike is not None and unlike.kind == "other-size":
+            yield self.finding(
+                recorded.told(unlike),
+                certainty=Certainty.LIKELY,
+                cure=_CURE,
+                spans=recorded.span(unlike),
+                ranks=(*unlike.waiting, *unlike.others),
+                confirm=recorded.LOOK_AT_LOGS,
+            )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """The same order, type or gradients on every rank."""

@@ -1,14 +1,17 @@
 import os
 
+from gonogo.evidence.dumps.parted import parted
+from gonogo.evidence.dumps.stacks import Stack, stacks_in
 from gonogo.evidence.guarded.divergence import divergence
 from gonogo.evidence.guarded.ends import interrupted
 from gonogo.evidence.guarded.standstill import Standstill, standstill
 from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, span_of
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.evidence.rehearsal.failures import places
 from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.finding.ranks import capital, ranks_text
+from gonogo.hazards.collective import _recorded as recorded
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Pattern, Severity, Span, Text
 
 _LASTING = 600.0
@@ -57,11 +60,12 @@ class RankLateAtCollective(Hazard):
     name = "rank-late-at-collective"
     title = Text("The other ranks wait for one that is held up", "其他 rank 在等待一个被耽搁的 rank")
 
-    log_words = (*STALL_WORDS, "aving", "aiting for", "pload")
+    log_words = (*STALL_WORDS, "MainThread", "aving", "aiting for", "pload")
     consequence = True
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A time-out right after a line that says what a rank had begun: to save, to upload, to wait for a file."""
+        """A rank that the others' recorders or stacks show them to wait for, or what it had begun before a time-out."""
+        yield from self._in_dumps(log)
         stall = stall_of(log)
         if stall is None or not stall.time_outs or stall.another_failure or stall.diverged:
             return
@@ -83,6 +87,39 @@ class RankLateAtCollective(Hazard):
                     "其他 rank 等待时，对 rank 0 执行 py-spy dump --pid 可看到它正在做这件事",
                 ),
             )
+
+    def _in_dumps(self, log: FailureLog) -> Findings:
+        stacks = {stack.rank: stack for stack in stacks_in(log.lines)}
+        held = parted(log.dumps)
+        spans: tuple[Span, ...] = ()
+        if held is not None and held.kind == "missing":
+            late, cause, spans = held.others, recorded.told(held), (recorded.span(held),)
+        elif held is None and 0 < len(late := tuple(_outside(stacks))) < len(stacks):
+            waiting = sorted(set(stacks) - set(late))
+            cause = Text("{ranks} stand{s} in a collective{at}.", "{ranks} 停在集合通信中{at}。").format(
+                ranks=capital(ranks_text(waiting)),
+                s="s" if len(waiting) == 1 else "",
+                at=recorded.at(stacks[waiting[0]].frames),
+            )
+        else:
+            return
+        stack = stacks.get(late[0])
+        if stack is not None:
+            told = Text(" {ranks} stand{s}{at}.", "{ranks} 停在{at}。").format(
+                ranks=capital(ranks_text(late[:1])), s="s", at=recorded.at(stack.frames)
+            )
+            cause = Text("{cause}{told}", "{cause}{told}").format(cause=cause, told=told)
+            spans = (span_of(stack.at), *spans)
+        known = whereabouts(stack.frames) if stack is not None else None
+        sure = held is None or held.recorded
+        yield self.finding(
+            cause,
+            certainty=Certainty.LIKELY if sure else Certainty.POSSIBLE,
+            cure=(*((known.cure,) if known and known.cure else ()), _TIMEOUT),
+            spans=spans,
+            ranks=late,
+            confirm=recorded.LOOK_AT_LOGS,
+        )
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """Ranks that have not come to the collective in which the others stand, and where they are instead."""
@@ -127,6 +164,11 @@ class RankLateAtCollective(Hazard):
                 ),
             ),
         )
+
+
+def _outside(stacks: dict[int, Stack]) -> list[int]:
+    """The ranks whose stacks stand in no collective."""
+    return [rank for rank, stack in stacks.items() if not stack.in_collective]
 
 
 def _waits(still: Standstill) -> Text:

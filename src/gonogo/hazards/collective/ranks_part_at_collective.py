@@ -1,9 +1,12 @@
 from collections.abc import Iterator
 
+from gonogo.evidence.dumps.parted import parted
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
+from gonogo.hazards.collective import _recorded as recorded
 from gonogo.hazards.facts.all_ranks import groups_of_all, in_same_order, same_way, sent_and_received_at_once
 from gonogo.hazards.facts.leaf_modules import made_leaves
-from gonogo.hazards.rule import Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text
 
 _ZERO_3 = Text(
     "Under ZeRO-3 every rank has to run the same modules in the same order: run the module on all ranks, with its "
@@ -66,6 +69,19 @@ class RanksPartAtCollective(Hazard):
         if not divergence.own_guards(telling):
             cure = (*cure, _ORDER)
         yield self.divergence_finding(divergence, telling, cure=cure)
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """Flight Recorder dumps of ranks that made other calls under one number."""
+        unlike = parted(log.dumps)
+        if unlike is not None and unlike.kind == "other-call":
+            yield self.finding(
+                recorded.told(unlike),
+                certainty=Certainty.LIKELY,
+                cure=(_SAME_WAY, _ORDER),
+                spans=recorded.span(unlike),
+                ranks=(*unlike.waiting, *unlike.others),
+                confirm=recorded.LOOK_AT_LOGS,
+            )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """The ranks go the same way, in the same order."""

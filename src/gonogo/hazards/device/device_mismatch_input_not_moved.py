@@ -5,7 +5,8 @@ from functools import lru_cache
 
 import msgspec
 
-from gonogo.evidence.log.failure_log import FailureLog, is_library
+from gonogo.evidence.library import is_library
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.script.script import ClassInfo
 from gonogo.hazards.device._moved import moved_to_engine

@@ -1,5 +1,6 @@
 from gonogo.evidence.environment.compatibility import known_bad
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError, is_library
+from gonogo.evidence.library import is_library
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import one_line
 from gonogo.hazards.environment._model_names import MODEL_CLASS
 from gonogo.hazards.environment._pairs import pair_finding, requirement_of

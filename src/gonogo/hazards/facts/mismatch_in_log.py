@@ -8,8 +8,9 @@ from functools import cached_property, lru_cache
 import msgspec
 from msgspec.structs import replace
 
+from gonogo.evidence.library import is_library
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, is_library
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.evidence.rehearsal.device_mismatch import mismatch_in_message

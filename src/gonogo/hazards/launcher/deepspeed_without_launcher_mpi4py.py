@@ -1,4 +1,5 @@
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, is_library
+from gonogo.evidence.library import is_library
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.launch_facts import is_plain_python
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Text
 

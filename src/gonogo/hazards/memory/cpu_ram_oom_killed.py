@@ -33,6 +33,7 @@ _KERNEL = Pattern(
     r"|invoked oom-killer|Memory cgroup out of memory|killed by the cgroup out-of-memory handler"
     r"|exceeded memory limit|node running low on memory|killed due to memory pressure \(OOM\)"
     r"|how to address the out of memory issue: https://docs\.ray\.io"
+    r"|\bOUT_OF_ME(?:MORY|M?O?R?\+)\s+\d+:\d+|^srun: error: \S+: tasks? [\d,-]+: Out Of Memory"
 )
 _POD = Pattern(r"may have exceeded K8s pod memory limits")
 _KILLED = Pattern(r"^Killed\b|killed by signal: Killed|: +\d+ Killed\b|\d+ Killed +\S|已杀死|\bSIGKILL\b")
@@ -84,6 +85,8 @@ class CpuRamOomKilled(Hazard):
     log_words = (
         "OOM",
         "ray-oom",
+        "OUT_OF_ME",
+        "Out Of Memory",
         "pod memory limits",
         "Kill",
         "DefaultCPUAllocator",

@@ -1,0 +1,117 @@
+"""PyTorch's Flight Recorder: the last collectives of each rank, which it writes where one times out.
+
+As pickles (``nccl_trace_rank_3``, one a rank) or as JSON. The formats are torch's, since 2.5: see
+https://github.com/pytorch/pytorch/blob/main/torch/distributed/flight_recorder/components/types.py
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gonogo.evidence.dumps.plain_pickle import plain
+from gonogo.evidence.library import is_library
+from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.rehearsal.frame import Frame
+
+MOST_BYTES = 1 << 26
+"""Bytes of a dump that are read: a full one of 2000 collectives with their stacks has a few million."""
+_NAMED = compiled_when_used(
+    r"(?:nccl|comm_?lib|gloo|fr|flight_?recorder)_?trace.*?\d+(?:\.json|\.pkl|\.pickle|\.bin)?$"
+)
+_MOST_CALLS = 20_000
+_MOST_FRAMES = 60
+_NUMBER = re.compile(r"\d{1,7}")
+_TORCH = re.compile(r"torch[\\/](?:distributed|nn|autograd|utils|_dynamo|_ops|multiprocessing)")
+
+
+class RecordedCall(msgspec.Struct, frozen=True):
+    """One collective that a rank called."""
+
+    group: str
+    """The process group's name, the same on all its ranks."""
+    sequence: int
+    """Its number in the group, from 1."""
+    operation: str
+    """``all_reduce``, ``_all_gather_base`` ..."""
+    sizes: tuple[tuple[int, ...], ...]
+    """Shapes of what the rank put in."""
+    types: tuple[str, ...]
+    done: bool
+    frames: tuple[Frame, ...]
+    """Outermost first; empty where the dump has no stacks."""
+
+
+class FlightDump(msgspec.Struct, frozen=True):
+    """What one rank's recorder holds. ``groups`` has the ranks of each process group by its name."""
+
+    path: str
+    rank: int
+    groups: dict[str, tuple[int, ...]]
+    calls: tuple[RecordedCall, ...]
+
+
+def is_flight_dump(path: Path) -> bool:
+    """Whether a file is named as torch names its dumps."""
+    return _NAMED.match(path.name) is not None
+
+
+def flight_dump(path: str, data: bytes) -> FlightDump | None:
+    """What a dump's bytes hold; None where they are no dump of the recorder, or none that can be read."""
+    try:
+        content = json.loads(data) if data.lstrip()[:1] == b"{" else plain(data)
+        digits = _NUMBER.findall(Path(path).name)
+        rank = _int(content.get("rank")) if content.get("rank") is not None else int(digits[-1])
+        groups = dict(_groups(content.get("pg_config") or {}))
+        last = {str(name): _int(status["last_completed_collective"]) for name, status in _status(content)}
+        calls = tuple(_calls(content["entries"], last))
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+        return None
+    return FlightDump(path, rank, groups, calls) if calls else None
+
+
+def _status(content: Any) -> Iterator[tuple[Any, Any]]:
+    status = content.get("pg_status") or {}
+    yield from ((name, one) for name, one in status.items() if "last_completed_collective" in one)
+
+
+def _groups(config: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for name, one in config.items():
+        ranks = one.get("ranks", "") if isinstance(one, dict) else ""
+        found = tuple(int(number) for number in _NUMBER.findall(str(ranks)[:200_000]))
+        yield str(name), found
+
+
+def _calls(entries: Any, last: dict[str, int]) -> Iterator[RecordedCall]:
+    for entry in entries[-_MOST_CALLS:]:
+        if entry.get("is_p2p"):
+            continue
+        group = str(entry["process_group"][0])
+        sequence = _int(entry["collective_seq_id"])
+        done = entry.get("state") == "completed" or bool(entry.get("retired"))
+        yield RecordedCall(
+            group=group,
+            sequence=sequence,
+            operation=str(entry["profiling_name"]).rpartition(":")[2][:80],
+            sizes=tuple(tuple(_int(length) for length in shape[:16]) for shape in entry["input_sizes"][:8]),
+            types=tuple(str(one)[:20] for one in (entry.get("input_dtypes") or ())[:8]),
+            done=done or sequence <= last.get(str(entry.get("pg_id")), -1),
+            frames=tuple(_frames(entry.get("frames") or ())),
+        )
+
+
+def _frames(frames: Any) -> Iterator[Frame]:
+    for frame in reversed(frames[:_MOST_FRAMES]):  # the innermost stands first
+        path = str(frame["filename"])[:500]
+        owner = "torch" if _TORCH.search(path) else "library" if is_library(path) else "user"
+        yield Frame(path, _int(frame["line"]), str(frame["name"])[:200], owner=owner)  # type: ignore[arg-type]
+
+
+def _int(value: Any) -> int:
+    """A number, which JSON dumps write as text now and then. Raises ValueError or TypeError for another."""
+    return int(str(value)[:20])

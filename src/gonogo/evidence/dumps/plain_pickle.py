@@ -1,0 +1,88 @@
+"""Pickles of plain containers. A dump may come from anyone, and Python's own unpickler calls what a pickle names."""
+
+from __future__ import annotations
+
+import pickletools
+from collections.abc import Callable
+from typing import Any
+
+_MARK = object()
+_LIST = object()
+"""torch's name for a list of one type (``torch.jit._pickle.build_intlist``), which stands before its content."""
+_MOST_OPERATIONS = 4_000_000
+
+_EMPTY: dict[str, Callable[[], Any]] = {
+    "EMPTY_DICT": dict,
+    "EMPTY_LIST": list,
+    "EMPTY_TUPLE": tuple,
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "MARK": lambda: _MARK,
+}
+_VALUES = frozenset(
+    ("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8")
+)
+_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_IGNORED = frozenset(("PROTO", "FRAME"))
+
+
+def plain(data: bytes) -> Any:
+    """The dicts, lists, tuples, texts and numbers of a pickle. Raises ValueError for one that holds anything else."""
+    try:
+        return _loaded(data)
+    except (IndexError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError) as error:
+        raise ValueError(f"no pickle of plain containers: {error}") from None
+
+
+def _loaded(data: bytes) -> Any:
+    stack: list[Any] = []
+    memo: dict[int, Any] = {}
+    for count, (code, argument, _) in enumerate(pickletools.genops(data)):
+        value: Any = argument
+        name = code.name
+        if count > _MOST_OPERATIONS:
+            raise ValueError("a pickle of more than it should hold")
+        if name in _VALUES:
+            stack.append(value)
+        elif name in _EMPTY:
+            stack.append(_EMPTY[name]())
+        elif name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            memo[len(memo) if name == "MEMOIZE" else value] = stack[-1]
+        elif name in ("BINGET", "LONG_BINGET"):
+            stack.append(memo[value])
+        elif name in _TUPLES:
+            items = stack[-_TUPLES[name] :]
+            del stack[-_TUPLES[name] :]
+            stack.append(tuple(items))
+        elif name in ("TUPLE", "LIST", "DICT"):
+            items = _to_mark(stack)
+            stack.append(dict(_pairs(items)) if name == "DICT" else tuple(items) if name == "TUPLE" else items)
+        elif name in ("APPEND", "APPENDS"):
+            items = _to_mark(stack) if name == "APPENDS" else [stack.pop()]
+            stack[-1].extend(items)
+        elif name in ("SETITEM", "SETITEMS"):
+            items = _to_mark(stack) if name == "SETITEMS" else [stack.pop(-2), stack.pop()]
+            stack[-1].update(_pairs(items))
+        elif name == "GLOBAL" and str(value).startswith("torch.jit._pickle build_"):
+            stack.append(_LIST)
+        elif name == "REDUCE" and stack[-2] is _LIST:
+            items = list(stack.pop()[0])
+            stack[-1] = items
+        elif name == "STOP":
+            return stack[-1]
+        elif name not in _IGNORED:
+            raise ValueError(f"a pickle with {name}: no plain container")
+    raise ValueError("a pickle that ends early")
+
+
+def _to_mark(stack: list[Any]) -> list[Any]:
+    items = []
+    while (item := stack.pop()) is not _MARK:
+        items.append(item)
+    items.reverse()
+    return items
+
+
+def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
+    return list(zip(items[::2], items[1::2], strict=True))

@@ -1,0 +1,79 @@
+"""What Flight Recorder dumps and py-spy's stacks say of a run that stood, in words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from gonogo.evidence.dumps.flight_recorder import RecordedCall
+from gonogo.evidence.dumps.parted import Parted
+from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
+from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.finding.ranks import capital, ranks_text
+from gonogo.hazards.rule import Span, Text
+
+LOOK_AT_LOGS = Text(
+    "The logs of the ranks that did not come: one that died earlier makes the others wait as well",
+    "未到达的 rank 的日志：若它先行退出，其他 rank 同样会一直等待",
+)
+
+
+def told(parted: Parted) -> Text:
+    """Which ranks wait in which call, and what the others did."""
+    waiting = Text(
+        "{ranks} {called} {call} as call {number} of group {group}{at};",
+        "{ranks} 在进程组 {group} 的第 {number} 次调用中执行 {call}{at}；",
+    ).format(
+        ranks=capital(ranks_text(parted.waiting)),
+        called="made" if parted.kind != "missing" else "waits in" if len(parted.waiting) == 1 else "wait in",
+        call=_call(parted.call),
+        number=parted.call.sequence,
+        group=parted.call.group or "0",
+        at=at(parted.call.frames),
+    )
+    others = ranks_text(parted.others)
+    if parted.kind != "missing" and parted.others_call is not None:
+        rest = Text("{others} made {call} instead{at}.", "{others} 执行的却是 {call}{at}。").format(
+            others=others, call=_call(parted.others_call), at=at(parted.others_call.frames)
+        )
+    elif parted.others_call is not None:
+        rest = Text(
+            "{others} {have} not come to it: the last call there was {number}, {call}{at}.",
+            "{others} 没有到达：最后一次调用是第 {number} 次，{call}{at}。",
+        ).format(
+            others=others,
+            have="has" if len(parted.others) == 1 else "have",
+            number=parted.others_call.sequence,
+            call=_call(parted.others_call),
+            at=at(parted.others_call.frames),
+        )
+    else:
+        rest = Text("of {others} there is no dump.", "{others} 没有留下转储。").format(others=others)
+    return Text("{waiting} {rest}", "{waiting}{rest}").format(waiting=waiting, rest=rest)
+
+
+def at(frames: Sequence[Frame]) -> Text:
+    """Where a stack stands in the user's code, and what is done there; empty where there is no stack."""
+    frame = own_frame(frames)
+    if frame is None:
+        return Text("", "")
+    known = whereabouts(frames)
+    return Text(" at {place} in {function}{doing}", "（{place}，函数 {function}{doing}）").format(
+        place=f"{os.path.basename(frame.path)}:{frame.line}",
+        function=frame.function,
+        doing=Text(f": {known.doing.en}", f"：{known.doing.zh}") if known is not None else "",
+    )
+
+
+def span(parted: Parted) -> Span:
+    """The dump of a rank that waits."""
+    call = Text("{call}, call {number}", "{call}，第 {number} 次调用").format(
+        call=_call(parted.call), number=parted.call.sequence
+    )
+    return Span(parted.path, 1, label=call)
+
+
+def _call(call: RecordedCall) -> str:
+    sizes = ", ".join(str(list(size)) for size in call.sizes[:3])
+    types = "/".join(dict.fromkeys(call.types))
+    return f"{call.operation}({sizes}{' ' if sizes and types else ''}{types})"

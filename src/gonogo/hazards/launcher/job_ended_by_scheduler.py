@@ -1,0 +1,83 @@
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text
+
+_CANCELLED = Pattern(r"slurmstepd: error: .*CANCELLED AT \S+ DUE TO (?P<why>TIME LIMIT|PREEMPTION|NODE FAILURE)")
+_ACCOUNT = Pattern(r"^\s*\d+(?:_\d+)?(?:\.\w+)?\s.*\b(?P<why>TIMEOUT|NODE_FAIL|PREEMPTED|BOOT_FAIL|DEADLINE)\b")
+_TOLD = {
+    "TIME LIMIT": (
+        Text("its time limit was reached", "到达时间上限"),
+        Text(
+            "Ask for more time (#SBATCH --time), or save checkpoints in time and go on from them: --signal=B:USR1@300 "
+            "and a handler that saves and submits anew",
+            "申请更长时间（#SBATCH --time），或及时保存 checkpoint 并续训：--signal=B:USR1@300，由程序保存并重新提交",
+        ),
+    ),
+    "PREEMPTION": (
+        Text("a job of higher priority took its place", "被更高优先级的作业抢占"),
+        Text(
+            "Submit it with --requeue, and let it resume from its last checkpoint; or use a queue without preemption",
+            "用 --requeue 提交并从最近的 checkpoint 续训；或使用不会抢占的队列",
+        ),
+    ),
+    "NODE FAILURE": (
+        Text("a node of it failed or did not answer", "某个节点出现故障或无响应"),
+        Text(
+            "Submit it anew without that node (--exclude), from the last checkpoint; tell those who run the cluster",
+            "排除该节点（--exclude）后从最近的 checkpoint 重新提交，并告知集群管理员",
+        ),
+    ),
+}
+_SAME = {
+    "TIMEOUT": "TIME LIMIT",
+    "DEADLINE": "TIME LIMIT",
+    "PREEMPTED": "PREEMPTION",
+    "NODE_FAIL": "NODE FAILURE",
+    "BOOT_FAIL": "NODE FAILURE",
+}
+
+
+class JobEndedByScheduler(Hazard):
+    """The scheduler ended the job: its time was over, another took its place, or a node failed.
+    ## What happens
+    "slurmstepd: error: *** JOB 4711 ON node3 CANCELLED AT ... DUE TO TIME LIMIT ***", and all ranks get SIGTERM. What
+    they print after that (SignalException, broken pipes, time-outs of collectives) follows from it.
+    ## Why
+    Slurm ends a job at `--time`, where a job of higher priority needs its nodes, and where a node does not answer. The
+    program did nothing wrong, unless it hung until its time was over.
+    ## Example
+    ```sh
+    #SBATCH --time=24:00:00                                  # wrong: three days of training, saved at its end only
+    #SBATCH --time=24:00:00 --requeue --signal=B:USR1@300    # right: saves five minutes before, and goes on
+    ```
+    ## Cure
+    More time, or checkpoints often enough, `--requeue`, and a program that resumes from the last one.
+    ## When it is safe
+    Where the run resumes from a checkpoint by itself.
+    ## Sources
+    - https://slurm.schedmd.com/sacct.html: the states of a job, and what each means
+    - https://github.com/ZettaAI/zetta_utils/issues/671: the last lines of a job whose time is over
+    """
+
+    name = "job-ended-by-scheduler"
+    title = Text("The scheduler ended the job", "作业被调度器结束")
+    consequence = True
+    log_words = ("DUE TO TIME LIMIT", "DUE TO PREEMPTION", "DUE TO NODE", "TIMEOUT", "NODE_FAIL", "PREEMPTED")
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """Slurm's own line about it, or the job's state in what ``sacct`` prints."""
+        found = log.find(_CANCELLED)
+        if found is None and log.has("JobID"):
+            found = log.find(_ACCOUNT)
+        if found is None:
+            return
+        why, cure = _TOLD[_SAME.get(found.match.group("why"), found.match.group("why"))]
+        yield self.log_finding(
+            found,
+            Text("Slurm ended the job: {why}.", "Slurm 结束了该作业：{why}。").format(why=why),
+            cure=cure,
+            certainty=Certainty.LIKELY,
+            confirm=Text(
+                "Training went on until then: a run that stood still before has another cause",
+                "在此之前训练一直在推进：若早已停住，则另有原因",
+            ),
+        )
