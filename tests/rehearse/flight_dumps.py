@@ -9,6 +9,7 @@ from torch.distributed.flight_recorder.components.builder import build_db
 from torch.distributed.flight_recorder.components.config_manager import JobConfig
 from torch.distributed.flight_recorder.components.loader import read_dir
 
+from gonogo.evidence.rehearsal.divergence import Divergence
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 
 
@@ -18,6 +19,16 @@ def parted(folder: Path) -> list[Any]:
     details, version = read_dir(arguments)
     found = build_db(details, arguments, version).collectives
     return [one for one in found if one.missing_ranks or one.mismatch_collectives]
+
+
+def looks_alike(divergence: Divergence) -> bool:
+    """Whether ranks part in what a dump has no field for: the parameters that ZeRO gathers, the reduction, the root.
+
+    The analyzer then finds nothing, or parts the same ranks at a later call.
+    """
+    calls = [side.call for side in divergence.sides if side.call is not None]
+    seen = {(call.group, call.index, call.operator, call.sizes, call.dtype) for call in calls}
+    return len(calls) == len(divergence.sides) and len(seen) == 1
 
 
 def told_otherwise(record: RehearsalRecord, folder: Path) -> str | None:
@@ -37,4 +48,8 @@ def told_otherwise(record: RehearsalRecord, folder: Path) -> str | None:
         stacks = [one.collective_frames, *(m.collective_frames for m in (one.mismatch_collectives or {}).values())]
         lines |= {(frame["filename"], frame["line"]) for stack in stacks for frame in stack}
     ours = {(frame.path, frame.line) for side in divergence.sides if side.call for frame in side.call.frames}
-    return None if lines & ours else f"the analyzer names {sorted(lines)}, gonogo {sorted(ours)}"
+    return (
+        None
+        if lines & ours or looks_alike(divergence)
+        else f"the analyzer names {sorted(lines)}, gonogo {sorted(ours)}"
+    )
