@@ -37,6 +37,7 @@ PAIRS = [
     ("docs/gpus.md", "docs/gpus.zh-CN.md"),
     ("docs/agents.md", "docs/agents.zh-CN.md"),
     ("docs/editors.md", "docs/editors.zh-CN.md"),
+    ("docs/queues.md", "docs/queues.zh-CN.md"),
     ("docs/design.md", "docs/design.zh-CN.md"),
     ("docs/strategies.md", "docs/strategies.zh-CN.md"),
     ("docs/post-training.md", "docs/post-training.zh-CN.md"),

@@ -14,10 +14,12 @@ from gonogo.check.placeholders import placeholder_note, placeholders_in
 from gonogo.check.run_of_launch import RunMaker
 from gonogo.check.settings import CheckSettings, matches_path
 from gonogo.evidence.document.json_file import read_json
+from gonogo.evidence.document.notebook import SUFFIX as NOTEBOOK
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.files import FileKind, Files, environment_files, kind_of, walk
 from gonogo.evidence.launch.launch import Launch
+from gonogo.evidence.launch.manifest import is_manifest
 from gonogo.evidence.launch.words import SHELLS
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.run import Run
@@ -133,7 +135,7 @@ class _Gatherer:
                 self._take_file(found, kind)
         elif exists(place):
             self.named.add(self.files.display_path(place))
-            kind_of_named = kind_of(place)
+            kind_of_named = FileKind.PYTHON if path.endswith(NOTEBOOK) else kind_of(place)
             if kind_of_named is None:
                 self._not_ours(self.files.display_path(place))
             else:
@@ -150,7 +152,7 @@ class _Gatherer:
         if source is None or source in self.found[kind]:
             return
         self.found[kind].append(source)
-        if kind is FileKind.SHELL:
+        if kind is FileKind.SHELL or (kind is FileKind.YAML and is_manifest(source)):
             from gonogo.evidence.launch.reading import read_launches
 
             launches = read_launches(source)

@@ -158,6 +158,10 @@ def rehearse(
 
         synthetic = Synthetic(synthetic_batch, deepspeed, seq_len, micro_batch, gradient_checkpointing)
         command = synthetic.command(command, gpus, nodes, steps)
+        from gonogo.rehearse.launch.queued import Asked, unpacked
+
+        asked = unpacked(Asked(command or [], gpus, nodes, host_memory))
+        command = asked.command
         if not command:
             raise UserError(
                 Text(
@@ -173,9 +177,9 @@ def rehearse(
 
         request = RehearsalRequest(
             command=command,
-            gpus=gpus,
-            nodes=nodes,
-            host_memory=host_memory,
+            gpus=asked.gpus,
+            nodes=asked.nodes,
+            host_memory=asked.host_memory,
             ranks=ranks,
             steps=steps,
             timeout=timeout,
@@ -351,6 +355,7 @@ def hazards(
 _LATER = {
     "gpus": "gonogo.cli.gpus",
     "mcp": "gonogo.cli.mcp.command",
+    "sbatch": "gonogo.cli.sbatch",
     "schema": "gonogo.cli.schemas.command",
     "server": "gonogo.cli.lsp.command",
     "skills": "gonogo.cli.skills",
@@ -364,7 +369,8 @@ def _register_later(called: str | None) -> None:
     for name, module in _LATER.items():
         listed = called not in _LATER and called not in others
         if name not in others and (called == name or listed):
-            app.command(name=name)(getattr(import_module(module), name))
+            found = import_module(module)
+            app.command(name=name, context_settings=getattr(found, "SETTINGS", None))(getattr(found, name))
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from gonogo.evidence.document.notebook import SUFFIX, python_of
 from gonogo.evidence.paths import opened
 from gonogo.finding import Edit, Span, Text
 from gonogo.finding.errors import UserError
@@ -35,7 +36,10 @@ class SourceFile:
 
     @classmethod
     def read(cls, path: Path | str) -> SourceFile:
-        """The file at that path. Raises UserError where it can't be read or has more than :data:`LARGEST_FILE`."""
+        """The file at that path; of a notebook, its Python.
+
+        Raises UserError where it can't be read or has more than :data:`LARGEST_FILE`.
+        """
         try:
             with opened(path) as file:
                 data = file.read(LARGEST_FILE + 1)
@@ -44,6 +48,8 @@ class SourceFile:
         if len(data) > LARGEST_FILE:
             why = Text("it has more than 8 MiB", "超过 8 MiB")
             raise UserError(_CANNOT_READ.format(path=path, why=why))
+        if str(path).endswith(SUFFIX) and (python := python_of(data)) is not None:
+            return cls(str(path), python, writable=False)
         return cls(str(path), data)
 
     @classmethod

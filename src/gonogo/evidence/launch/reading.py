@@ -41,12 +41,16 @@ _NOT_SET = Text("its value can't be told", "无法确定它的值")
 
 
 def read_launches(source: SourceFile) -> tuple[Launch, ...]:
-    """The launches of a shell script, a job script or a Dockerfile, in order; none where it launches nothing."""
+    """The launches of a shell script, a job script, a Dockerfile or a manifest, in order; none where there are none."""
     folder = Path(os.path.abspath(source.path)).parent if source.writable else Path.cwd()
     if _is_dockerfile(source):
         from gonogo.evidence.launch.dockerfile import dockerfile_commands
 
         return _launches(dockerfile_commands(source, folder), source, {}, 0, set())
+    if source.path.lower().endswith((".yaml", ".yml")):
+        from gonogo.evidence.launch.manifest import manifest_commands
+
+        return _launches(manifest_commands(source, folder), source, {}, 0, set())
     slurm = directives(source)
     commands = read_shell(source, folder, given=slurm_variables(slurm))
     return _launches(commands, source, slurm, 0, set())

@@ -1,0 +1,73 @@
+"""The command ``gonogo sbatch``: a job is checked, then submitted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gonogo.cli.exit_status import exit_statuses
+from gonogo.cli.options import Lang
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.language import chosen_language
+
+SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+"""What sbatch is given is its own: not even its options are looked at here."""
+
+
+def sbatch(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[SBATCH OPTIONS] SCRIPT [ARGS]...", help="As sbatch takes them.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--gonogo-force", help="Submit even where the check says NO-GO.")] = False,
+    lang: Lang = None,
+) -> None:
+    """Check a job with all that it names, then submit it with sbatch; NO-GO is not submitted.
+
+    For instance: gonogo sbatch --nodes 2 train.sbatch
+
+    先检查作业及其用到的文件，再用 sbatch 提交；NO-GO 时不提交。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        import sys
+
+        from gonogo.check.findings import check as check_files
+        from gonogo.check.settings import read_settings
+        from gonogo.report import print_to
+        from gonogo.report.untrusted import complain
+
+        if not arguments:
+            raise UserError(
+                Text(
+                    "no job to submit: as in gonogo sbatch --nodes 2 train.sbatch",
+                    "没有给出要提交的作业：例如 gonogo sbatch --nodes 2 train.sbatch",
+                )
+            )
+        program = shutil.which("sbatch")
+        if program is None:
+            raise UserError(
+                Text("sbatch is not on PATH: is this a login node?", "PATH 中没有 sbatch：这是登录节点吗？")
+            )
+        try:
+            checked = check_files((), ["sbatch", *arguments], settings=read_settings(Path.cwd()))
+        except UserError as error:  # a job that gonogo does not know keeps nobody from submitting it
+            complain(Text("not checked: {why}", "未检查：{why}").format(why=error.text), language)
+        else:
+            if checked.report.findings:
+                print_to(sys.stderr, checked.report, "text", language)
+            if checked.failing and not force:
+                complain(
+                    Text(
+                        "not submitted: the check says NO-GO; --gonogo-force submits all the same",
+                        "没有提交：检查结论是 NO-GO；--gonogo-force 仍然提交",
+                    ),
+                    language,
+                )
+                raise SystemExit(1)
+        sys.stderr.flush()
+        os.execv(program, ["sbatch", *arguments])

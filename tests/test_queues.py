@@ -1,0 +1,252 @@
+"""What is submitted: manifests and tasks read by check and rehearse, jobs checked before sbatch, notebooks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gonogo.evidence.document.notebook import python_of
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.launch.manifest import Workload, is_manifest, workloads
+from gonogo.evidence.launch.reading import read_launches
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.launch.queued import Asked, unpacked
+
+GIB = 1 << 30
+POD = """
+{indent}nodeSelector: {{nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}}
+{indent}containers:
+{indent}- name: sidecar
+{indent}  image: busybox
+{indent}- name: pytorch
+{indent}  image: pytorch/pytorch:2.6.0
+{indent}  command: [torchrun, train.py]
+{indent}  args: [--deepspeed, $(DS)]
+{indent}  env:
+{indent}  - {{name: DS, value: ds.json}}
+{indent}  - {{name: TOKEN, valueFrom: {{secretKeyRef: {{name: a, key: b}}}}}}
+{indent}  resources: {{limits: {{nvidia.com/gpu: 8, memory: 512Gi}}}}
+{indent}  volumeMounts: [{{name: shm, mountPath: /dev/shm}}]
+{indent}volumes: [{{name: shm, emptyDir: {{medium: Memory, sizeLimit: 16Gi}}}}]
+"""
+
+
+def pod(depth: int) -> str:
+    return POD.format(indent=" " * depth)
+
+
+PYTORCH_JOB = f"""\
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: other}}
+---
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {{name: tune}}
+spec:
+  nprocPerNode: "8"
+  pytorchReplicaSpecs:
+    Master:
+      replicas: 1
+      template:
+        spec:{pod(10)}
+    Worker:
+      replicas: 3
+      template:
+        spec:{pod(10)}
+"""
+TRAIN_JOB = """\
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: tune}
+spec:
+  runtimeRef: {name: torch-distributed}
+  trainer:
+    image: pytorch/pytorch:2.6.0
+    command: [torchrun, train.py]
+    args: [--deepspeed, ds.json]
+    numNodes: 2
+    numProcPerNode: 8
+    resourcesPerNode: {limits: {nvidia.com/gpu: 8, memory: 512Gi}}
+    env: [{name: DS, value: ds.json}]
+"""
+JOB_SET = f"""\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {{name: tune}}
+spec:
+  replicatedJobs:
+  - name: workers
+    replicas: 1
+    template:
+      spec:
+        parallelism: 4
+        completions: 4
+        template:
+          spec:{pod(12)}
+"""
+SKYPILOT = """\
+resources:
+  accelerators: {H100: 8}
+  memory: 512+
+num_nodes: 2
+envs:
+  DS: ds.json
+setup: pip install deepspeed
+run: |
+  set -e
+  torchrun --nnodes $SKYPILOT_NUM_NODES --nproc_per_node $SKYPILOT_NUM_GPUS_PER_NODE \\
+    train.py --deepspeed $DS
+"""
+JOBS = {"pytorch": PYTORCH_JOB, "train": TRAIN_JOB, "set": JOB_SET, "sky": SKYPILOT}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "train.py").write_text("import deepspeed\n")
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 9}, "train_micro_batch_size_per_gpu": 1}')
+    for name, text in JOBS.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def work_in(text: str) -> Workload:
+    source = SourceFile("job.yaml", text.encode())
+    assert is_manifest(source)
+    (work,) = workloads(source)
+    return work
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "nodes"),
+    [("pytorch", "PyTorchJob", 4), ("train", "TrainJob", 2), ("set", "JobSet", 4), ("sky", "SkyPilot", 2)],
+)
+def test_a_job_says_what_it_runs_and_on_what(project: Path, name: str, kind: str, nodes: int) -> None:
+    work = work_in(JOBS[name])
+    assert (work.kind, work.nodes, work.gpus, work.memory_bytes) == (kind, nodes, 8, 512 * GIB)
+    assert work.environment["DS"].text == "ds.json"
+    assert work.shm_bytes == (16 * GIB if name in ("pytorch", "set") else None)
+    (launch,) = read_launches(SourceFile.read(f"{name}.yaml"))
+    assert launch.launcher == "torchrun"
+    assert launch.program.value == "train.py"
+    assert launch.path_of(launch.deepspeed_config) == project / "ds.json"
+    if name != "set":  # whose pods are told of no world
+        assert (launch.nodes.value, launch.processes_per_node.value) == (nodes, 8)
+    asked = unpacked(Asked([f"{name}.yaml"], None, None, None))
+    assert asked.command[:2] == ["bash", "-c"]
+    assert "export DS=ds.json" in asked.command[2]
+    gpus = "8xH100-80G" if name != "train" else "8"  # a TrainJob names no kind of GPU
+    assert (asked.gpus, asked.nodes, asked.host_memory) == (gpus, nodes, "524288M")
+    assert unpacked(Asked([f"{name}.yaml"], "4xA100-80G", 1, "1T")).gpus == "4xA100-80G"
+
+
+def gonogo(folder: Path, *words: str, path: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gonogo", *words], cwd=folder, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "LANG": "C", **({"PATH": path} if path else {})},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["pytorch", "sky"])
+def test_check_follows_a_job_to_its_config(project: Path, name: str) -> None:
+    done = gonogo(project, "check", f"{name}.yaml", "--format", "json")
+    report = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert "ds-zero-stage-invalid" in {finding["hazard"] for finding in report["findings"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a: b\n", "run: x\n", "kind: PyTorchJob\n", "apiVersion: v1\nkind: Job\nspec: [", "run: 3\nsetup: {a: *b}\n",
+     "apiVersion: v1\nkind: PyTorchJob\nspec: {pytorchReplicaSpecs: [1]}\n", "apiVersion: v1\nkind: Job\nspec: 3\n",
+     "num_nodes: x\nrun: [1]\n", "kind: Job\napiVersion: " + "[" * 3000],
+)  # fmt: skip
+def test_what_is_no_job_or_broken_is_none(text: str) -> None:
+    source = SourceFile("job.yaml", text.encode())
+    assert [work for work in workloads(source) if work.words] == []
+    assert read_launches(source) == ()
+
+
+def test_a_file_with_no_job_of_its_own_is_said(project: Path) -> None:
+    (project / "two.yaml").write_text(f"{TRAIN_JOB}---\n{TRAIN_JOB}")
+    with pytest.raises(UserError) as caught:
+        unpacked(Asked(["two.yaml"], None, None, None))
+    assert "not one job" in caught.value.text.en
+    assert unpacked(Asked(["bash", "launch.sh"], None, None, None)).command == ["bash", "launch.sh"]
+
+
+def test_sbatch_gets_its_words_unless_the_check_says_no(project: Path) -> None:
+    tools = project / "bin"
+    tools.mkdir()
+    (tools / "sbatch").write_text('#!/bin/sh\necho "submitted $*"\n')
+    (tools / "sbatch").chmod(0o755)
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    job = "#!/bin/bash\n#SBATCH --gpus-per-node=8\ntorchrun --nproc_per_node 8 train.py --deepspeed {config}\n"
+    (project / "bad.sbatch").write_text(job.format(config="ds.json"))
+    (project / "good.sbatch").write_text(job.format(config="good.json"))
+    (project / "good.json").write_text('{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 1}')
+    refused = gonogo(project, "sbatch", "--nodes=2", "bad.sbatch", path=path)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "ds-zero-stage-invalid" in refused.stderr
+    assert "not submitted" in refused.stderr
+    done = gonogo(project, "sbatch", "--nodes=2", "-J", "x", "good.sbatch", "--lr", "1", path=path)
+    assert (done.returncode, done.stdout) == (0, "submitted --nodes=2 -J x good.sbatch --lr 1\n"), done.stderr
+    forced = gonogo(project, "sbatch", "--gonogo-force", "bad.sbatch", path=path)
+    assert forced.stdout == "submitted bad.sbatch\n"
+    missing = gonogo(project, "sbatch", "bad.sbatch", path="/nonexistent")
+    assert missing.returncode == 2
+    assert "sbatch is not on PATH" in missing.stderr
+
+
+def notebook(*cells: list[str]) -> dict[str, object]:
+    made = [
+        {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": cell} for cell in cells
+    ]
+    return {
+        "cells": [{"cell_type": "markdown", "metadata": {}, "source": ["import no"]}, *made],
+        "metadata": {},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+def test_a_notebook_is_its_python_line_by_line() -> None:
+    cells = (
+        ["%matplotlib inline\n", "import torch\n", "if True:\n", "    !nvidia-smi\n", "torch?"],
+        ["%%bash\n", "rm -rf x"],
+        ["x = 1\n", "y = '\u5206\u7247'"],
+    )
+    for text in (json.dumps(notebook(*cells), indent=1), json.dumps(notebook(*cells), indent=1, ensure_ascii=False)):
+        python = (python_of(text.encode()) or b"").decode()
+        compile(python, "notebook", "exec")
+        lines, written = python.splitlines(), text.splitlines()
+        for code in ("import torch", "x = 1"):
+            assert code in written[lines.index(code)]
+        assert "rm -rf" not in python
+        assert "import no" not in python
+    assert (python_of(json.dumps(notebook(*cells)).encode()) or b"").count(b"\n") == 7  # all on one line of the file
+    for wrong in (b"", b"{}", b"[1]", b'{"cells": 3}', b"\xff", b"[" * 9000):
+        assert python_of(wrong) is None
+
+
+def test_notebooks_are_checked_where_they_are_named_and_rehearsed(project: Path) -> None:
+    config = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 9}}'
+    code = ["import deepspeed\n", "engine, *_ = deepspeed.initialize(model=model, config='ds.json')\n"]
+    (project / "ds.json").write_text(config)
+    (project / "tune.ipynb").write_text(json.dumps(notebook(["!pip install deepspeed"], code), indent=1))
+    report = json.loads(gonogo(project, "check", "tune.ipynb", "--format", "json").stdout)
+    assert "scripts: tune.ipynb" in report["covered"]
+    for command in (["tune.ipynb"], ["jupyter", "nbconvert", "--execute", "--to", "notebook", "tune.ipynb"]):
+        asked = unpacked(Asked(command, None, None, None)).command
+        assert asked[:3] == ["env", "-C", str(project)]
+        assert asked[4] == "python"
+        compile(Path(asked[5]).read_text(), asked[5], "exec")
+    (project / "broken.ipynb").write_text("{")
+    with pytest.raises(UserError):
+        unpacked(Asked(["broken.ipynb"], None, None, None))
