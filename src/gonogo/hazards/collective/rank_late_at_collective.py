@@ -1,6 +1,7 @@
 import os
 
 from gonogo.evidence.dumps.parted import parted
+from gonogo.evidence.dumps.ras import behind
 from gonogo.evidence.dumps.stacks import Stack, stacks_in
 from gonogo.evidence.guarded.divergence import divergence
 from gonogo.evidence.guarded.ends import interrupted
@@ -60,12 +61,13 @@ class RankLateAtCollective(Hazard):
     name = "rank-late-at-collective"
     title = Text("The other ranks wait for one that is held up", "其他 rank 在等待一个被耽搁的 rank")
 
-    log_words = (*STALL_WORDS, "MainThread", "aving", "aiting for", "pload")
+    log_words = (*STALL_WORDS, "MainThread", "launched up to operation", "aving", "aiting for", "pload")
     consequence = True
 
     def in_log(self, log: FailureLog) -> Findings:
         """A rank that the others' recorders or stacks show them to wait for, or what it had begun before a time-out."""
         yield from self._in_dumps(log)
+        yield from self._counted(log)
         stall = stall_of(log)
         if stall is None or not stall.time_outs or stall.another_failure or stall.diverged:
             return
@@ -119,6 +121,27 @@ class RankLateAtCollective(Hazard):
             spans=spans,
             ranks=late,
             confirm=recorded.LOOK_AT_LOGS,
+        )
+
+    def _counted(self, log: FailureLog) -> Findings:
+        counted = behind(log)
+        if counted is None:
+            return
+        found, ranks, lacking = counted
+        yield self.log_finding(
+            found,
+            Text(
+                "NCCL's RAS counts fewer collectives for these ranks than for the others of the group, by {lacking}.",
+                "NCCL RAS 统计：这些 rank 发起的集合通信比组内其他 rank 少 {lacking} 次。",
+            ).format(lacking=lacking),
+            cure=(_ALIVE, _TIMEOUT),
+            certainty=Certainty.POSSIBLE,
+            ranks=ranks,
+            confirm=Text(
+                "Ask ncclras again some seconds later: where no count grows, the others wait for them; one that grows "
+                "on all ranks is a job that runs",
+                "几秒后再次运行 ncclras：计数都不再增长，说明其他 rank 在等待它们；都在增长则说明作业正常",
+            ),
         )
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:

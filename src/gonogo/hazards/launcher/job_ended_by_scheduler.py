@@ -61,7 +61,7 @@ class JobEndedByScheduler(Hazard):
     name = "job-ended-by-scheduler"
     title = Text("The scheduler ended the job", "作业被调度器结束")
     consequence = True
-    log_words = ("DUE TO TIME LIMIT", "DUE TO PREEMPTION", "DUE TO NODE", "TIMEOUT", "NODE_FAIL", "PREEMPTED")
+    log_words = ("DUE TO TIME LIMIT", "DUE TO PREEMPTION", "DUE TO NODE", "NODE_FAIL", "PREEMPTED")
 
     def in_log(self, log: FailureLog) -> Findings:
         """Slurm's own line about it, or the job's state in what ``sacct`` prints."""
