@@ -121,7 +121,7 @@ class CheckpointWrittenByEveryRank(Hazard):
 
 def _reached_by_all(script: Script, node: ast.AST, depth: int) -> bool:
     """Whether nothing on the way to a node has to do with ranks: no test around it, nor around its function's calls."""
-    if any(mentions_rank(test) for test in script.guarded_by(node)) or depth > 4:
+    if any(mentions_rank(script, test) for test in script.guarded_by(node)) or depth > 4:
         return False
     function = script.enclosing_function(node)
     if function is None:

@@ -101,7 +101,7 @@ class CollectiveInBranchOfOneRank(Hazard):
             guard = on_one_rank(script, call.node)
             if guard is not None:
                 found.append((call, guard))
-            elif any(mentions_rank(test) for test in script.guarded_by(call.node)):
+            elif any(mentions_rank(script, test) for test in script.guarded_by(call.node)):
                 return  # the others' branch has its own
         for call, guard in found:
             yield self.finding(

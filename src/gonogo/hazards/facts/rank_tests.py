@@ -19,7 +19,7 @@ _DECORATES = ("rank_zero_only", "main_process_only", "on_main_process", "on_loca
 def on_one_rank(script: Script, node: ast.AST) -> ast.expr | None:
     """The test by which only one rank (of all, or of a machine) runs a node; None where nothing says so."""
     for test in script.guarded_by(node):
-        found = next((part for part in _conjuncts(test) if _chooses_one(part)), None)
+        found = next((part for part in _conjuncts(script, test) if _chooses_one(script, part)), None)
         if found is not None and not _otherwise_too(script, node):
             return test.operand if isinstance(test, ast.UnaryOp) and found is test else test
     function = script.enclosing_function(node)
@@ -27,19 +27,23 @@ def on_one_rank(script: Script, node: ast.AST) -> ast.expr | None:
     return next((each for each in decorators if _last(each) in _DECORATES), None)
 
 
-def mentions_rank(test: ast.expr) -> bool:
-    """Whether a test has to do with ranks in any way."""
-    text = ast.unparse(test).lower()
+def mentions_rank(script: Script, test: ast.expr) -> bool:
+    """Whether a test, or what a name in it stands for, has to do with ranks in any way."""
+    names = [each for each in ast.walk(test) if isinstance(each, ast.Name)]
+    text = " ".join(ast.unparse(each) for each in (test, *map(script.bound_to, names))).lower()
     return any(
         word in text for word in ("rank", "main", "master", "zero", "local", "is_first", "gpu == 0", "coordinator")
     )
 
 
-def _conjuncts(test: ast.expr) -> Iterator[ast.expr]:
-    """The parts that must all hold."""
+def _conjuncts(script: Script, test: ast.expr) -> Iterator[ast.expr]:
+    """The parts that must all hold; of a name that was given a test, that test."""
+    bound = script.bound_to(test)
+    if isinstance(bound, (ast.Compare, ast.BoolOp)):
+        test = bound
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         for value in test.values:
-            yield from _conjuncts(value)
+            yield from _conjuncts(script, value)
     elif isinstance(test, ast.UnaryOp) and isinstance(test.operand, ast.BoolOp) and isinstance(test.operand.op, ast.Or):
         for value in test.operand.values:
             yield ast.UnaryOp(op=ast.Not(), operand=value)
@@ -47,21 +51,32 @@ def _conjuncts(test: ast.expr) -> Iterator[ast.expr]:
         yield test
 
 
-def _chooses_one(test: ast.expr) -> bool:
+def _chooses_one(script: Script, test: ast.expr) -> bool:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = test.operand
         if isinstance(inner, ast.Compare):
-            return len(inner.ops) == 1 and isinstance(inner.ops[0], (ast.NotEq, ast.NotIn, ast.Gt)) and _of_rank(inner)
+            differs = len(inner.ops) == 1 and isinstance(inner.ops[0], (ast.NotEq, ast.NotIn, ast.Gt))
+            return differs and _of_rank(script, inner)
         return _is_rank(inner)
     if isinstance(test, ast.Compare):
-        return len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.In)) and _of_rank(test)
+        return len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.In)) and _of_rank(script, test)
     return _last(test) in _MAIN
 
 
-def _of_rank(test: ast.Compare) -> bool:
-    """``rank == 0``, ``0 == rank``, ``rank in (-1, 0)``."""
+def _of_rank(script: Script, test: ast.Compare) -> bool:
+    """``rank == 0``, ``0 == rank``, ``rank in (-1, 0)``, ``r == 0`` where r is the rank."""
     sides = [test.left, test.comparators[0]]
-    return any(_is_rank(one) and _is_number(other) for one, other in (sides, sides[::-1]))
+    return any(
+        (_is_rank(one) or _is_rank(_value(script, one))) and _is_number(other) for one, other in (sides, sides[::-1])
+    )
+
+
+def _value(script: Script, node: ast.expr) -> ast.expr:
+    """What a name that says nothing of parts of the world stands for; the rank in a group is not the rank."""
+    bound = script.bound_to(node)
+    of_part = any(word in _last(node).lower() for word in _OTHER_RANKS)
+    of_group = isinstance(bound, ast.Call) and _last(bound).endswith("get_rank") and (bound.args or bound.keywords)
+    return node if of_part or of_group else bound
 
 
 def _is_number(node: ast.expr) -> bool:
@@ -108,5 +123,5 @@ def lone_statement(script: Script, node: ast.AST) -> ast.If | None:
     statement = script.statement(node)
     parent = script.parent(statement) if statement is not None else None
     if isinstance(statement, ast.Expr) and isinstance(parent, ast.If) and parent.body == [statement]:
-        return parent if not parent.orelse and _chooses_one(parent.test) else None
+        return parent if not parent.orelse and _chooses_one(script, parent.test) else None
     return None
