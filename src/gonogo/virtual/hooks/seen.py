@@ -207,7 +207,13 @@ def _strategy(stage: int | None, root: nn.Module, wrappers: list[nn.Module]) -> 
     names = {base.__name__ for module in (*wrappers, *root.modules()) for base in type(module).__mro__}
     known = {"FSDPModule": "FSDP2", "FullyShardedDataParallel": "FSDP", "DistributedDataParallel": "DDP",
              "DataParallel": "DataParallel"}  # fmt: skip
-    return next((said for name, said in known.items() if name in names), "")
+    said = next((said for name, said in known.items() if name in names), "")
+    return said or ("TP (DTensor)" if any(_is_sharded(parameter) for parameter in root.parameters()) else "")
+
+
+def _is_sharded(parameter: torch.Tensor) -> bool:
+    """Whether it is a DTensor of which each rank holds a part."""
+    return any(placement.is_shard() for placement in getattr(parameter, "placements", ()))
 
 
 def _offloaded_to_nvme(engine_config: Mapping[str, Any]) -> tuple[str, ...]:
