@@ -160,6 +160,7 @@ def failed(type_: str, message: str, *frames: Frame) -> RankRecord:
         (failed("AttributeError", "x", Frame("/v/lib/python3.11/site-packages/lib/a.py", 1, "f", "", "library")), True),
         (failed("AttributeError", "x", Frame("/home/me/train.py", 1, "f", "", "user")), False),
         (failed("OSError", "torch: no such file"), False),
+        (failed("RuntimeError", "x", Frame("/v/lib/python3.11/site-packages/torch/a.py", 1, "f", "", "library")), True),
         (failed("ValueError", "x", Frame("/v/lib/python3.11/site-packages/lib/a.py", 1, "f", "", "library")), False),
     ],
 )

@@ -55,4 +55,5 @@ def _may_come_of(name: str, failure: Failure) -> bool:
     if not near or near[-1].owner == "user":
         return False
     of_values = failure.type.rpartition(".")[2] in ("ValueError", "KeyError", "AssertionError")
-    return near[-1].owner == "torch" or (failure.phase == "load" and not of_values)
+    in_torch = near[-1].owner == "torch" or "-packages/torch/" in near[-1].path  # as an environment links to it
+    return in_torch or (failure.phase == "load" and not of_values)
