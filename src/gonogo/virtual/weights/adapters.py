@@ -28,6 +28,8 @@ def install(patches: Patches, overlay: Overlay, tell: Callable[[str], None]) -> 
 
     def follow_peft(module: ModuleType) -> None:
         owner: Any = module.PeftModel
+        if not (hasattr(owner, "load_adapter") and hasattr(module, "load_peft_weights")):
+            return  # a peft that only reads adapters in from_pretrained (0.2)
         load_adapter, load_weights = owner.load_adapter, module.load_peft_weights
 
         @functools.wraps(load_adapter)
