@@ -49,10 +49,16 @@ class UnslothCompileCacheAcrossRanks(LoggedHazard):
                 "NameError",
                 "OSError",
                 "JSONDecodeError",
-                "AttributeError",
                 "FileExistsError",
             ),
             frames=(("unsloth_compiled_cache",),),
+        ),
+        # A patched trainer may call what lacks an attribute for another reason.
+        Sign(
+            types=("AttributeError",),
+            frames=(("unsloth_compiled_cache",),),
+            innermost=("unsloth_compiled_cache",),
+            lines=False,
         ),
         Sign(
             Pattern(

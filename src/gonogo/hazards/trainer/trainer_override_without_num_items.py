@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
-from gonogo.hazards.rule import Edit, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Edit, Findings, Hazard, Pattern, Refusal, Run, Script, Text
 
 
 class TrainerOverrideWithoutNumItems(Hazard):
@@ -31,6 +31,9 @@ class TrainerOverrideWithoutNumItems(Hazard):
 
     name = "trainer-override-without-num-items"
     title = Text("A Trainer's override lacks num_items_in_batch", "Trainer 的重写方法缺少 num_items_in_batch")
+    refusal = Refusal(
+        Pattern(r"\w*Trainer\w*\.compute_loss\(\) got an unexpected keyword argument 'num_items_in_batch'")
+    )
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Overrides without the argument, under a transformers that gives it."""
