@@ -19,8 +19,7 @@ class TrainerOverrideWithoutNumItems(Hazard):
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):    # right
     ```
     ## Cure
-    Take the argument: `def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None)`, and pass
-    it to `super()`.
+    Give the override a parameter `num_items_in_batch` with a default, as in the example, and pass it to `super()`.
     ## When it is safe
     Before transformers 4.46, or where the method takes `**kwargs`.
     ## Sources
