@@ -102,7 +102,7 @@ class GpuFaultReported(Hazard):
                     "CUDA 或驱动表明 GPU 本身出现故障：程序中没有哪一行会导致它。",
                 ),
                 cure=_CURE,
-                certainty=Certainty.POSSIBLE,
+                certainty=Certainty.LIKELY,
                 confirm=Text("dmesg on that machine has an Xid of the same time", "该机器的 dmesg 中有同一时间的 Xid"),
             )
             return

@@ -3,6 +3,12 @@ import ast
 from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.rule import Edit, Findings, Hazard, Pattern, Refusal, Run, Script, Text
 
+_A_LIBRARYS = Pattern(
+    r"\b(?:DPO|KTO|ORPO|CPO|BCO|PPO|PPOv2|RLOO|GRPO|GKD|XPO|NashMD|OnlineDPO|Reward|PRM|SFT|IterativeSFT|Unsloth\w*"
+    r"|DreamBooth|SentenceTransformer|CrossEncoder|SetFit|Llava|LLaVA)Trainer\."
+)
+"""Trainers of TRL and others: theirs is older than this transformers, and no override of the user's."""
+
 
 class TrainerOverrideWithoutNumItems(Hazard):
     """A subclass of the Trainer overrides compute_loss or training_step as it was before transformers 4.46.
@@ -31,7 +37,8 @@ class TrainerOverrideWithoutNumItems(Hazard):
     name = "trainer-override-without-num-items"
     title = Text("A Trainer's override lacks num_items_in_batch", "Trainer 的重写方法缺少 num_items_in_batch")
     refusal = Refusal(
-        Pattern(r"\w*Trainer\w*\.compute_loss\(\) got an unexpected keyword argument 'num_items_in_batch'")
+        Pattern(r"\w*Trainer\w*\.compute_loss\(\) got an unexpected keyword argument 'num_items_in_batch'"),
+        unless=_A_LIBRARYS,
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
