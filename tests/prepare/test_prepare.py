@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gonogo.evidence.prepared import read_prepared
+from gonogo.rehearse.prepared.run import InEnvironment, options_of, prepare
 
 TRAIN = """\
 import os
@@ -118,6 +119,35 @@ def test_a_model_that_is_not_known_is_missing_until_it_is_said(tmp_path: Path) -
     assert status == 2
     assert "Qwen/Qwen25" in err
     assert "Traceback" not in err
+
+
+def test_what_another_launch_had_made_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    loads = "from transformers import AutoModel\nAutoModel.from_pretrained({!r})\n"
+    (tmp_path / "first.py").write_text(loads.format("Qwen/Qwen2.5-7B") + loads.format("/models/mine"))
+    (tmp_path / "second.py").write_text(loads.format("openai-community/gpt2"))
+
+    def prepared(script: str, *models: str) -> dict[str, str]:
+        given = InEnvironment(as_installed=True)
+        done = prepare(["python", script], options_of(8, None, models), given, write=True, look=None)
+        return {one.name: one.state for one in done.wanted}
+
+    def kind_of_mine() -> str:
+        folder = tmp_path / "gonogo-prepared/models/models--mine"
+        kind: str = json.loads((folder / "config.json").read_bytes())["model_type"]
+        return kind
+
+    assert prepared("first.py", "/models/mine=Qwen/Qwen3-8B")["/models/mine"] == "made"
+    assert kind_of_mine() == "qwen3"
+    assert prepared("second.py") == {"openai-community/gpt2": "made"}
+    table = read_prepared(tmp_path / "gonogo-prepared")
+    assert table is not None
+    assert list(table.models) == ["qwen/qwen2.5-7b", "openai-community/gpt2"]
+    assert all((tmp_path / "gonogo-prepared" / place / "config.json").is_file() for place in table.models.values())
+    assert prepared("first.py")["/models/mine"] == "made"  # as it was chosen the first time
+    assert kind_of_mine() == "qwen3"
+    prepared("first.py", "openai-community/gpt2")
+    assert kind_of_mine() == "gpt2"
 
 
 def test_llamafactorys_and_swifts_data_sets_are_understood(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ class Prepared(msgspec.Struct, frozen=True):
     """By the hub's name, in small letters."""
     paths: dict[str, str] = {}
     """By the whole path of something that is not on this machine."""
+    chosen: dict[str, str] = {}
+    """By the name or path of a model: the published one that the user chose for it."""
     environment: str = ""
     """The file whose packages rehearsals have, from the table's folder; empty: what is installed."""
     as_of: str | None = None

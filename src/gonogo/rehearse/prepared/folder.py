@@ -11,10 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared
+from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
+_KEPT = ("models", "data", "media")
+"""What a table's names lead to; packages are each launch's own."""
 _NOT_OURS = Text(
     "{folder} is there and was not made by gonogo prepare (it has no {manifest}): move it away, or prepare elsewhere",
     "{folder} 已存在，且不是 gonogo prepare 生成的（其中没有 {manifest}）：请移走它，或换一个目录",
@@ -36,18 +38,29 @@ def check_folder(parent: Path) -> Path:
 def write_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> Path:
     """Write the files (by relative path) and their table into the folder, in the place of an earlier one.
 
-    It is the old folder or the whole new one. Raises UserError where it can't be written.
+    What an earlier launch had made, and this one does not name, stays: one folder can serve several launches. It is the
+    old folder or the whole new one. Raises UserError where it can't be written.
     """
     folder = check_folder(parent)
+    earlier = read_prepared(folder) or Prepared()
+    names = ("models", "datasets", "paths", "chosen")
+    anew = {*table.models.values(), *table.datasets.values(), *table.paths.values()}
+    table = msgspec.structs.replace(table, **{name: getattr(earlier, name) | getattr(table, name) for name in names})
     try:
         partial = Path(tempfile.mkdtemp(prefix=f".{FOLDER}-", dir=parent))
     except OSError as error:
         raise UserError(_CANNOT_WRITE.format(folder=FOLDER, why=error.strerror or str(error))) from error
     try:
         partial.chmod(0o755)
+        for kind in _KEPT:
+            if (folder / kind).is_dir():
+                shutil.copytree(folder / kind, partial / kind, copy_function=os.link)
+        for place in anew:  # the whole of it: a model's folder must not keep another model's files
+            shutil.rmtree(partial.joinpath(*Path(place).parts[:2]), ignore_errors=True)
         for name, content in {**files, ".gitignore": b"*\n", MANIFEST: msgspec.json.encode(table)}.items():
             path = partial / name
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)  # the earlier folder has the same file until it goes
             path.write_bytes(content)
             if content.startswith(b"#!"):
                 path.chmod(0o755)

@@ -16,8 +16,8 @@ AS_INSTALLED = Path("none")
 """``--environment none``: the packages that are installed, though others were prepared."""
 _MOST = 6
 _MADE = Text(
-    "made by gonogo prepare ({folder}/), and taken for the real ones: {names}",
-    "以下由 gonogo prepare 生成（{folder}/），排练时当作真实的：{names}",
+    "made by gonogo prepare ({folder}/), and taken for the real ones where this launch opens them: {names}",
+    "以下由 gonogo prepare 生成（{folder}/），本次启动打开它们时当作真实的：{names}",
 )
 _OWN = Text(
     "this project's own package is taken from {source}, as after pip install -e . --no-deps (found by gonogo prepare)",

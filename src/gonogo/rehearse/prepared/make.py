@@ -23,6 +23,7 @@ def make(wanted: Sequence[Wanted], folder: Path, tokens: int, options: Options) 
     """The files, by path within ``folder``, and the table. What was made is marked so in the list."""
     files: dict[str, bytes] = {}
     models: dict[str, str] = {}
+    chosen: dict[str, str] = {}
     datasets: dict[str, str] = {}
     paths: dict[str, str] = {}
     media = {"image": str(folder / _PICTURE), "audio": str(folder / _SOUND)}
@@ -32,6 +33,8 @@ def make(wanted: Sequence[Wanted], folder: Path, tokens: int, options: Options) 
             continue
         if one.kind == "model":
             _make_model(one, files, models, paths)
+            if one.format and one.format.lower() != one.name.lower():
+                chosen[one.name] = one.format
         elif one.kind == "media":
             paths[one.path or ""] = "media"
             files |= {_PICTURE: picture(), _SOUND: sound()}
@@ -44,7 +47,7 @@ def make(wanted: Sequence[Wanted], folder: Path, tokens: int, options: Options) 
                 files |= {_PICTURE: picture(), _SOUND: sound()}
             _place_rows(one, columns, rows, files, datasets, paths)
         one.state = "made"
-    return files, Prepared(models, datasets, paths)
+    return files, Prepared(models, datasets, paths, chosen)
 
 
 def columns_of(wanted: Wanted) -> dict[str, str]:

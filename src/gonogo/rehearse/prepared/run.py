@@ -11,8 +11,9 @@ import msgspec
 
 from gonogo.check.runs import gather
 from gonogo.check.settings import CheckSettings, read_settings
-from gonogo.evidence.prepared import Prepared
+from gonogo.evidence.prepared import FOLDER, Prepared, read_prepared
 from gonogo.evidence.published.models import published_model
+from gonogo.evidence.rehearsal.failures import shorten
 from gonogo.evidence.rehearsal.record import Missed, RankRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Skipped, Text
@@ -28,6 +29,8 @@ from gonogo.rehearse.prepared.wanted import Options, Wanted
 
 Look = Callable[[], RankRecord]
 _TIMES = 10
+_LONGEST = 400
+"""Letters of what a worker ended with: the message of an exception can go on for pages."""
 _NO_FILE = re.compile(
     r"(?:No such file or directory|Unable to find|doesn't exist|not found)[^'\"]*['\"]([^'\"\n]+)['\"]"
 )
@@ -94,6 +97,7 @@ def prepare(
     """
     folder = Path.cwd()
     target = check_folder(folder) if write else None
+    options = _with_earlier_choices(options, read_prepared(folder / FOLDER))
     runs, skipped = _runs_of(command)
     wanted = list_of(runs, folder, options)
     packages = packages_of(runs, folder)
@@ -124,6 +128,13 @@ def prepare(
         options = msgspec.structs.replace(options, columns=columns)
         done.wanted = _again(done.wanted, more, columns)
     return done
+
+
+def _with_earlier_choices(options: Options, earlier: Prepared | None) -> Options:
+    """The options with what the user chose for single models in an earlier preparation in the same folder."""
+    if earlier is None or "*" in options.models:
+        return options
+    return msgspec.structs.replace(options, models={**earlier.chosen, **options.models})
 
 
 def _with_packages(
@@ -157,13 +168,18 @@ def _end_of(record: RankRecord) -> tuple[str, str] | None:
     if record.outcome == "completed":
         return None
     if record.user_error is not None:
-        return record.user_error
+        english, chinese = record.user_error
+        return _line(english), _line(chinese)
     for one in record.unsupported:
-        return f"{one.what}: {one.why}", f"{one.what}：{one.why_zh or one.why}"
+        return _line(f"{one.what}: {one.why}"), _line(f"{one.what}：{one.why_zh or one.why}")
     if record.failure is not None:
-        text = f"{record.failure.type}: {record.failure.message}"[:400]
+        text = _line(f"{record.failure.type}: {record.failure.message}")
         return text, text
     return None
+
+
+def _line(text: str) -> str:
+    return shorten(" ".join(text.split()), _LONGEST)
 
 
 def _learned(
