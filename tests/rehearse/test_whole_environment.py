@@ -128,6 +128,14 @@ def test_what_can_not_be_had_is_named_and_another_version_taken(index: Path, tmp
     assert told["torch==1.13.1"] == f"rehearsed with torch {metadata.version('torch')}"
 
 
+@pytest.mark.parametrize("pinned", ["2.1.0", "2.0.1"])
+def test_a_torch_that_can_not_be_had_is_replaced_by_the_nearest(index: Path, tmp_path: Path, pinned: str) -> None:
+    wheel(index, "torch", "2.1.2+cpu")
+    made = whole_environment(requirements(tmp_path, f"torch=={pinned}\n"), (), None)
+    assert versions(made)["torch"] == "2.1.2+cpu"
+    assert "torch" in made.differing
+
+
 def test_where_this_python_has_it_all_it_is_used(index: Path, tmp_path: Path) -> None:
     path = requirements(tmp_path, f"torch=={TORCH}\ntransformers=={metadata.version('transformers')}\n")
     assert whole_environment(path, (), None) == PackageOverlay()

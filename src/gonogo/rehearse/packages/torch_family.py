@@ -19,6 +19,12 @@ from gonogo.rehearse.packages.uv import UvFailed, python_of, run_uv
 _TORCH_RELEASES = tuple(
     Version(f"{OLDEST_TORCH.major}.{minor}.{patch}") for minor in range(OLDEST_TORCH.minor, 40) for patch in range(3)
 )
+_OLDER_RELEASES = tuple(
+    Version(f"{major}.{minor}.{patch}")
+    for major, to in ((1, 14), (2, OLDEST_TORCH.minor))
+    for minor in range(to)
+    for patch in range(3)
+)
 _TORCHVISION_AHEAD = 15
 """torchvision 0.15 goes with torch 2.0, 0.16 with 2.1, and so on."""
 _LAST_TORCHAUDIO = 11
@@ -44,15 +50,40 @@ def torch_of_the_day(day: str | None, filling: Path, what: Text, say: Say) -> st
 
 
 def has_torch(venv: Path, torch: str | None, filling: Path, what: Text, say: Say) -> bool:
-    """Install a CPU build of the torch that was used, not this Python's, where one can be had and rehearsed with."""
-    if torch is None or not any(SpecifierSet(torch).contains(one) for one in _TORCH_RELEASES):
+    """Install a CPU build of the torch that was used, not this Python's, or of the nearest that can be rehearsed with.
+
+    False where none can be had; then this Python's own does.
+    """
+
+    def does(*arguments: str) -> bool:
+        try:
+            run_uv(
+                ["pip", arguments[0], "--python", str(python_of(venv)), *arguments[1:]],
+                cwd=filling, what=what, say=say, environment={"UV_HTTP_TIMEOUT": "15"},
+            )  # fmt: skip
+        except UvFailed:
+            return False
+        return True
+
+    def lies_here(wanted: str) -> bool:
+        """From a folder of wheels that pip is set to look in, where PyTorch's own index can't be reached."""
+        if not does("install", "--no-index", "--no-deps", wanted):
+            return False
+        if any((venv / "lib").glob("python3.*/site-packages/torch-*+cpu.dist-info")):
+            return does("install", "torch")  # what it requires
+        does("uninstall", "torch")
         return False
-    arguments = ["pip", "install", "--python", str(python_of(venv)), "--torch-backend", "cpu", f"torch{torch}"]
-    try:
-        run_uv(arguments, cwd=filling, what=what, say=say, environment={"UV_HTTP_TIMEOUT": "15"})
-    except UvFailed:
-        return False  # then this Python's own does
-    return True
+
+    wanted = [] if torch is None else [f"torch{one}" for one in _nearest(SpecifierSet(torch))]
+    return any(lies_here(one) or does("install", "--torch-backend", "cpu", one) for one in wanted)
+
+
+def _nearest(torch: SpecifierSet) -> list[SpecifierSet]:
+    """What can be rehearsed with: that torch, another of its minor release; of older ones the oldest that can."""
+    if any(map(torch.contains, _OLDER_RELEASES)) and not any(map(torch.contains, _TORCH_RELEASES)):
+        return [SpecifierSet(f"=={OLDEST_TORCH}.*")]
+    minors = dict.fromkeys(one.release[:2] for one in reversed(_TORCH_RELEASES) if torch.contains(one))
+    return [torch, *(SpecifierSet(f"=={major}.{minor}.*") for major, minor in list(minors)[:1])] if minors else []
 
 
 def is_required(name: str, packages: Path) -> bool:

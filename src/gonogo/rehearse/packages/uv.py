@@ -71,8 +71,8 @@ def run_uv(
     Raises UvFailed where uv does, and UserError where it isn't installed.
     """
     command = [_uv(), *arguments]
-    if arguments[0] == "pip" and _settings_of_pip().get("no-index") in ("1", "true", "True"):
-        command.append("--no-index")
+    if _settings_of_pip().get("no-index") in ("1", "true", "True") and arguments[0] == "pip":
+        command += [] if "--no-index" in arguments else ["--no-index"]
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             command,

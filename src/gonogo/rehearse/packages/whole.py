@@ -49,7 +49,7 @@ from gonogo.rehearse.packages.torch_family import (
 from gonogo.rehearse.packages.uv import UvFailed, python_of, run_uv
 from gonogo.rehearse.packages.wanted import Wanted, wanted_by_file, wanted_by_options
 
-_FORMAT = 4
+_FORMAT = 5
 """Changes when environments are made in another way, so that older ones are not used."""
 _KEPT = 12
 """Environments that are kept; the one that was not used for longest goes first."""
