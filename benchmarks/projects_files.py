@@ -239,6 +239,15 @@ def _wav(path: Path) -> None:
     )  # fmt: skip
 
 
+def _speech_lines(path: Path) -> None:
+    """Rows of a sound and what is said in it, all of one file beside this one."""
+    sound = path.with_name("one.wav")
+    _wav(sound)
+    audio = {"path": str(sound)}
+    rows = [{"audio": audio, "sentence": text[:80], "language": "English", "duration": 3} for text in _sentences(600)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
 def _llava(path: Path) -> None:
     """LLaVA's JSON: rows with an image, and every fourth without."""
     rows = []
@@ -269,6 +278,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "question-lines": _question_lines,
     "png": _png,
     "wav": _wav,
+    "speech-lines": _speech_lines,
     "llava": _llava,
     "tokens": _tokens,
 }

@@ -9,7 +9,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub import hf_api
 
-from gonogo.virtual.sandbox import hub, network
+from gonogo.virtual.sandbox import hub, network, prepared
 
 
 @pytest.fixture
@@ -48,3 +48,18 @@ def test_what_is_fetched_is_refused_as_before(noted: list[str]) -> None:
     with pytest.raises(Exception, match=r"[Oo]ffline|network"):
         huggingface_hub.HfApi().model_info("somebody/model")
     assert hub.SENT not in noted
+
+
+def test_a_folder_of_the_users_is_no_repository_of_the_hub(
+    noted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models" / "vicuna-7b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assumed: list[str] = []
+    undo = prepared.install("", lambda what: assumed.append(what.en), lambda what: None)
+    try:
+        assert not hf_api.file_exists("models/vicuna-7b", "config.json")
+        assert not huggingface_hub.HfApi().file_exists("models/vicuna-7b", filename="config.json")
+    finally:
+        undo()
+    assert "models/vicuna-7b" in assumed[0]

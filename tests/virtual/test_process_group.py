@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
 from torch.distributed.device_mesh import init_device_mesh
 
 from gonogo.virtual.collectives import process_group
@@ -41,6 +42,15 @@ def test_the_world_is_the_launchers(assumptions: list[str], backend: str | None)
     dist.reduce_scatter_tensor(torch.empty(2), torch.ones(16))
     dist.destroy_process_group()
     assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize(("backend", "device"), [("nccl", "cuda"), ("gloo", "cpu"), (None, "cpu")])
+def test_a_group_takes_tensors_from_the_device_of_its_backend(
+    assumptions: list[str], backend: str | None, device: str
+) -> None:
+    dist.init_process_group(backend)
+    assert c10d._get_pg_default_device() == torch.device(device)
+    assert c10d._get_object_coll_device(dist.new_group([0, 1])) == device
 
 
 def test_rank_and_world_from_arguments(assumptions: list[str]) -> None:

@@ -127,7 +127,7 @@ def _settings_of_pip() -> dict[str, str]:
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
     found: dict[str, str] = {}
-    for line in done.stdout.splitlines():
+    for line in sorted(done.stdout.splitlines(), key=lambda line: line.startswith(":env:")):  # variables win
         key, _, value = line.partition("=")
         found[key.rpartition(".")[2]] = value.strip("'\"").replace("\\n", " ")
     return found

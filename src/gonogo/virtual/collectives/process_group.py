@@ -11,6 +11,7 @@ Replaces private names of torch.distributed: ``distributed_c10d._store_based_bar
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pickle
 import zlib
@@ -63,6 +64,9 @@ def install(
     on_npu = device_type == "npu"
     for name, function in {**_groups(patches, peers, on_npu), **_object_collectives(assume, peers)}.items():
         replace(name, function)
+    for name in ("_get_pg_default_device", "_get_object_coll_device"):
+        if hasattr(c10d, name):
+            replace(name, functools.partial(_device_of, device_type, as_text=name == "_get_object_coll_device"))
     replace("is_gloo_available", lambda: True)
     replace("is_nccl_available", lambda: not on_npu)
     if on_npu:
@@ -115,6 +119,13 @@ class _ProcessGroupNCCL:
         def __init__(self, is_high_priority_stream: bool = False) -> None:
             self.is_high_priority_stream = is_high_priority_stream
             self.config = SimpleNamespace()
+
+
+def _device_of(device_type: str, group: Any = None, as_text: bool = False) -> torch.device | str:
+    """Where the backend that was asked for takes tensors from; torch's own answer would be the fake backend's."""
+    config = c10d._world.pg_backend_config[group or c10d._get_default_group()]
+    device = "cpu" if "cpu" in str(config) else device_type
+    return device if as_text else torch.device(device)
 
 
 def _destroy() -> None:

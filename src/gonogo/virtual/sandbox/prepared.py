@@ -26,6 +26,9 @@ _MODEL = Text(
     "trained on nothing",
     "模型 {name} 由 gonogo prepare 生成：配置与公开的一致，分词器大小相同但未经训练",
 )
+_FOLDER = Text(
+    "the hub has no repository {name}, which is a folder here", "hub 上没有名为 {name} 的仓库，它是这里的文件夹"
+)
 _DATASET = Text(
     "the rows of the data set {name} are made ones (gonogo prepare): their number and length are not the real one's",
     "数据集 {name} 的行是生成的（gonogo prepare）：行数和长度与真实数据不同",
@@ -40,6 +43,7 @@ def install(folder: str, assume: Callable[[Text], object], missed: Callable[[Mis
     for module, follow in (
         ("huggingface_hub.file_download", names.follow_files),
         ("huggingface_hub._snapshot_download", names.follow_snapshots),
+        ("huggingface_hub.hf_api", names.follow_questions),
         ("datasets.load", names.follow_datasets),
         ("modelscope.hub.snapshot_download", names.follow_snapshots),
         ("modelscope.msdatasets.ms_dataset", names.follow_modelscope),
@@ -111,6 +115,25 @@ class _Names:
 
         patches.set(module, "hf_hub_download", hf_hub_download)
         patches.set(module, "try_to_load_from_cache", try_to_load_from_cache)
+
+    def follow_questions(self, patches: Patches, module: ModuleType) -> None:
+        """Whether a repository has a file: libraries ask that of a model's name, a folder's as well."""
+        ask = getattr(module.HfApi, "file_exists", None)
+        if ask is None:
+            return
+
+        @functools.wraps(ask)
+        def file_exists(api: Any, repo_id: Any, filename: Any, **kwargs: Any) -> bool:
+            folder = self.place(repo_id, kwargs.get("repo_type"))
+            if folder is not None:
+                return os.path.exists(os.path.join(folder, str(filename)))
+            if os.path.isdir(str(repo_id)):
+                self.assume(_FOLDER.format(name=str(repo_id)))
+                return False
+            return bool(ask(api, repo_id, filename, **kwargs))
+
+        patches.set(module.HfApi, "file_exists", file_exists)
+        patches.set(module, "file_exists", functools.partial(file_exists, module.api))
 
     def follow_snapshots(self, patches: Patches, module: ModuleType) -> None:
         """Whole repositories: the hub's ``snapshot_download``, ModelScope's, and that of data sets."""
