@@ -19,6 +19,10 @@ class Prepared(msgspec.Struct, frozen=True):
     """By the hub's name, in small letters."""
     paths: dict[str, str] = {}
     """By the whole path of something that is not on this machine."""
+    guessed: tuple[str, ...] = ()
+    """Data sets, by name or whole path, whose columns are what the program seemed to read."""
+    missing: tuple[str, ...] = ()
+    """Whole paths of what the launch opens that is not here, and could not be made."""
     chosen: dict[str, str] = {}
     """By the name or path of a model: the published one that the user chose for it."""
     environment: str = ""

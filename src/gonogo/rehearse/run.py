@@ -29,6 +29,7 @@ from gonogo.rehearse.launch.launch import UNSTATED, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.launch.started_by_program import as_ranks, may_start_processes, started_by
 from gonogo.rehearse.launch.torch_installed import check_torch
+from gonogo.rehearse.made_data import set_data_apart
 from gonogo.rehearse.not_as_there import set_apart
 from gonogo.rehearse.packages import PackageOverlay, packages_for
 from gonogo.rehearse.packages.differing import spare_differing
@@ -74,13 +75,19 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
         kept = earlier(request, stated, overlay)
         raw = request.keep is not None or bool(request.viewers)
         if kept is not None and not raw and (record := kept.record()) is not None:
-            set_apart(record, request.environment)
+            _tell_apart(record, request)
         else:
             record = _rehearsed(request, stated, overlay, kept, scratch, started, show)
     for rank_record in record.ranks:
         if rank_record.user_error is not None:
             raise UserError(Text(*rank_record.user_error))
     return record
+
+
+def _tell_apart(record: RehearsalRecord, request: RehearsalRequest) -> None:
+    """What the packages and the data here have brought about is a limit of the rehearsal."""
+    set_apart(record, request.environment)
+    set_data_apart(record, Path.cwd())
 
 
 def _check_words(command: Sequence[str]) -> None:
@@ -141,7 +148,7 @@ def _rehearsed(
     record.notes += [(note.en, note.zh) for note in notes]
     if kept is not None:
         kept.keep(record)
-    set_apart(record, request.environment)
+    _tell_apart(record, request)
     if request.keep is not None:
         with say_if_full(scratch):
             keep_records(request.keep, record, assignments)

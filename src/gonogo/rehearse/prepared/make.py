@@ -47,7 +47,19 @@ def make(wanted: Sequence[Wanted], folder: Path, tokens: int, options: Options) 
                 files |= {_PICTURE: picture(), _SOUND: sound()}
             _place_rows(one, columns, rows, files, datasets, paths)
         one.state = "made"
-    return files, Prepared(models, datasets, paths, chosen)
+    data = [one for one in wanted if one.kind == "data"]
+    return files, Prepared(
+        models,
+        datasets,
+        paths,
+        guessed=tuple(one.path or one.name for one in data if one.state == "made" and not _is_known(one)),
+        missing=tuple(one.path for one in data if one.path and one.state in ("missing", "unknown")),
+        chosen=chosen,
+    )
+
+
+def _is_known(wanted: Wanted) -> bool:
+    return wanted.path is None and published_dataset(wanted.name) is not None
 
 
 def columns_of(wanted: Wanted) -> dict[str, str]:

@@ -13,10 +13,14 @@ _WORDS = tuple("of to in it is be as at so we he by or on do if me my up an go n
 
 # What the columns of a format hold. A kind is text; several texts; int; float; flag; label; chat (messages by role and
 # content), asked and answered (its parts), turns (ShareGPT's from and value), image, images, and so on.
+TEMPLATE = "apply_chat_template"
+"""Stands among the columns that a program reads where it lays a chat template over them."""
 FORMATS: dict[str, dict[str, str]] = {
     "alpaca": {"instruction": "text", "input": "text", "output": "text"},
     "messages": {"messages": "chat"},
     "sharegpt": {"id": "id", "conversations": "turns"},
+    "conversations": {"conversations": "chat"},
+    "preference-chats": {"chosen": "chat", "rejected": "chat"},
     "preference": {"prompt": "text", "chosen": "text", "rejected": "text"},
     "preference-chat": {"prompt": "asked", "chosen": "answered", "rejected": "answered"},
     "prompt-completion": {"prompt": "text", "completion": "text"},
@@ -44,6 +48,8 @@ _SHARES = {
 _TOLD_BY = (
     ("sharegpt", {"conversations", "value"}),
     ("sharegpt", {"conversations", "from"}),
+    ("conversations", {"conversations", "role"}),
+    ("preference-chats", {"chosen", "rejected", TEMPLATE}),
     ("preference", {"chosen", "rejected"}),
     ("alpaca", {"instruction", "output"}),
     ("instruction-response", {"instruction", "response"}),

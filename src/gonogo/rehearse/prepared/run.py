@@ -24,6 +24,7 @@ from gonogo.rehearse.prepared.folder import check_folder, write_folder
 from gonogo.rehearse.prepared.listing import alike, data_wanted, list_of, model_wanted, tokens_of
 from gonogo.rehearse.prepared.make import make
 from gonogo.rehearse.prepared.named import OF_SHELL, Named, columns_in
+from gonogo.rehearse.prepared.opened_by import columns_at
 from gonogo.rehearse.prepared.own_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.wanted import Options, Wanted
 
@@ -35,6 +36,11 @@ _NO_FILE = re.compile(
     r"(?:No such file or directory|Unable to find|doesn't exist|not found)[^'\"]*['\"]([^'\"\n]+)['\"]"
 )
 _KEY = re.compile(r"^'(\w+)'$|^['\"]?Column (?:name )?\[?'?(\w+)'?\]? (?:not in|doesn't exist)|has no column '?(\w+)'?")
+_TOO_FEW = re.compile(
+    r"(?:test|train)_size=(\d+) should be either positive and smaller than the number of samples"
+    r"|Index (\d+) out of range for dataset of size"
+)
+_MOST_ROWS = 50_000
 _MODEL_UNKNOWN = Text(
     "--model {name}: gonogo's table of published models has none called so{close}",
     "--model {name}：gonogo 的公开模型表中没有它{close}",
@@ -120,6 +126,10 @@ def prepare(
         done.environment = next((one.environment for one in record.unsupported if one.environment), None)
         if record.failure is not None and [name for name in missing_in(record.failure) if packages.add(name)]:
             continue
+        rows = _rows_for(record)
+        if done.rows < rows <= _MOST_ROWS:
+            done.rows, options = rows, msgspec.structs.replace(options, rows=rows)
+            continue
         more, columns = _learned(record, runs, folder, done.wanted, options)
         if not more and columns == options.columns:
             if record.outcome == "completed":  # it has opened all that it opens, with the variables that there are
@@ -193,13 +203,20 @@ def _learned(
     if failure is not None and record.outcome != "completed":
         text = failure.message
         if match := _NO_FILE.search(text):
-            found.append(_path(match[1], runs, folder, options))
+            found.append(_path(match[1], runs, folder, options, columns_at(failure)))
         if failure.type == "KeyError" and (key := _KEY.search(text)):
             name = next(part for part in key.groups() if part)
             made = [one for one in wanted if one.kind == "data" and one.state == "made"]
             if made and name not in columns.get("*", ()):
                 columns["*"] = (*columns.get("*", ()), name)
-    return [one for one in found if one.key not in known], columns
+    told = {one.key for one in wanted}
+    return [one for one in found if one.key not in (told if one.state == "unknown" else known)], columns
+
+
+def _rows_for(record: RankRecord) -> int:
+    """How many rows a program that ended for want of some would have enough with; 0 where it wants no more."""
+    match = _TOO_FEW.search(record.failure.message) if record.failure is not None else None
+    return 2 * (int(match[1] or match[2]) + 1) if match else 0
 
 
 def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: Options) -> Wanted:
@@ -209,10 +226,9 @@ def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: Options)
     return data_wanted(runs[0], named, folder, _columns_of(runs), options)
 
 
-def _path(path: str, runs: Sequence[Run], folder: Path, options: Options) -> Wanted:
-    """A file that was not found: of a model where its name is one of a model's, else data."""
-    named = Named("data", path, "")
-    return data_wanted(runs[0], named, folder, _columns_of(runs), options)
+def _path(path: str, runs: Sequence[Run], folder: Path, options: Options, columns: tuple[str, ...]) -> Wanted:
+    """A file that was not found; ``columns`` are those that the code reads which opened it."""
+    return data_wanted(runs[0], Named("data", path, ""), folder, columns or _columns_of(runs), options)
 
 
 def _columns_of(runs: Sequence[Run]) -> tuple[str, ...]:

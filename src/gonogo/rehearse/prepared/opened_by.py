@@ -1,0 +1,37 @@
+"""What a file holds that was not found: told by the code that opened it, whose place a worker has shown."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from pathlib import Path
+
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.rehearsal.record import Failure
+from gonogo.evidence.script.script import Script
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.prepared.named import columns_in
+from gonogo.rehearse.prepared.rows import TEMPLATE
+
+
+def columns_at(failure: Failure) -> tuple[str, ...]:
+    """The columns that the class or function asks rows for in which a failure arose; none where none can be told."""
+    for frame in reversed(failure.frames):
+        if frame.owner != "user":
+            continue
+        try:
+            script = Script(SourceFile.read(Path(frame.path)))
+        except UserError:
+            return ()
+        around = [
+            node
+            for node in script.nodes(ast.ClassDef, ast.FunctionDef)
+            if node.lineno <= frame.line <= (node.end_lineno or node.lineno)
+        ]
+        if around:
+            outermost = min(around, key=lambda node: node.lineno)
+            lines = script.source.data.decode("utf-8", "replace").splitlines()[outermost.lineno - 1 :]
+            text = textwrap.dedent("\n".join(lines[: (outermost.end_lineno or 0) - outermost.lineno + 1]))
+            columns = columns_in([Script(SourceFile(frame.path, text.encode()))])
+            return (*columns, *((TEMPLATE,) if f".{TEMPLATE}(" in text else ()))
+    return ()

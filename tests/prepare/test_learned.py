@@ -1,0 +1,114 @@
+"""What a first worker shows of data: the rows that the code which opened a file reads, and how many of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gonogo.evidence.prepared import read_prepared
+from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
+from gonogo.rehearse.made_data import set_data_apart
+from gonogo.rehearse.prepared.run import InEnvironment, options_of, prepare
+
+PROGRAM = """\
+import sys
+sys.path.append("..")
+from datasets import load_dataset
+
+
+class Texts:
+    def __init__(self, path):
+        self.rows = load_dataset("json", data_files=path, split="train")
+
+    def __getitem__(self, index):
+        return self.rows[index]["text"]
+
+
+class Talks:
+    def __init__(self, path):
+        self.rows = load_dataset("json", data_files=path, split="train")
+
+    def __getitem__(self, index):
+        return [turn.get("role") for turn in self.rows[index]["conversations"]]
+
+
+class Pairs:
+    def __init__(self, path, tokenizer):
+        self.rows = load_dataset("json", data_files=path, split="train")
+        self.tokenizer = tokenizer
+
+    def __getitem__(self, index):
+        row = self.rows[index]
+        return [self.tokenizer.apply_chat_template(row[side]) for side in (row["chosen"], row["rejected"])]
+"""
+
+
+def failed(folder: Path, kind: str, message: str, line: int, function: str = "__init__") -> RankRecord:
+    record = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="raised")
+    record.failure = Failure(kind, message, (Frame(str(folder / "rows.py"), line, function, "", "user"),), "load", 0)
+    return record
+
+
+def prepared_after(folder: Path, *records: RankRecord) -> None:
+    done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
+    worker = iter([*records, done, done, done])
+    given = InEnvironment(as_installed=True)
+    prepare(["python", "train.py"], options_of(8, 32, ()), given, write=True, look=lambda: next(worker))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "rows.py").write_text(PROGRAM)
+    (tmp_path / "train.py").write_text("print()\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "kind"), [(8, "text", str), (16, "conversations", list), (24, "chosen", list)]
+)
+def test_a_files_rows_are_those_that_the_class_reads_which_opened_it(
+    project: Path, line: int, column: str, kind: type
+) -> None:
+    missing = f"Unable to find '{project}/../{project.name}/pretrain.jsonl'"
+    prepared_after(project, failed(project, "FileNotFoundError", missing, line))
+    table = read_prepared(project / "gonogo-prepared")
+    assert table is not None
+    ((path, place),) = table.paths.items()
+    assert path == str(project / "pretrain.jsonl")
+    row = json.loads((project / "gonogo-prepared" / place).read_text().splitlines()[0])
+    assert isinstance(row[column], kind)
+    if kind is list:
+        assert row[column][0]["role"] == "user"
+
+
+def test_where_rows_are_too_few_more_are_made(project: Path) -> None:
+    missing = failed(project, "FileNotFoundError", f"Unable to find '{project}/pretrain.jsonl'", 8)
+    text = "test_size=100 should be either positive and smaller than the number of samples 8 or a float in (0, 1)"
+    prepared_after(project, missing, failed(project, "ValueError", text, 8))
+    table = read_prepared(project / "gonogo-prepared")
+    assert table is not None
+    (place,) = table.paths.values()
+    assert len((project / "gonogo-prepared" / place).read_text().splitlines()) > 101
+
+
+def rehearsed(rank: RankRecord, folder: Path) -> RankRecord:
+    facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
+    set_data_apart(RehearsalRecord(["python"], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank]), folder)
+    return rank
+
+
+def test_what_comes_of_missing_and_made_data_is_no_error_of_the_program(project: Path) -> None:
+    (project / "rows.py").write_text("def read(path):\n    return open(path)\n")
+    missing = failed(project, "FileNotFoundError", f"[Errno 2] No such file or directory: '{project}/w.pth'", 2)
+    prepared_after(project, missing)
+    assert rehearsed(missing, project).outcome == "unsupported"
+    other = failed(project, "FileNotFoundError", "[Errno 2] No such file or directory: '/nowhere/other.json'", 2)
+    assert rehearsed(other, project).outcome == "raised"
+
+    (project / "rows.py").write_text(PROGRAM)
+    prepared_after(project, failed(project, "FileNotFoundError", f"Unable to find '{project}/pretrain.jsonl'", 8))
+    assert rehearsed(failed(project, "KeyError", "'x'", 11, "__getitem__"), project).outcome == "unsupported"
+    assert rehearsed(failed(project, "KeyError", "'x'", 3, "main"), project).outcome == "raised"
