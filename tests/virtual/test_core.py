@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 from virtual.worlds import virtual_session
 
@@ -116,6 +117,42 @@ def test_a_recurrent_networks_weights_are_laid_into_one_buffer(session: Session)
     out, _ = network(torch.randn(5, 2, 4, device="cuda"))
     out.sum().backward()
     assert all(weight.grad is not None for weight in weights)
+
+
+@pytest.fixture
+def of_four(session: Session) -> Iterator[None]:
+    """The first of four processes."""
+    dist.init_process_group("nccl", rank=0, world_size=4, store=dist.HashStore())
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_batch_is_normalized_over_all_ranks(session: Session, of_four: None, dtype: torch.dtype) -> None:
+    norm = torch.nn.SyncBatchNorm(6).to("cuda", dtype)
+    images = torch.randn(2, 6, 5, 5, device="cuda", dtype=dtype, requires_grad=True)
+    out = norm(images)
+    out.sum().backward()
+    assert (out.shape, out.dtype) == (images.shape, dtype)
+    assert images.grad is not None
+    assert norm.weight.grad is not None
+    assert (norm.weight.grad.shape, norm.weight.grad.dtype) == ((6,), dtype)
+
+
+def test_a_tensor_takes_the_parts_of_all_ranks_whatever_its_shape(session: Session, of_four: None) -> None:
+    """accelerate gathers a batch of predictions of several dimensions into a flat one."""
+    part = torch.arange(6, device="cuda").reshape(2, 3)
+    for shape in ((24,), (8, 3), (4, 2, 3)):
+        whole = torch.empty(shape, dtype=part.dtype, device="cuda")
+        dist.all_gather_into_tensor(whole, part)
+        assert whole.flatten()[:6].tolist() == part.flatten().tolist()
+        dist.reduce_scatter_tensor(torch.empty_like(part), whole)
+    with pytest.raises(ValueError, match="equal to world_size times input tensor size"):
+        dist.all_gather_into_tensor(torch.empty(23, dtype=part.dtype, device="cuda"), part)
+    with pytest.raises(ValueError, match="same size as output size times world size"):
+        dist.reduce_scatter_tensor(torch.empty(5, device="cuda"), torch.empty(24, device="cuda"))
+    with pytest.raises(TypeError, match="same type"):
+        dist.all_gather_into_tensor(torch.empty(24, device="cuda"), part)
 
 
 def test_a_number_is_formatted_as_a_real_one(session: Session) -> None:

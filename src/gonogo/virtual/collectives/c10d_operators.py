@@ -77,13 +77,16 @@ def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: Co
     sent = _sent(name, args)
     if "barrier" not in name:  # its tensor stands for nothing
         _refuse_cpu(sent, args)
+    _refuse_other_sizes(name, args)
     record.count[name] += 1
     record.bytes[name] += sum(t.numel() * t.element_size() for t in sent)
     stand_ins: dict[int, tuple[torch.Tensor, Any]] = {}
     if python_groups.NEEDED:
         out = python_groups.done(args[0])
     else:
-        out = func(*_swapped(args, stand_ins), **{k: _swapped((v,), stand_ins)[0] for k, v in kwargs.items()})
+        by_rows = name.startswith("alltoall")
+        given = _swapped((*args, *kwargs.values()), stand_ins, by_rows)
+        out = func(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
     back = {id(stand_in): original for stand_in, original in stand_ins.values()}
     peers = record.peers
     if peers is None or not exchanged.ask(peers, exchanged.Operation(func, args, record.reduction), mode):
@@ -98,6 +101,34 @@ def _refuse_cpu(sent: list[torch.Tensor], args: Any) -> None:
     config = c10d._world.pg_backend_config.get(python_groups.in_arguments(args), "")
     if config in ("cuda:nccl", "npu:hccl"):
         raise RuntimeError("No backend type associated with device type cpu")
+
+
+def _refuse_other_sizes(name: str, args: Any) -> None:
+    """Raise what ProcessGroupNCCL raises where one tensor holds the parts of all ranks, and the sizes don't go with it.
+
+    ``_allgather_base`` and ``_reduce_scatter_base`` of torch's ProcessGroupNCCL.cpp.
+    """
+    if name not in ("_allgather_base_", "_reduce_scatter_base_"):
+        return
+    output, sent = args[0], args[1]
+    if sent.device.type == "cpu":  # another backend's, which says it otherwise
+        return
+    group = python_groups.in_arguments(args)
+    size = dist.get_world_size() if group is None else group.size()
+    gathers = name == "_allgather_base_"
+    whole, part = (output, sent) if gathers else (sent, output)
+    if whole.dtype != part.dtype:
+        raise TypeError(
+            "output tensor must have the same type as input tensor"
+            if gathers
+            else "input tensor must be the same type as the output tensor."
+        )
+    if part.numel() * size != whole.numel():
+        raise ValueError(
+            "output tensor size must be equal to world_size times input tensor size"
+            if gathers
+            else "input tensor must be the same size as output size times world size"
+        )
 
 
 def _sent(name: str, args: Any) -> list[torch.Tensor]:
@@ -142,22 +173,25 @@ def _scale(outputs: list[torch.Tensor], args: Any, record: CollectiveRecord) -> 
             known.mul_(size)
 
 
-def _stand_in(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor without memory for the fake backend, which looks at nothing but the rows that are to be split."""
-    rows = tensor.shape[0] if tensor.dim() else 0
+def _stand_in(tensor: torch.Tensor, by_rows: bool) -> torch.Tensor:
+    """A tensor without memory for the fake backend, which looks at nothing but how many there are to be split.
+
+    An all-to-all splits rows; the others split elements, whatever their tensors' shapes are.
+    """
+    rows = tensor.shape[0] if by_rows and tensor.dim() else tensor.numel()
     return real.empty((rows, 0), dtype=tensor.dtype)
 
 
-def _swapped(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]]) -> Any:
+def _swapped(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]], by_rows: bool) -> Any:
     out = []
     for value in arguments:
         if isinstance(value, torch.Tensor):
             known = stand_ins.get(id(value))
             if known is None:
-                known = stand_ins[id(value)] = (_stand_in(value), value)
+                known = stand_ins[id(value)] = (_stand_in(value, by_rows), value)
             value = known[0]
         elif isinstance(value, list | tuple):
-            value = _swapped(value, stand_ins)
+            value = _swapped(value, stand_ins, by_rows)
         out.append(value)
     return tuple(out) if isinstance(arguments, tuple) else out
 

@@ -36,6 +36,7 @@ from gonogo.virtual.operators import (
     compiling,
     dropout,
     grouped_products,
+    normalization,
     recurrent,
     refusals,
     scripting,
@@ -147,6 +148,7 @@ class Session:
         undo.append(attention.install(self.plan.accelerator.compute_capability))
         undo.append(autocast.install())
         undo.append(dropout.install())
+        undo.append(normalization.install())
         undo.append(compiling.install(self.ledger.assume))
         undo.append(refusals.install())
         undo.append(scripting.install())

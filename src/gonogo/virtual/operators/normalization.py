@@ -1,0 +1,65 @@
+"""Batch normalization over all ranks (``nn.SyncBatchNorm``): its operators have kernels for CUDA alone.
+
+Shapes and dtypes are those of torch's ``aten/src/ATen/native/cuda/Normalization.cu``: statistics are a value a channel,
+in float32 of inputs of half the width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_Statistics = tuple[torch.Tensor, torch.Tensor]
+
+
+def install() -> Callable[[], None]:
+    """Give torch rules of shapes for what has none. Returns what takes them away again."""
+    library: Any = torch.library.Library("aten", "IMPL", "Meta")  # type: ignore[no-untyped-call]
+    has_rule: Any = vars(torch._C)["_dispatch_has_kernel_for_dispatch_key"]
+    for name, rule in _RULES.items():
+        if not has_rule(f"aten::{name}", "Meta"):
+            library.impl(name, rule)
+    undo: Callable[[], None] = library._destroy
+    return undo
+
+
+def _statistics(tensor: torch.Tensor, *others: Any) -> _Statistics:
+    dtype = torch.promote_types(tensor.dtype, torch.float32)
+    mean = tensor.new_empty((tensor.shape[1],), dtype=dtype)
+    return mean, torch.empty_like(mean)
+
+
+def _like(tensor: torch.Tensor, *others: Any) -> torch.Tensor:
+    return torch.empty_like(tensor)
+
+
+def _gradient(grad: torch.Tensor, tensor: torch.Tensor, *others: Any) -> torch.Tensor:
+    return torch.empty_like(tensor)
+
+
+def _reduced(
+    grad: torch.Tensor, tensor: torch.Tensor, mean: torch.Tensor, invstd: torch.Tensor, weight: torch.Tensor | None,
+    of_input: bool, of_weight: bool, of_bias: bool,
+) -> tuple[torch.Tensor | None, ...]:  # fmt: skip
+    """Sums of the gradient and of its product with the input, and the gradients of weight and bias; None: not asked."""
+    dtype = weight.dtype if weight is not None else mean.dtype
+    parameter = tensor.new_empty((tensor.shape[1],), dtype=dtype)
+    return (
+        torch.empty_like(mean) if of_input else None,
+        torch.empty_like(mean) if of_input else None,
+        parameter if of_weight else None,
+        torch.empty_like(parameter) if of_bias else None,
+    )
+
+
+_RULES = {
+    "batch_norm_stats": _statistics,
+    "batch_norm_update_stats": _statistics,
+    "batch_norm_gather_stats": _statistics,
+    "batch_norm_gather_stats_with_counts": _statistics,
+    "batch_norm_elemt": _like,
+    "batch_norm_backward_reduce": _reduced,
+    "batch_norm_backward_elemt": _gradient,
+}
