@@ -155,6 +155,16 @@ def test_a_tensor_takes_the_parts_of_all_ranks_whatever_its_shape(session: Sessi
         dist.all_gather_into_tensor(torch.empty(24, device="cuda"), part)
 
 
+def test_an_optimizer_counts_its_steps(session: Session) -> None:
+    """In the multi-tensor path too, whose operators write into lists and return nothing."""
+    layer = nn.Linear(4, 4).to("cuda")
+    optimizer = torch.optim.AdamW(layer.parameters())
+    for _ in range(3):
+        layer(torch.ones(2, 4, device="cuda")).sum().backward()
+        optimizer.step()
+    assert [state["step"].item() for state in optimizer.state.values()] == [3, 3]
+
+
 def test_a_number_is_formatted_as_a_real_one(session: Session) -> None:
     assert f"{torch.tensor(1.5, device='cuda'):.3f}|{torch.tensor(3, device='cuda')}" == "1.500|3"
     assert f"expert_{torch.ones(3).cuda().nonzero()[1][0]}" == "expert_1"  # as NllbMoe names its experts

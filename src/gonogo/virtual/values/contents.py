@@ -117,7 +117,7 @@ _LACKING = re.compile("not implemented on the CPU|expected scalar type")
 
 def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[VirtualTensor]) -> Any:
     """Run ``func`` on real values; None where the result would be too large, or where
-    the CPU has no such kernel. Call with the mode off.
+    the CPU has no such kernel. What only writes, as ``_foreach_add_``, gives (). Call with the mode off.
 
     Uniform operands of any size are computed as one number where the operator is pointwise, or a reduction that
     gives the number itself.
@@ -143,7 +143,8 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
     here = {"device": torch.device("cpu"), "pin_memory": None}
     kwargs = {name: here.get(name, value) for name, value in kwargs.items()}
     try:
-        return func(*_map(args, read), **_map_values(kwargs, read))
+        result = func(*_map(args, read), **_map_values(kwargs, read))
+        return () if result is None and not func._schema.returns else result
     except NotImplementedError:  # an accelerator's own kernel, such as flash attention's: the CPU has none
         return None
     except RuntimeError as error:
