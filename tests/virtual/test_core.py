@@ -18,6 +18,7 @@ from virtual.worlds import virtual_session
 from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.ranks.session import Session
 from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.values.assumptions import FINITE
 
 GPU = torch.device("cuda", 0)
 HOST = torch.device("cpu")
@@ -163,6 +164,23 @@ def test_an_optimizer_counts_its_steps(session: Session) -> None:
         layer(torch.ones(2, 4, device="cuda")).sum().backward()
         optimizer.step()
     assert [state["step"].item() for state in optimizer.state.values()] == [3, 3]
+
+
+def test_a_gradient_scaler_takes_its_steps(session: Session) -> None:
+    """Whether gradients are finite is assumed, and said."""
+    layer = nn.Linear(4, 4).to("cuda")
+    optimizer, scaler = torch.optim.AdamW(layer.parameters()), torch.amp.GradScaler("cuda")
+    for _ in range(2):
+        with torch.autocast("cuda", torch.float16):
+            loss = layer(torch.randn(2, 4, device="cuda")).sum()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+    assert [state["step"].item() for state in optimizer.state.values()] == [2, 2]
+    assert scaler.get_scale() == 65536
+    assert FINITE.en in [one.what for one in session.ledger.entries()]
 
 
 def test_a_number_is_formatted_as_a_real_one(session: Session) -> None:

@@ -23,7 +23,7 @@ class Model(nn.Module):
         for layer in self.layers:
             x = layer(x) * self.scale[1]
         return x
-dist.init_process_group("nccl")
+dist.init_process_group("cpu:gloo,cuda:nccl")
 torch.cuda.set_device(0)
 """
 
@@ -36,6 +36,8 @@ for _ in range(2):
     optimizer.zero_grad()
 weights, states = get_state_dict(model, optimizer)
 dcp.save({"model": weights, "optimizer": states}, checkpoint_id="saved")
+if name == "fsdp2":  # of FSDP1's sharded tensors it fails for real, too
+    dcp.async_save({"model": weights, "optimizer": states}, checkpoint_id="staged").result()
 dcp.load({"model": weights, "optimizer": states}, checkpoint_id="saved")
 set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=states)
 """
@@ -69,7 +71,7 @@ with torch.no_grad():
 
 @pytest.mark.timeout(300)
 def test_one_ranks_shards_are_drawn_trained_saved_and_loaded(tmp_path: Path) -> None:
-    programs = {name: BEGINNING + program + STEPS_AND_SAVE for name, program in PROGRAMS.items()}
+    programs = {name: BEGINNING + f"name = {name!r}" + program + STEPS_AND_SAVE for name, program in PROGRAMS.items()}
     for name, record in rehearse_all(tmp_path, programs, world=4, stack=TORCH).items():
         assert record.outcome == "completed", output_of(tmp_path, name)
         assert record.saved_bytes, name

@@ -26,7 +26,7 @@ from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.sandbox.overlay_view import shared_with_others
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.values import contents
-from gonogo.virtual.weights import readers, saving, sharded_saves
+from gonogo.virtual.weights import readers, saving, sharded_saves, staging
 
 
 def _written(tensor: torch.Tensor) -> None:
@@ -83,6 +83,7 @@ def install(
     undo.append(readers.install(overlay, note).undo)
     undo.append(saving.install(wrote).undo)
     undo.append(sharded_saves.install(peers, plan.world_size))
+    undo.append(staging.install())
     return InPlace(undo, of_deepspeed.nvme)
 
 

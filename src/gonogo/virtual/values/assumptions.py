@@ -15,6 +15,9 @@ _FLIP_AFTER = 64
 """Visits of one condition within a step after which its answer flips, so that ``while condition`` ends."""
 
 
+FINITE = Text("values are finite (no NaN, no infinity)", "值都是有限的（没有 NaN 和无穷大）")
+
+
 class Ledger:
     """Assumptions, counted by what and where. ``step`` is kept up to date by the life cycle."""
 

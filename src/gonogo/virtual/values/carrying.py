@@ -6,11 +6,10 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
 from gonogo.virtual.operators.schema import Operator
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents, signs
-from gonogo.virtual.values.assumptions import Ledger
+from gonogo.virtual.values.assumptions import FINITE, Ledger
 
 
 def carry(ledger: Ledger, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], out: Any) -> None:
@@ -29,7 +28,7 @@ def carry(ledger: Ledger, operator: Operator, args: Any, kwargs: Any, tensors: l
     elif operator.compares and out.__class__ is VirtualTensor:
         test = contents.nonfinite_test(operator.func, args)
         if test is not None:
-            ledger.assume(Text("values are finite (no NaN, no infinity)", "值都是有限的（没有 NaN 和无穷大）"))
+            ledger.assume(FINITE)
         else:
             test = signs.test(operator.func, args)
         if test is not None:

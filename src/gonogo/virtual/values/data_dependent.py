@@ -13,6 +13,7 @@ from gonogo.virtual.mode import HANDLERS, Handler, VirtualMode
 from gonogo.virtual.operators.placement import common_device
 from gonogo.virtual.tensor import Spec, VirtualTensor
 from gonogo.virtual.values import contents, real
+from gonogo.virtual.values.assumptions import FINITE
 
 aten = torch.ops.aten
 profiler = torch.ops.profiler
@@ -63,6 +64,17 @@ def _item(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         return mode.ledger.number(Text("an unknown number", "一个未知的数"))
     mode.ledger.assume(Text("an unknown integer: 1", "一个未知的整数：1"))
     return 1
+
+
+@_handles(aten._amp_foreach_non_finite_check_and_unscale_.default)
+def _unscale(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> None:
+    """A gradient scaler's test of its gradients: they are finite, and the step is taken."""
+    found = contents.read(args[1])
+    before = None if found is None else found.clone()
+    mode.run(mode.operator(func), args, kwargs)
+    if before is not None:
+        mode.ledger.assume(FINITE)
+        contents.give(args[1], before)
 
 
 @_handles(aten.nonzero.default, aten.nonzero_numpy.default, aten.argwhere.default)
