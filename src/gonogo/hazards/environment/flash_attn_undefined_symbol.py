@@ -6,10 +6,7 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Patter
 _LIBRARY = (
     r"(?:flash_attn\w*|flash_attention\w*|flashattn\w*|rotary_emb|dropout_layer_norm|xentropy_cuda_lib|fused_dense_lib)"
 )
-_UNDEFINED = Pattern(
-    rf"{_LIBRARY}\S*:?\s*undefined symbol|DLL load failed while importing {_LIBRARY}"
-    rf"|GLIBC\w*_[\d.]+' not found \(required by \S*{_LIBRARY}"
-)
+_UNDEFINED = Pattern(rf"{_LIBRARY}\S*:?\s*undefined symbol|DLL load failed while importing {_LIBRARY}")
 _BARE = Pattern(
     r"undefined symbol:? ?_?Z?\w+|libcudart\.so[.\d]*: cannot open shared object|No module named 'flash_attn_2_cuda'"
 )
@@ -67,6 +64,7 @@ class FlashAttnUndefinedSymbol(Hazard):
     )
     traces = ("import flash_attn_2_cuda as", "_ZN3c10")
     log_words = ("undefined symbol", "flash_attn_2_cuda", "flash_attn")
+    yields_to = ("glibc-older-than-package",)
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A wheel of flash-attn whose name tells another torch than the one beside it."""

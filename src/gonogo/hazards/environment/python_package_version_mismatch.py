@@ -26,7 +26,6 @@ _PAIR = Pattern(
     r"|AutoModelForCausalLMWithValueHead"
     r"|DataLoaderConfiguration|clear_device_cache|split_torch_state_dict_into_shards|cached_download|ShardedDDPOption)'"
     r"|is required for a normal functioning of this module, but found"
-    r"|Using the `Trainer` with `PyTorch` requires `accelerate"
     r"|Accelerator\.__init__\(\) got an unexpected keyword argument"
     r"|(?:\w*Trainer|\w+Config|\w*TrainingArguments)\.__init__\(\) got an unexpected keyword argument "
     r"'(?:tokenizer|processing_class|max_seq_length|max_prompt_length|dataset_text_field|dataset_kwargs|model_init_kwargs"
@@ -209,8 +208,6 @@ class PythonPackageVersionMismatch(Hazard):
             )
 
     def _found(self, error: LoggedError, certainty: Certainty) -> Finding:
-        if _NEEDS_ACCELERATE.search(error.message):
-            return self.log_finding(error, _NO_ACCELERATE, cure=_GET_ACCELERATE, certainty=certainty, confirm=_CONFIRM)
         return self.log_finding(error, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
 
 
@@ -282,15 +279,6 @@ def _crosses(error: LoggedError) -> bool:
 
 
 _PACKAGE = Pattern(r"(?:site|dist)-packages/(\w+)/")
-_NEEDS_ACCELERATE = Pattern(r"Using the `Trainer` with `PyTorch` requires `accelerate`?:")
-_NO_ACCELERATE = Text(
-    "transformers' Trainer needs accelerate, which is not installed or too old: pip doesn't bring it along.",
-    "transformers 的 Trainer 需要 accelerate，而它没有安装或版本过旧：pip 安装 transformers 时不会带上它。",
-)
-_GET_ACCELERATE = Text(
-    "pip install accelerate, of the time of that transformers (pip install 'transformers[torch]' takes one that fits)",
-    "pip install accelerate，版本与该 transformers 同期（pip install 'transformers[torch]' 会装上匹配的版本）",
-)
 _CAUSE = Text(
     "One package of the training stack expects another version of a package beside it.",
     "训练所用的某个包需要另一个包的其他版本。",
