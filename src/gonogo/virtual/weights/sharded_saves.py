@@ -66,7 +66,8 @@ def _each_once(plans: list[Any]) -> list[Any]:
 
 def _states(patches: Patches, module: Any) -> None:
     """Where this rank's shard of a flat parameter ends, another holds the states of the rest."""
-    map_keys, gather_info = module._map_param_key_to_optim_keys, module._allgather_state_info
+    map_keys = module._map_param_key_to_optim_keys
+    gather_info = getattr(module, "_allgather_state_info", None)  # torch 2.1 has none
 
     @functools.wraps(map_keys)
     def of_all_ranks(
@@ -83,6 +84,10 @@ def _states(patches: Patches, module: Any) -> None:
             keys = sorted({*keys, *others})
         return keys, mine
 
+    patches.set(module, "_map_param_key_to_optim_keys", of_all_ranks)
+    if gather_info is None:
+        return
+
     @functools.wraps(gather_info)
     def alike(fsdp_state: Any, input_states: Any) -> list[dict[str, Any]]:
         gathered: list[dict[str, Any]] = gather_info(fsdp_state, input_states)
@@ -92,5 +97,4 @@ def _states(patches: Patches, module: Any) -> None:
                 infos.update({name: some for name, info in infos.items() if not info.tensors})
         return gathered
 
-    patches.set(module, "_map_param_key_to_optim_keys", of_all_ranks)
     patches.set(module, "_allgather_state_info", alike)
