@@ -37,7 +37,7 @@ except ImportError:  # Python 3.10
 
 LAUNCHES = Path(__file__).resolve().parents[1] / "tests" / "projects" / "launches"
 RESULTS = Path(__file__).with_name("projects.jsonl")
-"""The last result of each launch, without its report."""
+"""The last result of each launch, without its report; ``first`` is how it was judged before anything was mended."""
 PAGES = [LAUNCHES.parents[2] / "docs" / name for name in ("projects.md", "projects.zh-CN.md")]
 _LONGEST = 1800
 """Seconds that one launch may take, its environment's installation included."""
@@ -154,7 +154,8 @@ def written() -> str:
     rows = []
     for launch in launches():
         one = last.get(f"{launch['project']}: {launch['name']}", {})
-        told = (one.get("verdict", "-"), one.get("judged", "not run"), one.get("seconds", "-"))
+        judgement = one.get("judged", "not run")
+        told = (one.get("verdict", "-"), judgement, one.get("first", judgement), one.get("seconds", "-"))
         prepared = "yes" if launch.get("prepared") else ""
         cells = (launch["project"], launch["name"], prepared, launch["verdict"], *told)
         rows.append(f"| {' | '.join(map(str, cells))} |")
@@ -165,7 +166,7 @@ def write() -> None:
     """Put the table into the pages, in the place of the one that is there."""
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        head, rule, rest = text.partition("| --- | --- | --- | --- | --- | --- | ---: |\n")
+        head, rule, rest = text.partition("| --- | --- | --- | --- | --- | --- | --- | ---: |\n")
         after = rest[rest.index("\n\n") :]
         page.write_text(f"{head}{rule}{written()}{after}", encoding="utf-8")
 

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from virtual.data_operations import CASES, made, outcome, outcomes
 from virtual.worlds import virtual_session
 
+from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.ranks.session import Session
 
 
@@ -96,3 +97,24 @@ def test_what_is_unknown_stays_virtual_in_a_loader(session: Session) -> None:
     assert [one.shape for one in batch] == [(2, 3), (4,), (4, 3)]
     assert batch[1].tolist() == [2] * 4
     assert session.ledger.entries() == []
+
+
+def test_data_that_is_asked_for_anew_because_it_has_ended_has_enough(session: Session) -> None:
+    layer = nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(layer.parameters())
+    loader = DataLoader(torch.ones(64, 4), batch_size=2)
+
+    def train() -> None:
+        batches = iter(loader)
+        while True:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                batches = iter(loader)
+                batch = next(batches)
+            layer(batch.cuda()).sum().backward()
+            optimizer.step()
+
+    with pytest.raises(RehearsalComplete):
+        train()
+    assert [list(loader) for _ in range(2)] == [[], []]  # as a loop over epochs has it, which goes on to its end

@@ -115,7 +115,10 @@ def on_meta(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     try:
         return func(*args, **kwargs)
     except NotImplementedError:
-        fake_impls: Any = importlib.import_module("torch._subclasses.fake_impls")
+        try:
+            fake_impls: Any = importlib.import_module("torch._subclasses.fake_impls")
+        except ImportError:
+            fake_impls = None  # torch 2.1 and 2.2
         if func not in getattr(fake_impls, "op_implementations_dict", ()):
             raise
     fake_tensor: Any = importlib.import_module("torch._subclasses.fake_tensor")

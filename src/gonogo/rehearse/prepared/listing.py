@@ -223,8 +223,8 @@ def data_wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], 
         return wanted
     seen = options.columns.get(name) or options.columns.get("*") or ()
     wanted.format = format_told_by((*seen, *columns)) if seen else _format_of(run, columns, hub)
-    if not hub and path.endswith(".bin") and not seen:
-        wanted.format = "token-numbers"
+    if not hub and not seen:
+        wanted.format = {".bin": "token-numbers", ".txt": "text"}.get(os.path.splitext(path)[1], wanted.format)
     wanted.columns = (*seen, *_media_columns(run, columns))
     if wanted.format is None and not wanted.columns:
         wanted.state, wanted.why = "unknown", _NO_FORMAT

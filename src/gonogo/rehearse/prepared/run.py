@@ -36,6 +36,7 @@ _NO_FILE = re.compile(
     r"(?:No such file or directory|Unable to find|doesn't exist|not found)[^'\"]*['\"]([^'\"\n]+)['\"]"
 )
 _KEY = re.compile(r"^'(\w+)'$|^['\"]?Column (?:name )?\[?'?(\w+)'?\]? (?:not in|doesn't exist)|has no column '?(\w+)'?")
+_NO_MODEL = re.compile(r"the model (\S+) is not in the Hugging Face cache")
 _TOO_FEW = re.compile(
     r"(?:test|train)_size=(\d+) should be either positive and smaller than the number of samples"
     r"|Index (\d+) out of range for dataset of size"
@@ -204,6 +205,8 @@ def _learned(
         text = failure.message
         if match := _NO_FILE.search(text):
             found.append(_path(match[1], runs, folder, options, columns_at(failure)))
+        if match := _NO_MODEL.match(text):
+            found.append(model_wanted(match[1], "", folder, options, asked=True))
         if failure.type == "KeyError" and (key := _KEY.search(text)):
             name = next(part for part in key.groups() if part)
             made = [one for one in wanted if one.kind == "data" and one.state == "made"]

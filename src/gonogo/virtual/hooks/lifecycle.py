@@ -138,10 +138,10 @@ class Lifecycle:
         if self.step >= self.target + self.more_steps + _STEPS_TOO_MANY:
             raise RehearsalComplete
 
-    def empty_pass(self) -> None:
-        """The program asked for data after the end once more."""
+    def empty_pass(self, *, anew: bool) -> None:
+        """The program asked for data after the end once more; ``anew``: because of the end, of which it wants none."""
         self._empty_passes += 1
-        if self._empty_passes > _EMPTY_PASSES_TOO_MANY:
+        if anew or self._empty_passes > _EMPTY_PASSES_TOO_MANY:
             raise RehearsalComplete
 
     def moment(self) -> tuple[Phase, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -226,7 +227,7 @@ class Batches:
                 raise StopIteration
         elif life.enough and not self._has_to_go_on():
             if not self._given:
-                life.empty_pass()
+                life.empty_pass(anew=isinstance(sys.exc_info()[1], StopIteration))
             raise StopIteration
         before, life.activity = life.activity, "reading data"
         try:
