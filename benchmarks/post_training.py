@@ -1,10 +1,12 @@
 """Preference and reinforcement learning, by the frameworks' own commands: verdict, seconds, memory of each rehearsal.
 
-    python benchmarks/post_training.py [--only WORD …] [--format json]
+    python benchmarks/post_training.py [--only WORD …] [--broken] [--format json] [--keep] [--write]
 
 Each cell is a framework, an algorithm and a strategy, with a model of two layers on two virtual H100 (`broken` ones
 have one thing wrong, and a hazard or a word of the message that has to be named). The real packages are taken from the
-folders that `tests/frameworks` pins; vLLM is stood in for. Prints a table; exits 1 where an answer is not as expected.
+folders that `tests/frameworks` pins; vLLM is stood in for. Prints a line a cell; exits 1 where an answer is not as
+expected. `--keep` keeps the answers in `post_training.jsonl`; `--write` writes the tables of `docs/post-training.md`
+and its Chinese twin from what is kept, and runs nothing.
 """
 
 from __future__ import annotations
@@ -16,250 +18,24 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from post_training_cells import BROKEN, CELLS, Cell, framework, make_files
 
-from frameworks_installed import framework
-from launchers.small_project import make_project
-
-GPUS = "2xH100-80G"
-_TRL = (
-    "--model_name_or_path model --output_dir out --max_steps 2 --num_processes 2 --report_to none --accelerate_config"
-)
-_GRPO = "--max_completion_length 32 --num_generations 4 --per_device_train_batch_size 4"
-_COLOCATED = f"{_GRPO} --use_vllm true --vllm_mode colocate --vllm_gpu_memory_utilization 0.3"
-_SCRIPT = "accelerate launch --config_file"
-_SWIFT = (
-    "swift rlhf --model model --model_type qwen2 --template qwen2_5 --torch_dtype bfloat16 --max_length 128 "
-    "--max_steps 2 --split_dataset_ratio 0 --output_dir out --rlhf_type"
-)
-_FACTORY = """
-model_name_or_path: model
-do_train: true
-dataset_dir: data
-template: qwen
-cutoff_len: 128
-output_dir: out
-per_device_train_batch_size: 1
-gradient_accumulation_steps: 2
-max_steps: 2
-bf16: true
-report_to: none
-"""
-_DEEPSPEED = """
-compute_environment: LOCAL_MACHINE
-distributed_type: DEEPSPEED
-deepspeed_config: {zero_stage: %d, zero3_save_16bit_model: true, offload_optimizer_device: %s,
-  offload_param_device: none, gradient_accumulation_steps: 1}
-mixed_precision: bf16
-num_processes: 2
-num_machines: 1
-machine_rank: 0
-"""
-_GRPO_SCRIPT = """
-import json, sys
-from datasets import Dataset
-from trl import {kind}Config, {kind}Trainer
-asked = json.loads(sys.argv[1])
-lora = asked.pop("lora", False)
-args = {kind}Config(**{{"output_dir": "out", "max_steps": 2, "bf16": True, "use_vllm": True, "vllm_mode": "colocate",
-    "vllm_gpu_memory_utilization": 0.3, "max_completion_length": 32, "num_generations": 4, "report_to": "none",
-    "per_device_train_batch_size": 4, **asked}})
-data = Dataset.from_list([{{"prompt": f"What is {{a}} plus 1?"}} for a in range(64)])
-def reward(completions, **kwargs):
-    return [float(len(text)) for text in completions]
-peft = None
-if lora:
-    from peft import LoraConfig
-    peft = LoraConfig(r=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
-trainer = {kind}Trainer(model="model", reward_funcs=reward, args=args, train_dataset=data, peft_config=peft)
-trainer.train()
-"""
-_GKD_SCRIPT = """
-from datasets import load_dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from trl.experimental.gkd import GKDConfig, GKDTrainer
-data = load_dataset("json", data_files="data/train.jsonl", split="train")
-args = GKDConfig(output_dir="out", max_steps=2, bf16=True, max_new_tokens=16, max_length=128, report_to="none")
-model, teacher = (AutoModelForCausalLM.from_pretrained("model") for _ in range(2))
-tokenizer = AutoTokenizer.from_pretrained("model")
-GKDTrainer(model=model, teacher_model=teacher, args=args, processing_class=tokenizer, train_dataset=data).train()
-"""
-_ONLINE_DPO_SCRIPT = """
-from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
-data = Dataset.from_list([{"prompt": f"What is {a} plus 1?"} for a in range(64)])
-args = OnlineDPOConfig(output_dir="out", max_steps=2, bf16=True, use_vllm=True, vllm_mode="colocate",
-    vllm_gpu_memory_utilization=0.3, max_new_tokens=16, max_length=128, report_to="none")
-def reward(prompts, completions, **kwargs):
-    return [float(len(text)) for text in completions]
-OnlineDPOTrainer(model=AutoModelForCausalLM.from_pretrained("model"), reward_funcs=reward, args=args,
-    processing_class=AutoTokenizer.from_pretrained("model"), train_dataset=data).train()
-"""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One command. ``names``: what a NO-GO has to name; empty for a GO."""
-
-    framework: str
-    algorithm: str
-    strategy: str
-    command: str
-    names: str = ""
-    gpus: str = GPUS
-
-    @property
-    def key(self) -> str:
-        return f"{self.framework} {self.algorithm} {self.strategy}"
-
-
-def _grpo(strategy: str, launch: str, asked: dict[str, object], names: str = "", gpus: str = GPUS) -> Cell:
-    command = f"{_SCRIPT} {launch}.yaml grpo.py {shlex.quote(json.dumps(asked))}"
-    return Cell("trl", "grpo", strategy, command, names, gpus)
-
-
-def _swift(kind: str, strategy: str, options: str, data: str = "pairs") -> Cell:
-    return Cell("swift", kind, strategy, f"{_SWIFT} {kind} --dataset data/{data}.jsonl {options}")
-
-
-def _factory(kind: str, strategy: str) -> Cell:
-    return Cell("llamafactory", kind, strategy, f"llamafactory-cli train {kind}.yaml")
-
-
-CELLS = (
-    Cell("trl", "dpo", "ZeRO-3", f"trl dpo --dataset_name data/pairs {_TRL} zero3"),
-    Cell("trl", "dpo", "FSDP2", f"trl dpo --dataset_name data/pairs {_TRL} fsdp2"),
-    Cell("trl", "dpo", "LoRA, ZeRO-2", f"trl dpo --use_peft true --dataset_name data/pairs {_TRL} zero2"),
-    Cell("trl", "kto", "ZeRO-3", f"trl kto --dataset_name data/labels {_TRL} zero3"),
-    Cell("trl", "reward", "ZeRO-2", f"trl reward --dataset_name data/pairs {_TRL} zero2"),
-    Cell(
-        "trl", "grpo", "generate, ZeRO-3",
-        f"trl grpo --reward_funcs think_format_reward --dataset_name data/prompts {_GRPO} {_TRL} zero3",
-    ),
-    Cell(
-        "trl", "grpo", "vLLM, ZeRO-2",
-        f"trl grpo --reward_funcs think_format_reward --dataset_name data/prompts {_COLOCATED} {_TRL} zero2",
-    ),
-    Cell(
-        "trl", "rloo", "vLLM, ZeRO-3",
-        f"trl rloo --reward_funcs think_format_reward --dataset_name data/prompts {_COLOCATED} {_TRL} zero3",
-    ),
-    _grpo("vLLM, sleep, ZeRO-3", "zero3", {"vllm_enable_sleep_mode": True}),
-    _grpo("vLLM, ZeRO-3, offload", "offload", {}),
-    _grpo("vLLM, LoRA, ZeRO-3", "zero3", {"lora": True}),
-    _grpo("vLLM, FSDP2", "fsdp2", {}),
-    _grpo("vLLM on two GPUs, ZeRO-2", "zero2", {"vllm_tensor_parallel_size": 2}),
-    _grpo("vLLM server, ZeRO-3", "zero3", {"vllm_mode": "server"}),
-    _grpo("vLLM server, ZeRO-2, reference", "zero2", {"vllm_mode": "server", "beta": 0.1}),
-    Cell("trl", "gkd", "ZeRO-3", f"{_SCRIPT} zero3.yaml gkd.py"),
-    Cell("trl", "online dpo", "vLLM, ZeRO-2", f"{_SCRIPT} zero2.yaml online_dpo.py"),
-    _swift("dpo", "LoRA, ZeRO-3", "--tuner_type lora --deepspeed zero3"),
-    _swift("dpo", "ZeRO-2", "--tuner_type full --deepspeed zero2"),
-    _swift("kto", "LoRA, ZeRO-2", "--tuner_type lora --deepspeed zero2", "swift_labels"),
-    _swift("cpo", "LoRA, ZeRO-3", "--tuner_type lora --deepspeed zero3"),
-    _swift("orpo", "ZeRO-3", "--tuner_type full --deepspeed zero3"),
-    _swift("simpo", "LoRA, ZeRO-2", "--tuner_type lora --deepspeed zero2"),
-    _swift("rm", "LoRA, ZeRO-2", "--tuner_type lora --deepspeed zero2"),
-    _swift(
-        "grpo", "generate, LoRA, ZeRO-2",
-        "--tuner_type lora --deepspeed zero2 --reward_funcs format --num_generations 4 --max_completion_length 16 "
-        "--per_device_train_batch_size 4",
-        "prompts",
-    ),
-    _swift("gkd", "LoRA, ZeRO-2", "--tuner_type lora --deepspeed zero2 --teacher_model model", "train"),
-    _factory("dpo", "LoRA, ZeRO-3"),
-    _factory("kto", "LoRA, ZeRO-3"),
-    _factory("rm", "LoRA, ZeRO-3"),
-    _factory("ppo", "LoRA"),
-)  # fmt: skip
-BROKEN = (
-    _grpo("share of 1.1", "zero2", {"vllm_gpu_memory_utilization": 1.1}, "rollout-memory-fraction-too-large"),
-    _grpo("three engine GPUs of two", "zero2", {"vllm_tensor_parallel_size": 3}, "rollout-tp-not-dividing-world"),
-    _grpo(
-        "four heads over three GPUs", "three",
-        {"vllm_tensor_parallel_size": 3, "num_generations": 3, "per_device_train_batch_size": 3},
-        "rollout-tp-not-dividing-heads", "3xH100-80G",
-    ),
-    _grpo("context of 8", "zero2", {"vllm_max_model_length": 8}, "rollout-max-model-len-exceeded"),
-    _grpo("context of 4096", "zero2", {"vllm_max_model_length": 4096}, "rollout-max-model-len-exceeded"),
-    _grpo("5 generations of 8", "zero2", {"num_generations": 5}, "grpo-generations-not-dividing-batch"),
-    _grpo("temperature of -1", "zero2", {"temperature": -1.0}, "temperature must be non-negative"),
-    _grpo("top_p of 0", "zero2", {"top_p": 0.0}, "top_p must be in (0, 1]"),
-    _grpo("mode that is none", "zero2", {"vllm_mode": "sideways"}, "vllm_mode must be either"),
-)  # fmt: skip
-
-
-def make_files(folder: Path) -> None:
-    """The project of the launchers' tests, with preference data and the programs."""
-    make_project(folder)
-    data = folder / "data"
-    sums = [(f"What is {a} plus {b}?", f"It is {a + b}.", f"It is {a * b}.") for a in range(8) for b in range(8)]
-
-    def write(name: str, rows: list[dict[str, object]], *, alone: bool = True) -> None:
-        text = "".join(f"{json.dumps(row)}\n" for row in rows)
-        (data / f"{name}.jsonl").write_text(text)
-        if alone:
-            (data / name).mkdir()
-            (data / name / "train.jsonl").write_text(text)
-
-    def turn(question: str, answer: str) -> list[dict[str, str]]:
-        return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-
-    pairs = [{"chosen": turn(q, good), "rejected": turn(q, bad)} for q, good, bad in sums]
-    write("pairs", [dict(row) for row in pairs])
-    (data / "pairs.jsonl").write_text(
-        "".join(f"{json.dumps({'messages': turn(q, good), 'rejected_response': bad})}\n" for q, good, bad in sums)
-    )
-    write("labels", [{"prompt": q, "completion": good, "label": i % 2 == 0} for i, (q, good, _) in enumerate(sums)])
-    write(
-        "swift_labels", [{"messages": turn(q, g), "label": i % 2 == 0} for i, (q, g, _) in enumerate(sums)], alone=False
-    )
-    write("prompts", [{"prompt": [{"role": "user", "content": q}]} for q, _, _ in sums])
-    (data / "prompts.jsonl").write_text(
-        "".join(f"{json.dumps({'messages': [{'role': 'user', 'content': q}]})}\n" for q, _, _ in sums)
-    )
-    (data / "rank.json").write_text(
-        json.dumps([{"instruction": q, "input": "", "chosen": good, "rejected": bad} for q, good, bad in sums])
-    )
-    (data / "tag.json").write_text(
-        json.dumps([{"instruction": q, "output": g, "kto_tag": i % 2 == 0} for i, (q, g, _) in enumerate(sums)])
-    )
-    known = json.loads((data / "dataset_info.json").read_text())
-    known["rank"] = {"file_name": "rank.json", "ranking": True, "columns": {
-        "prompt": "instruction", "query": "input", "chosen": "chosen", "rejected": "rejected"}}  # fmt: skip
-    known["tag"] = {"file_name": "tag.json", "columns": {
-        "prompt": "instruction", "response": "output", "kto_tag": "kto_tag"}}  # fmt: skip
-    (data / "dataset_info.json").write_text(json.dumps(known))
-    lora = "finetuning_type: lora\nlora_target: all\n"
-    zero3 = "deepspeed: ds_zero3.json\n"
-    for kind, dataset, more in (
-        ("dpo", "rank", zero3), ("kto", "tag", zero3), ("rm", "rank", zero3), ("ppo", "sums", "reward_model: reward\n"),
-    ):  # fmt: skip
-        (folder / f"{kind}.yaml").write_text(f"{_FACTORY}stage: {kind}\ndataset: {dataset}\n{lora}{more}")
-    (folder / "zero2.yaml").write_text(_DEEPSPEED % (2, "none"))
-    (folder / "zero3.yaml").write_text(_DEEPSPEED % (3, "none"))
-    (folder / "offload.yaml").write_text(_DEEPSPEED % (3, "cpu"))
-    (folder / "three.yaml").write_text((_DEEPSPEED % (2, "none")).replace("num_processes: 2", "num_processes: 3"))
-    fsdp2 = framework("trl") / "trl" / "accelerate_configs" / "fsdp2.yaml"
-    (folder / "fsdp2.yaml").write_text(fsdp2.read_text().replace("num_processes: 8", "num_processes: 2"))
-    (folder / "grpo.py").write_text(_GRPO_SCRIPT.format(kind="GRPO"))
-    (folder / "gkd.py").write_text(_GKD_SCRIPT)
-    (folder / "online_dpo.py").write_text(_ONLINE_DPO_SCRIPT)
+_HERE = Path(__file__).resolve().parent
+RESULTS = _HERE / "post_training.jsonl"
+_PAGES = {"en": "post-training.md", "zh": "post-training.zh-CN.md"}
+_BETWEEN = ("<!-- benchmarks/post_training.py --write -->", "<!-- end -->")
+_HEADS = {"en": "| what | expected | verdict | seconds | MiB |", "zh": "| 内容 | 预期 | 结论 | 秒 | MiB |"}
 
 
 def measure(cell: Cell, folder: Path) -> dict[str, object]:
-    """Rehearse it: the verdict, what was named, seconds, and the largest process's memory in MiB."""
+    """Rehearse it: the verdict, what was named, seconds of CPU, and the largest process's memory in MiB."""
     folders = [framework(cell.framework), *([framework("trl_before_1")] if cell.framework == "swift" else [])]
     path = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     environment = {**os.environ, "PYTHONPATH": path, "NPROC_PER_NODE": "2", "NO_COLOR": "1"}
     words = ["--gpus", cell.gpus, "--steps", "2", "--timeout", "900", "--format", "json"]
     words += ["--keep", tempfile.mkdtemp(dir=folder)]
-    started = time.monotonic()
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         run = subprocess.Popen(
             [sys.executable, "-m", "gonogo", "rehearse", *words, "--", *shlex.split(cell.command)],
@@ -269,7 +45,6 @@ def measure(cell: Cell, folder: Path) -> dict[str, object]:
         run.returncode = 0
         out.seek(0), errors.seek(0)
         text, said = out.read(), errors.read()
-    seconds = round(time.monotonic() - started, 1)
     report = json.loads(text) if text.startswith("{") else {"verdict": "none", "findings": [], "rehearsal": None}
     ranks = (report["rehearsal"] or {}).get("ranks") or [{}]
     failure = (ranks[0].get("failure") or {}).get("message", "") or " ".join(
@@ -282,11 +57,36 @@ def measure(cell: Cell, folder: Path) -> dict[str, object]:
         "cell": cell.key,
         "verdict": report["verdict"],
         "right": report["verdict"] == wanted and cell.names in shown,
-        "seconds": seconds,
+        "names": cell.names,
+        "seconds": round(used.ru_utime + used.ru_stime, 1),
         "mib": used.ru_maxrss // 1024,
         "named": named,
         "message": (failure or (said[-300:] if report["verdict"] == "none" else ""))[:300],
     }
+
+
+def keep(found: dict[str, object]) -> None:
+    """Keep an answer, in the place of the cell's earlier one."""
+    lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
+    kept = {row["cell"]: row for row in map(json.loads, lines)}
+    kept[found["cell"]] = {name: value for name, value in found.items() if name != "message"}
+    RESULTS.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in kept.values()), encoding="utf-8")
+
+
+def write_tables() -> None:
+    """Put what is kept of the cells that there are between the marks of both pages."""
+    kept = {row["cell"]: row for row in map(json.loads, RESULTS.read_text(encoding="utf-8").splitlines())}
+    rows = [kept[cell.key] for cell in (*CELLS, *BROKEN) if cell.key in kept]
+    lines = []
+    for row in rows:
+        expected = f"NO-GO: {row['names']}" if row["names"] else "GO"
+        lines.append(f"| {row['cell']} | {expected} | {row['verdict']} | {row['seconds']:.0f} | {row['mib']} |")
+    for language, name in _PAGES.items():
+        page = _HERE.parent / "docs" / name
+        before, _, rest = page.read_text(encoding="utf-8").partition(_BETWEEN[0])
+        after = rest.partition(_BETWEEN[1])[2]
+        table = "\n".join([_HEADS[language], "| --- | --- | --- | ---: | ---: |", *lines])
+        page.write_text(f"{before}{_BETWEEN[0]}\n\n{table}\n\n{_BETWEEN[1]}{after}", encoding="utf-8")
 
 
 def main() -> int:
@@ -295,7 +95,12 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[], help="cells whose name has all of these words")
     parser.add_argument("--broken", action="store_true", help="only those with something wrong")
     parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--keep", action="store_true", help=f"keep the answers in {RESULTS.name}")
+    parser.add_argument("--write", action="store_true", help="write the pages' tables from what is kept")
     asked = parser.parse_args()
+    if asked.write:
+        write_tables()
+        return 0
     wrong = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -305,6 +110,8 @@ def main() -> int:
                 continue
             found = measure(cell, folder)
             wrong += not found["right"]
+            if asked.keep:
+                keep(found)
             if asked.format == "json":
                 print(json.dumps(found), flush=True)
                 continue

@@ -28,7 +28,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
-    with virtual_session(tmp_path) as session, session.mode:
+    with virtual_session(tmp_path) as session:
         yield session
 
 
@@ -131,3 +131,23 @@ def test_heads_and_caches_that_do_not_fit(session: Session, model: str, tmp_path
         weights.load_weights([("base_model.model.model.norm.weight", torch.ones(64))])
     with pytest.raises(AssertionError, match="Attempted to load weight"):
         weights.load_weights([("model.norm.weight", torch.empty(0))])
+
+
+def test_generate_of_transformers_writes_words_and_ends(session: Session, model: str) -> None:
+    """Rows of nothing but padding, which trainers drop to an empty completion, are what no model writes."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.from_pretrained(model)
+    built = AutoModelForCausalLM.from_config(config).to("cuda")
+    prompts = torch.full((4, 3), 7, device="cuda")
+    for sampled in (True, False):
+        rows = built.generate(prompts, max_new_tokens=8, do_sample=sampled)[:, 3:].tolist()
+        special = {config.eos_token_id, config.pad_token_id}
+        assert not special & set(rows[0])
+        assert rows[1] == [config.eos_token_id, *[config.pad_token_id] * 7]
+        for row in rows[2:]:
+            length = row.index(config.eos_token_id)
+            assert 0 < length < 8
+            assert not special & set(row[:length])
+    chosen = torch.randn(4, 2, device="cuda").argmax(-1)
+    assert chosen.tolist() == [0, 1, 0, 1]  # other choices go round as ever

@@ -57,6 +57,8 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The operator that was served last."""
         self.uses_meta = False
         """Whether the program made a meta tensor of its own."""
+        self.next_tokens: Callable[[int, int], list[int] | None] | None = None
+        """While a model generates: the token of each row, given how many rows and classes are chosen among."""
         self.on_failure: Callable[[BaseException, Any, Any, Any], None] | None = None
         self._known_operators: dict[int, Operator] = {}
         """By identity: an overload's own hash is a function in Python."""

@@ -9,6 +9,7 @@ import msgspec
 from gonogo.evidence.rehearsal.chain import Told, first_cause
 from gonogo.evidence.rehearsal.record import (
     GUESSED_BATCH,
+    MADE_COMPLETIONS,
     Assumption,
     Failure,
     Frame,
@@ -19,6 +20,9 @@ from gonogo.evidence.rehearsal.record import (
 from gonogo.finding import Span, Text
 
 _LINES_BEFORE = 5  # how far above a ``raise`` the condition that led to it is looked for
+
+_WHATEVER_IS_READ = ("NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError", "FileNotFoundError")
+"""Exceptions that a reward raises of any text."""
 
 
 class FailedRanks(msgspec.Struct, frozen=True):
@@ -171,8 +175,12 @@ def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
     return None
 
 
-def guess_before(rank: RankRecord, failure: Failure) -> Assumption | None:
-    """The guess of a batch that a first forward may have failed of: the model may take another."""
-    if failure.phase != "forward" or failure.step > 1:
+def made_before(rank: RankRecord, failure: Failure) -> Assumption | None:
+    """What was made and may be otherwise: the batch of a first forward that failed, the text of a reward that did."""
+    if failure.phase == "forward" and failure.step <= 1:
+        made = GUESSED_BATCH
+    elif failure.phase == "reward" and failure.type not in _WHATEVER_IS_READ and "argument" not in failure.message:
+        made = MADE_COMPLETIONS
+    else:
         return None
-    return next((assumption for assumption in rank.assumptions if assumption.what == GUESSED_BATCH), None)
+    return next((assumption for assumption in rank.assumptions if assumption.what == made), None)

@@ -203,6 +203,11 @@ FIRST_RANK_READS = "from_pretrained: a node's first rank alone reads the weights
 """The event of a loading in which the other ranks get theirs from the first: ZeRO-3's, and FSDP's."""
 GUESSED_BATCH = "the batch is made from the signature of forward and the configuration"
 """What is assumed where no processor, and no program of the user's, makes images, sounds and the like."""
+MADE_COMPLETIONS = (
+    "the completions: of each batch the first has max_tokens tokens, the second ends at once, the others lie between; "
+    "their words are arbitrary"
+)
+"""What is assumed of what a model or an engine generates."""
 
 
 class TensorPlace(msgspec.Struct, frozen=True):

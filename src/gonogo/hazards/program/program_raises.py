@@ -6,8 +6,8 @@ from gonogo.evidence.rehearsal.failures import (
     assumption_before,
     failed_ranks,
     failure_places,
-    guess_before,
     is_shortage,
+    made_before,
     shorten,
 )
 from gonogo.evidence.rehearsal.record import Failure
@@ -94,7 +94,7 @@ class ProgramRaises(Hazard):
             failure = failed.failure
             if is_shortage(failed.first, failure):
                 continue
-            assumed = assumption_before(failed.first, failure) or guess_before(failed.first, failure)
+            assumed = assumption_before(failed.first, failure) or made_before(failed.first, failure)
             yield self.finding(
                 Text(
                     "{reading}{message}{cause} (last reached: {phase}, step {step}{module}){assumed}",

@@ -1,4 +1,4 @@
-"""What an engine that isn't there generates: token ids of lengths from one to the limit, the same on every rank.
+"""What is generated where no weights are: token ids of lengths from one to the limit, the same on every rank.
 
 Which tokens a model would write, nobody can know without its weights. What a training depends on is how many there
 are, and that is covered from end to end: in each batch the first completion runs to the limit, the second ends at once,
@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gonogo.evidence.rehearsal.record import MADE_COMPLETIONS
 from gonogo.finding import Text
 
-ASSUMED = Text(
-    "the engine's completions: of each batch the first has max_tokens tokens, the second ends at once, the others lie "
-    "between; their words are arbitrary",
-    "引擎生成的回答：每批中第一个达到 max_tokens，第二个立即结束，其余介于两者之间；内容是任意的",
-)
+ASSUMED = Text(MADE_COMPLETIONS, "生成的回答：每批中第一个达到长度上限，第二个立即结束，其余介于两者之间；内容是任意的")
 _FEW = 509
 """So many different tokens are written."""
 

@@ -9,7 +9,7 @@ from gonogo.finding import Text
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
-from gonogo.virtual.rollout import package, phases, server, transfer
+from gonogo.virtual.rollout import own_generate, package, phases, server, transfer
 from gonogo.virtual.rollout.arguments import Asked
 from gonogo.virtual.rollout.llm import LLM, Rehearsal
 from gonogo.virtual.rollout.outputs import CompletionOutput, Logprob, RequestOutput
@@ -27,8 +27,9 @@ class NotStoodIn(ImportError, UnsupportedOperator):
 
 
 def install(mode: VirtualMode, life: Lifecycle, device_type: str) -> Callable[[], None]:
-    """Put it in place; returns the undo. Only CUDA's engine is stood in for."""
+    """Put it in place; returns the undo. Only CUDA's vLLM is stood in for."""
     patches = Patches()
+    own_generate.install(patches, mode, life)
     if device_type != "cuda":
         return patches.undo
     version, installed = package.version_to_stand_for()

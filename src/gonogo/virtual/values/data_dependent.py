@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -169,6 +170,8 @@ _CHOICES = {
     aten.argmax.default, aten.argmin.default, aten.max.dim, aten.min.dim, aten.multinomial.default,
 }  # fmt: skip
 
+_OF_TOKENS = {aten.argmax.default, aten.multinomial.default}
+
 
 @_handles(*_CHOICES)
 def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
@@ -178,6 +181,12 @@ def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     scores = args[0]
     if not isinstance(indices, VirtualTensor) or contents.is_known(indices) or indices.cell.nbytes > (8 << 20):
         return out
+    if mode.next_tokens is not None and func in _OF_TOKENS and scores.dim() == 2:
+        written = mode.next_tokens(indices.numel(), scores.shape[-1])
+        if written is not None:
+            known = torch.frombuffer(array("q", written), dtype=torch.int64)
+            contents.give(indices, known.reshape(indices.shape).to(indices.dtype))
+            return out
     mode.ledger.assume(Text("choices among unknown scores are evenly spread", "对未知分数的选择均匀分布"))
     if func in (aten.argmax.default, aten.argmin.default) and (len(args) < 2 or args[1] is None):
         contents.give(indices, real.zeros(indices.shape, dtype=indices.dtype))

@@ -1,0 +1,313 @@
+"""The cells of ``post_training.py``: commands of TRL, ms-swift and LLaMA-Factory, and the files that they read."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from frameworks_installed import framework
+from launchers.small_project import make_project
+
+GPUS = "2xH100-80G"
+_TRL = (
+    "--model_name_or_path model --output_dir out --max_steps 2 --num_processes 2 --report_to none --accelerate_config"
+)
+_GRPO = "--max_completion_length 32 --num_generations 4 --per_device_train_batch_size 4"
+_COLOCATED = f"{_GRPO} --use_vllm true --vllm_mode colocate --vllm_gpu_memory_utilization 0.3"
+_SCRIPT = "accelerate launch --config_file"
+_SWIFT = (
+    "swift rlhf --model model --model_type qwen2 --template qwen2_5 --torch_dtype bfloat16 --max_length 128 "
+    "--max_steps 2 --split_dataset_ratio 0 --output_dir out --rlhf_type"
+)
+_SWIFT_GRPO = (
+    "--tuner_type lora --reward_funcs format --num_generations 4 --max_completion_length 16 "
+    "--per_device_train_batch_size 4"
+)
+_SWIFT_COLOCATED = f"{_SWIFT_GRPO} --use_vllm true --vllm_mode colocate --vllm_gpu_memory_utilization 0.3"
+_FACTORY = """
+model_name_or_path: model
+do_train: true
+dataset_dir: data
+template: qwen
+cutoff_len: 128
+output_dir: out
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 2
+max_steps: 2
+bf16: true
+report_to: none
+"""
+_DEEPSPEED = """
+compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+deepspeed_config: {zero_stage: %d, zero3_save_16bit_model: true, offload_optimizer_device: %s,
+  offload_param_device: none, gradient_accumulation_steps: 1}
+mixed_precision: bf16
+num_processes: 2
+num_machines: 1
+machine_rank: 0
+"""
+_GRPO_SCRIPT = """
+import json, sys
+from datasets import Dataset
+from trl import {kind}Config, {kind}Trainer
+asked = json.loads(sys.argv[1])
+lora, score = asked.pop("lora", False), asked.pop("reward", "float(len(text))")
+args = {kind}Config(**{{"output_dir": "out", "max_steps": 2, "bf16": True, "use_vllm": True, "vllm_mode": "colocate",
+    "vllm_gpu_memory_utilization": 0.3, "max_completion_length": 32, "num_generations": 4, "report_to": "none",
+    "per_device_train_batch_size": 4, **asked}})
+data = Dataset.from_list([{{"prompt": f"What is {{a}} plus 1?"}} for a in range(64)])
+def reward(completions, **kwargs):
+    return [eval(score, globals(), {{"text": text}}) for text in completions]
+peft = None
+if lora:
+    from peft import LoraConfig
+    peft = LoraConfig(r=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+trainer = {kind}Trainer(model="model", reward_funcs=reward, args=args, train_dataset=data, peft_config=peft)
+trainer.train()
+"""
+_GKD_SCRIPT = """
+import sys
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl.experimental.gkd import GKDConfig, GKDTrainer
+data = load_dataset("json", data_files="data/train.jsonl", split="train")
+args = GKDConfig(output_dir="out", max_steps=2, bf16=True, max_new_tokens=16, max_length=128, report_to="none")
+model = AutoModelForCausalLM.from_pretrained("model")
+teacher = AutoModelForCausalLM.from_pretrained(sys.argv[1] if sys.argv[1:] else "model")
+tokenizer = AutoTokenizer.from_pretrained("model")
+GKDTrainer(model=model, teacher_model=teacher, args=args, processing_class=tokenizer, train_dataset=data).train()
+"""
+_ONLINE_DPO_SCRIPT = """
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
+data = Dataset.from_list([{"prompt": f"What is {a} plus 1?"} for a in range(64)])
+args = OnlineDPOConfig(output_dir="out", max_steps=2, bf16=True, use_vllm=True, vllm_mode="colocate",
+    vllm_gpu_memory_utilization=0.3, max_new_tokens=16, max_length=128, report_to="none")
+def reward(prompts, completions, **kwargs):
+    return [float(len(text)) for text in completions]
+OnlineDPOTrainer(model=AutoModelForCausalLM.from_pretrained("model"), reward_funcs=reward, args=args,
+    processing_class=AutoTokenizer.from_pretrained("model"), train_dataset=data).train()
+"""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One command. ``names``: what a NO-GO has to name; empty for a GO."""
+
+    framework: str
+    algorithm: str
+    strategy: str
+    command: str
+    names: str = ""
+    gpus: str = GPUS
+
+    @property
+    def key(self) -> str:
+        return f"{self.framework} {self.algorithm} {self.strategy}"
+
+
+def _grpo(strategy: str, launch: str, asked: dict[str, object], names: str = "", gpus: str = GPUS) -> Cell:
+    command = f"{_SCRIPT} {launch}.yaml grpo.py {shlex.quote(json.dumps(asked))}"
+    return Cell("trl", "grpo", strategy, command, names, gpus)
+
+
+def _swift(kind: str, strategy: str, options: str, data: str = "pairs", names: str = "") -> Cell:
+    return Cell("swift", kind, strategy, f"{_SWIFT} {kind} --dataset data/{data}.jsonl {options}", names)
+
+
+def _factory(kind: str, strategy: str, names: str = "", more: str = "") -> Cell:
+    return Cell("llamafactory", kind, strategy, f"llamafactory-cli train {kind}.yaml {more}".strip(), names)
+
+
+def _trl(kind: str, strategy: str, names: str, data: str, more: str = "", launch: str = "zero2") -> Cell:
+    command = f"trl {kind} --dataset_name data/{data} {more} {_TRL} {launch}"
+    return Cell("trl", kind, strategy, command, names)
+
+
+CELLS = (
+    Cell("trl", "dpo", "ZeRO-3", f"trl dpo --dataset_name data/pairs {_TRL} zero3"),
+    Cell("trl", "dpo", "FSDP2", f"trl dpo --dataset_name data/pairs {_TRL} fsdp2"),
+    Cell("trl", "dpo", "LoRA, ZeRO-2", f"trl dpo --use_peft true --dataset_name data/pairs {_TRL} zero2"),
+    Cell("trl", "kto", "ZeRO-3", f"trl kto --dataset_name data/labels {_TRL} zero3"),
+    Cell("trl", "reward", "ZeRO-2", f"trl reward --dataset_name data/pairs {_TRL} zero2"),
+    Cell(
+        "trl", "grpo", "generate, ZeRO-3",
+        f"trl grpo --reward_funcs think_format_reward --dataset_name data/prompts {_GRPO} {_TRL} zero3",
+    ),
+    Cell(
+        "trl", "grpo", "vLLM, ZeRO-2",
+        f"trl grpo --reward_funcs think_format_reward --dataset_name data/prompts {_COLOCATED} {_TRL} zero2",
+    ),
+    Cell(
+        "trl", "rloo", "vLLM, ZeRO-3",
+        f"trl rloo --reward_funcs think_format_reward --dataset_name data/prompts {_COLOCATED} {_TRL} zero3",
+    ),
+    _grpo("vLLM, sleep, ZeRO-3", "zero3", {"vllm_enable_sleep_mode": True}),
+    _grpo("vLLM, ZeRO-3, offload", "offload", {}),
+    _grpo("vLLM, LoRA, ZeRO-3", "zero3", {"lora": True}),
+    _grpo("vLLM, FSDP2", "fsdp2", {}),
+    _grpo("vLLM on two GPUs, ZeRO-2", "zero2", {"vllm_tensor_parallel_size": 2}),
+    _grpo("vLLM server, ZeRO-3", "zero3", {"vllm_mode": "server"}),
+    _grpo("vLLM server, ZeRO-2, reference", "zero2", {"vllm_mode": "server", "beta": 0.1}),
+    Cell("trl", "gkd", "ZeRO-3", f"{_SCRIPT} zero3.yaml gkd.py"),
+    Cell("trl", "online dpo", "vLLM, ZeRO-2", f"{_SCRIPT} zero2.yaml online_dpo.py"),
+    _swift("dpo", "LoRA, ZeRO-3", "--tuner_type lora --deepspeed zero3"),
+    _swift("dpo", "ZeRO-2", "--tuner_type full --deepspeed zero2"),
+    _swift(
+        "kto", "LoRA, ZeRO-2", "--tuner_type lora --deepspeed zero2 --gradient_accumulation_steps 2", "swift_labels"
+    ),
+    _swift("cpo", "LoRA, ZeRO-3", "--tuner_type lora --deepspeed zero3"),
+    _swift("orpo", "ZeRO-3", "--tuner_type full --deepspeed zero3"),
+    _swift("simpo", "LoRA, ZeRO-2", "--tuner_type lora --deepspeed zero2"),
+    _swift("rm", "LoRA, ZeRO-2", "--tuner_type lora --deepspeed zero2"),
+    _swift("ppo", "LoRA, ZeRO-2", "--tuner_type lora --deepspeed zero2 --reward_model reward --response_length 16",
+           "prompts"),
+    _swift("grpo", "generate, LoRA, ZeRO-2", f"{_SWIFT_GRPO} --deepspeed zero2", "prompts"),
+    _swift("grpo", "generate, ZeRO-3", f"{_SWIFT_GRPO} --tuner_type full --deepspeed zero3", "prompts"),
+    _swift("grpo", "vLLM, LoRA, ZeRO-2", f"{_SWIFT_COLOCATED} --deepspeed zero2", "prompts"),
+    _swift("grpo", "vLLM, sleep, offload, ZeRO-3",
+           f"{_SWIFT_COLOCATED} --tuner_type full --deepspeed zero3 --sleep_level 1 --offload_model true "
+           "--offload_optimizer true", "prompts"),
+    _swift("grpo", "vLLM on two GPUs, sleep level 2, ZeRO-2",
+           f"{_SWIFT_COLOCATED} --tuner_type full --deepspeed zero2 --sleep_level 2 --vllm_tensor_parallel_size 2",
+           "prompts"),
+    _swift("grpo", "vLLM with LoRA slots, ZeRO-2",
+           f"{_SWIFT_COLOCATED} --deepspeed zero2 --vllm_enable_lora true", "prompts"),
+    _swift("grpo", "vLLM server, ZeRO-3",
+           f"{_SWIFT_GRPO} --tuner_type full --deepspeed zero3 --use_vllm true --vllm_mode server "
+           "--vllm_server_host 127.0.0.1 --vllm_server_port 8000", "prompts"),
+    _swift("gkd", "LoRA, ZeRO-2", "--tuner_type lora --deepspeed zero2 --teacher_model model", "train"),
+    _factory("dpo", "LoRA, ZeRO-3"),
+    _factory("kto", "LoRA, ZeRO-3"),
+    _factory("rm", "LoRA, ZeRO-3"),
+    _factory("ppo", "LoRA"),
+)  # fmt: skip
+BROKEN = (
+    _grpo("share of 1.1", "zero2", {"vllm_gpu_memory_utilization": 1.1}, "rollout-memory-fraction-too-large"),
+    _grpo("three engine GPUs of two", "zero2", {"vllm_tensor_parallel_size": 3}, "rollout-tp-not-dividing-world"),
+    _grpo(
+        "four heads over three GPUs", "three",
+        {"vllm_tensor_parallel_size": 3, "num_generations": 3, "per_device_train_batch_size": 3},
+        "rollout-tp-not-dividing-heads", "3xH100-80G",
+    ),
+    _grpo("context of 8", "zero2", {"vllm_max_model_length": 8}, "rollout-max-model-len-exceeded"),
+    _grpo("context of 4096", "zero2", {"vllm_max_model_length": 4096}, "rollout-max-model-len-exceeded"),
+    _grpo("5 generations of 8", "zero2", {"num_generations": 5}, "grpo-generations-not-dividing-batch"),
+    _grpo("temperature of -1", "zero2", {"temperature": -1.0}, "temperature must be non-negative"),
+    _grpo("top_p of 0", "zero2", {"top_p": 0.0}, "top_p must be in (0, 1]"),
+    _grpo("mode that is none", "zero2", {"vllm_mode": "sideways"}, "vllm_mode must be either"),
+    _grpo("min_p of 2", "zero2", {"min_p": 2.0}, "min_p must be in [0, 1]"),
+    _grpo("repetition_penalty of 0", "zero2", {"repetition_penalty": 0.0}, "repetition_penalty must be greater"),
+    _grpo("one generation", "zero2", {"num_generations": 1}, "at least 2 generations"),
+    _grpo("loss that is none", "zero2", {"loss_type": "best"}, "Unknown loss type"),
+    _grpo("two weights of one reward", "zero2", {"reward_weights": [1.0, 2.0]}, "Number of reward weights"),
+    _grpo("generation batch of 7", "zero2", {"generation_batch_size": 7}, "divisible"),
+    _grpo("reward that is not imported", "zero2", {"reward": "math_verify_score(text)"}, "math_verify_score"),
+    _grpo("share of 0.99", "zero2", {"vllm_gpu_memory_utilization": 0.99}, "rollout-memory-fraction-too-large"),
+    _trl("dpo", "data without pairs", "chosen", "labels"),
+    _trl("reward", "data without pairs", "chosen", "prompts"),
+    _trl("kto", "batch of one", "batch size", "labels", "--per_device_train_batch_size 1"),
+    _trl("dpo", "LoRA on no module", "nosuch", "pairs", "--use_peft true --lora_target_modules nosuch"),
+    _trl(
+        "rloo", "5 generations of 8", "grpo-generations-not-dividing-batch", "prompts",
+        f"--reward_funcs think_format_reward {_COLOCATED} --num_generations 5",
+    ),
+    Cell("trl", "gkd", "teacher of another vocabulary", f"{_SCRIPT} zero3.yaml gkd.py teacher", "size of tensor"),
+    _swift("kto", "no gradient_accumulation_steps", "--tuner_type lora", "swift_labels", "unsupported operand"),
+    _swift("rm", "data without pairs", "--tuner_type lora --deepspeed zero2", "train", "rejected"),
+    _swift("gkd", "no teacher", "--tuner_type lora --deepspeed zero2", "train", "teacher"),
+    _swift("dpo", "LoRA on no module", "--tuner_type lora --target_modules nosuch", "pairs", "nosuch"),
+    _swift("grpo", "reward that is none", f"{_SWIFT_GRPO} --reward_funcs best", "prompts", "best"),
+    _swift("grpo", "5 generations of 8", f"{_SWIFT_GRPO} --num_generations 5", "prompts",
+           "grpo-generations-not-dividing-batch"),
+    _swift("grpo", "vLLM without a mode", f"{_SWIFT_GRPO} --use_vllm true", "prompts", "vllm_mode is required"),
+    _swift("grpo", "vLLM server without an address", f"{_SWIFT_GRPO} --use_vllm true --vllm_mode server", "prompts",
+           "AssertionError"),
+    _swift("grpo", "three engine GPUs of two", f"{_SWIFT_COLOCATED} --vllm_tensor_parallel_size 3", "prompts",
+           "rollout-tp-not-dividing-world"),
+    _swift("grpo", "share of 1.1", f"{_SWIFT_COLOCATED} --vllm_gpu_memory_utilization 1.1", "prompts",
+           "rollout-memory-fraction-too-large"),
+    _swift("grpo", "context of 8", f"{_SWIFT_COLOCATED} --vllm_max_model_len 8", "prompts",
+           "rollout-max-model-len-exceeded"),
+    _factory("dpo", "data without pairs", "stage", "dataset=sums"),
+    _factory("ppo", "no reward model", "reward_model", "reward_model=null"),
+    _factory("kto", "loss that is none", "pref_loss", "pref_loss=best"),
+)  # fmt: skip
+
+
+def make_files(folder: Path) -> None:
+    """The project of the launchers' tests, with preference data and the programs."""
+    make_project(folder)
+    data = folder / "data"
+    sums = [(f"What is {a} plus {b}?", f"It is {a + b}.", f"It is {a * b}.") for a in range(8) for b in range(8)]
+
+    def write(name: str, rows: list[dict[str, object]], *, alone: bool = True) -> None:
+        text = "".join(f"{json.dumps(row)}\n" for row in rows)
+        (data / f"{name}.jsonl").write_text(text)
+        if alone:
+            (data / name).mkdir()
+            (data / name / "train.jsonl").write_text(text)
+
+    def turn(question: str, answer: str) -> list[dict[str, str]]:
+        return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+
+    pairs = [{"chosen": turn(q, good), "rejected": turn(q, bad)} for q, good, bad in sums]
+    write("pairs", [dict(row) for row in pairs])
+    (data / "pairs.jsonl").write_text(
+        "".join(f"{json.dumps({'messages': turn(q, good), 'rejected_response': bad})}\n" for q, good, bad in sums)
+    )
+    write("labels", [{"prompt": q, "completion": good, "label": i % 2 == 0} for i, (q, good, _) in enumerate(sums)])
+    write(
+        "swift_labels", [{"messages": turn(q, g), "label": i % 2 == 0} for i, (q, g, _) in enumerate(sums)], alone=False
+    )
+    write("prompts", [{"prompt": [{"role": "user", "content": q}]} for q, _, _ in sums])
+    (data / "prompts.jsonl").write_text(
+        "".join(f"{json.dumps({'messages': [{'role': 'user', 'content': q}]})}\n" for q, _, _ in sums)
+    )
+    (data / "rank.json").write_text(
+        json.dumps([{"instruction": q, "input": "", "chosen": good, "rejected": bad} for q, good, bad in sums])
+    )
+    (data / "tag.json").write_text(
+        json.dumps([{"instruction": q, "output": g, "kto_tag": i % 2 == 0} for i, (q, g, _) in enumerate(sums)])
+    )
+    known = json.loads((data / "dataset_info.json").read_text())
+    known["rank"] = {"file_name": "rank.json", "ranking": True, "columns": {
+        "prompt": "instruction", "query": "input", "chosen": "chosen", "rejected": "rejected"}}  # fmt: skip
+    known["tag"] = {"file_name": "tag.json", "columns": {
+        "prompt": "instruction", "response": "output", "kto_tag": "kto_tag"}}  # fmt: skip
+    (data / "dataset_info.json").write_text(json.dumps(known))
+    lora = "finetuning_type: lora\nlora_target: all\n"
+    zero3 = "deepspeed: ds_zero3.json\n"
+    reward = "reward_model: reward\nreward_model_type: full\n"
+    stages = (("dpo", "rank", zero3), ("kto", "tag", zero3), ("rm", "rank", zero3), ("ppo", "sums", reward))
+    for kind, dataset, more in stages:
+        (folder / f"{kind}.yaml").write_text(f"{_FACTORY}stage: {kind}\ndataset: {dataset}\n{lora}{more}")
+    _variants(folder)
+    (folder / "zero2.yaml").write_text(_DEEPSPEED % (2, "none"))
+    (folder / "zero3.yaml").write_text(_DEEPSPEED % (3, "none"))
+    (folder / "offload.yaml").write_text(_DEEPSPEED % (3, "cpu"))
+    (folder / "three.yaml").write_text((_DEEPSPEED % (2, "none")).replace("num_processes: 2", "num_processes: 3"))
+    fsdp2 = framework("trl") / "trl" / "accelerate_configs" / "fsdp2.yaml"
+    (folder / "fsdp2.yaml").write_text(fsdp2.read_text().replace("num_processes: 8", "num_processes: 2"))
+    (folder / "grpo.py").write_text(_GRPO_SCRIPT.format(kind="GRPO"))
+    (folder / "gkd.py").write_text(_GKD_SCRIPT)
+    (folder / "online_dpo.py").write_text(_ONLINE_DPO_SCRIPT)
+
+
+def _variants(folder: Path) -> None:
+    """A reward model, and a teacher whose vocabulary is another."""
+    for name, changed in (
+        ("reward", {"architectures": ["Qwen2ForSequenceClassification"], "num_labels": 1}),
+        ("teacher", {"vocab_size": 512}),
+    ):
+        shutil.copytree(folder / "model", folder / name)
+        config = json.loads((folder / name / "config.json").read_text())
+        (folder / name / "config.json").write_text(json.dumps({**config, **changed}))

@@ -1,0 +1,89 @@
+"""transformers' own ``generate``: the real loop, whose tokens nobody can know without weights, writes made completions.
+
+Left to themselves, its choices among unknown scores would go round the vocabulary from its first ids, which are often
+those that pad and end: a row of padding to its limit, which no model writes and some trainers fall over.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.mode import VirtualMode
+from gonogo.virtual.rollout import generation
+
+
+def install(patches: Patches, mode: VirtualMode, life: Lifecycle) -> None:
+    """Have sampling and greedy search take their tokens from a writer."""
+    writers: dict[int, generation.Writer] = {}
+    """By the size of the vocabulary: a reward model, or a teacher, may have another."""
+
+    def follow(module: ModuleType) -> None:
+        original = getattr(module.GenerationMixin, "_sample", None)
+        if original is None:  # a release that has it under another name
+            return
+
+        @functools.wraps(original)
+        def sample(model: Any, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
+            config = kwargs.get("generation_config")
+            most = getattr(config, "max_length", None)
+            if config is None or not isinstance(most, int):
+                return original(model, input_ids, *args, **kwargs)
+            vocabulary = _vocabulary(model)
+            ends = _ids(config.eos_token_id)
+            if vocabulary not in writers:
+                writers[vocabulary] = _writer(life.seen.processing, vocabulary, ends, config)
+            writer = writers[vocabulary]
+            least = max(config.min_new_tokens or 0, (config.min_length or 0) - input_ids.shape[-1])
+            limit = max(most - input_ids.shape[-1], 1)
+            rows = [writer.write(share, limit, least)[0] for share in writer.next_batch(input_ids.shape[0])]
+            before, mode.next_tokens = mode.next_tokens, _InTurn(rows, mode)
+            try:
+                return original(model, input_ids, *args, **kwargs)
+            finally:
+                mode.next_tokens = before
+
+        patches.set(module.GenerationMixin, "_sample", sample)
+
+    patches.on_undo(after_import("transformers.generation.utils", follow))
+
+
+class _InTurn:
+    """The tokens of each step, one a row; None where other choices are asked for."""
+
+    def __init__(self, rows: list[list[int]], mode: VirtualMode) -> None:
+        self._rows = rows
+        self._mode = mode
+        self._step = 0
+        self._largest = max(max(row) for row in rows)
+
+    def __call__(self, rows: int, classes: int) -> list[int] | None:
+        if rows != len(self._rows) or classes <= self._largest:
+            return None
+        self._mode.ledger.assume(generation.ASSUMED)
+        step, self._step = self._step, self._step + 1
+        return [row[min(step, len(row) - 1)] for row in self._rows]
+
+
+def _writer(processing: Any, vocabulary: int, ends: list[int], config: Any) -> generation.Writer:
+    tokens, eos = generation.plain_tokens(processing, vocabulary)
+    special = {*ends, *_ids(config.pad_token_id), *_ids(config.bos_token_id)}
+    plain = [token for token in tokens if token not in special and token < vocabulary]
+    return generation.Writer(plain or tokens, eos if eos in ends else next(iter(ends), None))
+
+
+def _ids(value: Any) -> list[int]:
+    """Of an id, several, or none."""
+    several = value if isinstance(value, list | tuple) else [value]
+    return [one for one in several if isinstance(one, int)]
+
+
+def _vocabulary(model: Any) -> int:
+    config: Callable[..., Any] | None = getattr(model.config, "get_text_config", None)
+    text = config(decoder=True) if config is not None else model.config
+    return int(getattr(text, "vocab_size", 0) or 0)
