@@ -62,9 +62,10 @@ def _names(failure: Failure, path: str) -> bool:
 
 def _is_of_rows(failure: Failure) -> bool:
     """Whether it arose while rows were read or made into a batch."""
-    if failure.type.rpartition(".")[2] not in _OF_ROWS:
-        return False
-    return any(
+    kind = failure.type.rpartition(".")[2]
+    if kind in ("KeyError", "IndexError") and failure.frames and failure.frames[-1].owner == "user":
+        return True  # something of the rows was looked up in vain
+    return kind in _OF_ROWS and any(
         _READS_ROWS.search(frame.path) or (frame.owner == "user" and _BY_NAME.fullmatch(frame.function))
         for frame in failure.frames
     )

@@ -106,6 +106,15 @@ def flops(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> int:
     return int(counted(*args, **kwargs, out_shape=out))
 
 
+def take_back(library: Any) -> None:
+    """Take away what a ``torch.library.Library`` has registered."""
+    if hasattr(library, "_destroy"):
+        library._destroy()
+        return
+    importlib.import_module("torch.library")._impls.difference_update(library._op_impls)  # torch 2.1
+    library.m = None
+
+
 def on_meta(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """An operator on plain meta tensors: by its meta kernel, or by FakeTensor's own where torch has it only there.
 

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import string
 import struct
 import wave
 import zlib
@@ -30,7 +31,8 @@ def data_file(path: str, rows: Sequence[dict[str, Any]]) -> bytes:
     if suffix in (".csv", ".tsv"):
         return _csv(rows, "\t" if suffix == ".tsv" else ",")
     if suffix == ".txt":
-        return "".join(f"{_longest(row)}\n" for row in rows).encode()
+        letters = f"{string.ascii_letters} {string.digits} {string.punctuation}\n"  # a model of letters asks for any
+        return (letters + "".join(f"{_longest(row)}\n" for row in rows)).encode()
     if suffix == ".bin":
         return _numbers(rows)
     if suffix == ".parquet":

@@ -6,11 +6,13 @@ without a kernel: transforms and models work, and who calls such an operator is 
 
 from __future__ import annotations
 
+import functools
 from types import ModuleType
 from typing import Any
 
 import torch
 
+from gonogo.virtual import private
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
 
@@ -29,6 +31,6 @@ def install(patches: Patches) -> None:
         library: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
         for operator in _OPERATORS:
             library.define(operator)
-        patches.on_undo(library._destroy)
+        patches.on_undo(functools.partial(private.take_back, library))
 
     patches.on_undo(after_import("torchvision.extension", define))

@@ -6,10 +6,13 @@ in float32 of inputs of half the width.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from gonogo.virtual import private
 
 _Statistics = tuple[torch.Tensor, torch.Tensor]
 
@@ -21,8 +24,7 @@ def install() -> Callable[[], None]:
     for name, rule in _RULES.items():
         if not has_rule(f"aten::{name}", "Meta"):
             library.impl(name, rule)
-    undo: Callable[[], None] = library._destroy
-    return undo
+    return functools.partial(private.take_back, library)
 
 
 def _statistics(tensor: torch.Tensor, *others: Any) -> _Statistics:
