@@ -37,6 +37,9 @@ PAIRS = [
     ("docs/gpus.md", "docs/gpus.zh-CN.md"),
     ("docs/agents.md", "docs/agents.zh-CN.md"),
     ("docs/editors.md", "docs/editors.zh-CN.md"),
+    ("docs/ui.md", "docs/ui.zh-CN.md"),
+    ("docs/page.md", "docs/page.zh-CN.md"),
+    ("docs/viewers.md", "docs/viewers.zh-CN.md"),
     ("docs/queues.md", "docs/queues.zh-CN.md"),
     ("docs/design.md", "docs/design.zh-CN.md"),
     ("docs/strategies.md", "docs/strategies.zh-CN.md"),
@@ -172,6 +175,7 @@ MODULES = {"google_re2": "re2", "pyyaml": "yaml"}
 STOOD_IN = {"flash_attn", "flash_attn_2_cuda"}
 # What extras of their own bring, and a sentence asks for where it is missing.
 OPTIONAL = {"PIL", "uv", "pyarrow", "mcp", "pygls", "lsprotocol", "anyio", "pydantic", "typing_extensions", "IPython"}
+OPTIONAL |= {"starlette", "uvicorn"}
 
 
 def imports_of(path: Path) -> set[str]:

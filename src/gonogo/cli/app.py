@@ -359,6 +359,7 @@ _LATER = {
     "schema": "gonogo.cli.schemas.command",
     "server": "gonogo.cli.lsp.command",
     "skills": "gonogo.cli.skills",
+    "ui": "gonogo.cli.ui.command",
 }
 """Commands that are imported where they are called, or all are listed: the others' start does not pay for them."""
 

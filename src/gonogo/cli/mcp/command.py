@@ -38,9 +38,9 @@ def mcp(
     """
     language = chosen_language(lang, os.environ)
     with exit_statuses(language):
-        from gonogo.cli.mcp.folders import Folders
+        from gonogo.cli.serving.folders import Folders
 
-        folders = Folders(allow or [Path.cwd()])
+        folders = Folders(allow or [Path.cwd()], _WAY_OUT, "--allow")
         port = None if http is None else _port(http)
         try:
             from gonogo.cli.mcp.server import make_server
@@ -62,6 +62,9 @@ def mcp(
                 server.run("streamable-http", host="127.0.0.1", port=port)
         finally:
             jobs.end_all()
+
+
+_WAY_OUT = Text("start gonogo mcp with --allow for it", "请用 --allow 启动 gonogo mcp 以允许它")
 
 
 def _port(text: str) -> int:

@@ -19,9 +19,10 @@ from typing_extensions import NotRequired, TypedDict
 
 from gonogo import __version__
 from gonogo.cli.mcp.cut import cut
-from gonogo.cli.mcp.folders import Folders, Refused
-from gonogo.cli.mcp.jobs import Job, Jobs
 from gonogo.cli.schemas.report import report_schema, short_report_schema
+from gonogo.cli.serving.folders import Folders, Refused
+from gonogo.cli.serving.jobs import Job, Jobs
+from gonogo.finding import Text
 
 _WAIT = 45.0
 """Seconds that a tool waits for its command: clients give up on a call after a minute."""
@@ -275,7 +276,7 @@ class _Tools:
     ) -> Reported:
         launched = ["--", *self.folders.command(command, folder)] if command else []
         if any("\0" in word for word in words):
-            raise Refused("a word holds a zero byte")
+            raise Refused(Text("a word holds a zero byte", "某个词含有零字节"))
         job = self.jobs.start([tool, "--format=json", f"--lang={language}", *words, *launched], folder)
         try:
             return await self._waited(ctx, job, wait)
@@ -296,7 +297,8 @@ class _Tools:
         if job.cancelled:
             return cast(Reported, {"state": "cancelled", **answer})
         if job.status not in (0, 1, 3):
-            raise Refused(job.complaint or f"gonogo {job.tool} ended with status {job.status}")
+            why = job.complaint or f"gonogo {job.tool} ended with status {job.status}"
+            raise Refused(Text(why, why))
         whole = json.loads(job.result)
         report, is_cut = cut(whole)
         answer |= {"exit_status": job.status, "report": report, "cut": is_cut, "whole": f"gonogo://results/{job.id}"}
@@ -306,5 +308,10 @@ class _Tools:
 
 def _some(command: Sequence[str]) -> Sequence[str]:
     if not command:
-        raise Refused('no command: give it word by word, as in ["bash", "launch.sh"]')
+        raise Refused(
+            Text(
+                'no command: give it word by word, as in ["bash", "launch.sh"]',
+                '没有命令：请逐词给出，例如 ["bash", "launch.sh"]',
+            )
+        )
     return command

@@ -55,9 +55,21 @@ def to_html(report: Report, language: str) -> str:
     )
 
 
+def report_style() -> str:
+    """The style of a report's own parts, for a page that is to look like one."""
+    return _static("report.css") + "\n"
+
+
 def _switches(language: str) -> list[str]:
     return [
-        element("button", text(name), type="button", data_language=code, lang=code, aria_pressed=str(code == language))
+        element(
+            "button",
+            text(name),
+            type="button",
+            data_language=code,
+            lang=code,
+            aria_pressed=str(code == language).lower(),
+        )
         for code, name in _LANGUAGES.items()
     ]
 

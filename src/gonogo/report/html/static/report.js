@@ -251,6 +251,9 @@ const openChosen = () => {
 };
 for (const point of document.querySelectorAll(".scatter a")) point.addEventListener("click", () => setTimeout(openChosen));
 openChosen();
+const asked = document.querySelector(`[data-language="${CSS.escape(location.hash.slice(1))}"]`);
 addEventListener("resize", () => { const host = shown().querySelector(".over-time"); if (host?.plot) host.plot.setSize({ width: host.clientWidth, height: 320 }); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-draw();
+if (asked && self !== top) asked.parentElement.hidden = true; // what is around it says the language
+if (asked && asked.dataset.language !== language) speak(asked.dataset.language);
+else draw();

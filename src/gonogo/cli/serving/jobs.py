@@ -20,8 +20,9 @@ from uuid import uuid4
 
 import anyio
 
-from gonogo.cli.mcp.folders import Folders, Refused
+from gonogo.cli.serving.folders import Folders, Refused
 from gonogo.evidence.paths import ONLY_BELOW
+from gonogo.finding import Text
 from gonogo.rehearse.display import PROGRESS, PROGRESS_LINES
 
 MOST_RUNNING = 4
@@ -35,9 +36,11 @@ _LARGEST = 64 << 20
 class Job:
     """One command. ``doing`` is what it last said of its progress; ``status`` is None while it runs."""
 
-    def __init__(self, words: Sequence[str], folder: Path, folders: Folders) -> None:
+    def __init__(self, words: Sequence[str], folder: Path, folders: Folders, given: bytes = b"") -> None:
         self.id = uuid4().hex[:12]
         self.tool = words[0]
+        self.folder = folder
+        self.begun = time.time()
         self.doing = ""
         self.result = ""
         self.complaint = ""
@@ -48,15 +51,18 @@ class Job:
         self._out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         below = os.pathsep.join(str(root) for root in folders.roots)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "gonogo", *words],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=self._out,
-            stderr=self._errors,
-            env={**os.environ, ONLY_BELOW: below, PROGRESS: PROGRESS_LINES, "NO_COLOR": "1"},
-            start_new_session=True,
-        )
+        with tempfile.TemporaryFile() as said:
+            said.write(given)
+            said.seek(0)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "gonogo", *words],
+                cwd=folder,
+                stdin=said,
+                stdout=self._out,
+                stderr=self._errors,
+                env={**os.environ, ONLY_BELOW: below, PROGRESS: PROGRESS_LINES, "NO_COLOR": "1"},
+                start_new_session=True,
+            )
 
     @property
     def seconds(self) -> float:
@@ -121,13 +127,18 @@ class Jobs:
         self.folders = folders
         self._jobs: dict[str, Job] = {}
 
-    def start(self, words: Sequence[str], folder: Path) -> Job:
-        """Start a command in a folder. Raises Refused where too many run already."""
+    def start(self, words: Sequence[str], folder: Path, given: bytes = b"") -> Job:
+        """Start a command in a folder, ``given`` as its stdin. Raises Refused where too many run already."""
         running = [job for job in self._jobs.values() if not job.poll()]
         if len(running) >= MOST_RUNNING:
             names = ", ".join(f"{job.id} ({job.tool})" for job in running)
-            raise Refused(f"{len(running)} jobs are under way ({names}): wait for one with the tool job, or cancel it")
-        job = Job(words, folder, self.folders)
+            raise Refused(
+                Text(
+                    "{count} jobs are under way ({names}): wait for one, or cancel it",
+                    "已有 {count} 个任务在运行（{names}）：请等待其中一个结束，或取消它",
+                ).format(count=len(running), names=names)
+            )
+        job = Job(words, folder, self.folders, given)
         self._jobs[job.id] = job
         for old in [one for one in self._jobs.values() if one.poll()][: max(0, len(self._jobs) - _MOST_KEPT)]:
             del self._jobs[old.id]
@@ -137,8 +148,16 @@ class Jobs:
         """The job of that name. Raises Refused."""
         job = self._jobs.get(name)
         if job is None:
-            raise Refused(f"no job is called {name!r}; the latest {_MOST_KEPT} are kept")
+            raise Refused(
+                Text(
+                    "no job is called {name}; the latest {most} are kept", "没有任务 {name}；只保留最近 {most} 个"
+                ).format(name=repr(name), most=_MOST_KEPT)
+            )
         return job
+
+    def all(self) -> list[Job]:
+        """The jobs that are kept, the newest last."""
+        return list(self._jobs.values())
 
     def end_all(self) -> None:
         """End what still runs."""

@@ -14,27 +14,27 @@ _MOST_WORDS = 400
 _LONGEST_WORD = 20_000
 
 
-class Refused(ValueError):
-    """What a client asked for is not allowed, or makes no sense; the message is for the client."""
+class Refused(UserError):
+    """What a client asked for is not allowed, or makes no sense; the sentence is for the client."""
 
 
 class Folders:
     """The allowed folders; the first is where work is done when none is named."""
 
-    def __init__(self, allowed: Sequence[Path]) -> None:
-        """Raises UserError for what is no folder."""
+    def __init__(self, allowed: Sequence[Path], way_out: Text, option: str = "") -> None:
+        """``way_out`` says how more would be allowed, ``option`` what named them. Raises UserError for no folder."""
         for path in allowed:
             if not is_folder(expanded(path)):
-                raise UserError(
-                    Text("--allow {path}: no such folder", "--allow {path}：没有这个目录").format(path=path)
-                )
+                named = f"{option} {path}".strip()
+                raise UserError(Text("{named}: no such folder", "{named}：没有这个目录").format(named=named))
+        self._way_out = way_out
         self.roots = [resolved(expanded(path)) for path in allowed]
 
     def folder(self, name: str) -> Path:
         """The folder to work in: ``name``, from the first allowed one. Raises Refused."""
         path = self._inside(name or ".", self.roots[0])
         if not is_folder(path):
-            raise Refused(f"folder {name!r}: no such folder")
+            raise Refused(Text("folder {name}: no such folder", "目录 {name} 不存在").format(name=repr(name)))
         return path
 
     def word(self, name: str, folder: Path) -> str:
@@ -48,7 +48,11 @@ class Folders:
         The first word, the program, may lie anywhere: it is run, or followed, as the user's shell would do it.
         """
         if len(words) > _MOST_WORDS:
-            raise Refused(f"the command has {len(words)} words; {_MOST_WORDS} are the most")
+            raise Refused(
+                Text(
+                    "the command has {count} words; {most} are the most", "命令有 {count} 个词，最多 {most} 个"
+                ).format(count=len(words), most=_MOST_WORDS)
+            )
         for word in words:
             _check(word)
         for word in words[1:]:
@@ -63,15 +67,18 @@ class Folders:
         if not any(path.is_relative_to(root) for root in self.roots):
             allowed = ", ".join(str(root) for root in self.roots)
             raise Refused(
-                f"{name!r} is outside of the allowed folders ({allowed}): start gonogo mcp with --allow for it"
+                Text(
+                    "{name} is outside of the allowed folders ({allowed}): {way_out}",
+                    "{name} 不在允许的目录（{allowed}）之内：{way_out}",
+                ).format(name=repr(name), allowed=allowed, way_out=self._way_out)
             )
         return path
 
 
 def _check(word: str) -> None:
     if "\0" in word or len(word) > _LONGEST_WORD:
-        raise Refused("a word holds a zero byte, or is too long")
+        raise Refused(Text("a word holds a zero byte, or is too long", "某个词含有零字节，或过长"))
     try:
         word.encode()
     except UnicodeEncodeError:
-        raise Refused("a word is no Unicode text") from None
+        raise Refused(Text("a word is no Unicode text", "某个词不是 Unicode 文本")) from None

@@ -1,0 +1,1 @@
+"""``gonogo ui``: the commands in the browser of the one who started it."""

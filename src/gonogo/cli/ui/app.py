@@ -1,0 +1,233 @@
+"""The page's own server: what it shows, and the commands that it starts, each a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+
+from gonogo import __version__
+from gonogo.cli.serving.folders import Folders, Refused
+from gonogo.cli.serving.jobs import Job, Jobs
+from gonogo.cli.ui.asked import MOST_BYTES, Asked, words_of
+from gonogo.cli.ui.door import Door, report_key
+from gonogo.cli.ui.kept import Kept, Made, has_report
+from gonogo.cli.ui.listing import listing
+from gonogo.cli.ui.words import WORDS
+from gonogo.evidence.environment.hardware import all_accelerators
+from gonogo.evidence.environment.instances import all_instances
+from gonogo.finding import Text
+from gonogo.report.html import report_style
+from gonogo.report.untrusted import clean, clean_line
+
+_STATIC = Path(__file__).parent / "static"
+_TYPES = {"ui.css": "text/css", "ui.js": "text/javascript"}
+_WAIT = 10.0
+"""Seconds that an answer waits for something new to tell."""
+_LONGEST = 4000
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+def make_app(folders: Folders, token: str, language: str) -> Starlette:
+    """The application; its jobs are ended with it."""
+    jobs = Jobs(folders)
+    page = _Page(folders, jobs, token, language)
+
+    @contextlib.asynccontextmanager
+    async def ending_all(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            jobs.end_all()
+
+    routes = [
+        Route("/", page.document),
+        Route("/{name:str}", page.static),
+        Route("/api/start", page.start),
+        Route("/api/folder", _refusing(page.folder)),
+        Route("/api/reports", page.reports),
+        Route("/api/jobs", _refusing(page.begin), methods=["POST"]),
+        Route("/api/jobs/{job}", _refusing(page.job)),
+        Route("/api/jobs/{job}/cancel", _refusing(page.cancel), methods=["POST"]),
+    ]
+    app = Starlette(
+        routes=[
+            Mount(f"/{token}", routes=routes),
+            Mount(f"/{report_key(token)}", routes=[Route("/{job}", page.report)]),
+        ],
+        lifespan=ending_all,
+    )
+    app.add_middleware(Door, token=token)
+    return app
+
+
+def _refusing(answer: Answer) -> Answer:
+    async def refused(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except Refused as error:
+            return _json({"refused": _shown(error.text)}, 400)
+
+    return refused
+
+
+class _Page:
+    def __init__(self, folders: Folders, jobs: Jobs, token: str, language: str) -> None:
+        self.folders, self.jobs = folders, jobs
+        self.language = language
+        self.kept = Kept(folders.roots[0])
+        self.reports_at = f"/{report_key(token)}/"
+        self.asked: dict[str, str] = {}
+        """What each job was asked, as one line."""
+        self.settled: set[str] = set()
+
+    async def document(self, request: Request) -> Response:
+        whole = (_STATIC / "ui.html").read_text(encoding="utf-8").replace("{language}", self.language)
+        return Response(whole, media_type="text/html")
+
+    async def static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _TYPES:
+            return PlainTextResponse("not found", 404)
+        content = (_STATIC / name).read_text(encoding="utf-8")
+        return Response(report_style() + content if name == "ui.css" else content, media_type=_TYPES[name])
+
+    async def start(self, request: Request) -> Response:
+        """What the page is made of once."""
+        return _json(
+            {
+                "language": self.language,
+                "version": __version__,
+                "root": clean_line(str(self.folders.roots[0])),
+                "reports": self.reports_at,
+                "words": {name: _shown(text) for name, text in WORDS.items()},
+                "gpus": [f"8x{one.name}" for one in all_accelerators()] + [one.name for one in all_instances()],
+            }
+        )
+
+    async def folder(self, request: Request) -> Response:
+        name = request.query_params.get("path", "")
+        return _json(await anyio.to_thread.run_sync(listing, name, self.folders))
+
+    async def reports(self, request: Request) -> Response:
+        """What runs, and what was made, the newest first."""
+        known = {made.id: made for made in await anyio.to_thread.run_sync(self.kept.all)}
+        for job in self.jobs.all():
+            self._settle(job)
+        told = [self._told(job) for job in self.jobs.all()]
+        told += [_earlier(made) for name, made in known.items() if not any(one["id"] == name for one in told)]
+        return _json(sorted(told, key=lambda one: -one["begun"]))
+
+    async def begin(self, request: Request) -> Response:
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            return PlainTextResponse("application/json is what is taken", 415)
+        asked = await _body(request)
+        words, folder, given = words_of(asked, self.folders)
+        job = self.jobs.start(words, folder, given)
+        self.asked[job.id] = clean_line(_said(asked))[:_LONGEST]
+        return _json(self._told(job))
+
+    async def job(self, request: Request) -> Response:
+        """A job's state, as soon as it says something that the page does not know (``doing``), or has ended."""
+        job = self.jobs.known(request.path_params["job"])
+        known = request.query_params.get("doing")
+        with anyio.move_on_after(_WAIT):
+            while not await job.wait(0.25) and job.doing == known:
+                pass
+        self._settle(job)
+        return _json(self._told(job))
+
+    async def cancel(self, request: Request) -> Response:
+        job = self.jobs.known(request.path_params["job"])
+        await job.end()
+        return _json(self._told(job))
+
+    async def report(self, request: Request) -> Response:
+        name = request.path_params["job"]
+        job = next((one for one in self.jobs.all() if one.id == name), None)
+        done = job is not None and not job.cancelled and has_report(job.status)
+        page = job.result if job is not None and done else self.kept.page(name)
+        if page is None:
+            return PlainTextResponse("no such report", 404)
+        return Response(page, media_type="text/html")
+
+    def _told(self, job: Job) -> dict[str, Any]:
+        ended = job.poll()
+        state = (
+            "running" if not ended else "cancelled" if job.cancelled else "done" if has_report(job.status) else "failed"
+        )
+        made = self._made(job)
+        return {
+            **_earlier(made),
+            "state": state,
+            "verdict": made.verdict if state == "done" else "",
+            "doing": clean_line(job.doing),
+            "complaint": clean(job.complaint) if state == "failed" else "",
+        }
+
+    def _made(self, job: Job) -> Made:
+        root = self.folders.roots[0]
+        where = "" if job.folder == root else str(job.folder.relative_to(root))
+        asked = self.asked.get(job.id, "")
+        return Made(job.id, job.tool, where, asked, job.begun, round(job.seconds, 1), job.status or 0)
+
+    def _settle(self, job: Job) -> None:
+        """Keep the report of a job that has just ended."""
+        if job.poll() and job.id not in self.settled:
+            self.settled.add(job.id)
+            if not job.cancelled and has_report(job.status):
+                self.kept.keep(self._made(job), job.result)
+
+
+def _earlier(made: Made) -> dict[str, Any]:
+    shown = {"tool": made.tool, "folder": clean_line(made.folder), "what": clean_line(made.what)}
+    return {
+        "id": made.id, "state": "done", "verdict": made.verdict, "begun": made.begun, "seconds": made.seconds,
+        "doing": "", "complaint": "", **shown,
+    }  # fmt: skip
+
+
+def _said(asked: Asked) -> str:
+    """What a job is about, in a line."""
+    if asked.tool == "diagnose":
+        first = next((line.strip() for line in reversed(asked.log.splitlines()) if line.strip()), "")
+        return " ".join(asked.logs) or first[:200]
+    if asked.tool == "plan" and asked.model:
+        return asked.model
+    return asked.records if asked.tool == "report" else asked.command
+
+
+async def _body(request: Request) -> Asked:
+    """What was asked. Raises Refused for what is too long, or is nothing that can be asked."""
+    read = bytearray()
+    with contextlib.suppress(ClientDisconnect):
+        async for part in request.stream():
+            read += part
+            if len(read) > MOST_BYTES:
+                raise Refused(
+                    Text(
+                        "more than {most} MiB: save the log as a file and choose that",
+                        "超过 {most} MiB：请存为文件后选择",
+                    ).format(most=MOST_BYTES >> 20)
+                )
+    try:
+        return msgspec.json.decode(bytes(read), type=Asked)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refused(Text("it can't be understood: {why}", "无法理解：{why}").format(why=error)) from None
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def _shown(text: Text) -> dict[str, str]:
+    return {"en": clean(text.en), "zh": clean(text.zh)}

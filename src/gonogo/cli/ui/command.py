@@ -1,0 +1,101 @@
+"""The command ``gonogo ui``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import sys
+import tempfile
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gonogo.cli.exit_status import exit_statuses
+from gonogo.cli.options import Lang
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.language import chosen_language
+
+_HOST = "127.0.0.1"
+_OPEN = Text(
+    "gonogo ui: {address}\nThis address is a key to it: keep it to yourself. Ctrl-C ends it.",
+    "gonogo ui：{address}\n该地址即是钥匙，请勿外传。按 Ctrl-C 结束。",
+)
+
+
+def ui(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="Nothing outside of it is read. Default: this folder.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", min=1, max=65535, metavar="N", help="The port on 127.0.0.1. Default: one that is free."),
+    ] = None,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Print the address, and open no browser.")] = False,
+    lang: Lang = None,
+) -> None:
+    """Show gonogo in the browser: choose what to launch, check, rehearse, plan, cure; paste a log; look at reports.
+
+    For instance: gonogo ui my_project/
+
+    在浏览器中使用 gonogo：选择启动脚本，检查、排练、规划、修复；粘贴日志；查看报告。
+    """
+    language = chosen_language(lang, os.environ)
+    with exit_statuses(language):
+        from gonogo.cli.serving.folders import Folders
+
+        way_out = Text("start gonogo ui with a folder that holds it", "请以包含它的目录启动 gonogo ui")
+        folders = Folders([folder or Path.cwd()], way_out)
+        try:
+            from uvicorn import Config, Server
+
+            from gonogo.cli.ui.app import make_app
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("uvicorn", "starlette", "anyio"):
+                raise
+            raise UserError(
+                Text(
+                    "gonogo ui needs Starlette and uvicorn: pip install 'gonogo[ui]'",
+                    "gonogo ui 需要 Starlette 与 uvicorn：pip install 'gonogo[ui]'",
+                )
+            ) from None
+        listening = _listening(port or 0)
+        token = secrets.token_urlsafe(24)
+        address = f"http://{_HOST}:{listening.getsockname()[1]}/{token}/"
+        app = make_app(folders, token, language)
+        quiet = Config(app, log_level="error", access_log=False, lifespan="on", timeout_graceful_shutdown=1)
+        print(_OPEN.format(address=address).in_language(language), file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory(prefix="gonogo-ui-") as private:
+            if not no_open:
+                webbrowser.open(_leading_to(address, Path(private)))
+            with contextlib.suppress(KeyboardInterrupt):  # how it is ended
+                Server(quiet).run(sockets=[listening])
+
+
+def _leading_to(address: str, folder: Path) -> str:
+    """A file of the user's own that leads to the address: a browser's arguments can be read by all who are here."""
+    path = folder / "gonogo.html"
+    path.write_text(f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}">')
+    return path.as_uri()
+
+
+def _listening(port: int) -> socket.socket:
+    """A socket that takes connections of this machine from now on. Raises UserError where the port is taken."""
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((_HOST, port))
+        made.listen(128)
+    except OSError as error:
+        made.close()
+        raise UserError(
+            Text(
+                "--port {port}: {why}; without --port a free one is taken",
+                "--port {port}：{why}；不写 --port 则自动选择空闲端口",
+            ).format(port=port, why=error.strerror or error)
+        ) from None
+    return made

@@ -1,0 +1,103 @@
+"""A folder as the page shows it: folders to go into, scripts to launch, logs to read, records of guarded runs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gonogo.cli.serving.folders import Folders
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.guarded.launch import launch_path
+from gonogo.evidence.launch.manifest import is_manifest
+from gonogo.evidence.paths import resolved
+
+Kind = Literal["folder", "launch", "log", "records", "file"]
+_MOST = 500
+_LEFT_OUT = {"__pycache__", "node_modules"}
+_STARTED_BY = {".sh": "bash", ".bash": "bash", ".sbatch": "bash", ".slurm": "bash", ".py": "python"}
+_LOGS = {".log", ".out", ".err"}
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One name; ``command`` is what launches it, where that can be told."""
+
+    name: str
+    kind: Kind
+    command: str = ""
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """A folder below the root; ``path`` is empty for the root itself. ``left_out``: names that are not shown."""
+
+    path: str
+    entries: list[Entry]
+    left_out: int = 0
+
+
+def listing(name: str, folders: Folders) -> Listing:
+    """The folder's entries, folders first. Hidden names, and links out of the root, are not among them.
+
+    Raises Refused for a folder that may not be looked at.
+    """
+    folder = folders.folder(name)
+    root = folders.roots[0]
+    path = "" if folder == root else str(folder.relative_to(root))
+    entries: list[Entry] = []
+    left_out = 0
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        names = []
+    for one in names:
+        if one.startswith(".") or one in _LEFT_OUT:
+            continue
+        if len(entries) >= _MOST or not _is_text(one) or not resolved(folder / one).is_relative_to(root):
+            left_out += 1
+            continue
+        entries.append(_entry(folder / one))
+    order = {"folder": 0, "records": 1, "launch": 2, "log": 3, "file": 4}
+    in_order = sorted(entries, key=lambda one: (order[one.kind], one.command.startswith("python"), one.name))
+    return Listing(path, in_order, left_out)  # what launches others, before the program that is launched
+
+
+def _entry(path: Path) -> Entry:
+    name = path.name
+    if os.path.isdir(path):
+        return Entry(name, "records" if _is_guarded(path) else "folder")
+    suffix = path.suffix.lower()
+    if suffix in _STARTED_BY:
+        return Entry(name, "launch", shlex.join([_STARTED_BY[suffix], _as_word(name)]))
+    if suffix == ".ipynb" or (suffix in (".yaml", ".yml") and _is_job(path)):
+        return Entry(name, "launch", shlex.quote(_as_word(name)))
+    return Entry(name, "log" if suffix in _LOGS else "file")
+
+
+def _as_word(name: str) -> str:
+    return f"./{name}" if name.startswith("-") else name
+
+
+def _is_job(path: Path) -> bool:
+    try:
+        return is_manifest(SourceFile.read(path))
+    except Exception:  # unreadable, or too large: then it is a file like another
+        return False
+
+
+def _is_guarded(path: Path) -> bool:
+    begin = os.path.basename(launch_path("", "", 0)).partition("-")[0]
+    try:
+        return any(name.startswith(f"{begin}-") and name.endswith(".json") for name in os.listdir(path))
+    except OSError:
+        return False
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,307 @@
+"use strict";
+// Whatever comes from files, logs and programs is set as text: nothing here is parsed as markup.
+const $ = (id) => document.getElementById(id);
+const NUMBERS = ["nodes", "steps", "seq_len"];
+const TEXTS = ["command", "gpus", "host_memory", "ranks", "model", "tune"];
+let told = null; // what the server told at the start
+let language = document.documentElement.lang;
+let folder = "";
+let entries = { path: "", entries: [], left_out: 0 };
+let reports = [];
+let open = null; // the id of what is shown
+let shownAs = ""; // how it is shown, so that a frame is not loaded anew
+let logs = []; // names of chosen logs, from the root
+
+const say = (name) => told.words[name]?.[language] ?? name;
+
+function node(tag, text, className) {
+  const made = document.createElement(tag);
+  if (text !== undefined) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+function button(text, className, onClick) {
+  const made = node("button", text, className);
+  made.type = "button";
+  made.addEventListener("click", onClick);
+  return made;
+}
+
+async function ask(path, body) {
+  let answer;
+  try {
+    answer = await fetch(`api/${path}`, body === undefined ? {} : { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+  } catch {
+    throw new Error(say("gone"));
+  }
+  const given = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(given.refused?.[language] ?? `${answer.status}`);
+  return given;
+}
+
+async function tried(work) {
+  $("refused").textContent = "";
+  try {
+    return await work();
+  } catch (error) {
+    $("refused").textContent = error.message;
+  }
+}
+
+// -- the folder --------------------------------------------------------------------------------------------------------
+
+const joined = (path, name) => (path ? `${path}/${name}` : name);
+
+async function enter(path) {
+  await tried(async () => {
+    entries = await ask(`folder?path=${encodeURIComponent(path || ".")}`);
+    folder = entries.path;
+    drawFolder();
+  });
+}
+
+function drawFolder() {
+  const parts = folder ? folder.split("/") : [];
+  const crumbs = [told.root.split("/").pop() || "/", ...parts].map((name, depth) => {
+    const made = button(name, "", () => enter(parts.slice(0, depth).join("/")));
+    if (depth === parts.length) made.setAttribute("aria-current", "location");
+    return made;
+  });
+  $("crumbs").replaceChildren(...crumbs.flatMap((one, index) => (index ? [node("span", "/"), one] : [one])));
+  const rows = entries.entries.map(drawEntry);
+  $("files").replaceChildren(...(rows.length ? rows : [node("li", say("empty"), "none")]));
+  $("left-out").hidden = !entries.left_out;
+  $("left-out").textContent = say("left out").replace("{count}", entries.left_out);
+}
+
+function drawEntry(entry) {
+  const row = node("li", undefined, entry.kind);
+  const path = joined(folder, entry.name);
+  const does = {
+    folder: () => enter(path),
+    launch: () => { choose("before"); $("command").value = entry.command; drawFolder(); },
+    log: () => { choose("after"); logs = logs.includes(path) ? logs.filter((one) => one !== path) : [...logs, path]; drawChosen(); },
+    records: () => start("report", { records: entry.name }),
+  }[entry.kind];
+  const inner = does ? button(undefined, "", does) : node("span", undefined, "row");
+  if (entry.kind === "launch") inner.setAttribute("aria-pressed", String($("command").value === entry.command));
+  if (entry.kind === "log") inner.setAttribute("aria-pressed", String(logs.includes(path)));
+  inner.append(node("span", entry.kind === "folder" ? `${entry.name}/` : entry.name, "name"));
+  if (entry.kind !== "file") inner.append(node("small", say(`kind ${entry.kind}`)));
+  inner.title = entry.name;
+  row.append(inner);
+  return row;
+}
+
+function drawChosen() {
+  $("chosen").replaceChildren(...logs.map((path) => {
+    const row = node("li");
+    row.append(button(`${path} ×`, "", () => { logs = logs.filter((one) => one !== path); drawChosen(); }));
+    return row;
+  }));
+  drawFolder();
+}
+
+// -- asking ------------------------------------------------------------------------------------------------------------
+
+function choose(name, focused = false) {
+  for (const one of ["before", "after"]) {
+    const tab = $(`tab-${one}`);
+    $(one).hidden = one !== name;
+    tab.setAttribute("aria-selected", String(one === name));
+    tab.tabIndex = one === name ? 0 : -1;
+    if (focused && one === name) tab.focus();
+  }
+}
+
+function upTo(path) {
+  return folder ? "../".repeat(folder.split("/").length) + path : path;
+}
+
+function asked() {
+  const values = Object.fromEntries(TEXTS.map((name) => [name, $(name).value.trim()]));
+  for (const name of NUMBERS) if ($(name).value) values[name] = Number($(name).value);
+  return { ...values, training_changes: $("training_changes").checked };
+}
+
+async function start(tool, values) {
+  await tried(async () => {
+    const job = await ask("jobs", { tool, language, folder: folder || ".", ...values });
+    reports = [job, ...reports];
+    show(job.id, true);
+    follow(job.id, "");
+  });
+}
+
+async function follow(id, doing) {
+  try {
+    const job = await ask(`jobs/${id}?doing=${encodeURIComponent(doing)}`);
+    reports = reports.map((one) => (one.id === id ? { ...job, what: one.what || job.what } : one));
+    drawReports();
+    if (open === id) drawShown();
+    if (job.state === "running") follow(id, job.doing);
+  } catch (error) {
+    $("refused").textContent = error.message;
+  }
+}
+
+// -- reports -----------------------------------------------------------------------------------------------------------
+
+const verdictClass = (verdict) => verdict.toLowerCase();
+const subject = (one) => one.what || say(one.tool === "diagnose" ? "pasted" : "whole folder");
+const titled = (one) => [one.folder, subject(one)].filter(Boolean).join(" · ");
+const took = (seconds) => (seconds < 60 ? `${Math.round(seconds)} s` : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`);
+
+function chip(one) {
+  if (one.state === "done") return node("span", one.verdict, `chip ${verdictClass(one.verdict)}`);
+  return node("span", say(one.state), `chip ${one.state}`);
+}
+
+function when(one) {
+  const at = new Date(one.begun * 1000);
+  const today = at.toDateString() === new Date().toDateString();
+  const made = node("time", at.toLocaleString(language, today ? { hour: "2-digit", minute: "2-digit" } : { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" }));
+  made.dateTime = at.toISOString();
+  return made;
+}
+
+function drawReports() {
+  const focused = document.activeElement?.dataset?.report;
+  $("no-reports").hidden = reports.length > 0;
+  $("reports").replaceChildren(...reports.map((one) => {
+    const row = node("li");
+    const made = button(undefined, "", () => show(one.id, true));
+    made.dataset.report = one.id;
+    if (open === one.id) made.setAttribute("aria-current", "true");
+    const name = node("span", undefined, "name");
+    name.append(node("span", say(one.tool)), when(one));
+    const what = node("span", titled(one), "what");
+    made.append(chip(one), name, what);
+    made.title = what.textContent;
+    row.append(made);
+    return row;
+  }));
+  if (focused) $("reports").querySelector(`[data-report="${focused}"]`)?.focus();
+}
+
+function show(id, byChoice) {
+  open = id;
+  drawReports();
+  drawShown();
+  if (byChoice) {
+    if (matchMedia("(max-width: 860px)").matches) $("shown").scrollIntoView({ behavior: "smooth" });
+    $("shown").focus({ preventScroll: true });
+  }
+}
+
+function drawShown() {
+  const one = reports.find((known) => known.id === open);
+  const how = one ? `${one.id} ${one.state} ${language}` : `welcome ${language}`;
+  if (how === shownAs && one?.state !== "running") return;
+  const again = how === shownAs;
+  shownAs = how;
+  if (!one) return $("shown").replaceChildren(welcome());
+  if (one.state === "done") return $("shown").replaceChildren(...framed(one));
+  if (again) return drawProgress(one);
+  const state = node("div", undefined, "state");
+  const title = node("h1");
+  title.append(node("span", say(one.tool)), " ");
+  state.append(title, node("code", titled(one)));
+  if (one.state === "running") {
+    const bar = node("div", undefined, "moving");
+    bar.append(node("i"));
+    const doing = node("p", undefined, "doing");
+    doing.setAttribute("role", "status");
+    state.append(bar, doing, node("p", undefined, "remark seconds"), button(say("cancel"), "", () => tried(() => ask(`jobs/${one.id}/cancel`, {}))));
+  } else {
+    state.append(chip(one));
+    if (one.complaint) {
+      const said = node("pre", one.complaint);
+      said.tabIndex = 0;
+      state.append(said);
+    }
+  }
+  $("shown").replaceChildren(state);
+  if (one.state === "running") drawProgress(one);
+}
+
+function drawProgress(one) {
+  const doing = $("shown").querySelector(".doing");
+  const text = one.doing || say("starting");
+  if (doing && doing.textContent !== text) doing.textContent = text;
+}
+
+function framed(one) {
+  const bar = node("div", undefined, "frame-bar");
+  const address = `${told.reports}${one.id}#${language}`;
+  const apart = node("a", `${say("own tab")} ↗`);
+  apart.href = address;
+  apart.target = "_blank";
+  apart.rel = "noreferrer noopener";
+  const what = node("code", `${titled(one)} · ${took(one.seconds)}`);
+  what.title = what.textContent;
+  bar.append(what, apart);
+  const frame = node("iframe");
+  frame.title = `${say("report")}: ${one.verdict} ${say(one.tool)}`;
+  frame.setAttribute("sandbox", "allow-scripts allow-popups allow-popups-to-escape-sandbox");
+  frame.allow = "clipboard-write";
+  frame.src = address;
+  return [bar, frame];
+}
+
+function welcome() {
+  const made = node("div", undefined, "welcome");
+  made.append(node("h1", say("welcome")));
+  for (const name of ["check", "rehearse", "plan", "cure"]) {
+    const line = node("p");
+    for (const [index, part] of say(`welcome ${name}`).split("**").entries()) line.append(index % 2 ? node("b", part) : part);
+    made.append(line);
+  }
+  return made;
+}
+
+setInterval(() => {
+  const one = reports.find((known) => known.id === open);
+  const said = $("shown").querySelector(".seconds");
+  if (one?.state === "running" && said) said.textContent = took(Math.max(0, Date.now() / 1000 - one.begun));
+}, 500);
+
+// -- the page ----------------------------------------------------------------------------------------------------------
+
+function speak(chosen) {
+  language = document.documentElement.lang = chosen;
+  for (const one of document.querySelectorAll("[data-language]")) one.setAttribute("aria-pressed", String(one.dataset.language === chosen));
+  for (const one of document.querySelectorAll("[data-say]")) one.textContent = say(one.dataset.say);
+  for (const one of document.querySelectorAll("[data-say-placeholder]")) one.placeholder = say(one.dataset.sayPlaceholder);
+  for (const one of document.querySelectorAll("[data-say-label]")) one.setAttribute("aria-label", say(one.dataset.sayLabel));
+  $("refused").textContent = "";
+  drawFolder();
+  drawReports();
+  drawShown();
+}
+
+async function begin() {
+  told = await (await fetch("api/start")).json();
+  $("root").textContent = $("root").title = told.root;
+  document.title = `gonogo · ${told.root.split("/").pop() || "/"}`;
+  $("known-gpus").replaceChildren(...told.gpus.map((name) => Object.assign(node("option"), { value: name })));
+  for (const one of document.querySelectorAll("[data-language]")) one.addEventListener("click", () => speak(one.dataset.language));
+  for (const [name, other] of [["before", "after"], ["after", "before"]]) {
+    $(`tab-${name}`).addEventListener("click", () => choose(name));
+    $(`tab-${name}`).addEventListener("keydown", (event) => { if (/^Arrow(Left|Right)$/.test(event.key)) choose(other, true); });
+  }
+  $("command").addEventListener("input", drawFolder);
+  $("before").addEventListener("submit", (event) => { event.preventDefault(); start(event.submitter?.value ?? "check", asked()); });
+  $("after").addEventListener("submit", (event) => {
+    event.preventDefault();
+    start("diagnose", { log: $("log").value, logs: logs.map(upTo), with_files: $("with_files").checked });
+  });
+  speak(language);
+  await enter("");
+  await tried(async () => { reports = await ask("reports"); });
+  drawReports();
+  for (const one of reports) if (one.state === "running") follow(one.id, "");
+}
+
+begin();

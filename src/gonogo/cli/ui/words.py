@@ -1,0 +1,88 @@
+"""What the page says, in both languages, by the names that its script and markup know."""
+
+from __future__ import annotations
+
+from gonogo.finding import Text
+
+WORDS = {
+    "title": Text("Will it run?", "能不能跑起来？"),
+    "before": Text("Before a run", "启动之前"),
+    "after": Text("A run that died", "已失败的运行"),
+    "reports": Text("Reports", "报告"),
+    "no reports": Text("None yet.", "还没有。"),
+    "folder": Text("Folder", "目录"),
+    "up": Text("up", "上一级"),
+    "empty": Text("Nothing here.", "这里没有文件。"),
+    "left out": Text(
+        "not shown: {count} (links that lead out, names that are no text, or too many)",
+        "未显示 {count} 项（指向目录之外的链接、不是文本的文件名，或数量过多）",
+    ),
+    "kind folder": Text("folder", "目录"),
+    "kind launch": Text("launch", "启动脚本"),
+    "kind log": Text("log", "日志"),
+    "kind records": Text("guarded run", "监护运行"),
+    "command": Text("What would be launched", "要启动的命令"),
+    "command hint": Text(
+        "Choose a script above, or write a command. Without one, check reads the whole folder.",
+        "在上面选择脚本，或直接填写命令；不填时，检查会读取整个目录。",
+    ),
+    "gpus": Text("GPUs of a node, or an instance", "单节点加速卡，或云实例"),
+    "nodes": Text("Nodes", "节点数"),
+    "host memory": Text("Host memory", "主机内存"),
+    "as command": Text("as it says", "按命令"),
+    "more": Text("More", "更多选项"),
+    "ranks": Text("Ranks to rehearse", "排练的 rank"),
+    "steps": Text("Steps", "步数"),
+    "model": Text("Model to plan for", "要规划的模型"),
+    "model hint": Text("a folder, or a name on the hub", "目录，或 hub 上的名称"),
+    "seq len": Text("Tokens of a sample", "每个样本的 token 数"),
+    "tune": Text("Trained", "训练方式"),
+    "training changes": Text("Cure may change what is trained", "修复时可以改动训练内容"),
+    "check": Text("Check", "检查"),
+    "rehearse": Text("Rehearse", "排练"),
+    "plan": Text("Plan", "规划"),
+    "cure": Text("Cure", "修复"),
+    "diagnose": Text("Diagnose", "诊断"),
+    "run": Text("Run", "运行"),
+    "check hint": Text("Reads the files. Seconds.", "只读文件，几秒。"),
+    "rehearse hint": Text("Runs the program on virtual GPUs. Minutes.", "在虚拟加速卡上运行程序，几分钟。"),
+    "plan hint": Text("Strategies that fit, fastest first.", "放得下的方案，由快到慢。"),
+    "cure hint": Text("The least change that makes it GO.", "使其变为 GO 的最小改动。"),
+    "log": Text("The log", "日志"),
+    "log hint": Text(
+        "Paste it here, or choose files of the folder above. It stays on this machine.",
+        "粘贴到这里，或在上面的目录中选择文件。日志不会离开本机。",
+    ),
+    "chosen": Text("Chosen", "已选择"),
+    "with files": Text("Read this folder's files with it", "同时读取该目录中的文件"),
+    "cancel": Text("Cancel", "取消"),
+    "cancelled": Text("cancelled", "已取消"),
+    "failed": Text("could not be done", "未能完成"),
+    "running": Text("running", "进行中"),
+    "starting": Text("starting", "正在启动"),
+    "own tab": Text("In a tab of its own", "在单独的标签页中打开"),
+    "whole folder": Text("the whole folder", "整个目录"),
+    "pasted": Text("a pasted log", "粘贴的日志"),
+    "welcome": Text("Choose what you would launch, and ask.", "选择要启动的内容，然后提问。"),
+    "welcome check": Text(
+        "**Check** reads scripts and configs for what is known to fail.",
+        "**检查**：阅读脚本与配置，找出已知会失败之处。",
+    ),
+    "welcome rehearse": Text(
+        "**Rehearse** runs the real program at full size on virtual GPUs: its errors, memory, where ranks part.",
+        "**排练**：在虚拟加速卡上按真实规模运行程序，得到其错误、显存与各 rank 的分歧。",
+    ),
+    "welcome plan": Text(
+        "**Plan** compares the strategies that fit your model.", "**规划**：比较放得下该模型的各种方案。"
+    ),
+    "welcome cure": Text(
+        "**Cure** looks for the least change that makes it run, and proves it.",
+        "**修复**：寻找能让它跑起来的最小改动，并加以验证。",
+    ),
+    "gone": Text(
+        "gonogo ui has ended, or can't be reached. Start it again where you started it.",
+        "gonogo ui 已结束或无法访问，请在原处重新启动。",
+    ),
+    "report": Text("Report", "报告"),
+}
+"""``**`` stands around what is set strong."""
