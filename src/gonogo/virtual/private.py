@@ -124,6 +124,8 @@ def on_meta(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     try:
         return func(*args, **kwargs)
     except NotImplementedError:
+        if func._schema.name.startswith("aten::_foreach_"):
+            return _each(func._schema.name, args)
         try:
             fake_impls: Any = importlib.import_module("torch._subclasses.fake_impls")
         except ImportError:
@@ -144,6 +146,15 @@ def on_meta(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     with mode:
         out = func(*tree_map(fake, args), **tree_map(fake, kwargs))
     return tree_map(plain, out)
+
+
+def _each(name: str, args: Any) -> list[torch.Tensor] | None:
+    """What an operator on a list of tensors gives of meta tensors; some have no kernel for them in torch 2.1."""
+    if name.endswith("_"):
+        return None
+    if name == "aten::_foreach_norm":
+        return [tensor.new_empty(()) for tensor in args[0]]
+    return [torch.empty_like(tensor) for tensor in args[0]]
 
 
 def count_as_streams(stream: type, event: type) -> None:
