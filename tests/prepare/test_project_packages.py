@@ -161,6 +161,18 @@ def test_a_vendored_package_does_not_hide_the_installed_one(tmp_path: Path) -> N
     assert shown.stdout.split() == [str(tmp_path / "llava/__init__.py"), "llava.train"], shown.stderr
 
 
+def test_a_version_that_stands_in_a_file_of_its_own(tmp_path: Path) -> None:
+    write(tmp_path, {
+        "pyproject.toml": '[project]\nname = "trl"\ndynamic = ["version"]\n'
+                          '[tool.setuptools.dynamic]\nversion = { file = "VERSION" }\n',
+        "VERSION": "1.2.0.dev0\n",
+        "trl/__init__.py": "",
+    })  # fmt: skip
+    own = own_package(tmp_path)
+    assert own is not None
+    assert own.version == "1.2.0.dev0"
+
+
 def test_an_older_table_is_read_too(tmp_path: Path) -> None:
     write(tmp_path, {f"{FOLDER}/{MANIFEST}": '{"models":{"a/b":"models/b"}}'})
     request = RehearsalRequest(["python", "x.py"])

@@ -145,19 +145,31 @@ def _of_pyproject(path: Path) -> dict[str, Any] | None:
     poetry, setuptools = _mapping(tool.get("poetry")), _mapping(tool.get("setuptools"))
     if not (project or poetry or setuptools):
         return None
-    dynamic = _mapping(_mapping(setuptools.get("dynamic")).get("dependencies")).get("file") or []
+    told = _mapping(setuptools.get("dynamic"))
+    dynamic = _mapping(told.get("dependencies")).get("file") or []
     where = _mapping(_mapping(setuptools.get("packages")).get("find") if isinstance(setuptools.get("packages"), dict)
                      else {}).get("where") or []  # fmt: skip
     where = where or [value for key, value in _mapping(setuptools.get("package-dir")).items() if key == ""]
     scripts = project.get("scripts") or poetry.get("scripts") or {}
     return {
         "name": project.get("name") or poetry.get("name") or "",
-        "version": project.get("version") or poetry.get("version") or "",
+        "version": project.get("version")
+        or poetry.get("version")
+        or _only_line(path.parent, _mapping(told.get("version")).get("file")),
         "requires": [text for text in project.get("dependencies") or [] if isinstance(text, str)],
         "files": [dynamic] if isinstance(dynamic, str) else [one for one in dynamic if isinstance(one, str)],
         "where": next((one for one in where if isinstance(one, str)), ""),
         "scripts": {key: value for key, value in scripts.items() if isinstance(value, str)},
     }
+
+
+def _only_line(folder: Path, name: Any) -> str:
+    """What a file says that holds nothing but a version."""
+    try:
+        text = (folder / name).read_text(encoding="utf-8").strip() if isinstance(name, str) else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return text if re.fullmatch(r"[\w.+!-]+", text) else ""
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
