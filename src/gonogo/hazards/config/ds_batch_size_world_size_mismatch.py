@@ -16,10 +16,12 @@ from gonogo.hazards.rule import (
     Findings,
     Fix,
     Hazard,
+    Pattern,
     RehearsalRecord,
     Run,
     Text,
 )
+from gonogo.hazards.signs import told
 
 _IDENTITY = "Check batch related parameters. train_batch_size is not equal to"
 _NO_ACCUMULATION = "Gradient accumulation steps: 0 has to be greater than 0"
@@ -29,6 +31,9 @@ _LOGGED = (
     "Gradient accumulation steps: 0 has to be greater",
     "Train batch size: 0 has to be greater",
 )
+_SHARED_WORLD = compiled_when_used(r"!=\s{0,4}\d{1,9}\s{0,4}\*\s{0,4}\d{1,9}\s{0,4}\*\s{0,4}\d{1,9}\.\d")
+"""A world size with a point: DeepSpeed has divided the processes by those that share a sample."""
+_SHARES_SAMPLES = Pattern(r"(?i)sequence_parallel_size\W{0,4}[2-9]|sp_size\W{0,4}[2-9]|ulysses|autotp_size\W{0,4}[2-9]")
 _NUMBERS = compiled_when_used(r"(\d{1,9})\s{0,4}!=\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})")
 _TRAIN, _MICRO, _ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 
@@ -52,6 +57,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
     DeepSpeed holds the three numbers of its JSON against the number of processes. Either the numbers were written for
     another number of GPUs, or DeepSpeed sees a world size of 1: the script was started without a distributed
     launcher, or the config was read (by `from_pretrained` under ZeRO-3) before `torch.distributed` was initialised.
+    Under sequence or tensor parallelism it counts groups of processes, since those of a group share their samples.
     ## Example
     ```json
     "train_micro_batch_size_per_gpu": 4,
@@ -61,7 +67,8 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
     ```
     ## Cure
     Leave `train_batch_size` out, or set it to "auto" under the Trainer, and DeepSpeed computes it. Where the world
-    size is wrong: start with `deepspeed` or `torchrun`, and build `TrainingArguments` before `from_pretrained`.
+    size is wrong: start with `deepspeed` or `torchrun`, and build `TrainingArguments` before `from_pretrained`. With
+    sequence parallelism compute train_batch_size with processes ÷ its size.
     ## When it is safe
     With two of the three numbers given, or all three for just this number of GPUs.
     ## Sources
@@ -117,7 +124,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         if broken is not None:
             yield self._refused_sizes(broken, config, run)
 
-    log_words = (*_LOGGED, "train_batch_size", "_batch_assertion")
+    log_words = (*_LOGGED, "train_batch_size", "_batch_assertion", "sequence_parallel_size", "ulysses", "autotp_size")
     traces = ("micro_batch * grad_acc * self.world_size",)
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -149,7 +156,10 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                 "world size 计算",
             )
         ]
-        if numbers and int(numbers.group(4)) == 1:
+        shared = _SHARED_WORLD.search(message) or told(log, _SHARES_SAMPLES)
+        if shared:
+            cure.insert(0, _SHARED_CURE)
+        elif numbers and int(numbers.group(4)) == 1:
             cure.insert(
                 0,
                 Text(
@@ -201,6 +211,13 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             if changed
             else (),
         )
+
+
+_SHARED_CURE = Text(
+    "The processes share samples (sequence or tensor parallelism): DeepSpeed counts processes ÷ that size. Compute "
+    "train_batch_size so, or leave it out",
+    "各进程共享样本（序列或张量并行）：DeepSpeed 按 进程数 ÷ 该并行度 计数。请据此计算 train_batch_size，或不写它",
+)
 
 
 def _right_value(numbers: re.Match[str] | None, world_size: int) -> str:

@@ -9,21 +9,24 @@ class TrainingArgumentUnknown(Hazard):
     """An option that none of the program's argument classes has.
     ## What happens
     "ValueError: Some specified arguments are not used by the HfArgumentParser: ['--learing_rate', '2e-5']", after all
-    imports, in each process.
+    imports, in each process; of a config file "Some keys are not used by the HfArgumentParser: ['train_mm_proj_only']".
     ## Why
-    The option is misspelt, belongs to another script, or to a field that the program's own dataclasses do not have.
+    The option is misspelt, belongs to another script or command (`llamafactory-cli chat` with a file for training), or
+    is one that the installed release of the program has not, or no longer.
     ## Example
     ```sh
     deepspeed train.py --learing_rate 2e-5     # wrong
     deepspeed train.py --learning_rate 2e-5    # right
     ```
     ## Cure
-    Write the name that is meant, or remove the option.
+    Write the name that is meant, or remove the option; take the program's release that the file was written for.
     ## When it is safe
     Where the program adds the option in another way, or allows unknown ones (`return_remaining_strings=True`). A
     beginning that is unique (`--per_device_train`) is understood too.
     ## Sources
     - https://github.com/CircleRadon/TokenPacker/issues/23: an option that the program's classes lack
+    - https://github.com/hiyouga/LlamaFactory/issues/7677: keys of a newer LLaMA-Factory than the installed one
+    - https://github.com/hiyouga/LlamaFactory/issues/8301: a file for training given to another command
     - https://github.com/huggingface/transformers/issues/28701: how names are matched
     """
 
@@ -31,7 +34,7 @@ class TrainingArgumentUnknown(Hazard):
     raises = True
     title = Text("The program knows no such option", "程序没有这个选项")
     refusal = Refusal(
-        Pattern(r"Some specified arguments are not used by the HfArgumentParser"),
+        Pattern(r"Some (?:specified arguments|keys) are not used by the HfArgumentParser"),
         Certainty.POSSIBLE,
         unless=Pattern(r"local[-_]rank|'\\r'"),
     )

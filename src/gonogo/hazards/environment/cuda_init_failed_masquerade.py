@@ -14,6 +14,11 @@ _RAISED = Pattern(
     r"Unexpected error from cudaGetDeviceCount|CUDA unknown error|CUDA driver initialization failed|Error 80[23]\b"
 )
 _NO_GPU = Pattern(r"No CUDA GPUs are available|Found no NVIDIA driver|no CUDA-capable device is detected")
+_FP16 = Pattern(
+    r"(?:FP16 )?[Mm]ixed precision training with AMP or APEX .*can only be used on CUDA"
+    r"|fp16 mixed precision requires a (?:GPU|CUDA)"
+)
+"""What transformers and accelerate say of fp16 where they see no accelerator."""
 _CURE = (
     Text(
         "Check in the very environment of the run: nvidia-smi; python -c 'import torch; print(torch.__version__, "
@@ -40,7 +45,8 @@ class CudaInitFailedMasquerade(Hazard):
     ## What happens
     On an RTX 4090 or an A100 the run ends with "Your setup doesn't support bf16/gpu" or "--tf32 requires Ampere". Above
     it stands a warning: "CUDA initialization: CUDA unknown error", "Error 802: system not yet initialized", "No
-    platform detected".
+    platform detected". With fp16: "FP16 Mixed precision training with AMP or APEX (`--fp16`) ... can only be used on
+    CUDA devices".
     ## Why
     transformers asks CUDA for the GPU's generation. Where CUDA did not start, or no GPU is visible, the answer is no,
     and the message speaks of Ampere. Changing the precision leads to the next failure.
@@ -57,12 +63,20 @@ class CudaInitFailedMasquerade(Hazard):
     ## Sources
     - https://github.com/gensyn-ai/rl-swarm/issues/252: an RTX 4090 after "CUDA unknown error"
     - https://github.com/gensyn-ai/rl-swarm/issues/148: "No platform detected"
+    - https://github.com/FlagOpen/FlagEmbedding/issues/546: fp16 refused, with a driver older than the CUDA of PyTorch
     - https://github.com/hiyouga/LlamaFactory/issues/7888: Error 802 and an accelerator set to CPU
     """
 
     name = "cuda-init-failed-masquerade"
     title = Text("CUDA did not start: no GPU is usable in this process", "CUDA 没有启动：该进程没有可用的 GPU")
-    log_words = ("CUDA initialization", "No platform detected", "UnspecifiedPlatform", "CUDA unknown", "accelerator to")
+    log_words = (
+        "APEX (`--fp16`)",
+        "CUDA initialization",
+        "No platform detected",
+        "UnspecifiedPlatform",
+        "CUDA unknown",
+        "accelerator to",
+    )
     ends_at = (
         ("torch/cuda/__init__.py", "torch._C._cuda_init()"),
         ("transformers/training_args.py", "raise ValueError("),
@@ -81,6 +95,9 @@ class CudaInitFailedMasquerade(Hazard):
                 yield self._found(refusal, _MASQUERADE, Certainty.POSSIBLE)
         elif evidence := first(log, _RAISED):
             sure = is_training(log) and not outside_training(log)
+            yield self._found(evidence, _FAILED, Certainty.LIKELY if sure else Certainty.POSSIBLE)
+        elif evidence := first(log, _FP16):
+            sure = failed is not None
             yield self._found(evidence, _FAILED, Certainty.LIKELY if sure else Certainty.POSSIBLE)
         elif evidence := first(log, _NO_GPU):
             yield self._found(evidence, _FAILED, Certainty.POSSIBLE)

@@ -28,7 +28,10 @@ class PeftNotInstalled(NotInstalled):
 
     name = "peft-not-installed"
     title = Text("peft is used and not installed", "使用了 peft 但没有安装")
-    refusal = Refusal(Pattern(r"No module named 'peft'(?:$|\W)"), Certainty.LIKELY)
+    refusal = Refusal(
+        Pattern(r"No module named 'peft'(?:$|\W)|name '(?:PeftModel|PeftConfig|LoraConfig)' is not defined"),
+        Certainty.LIKELY,
+    )
     packages = ("peft",)
     cause = Text(
         "Adapters are trained with peft, which is not among the installed packages.",

@@ -34,6 +34,7 @@ _PAIR = Pattern(
     r"|(?:compute_loss|forward)\(\) got an unexpected keyword argument 'num_items"
     r"|unwrap_model\(\) got an unexpected keyword argument|'(?:AdamW|Adam|SGD|Adafactor"
     r"|AcceleratedOptimizer)' object has no attribute 'train'"
+    r"|name '(?:ParallelismConfig|init_empty_weights|PartialState)' is not defined"
     r"|operator torchvision::nms"
     r"|numpy\.(?:dtype|ufunc) size changed, may indicate binary incompatibility"
     r"|numpy\.core\.multiarray failed to import"

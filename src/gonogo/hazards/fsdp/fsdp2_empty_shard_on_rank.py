@@ -37,6 +37,7 @@ class Fsdp2EmptyShardOnRank(LoggedHazard):
         "某个参数的行数少于 FSDP2 的 rank 数，部分 rank 的分片为空",
     )
     log_words = ("Cannot copy out of meta tensor", "uneven sharding", "unevenly sharded", "requires even sharding")
+    yields_to = ("zero3-weights-left-on-meta",)
     ends_at = (("fsdp/_fully_shard/_fully_shard.py", "_apply"),)
     signs = (
         Sign(says=Pattern(r"FSDP does not support uneven sharding on dim")),

@@ -302,10 +302,17 @@ def _shortage(
     )
     if unused is None and reserved is not None and allocated is not None:
         unused = reserved - allocated
-    others = [_bytes(found.groups()) for found in _OTHER_PROCESS.finditer(message)]
-    return LoggedShortage(
-        evidence, kind, certainty, also, frame, requested, capacity, allocated, unused, sum(others) if others else None
-    )
+    others = _held_by_others(message, (allocated or 0) + (unused or 0))
+    return LoggedShortage(evidence, kind, certainty, also, frame, requested, capacity, allocated, unused, others)
+
+
+def _held_by_others(message: str, own: float) -> float | None:
+    """What the listed processes hold, less this one's: in a container its number is not known, and it is listed too."""
+    listed = sorted(_bytes(found.groups()) for found in _OTHER_PROCESS.finditer(message))
+    if listed and "this process has" not in message:
+        mine = next((one for one in listed if one >= own), listed[-1])
+        listed.remove(mine)
+    return sum(listed) if listed else None
 
 
 def _size(pattern: re.Pattern[str], message: str) -> float | None:

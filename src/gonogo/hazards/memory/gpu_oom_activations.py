@@ -65,6 +65,7 @@ class GpuOomActivations(Hazard):
     )
     yields_to = (
         "vocab-index-out-of-range",
+        "gpu-held-by-another-process",
         "rollout-memory-fraction-too-large",
         "rollout-engine-wakes-before-trainer-frees",
     )

@@ -55,6 +55,7 @@ class GpuOomModelStates(Hazard):
     )
     yields_to = (
         "vocab-index-out-of-range",
+        "gpu-held-by-another-process",
         "rollout-memory-fraction-too-large",
         "rollout-engine-wakes-before-trainer-frees",
     )

@@ -49,6 +49,13 @@ class DtensorOpWithoutShardingStrategy(LoggedHazard):
         ),
         Sign(says=Pattern(r"does not have a (?:DTensor )?sharding (?:strategy|rule)"), unless=_NPU_OPERATOR),
         Sign(says=Pattern(r"Sharding propagation failed for"), unless=_NPU_OPERATOR, certainty=Certainty.POSSIBLE),
+        Sign(
+            says=Pattern(
+                r"(?P<operator>(?:flash_attn\w*|fla|xformers\w*|transformer_engine\w*|vllm|_C|custom|triton\w*)"
+                r"\.\w[\w.]*):? got mixed torch\.Tensor and DTensor"
+            ),
+            unless=_NPU_OPERATOR,
+        ),
         Sign(cut=(("tensor/_sharding_prop.py", "propagate_op_sharding"),), within=1, certainty=Certainty.POSSIBLE),
     )
     cause = Text(

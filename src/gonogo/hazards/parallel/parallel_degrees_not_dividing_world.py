@@ -16,6 +16,7 @@ _REFUSED = Pattern(
     r"|World size \d+ must be divisible by the product of all parallel degrees"
     r"|Mesh should not be bigger than default world size"
     r"|WORLD_SIZE \(\d+\) must be divisible by"
+    r"|ulysses_size(?: \* ring_size)? should be equal to the world size"
     r"|ParallelismConfig total_size \(\d+\) does not match num_processes"
 )
 
@@ -48,7 +49,13 @@ class ParallelDegreesNotDividingWorld(LoggedHazard):
 
     name = "parallel-degrees-not-dividing-world"
     title = Text("The parallel degrees do not multiply to the number of processes", "各并行度的乘积与进程数不符")
-    log_words = ("must be divisible by", "WORLD_SIZE", "Invalid parallel dims", "Mesh should not be bigger")
+    log_words = (
+        "must be divisible by",
+        "WORLD_SIZE",
+        "Invalid parallel dims",
+        "Mesh should not be bigger",
+        "ulysses_size",
+    )
     signs = (
         Sign(says=_REFUSED, certainty=Certainty.CERTAIN),
         Sign(

@@ -30,7 +30,7 @@ class GenerationBatch(msgspec.Struct, frozen=True):
 
 def generation_batch(launch: Launch, run: Run) -> GenerationBatch | None:
     """The batch of a GRPO or RLOO run; None for other runs, and where a number can't be told."""
-    known = _is_grpo(launch, run)
+    known = is_grpo(launch, run)
     world = run.world_size
     if not known or world is None:
         return None
@@ -68,7 +68,7 @@ def _number(field: Field, default: int | None) -> int | None:
     return default if field.absent else whole_number(field)
 
 
-def _is_grpo(launch: Launch, run: Run) -> bool:
+def is_grpo(launch: Launch, run: Run) -> bool:
     """Whether the launch trains with groups of generations."""
     if run.framework == "ms-swift":
         return str(run.arguments.get("rlhf_type").get("")) == "grpo"

@@ -55,7 +55,13 @@ class RolloutEngineWakesBeforeTrainerFrees(LoggedHazard):
                 r"CUDA Error: out of memory at \S*cumem_allocator\.cpp|Call to wake_up method failed: .*out of memory"
             )
         ),
-        Sign(Pattern(r"torch_memory_saver\S* .*(?:error: 2\b|out of memory)|CUresult error: 2 .*torch_memory_saver")),
+        Sign(
+            Pattern(
+                r"torch_memory_saver\S* .*(?:error: 2\b|out of memory)"
+                r"|CUresult error:? +(?:result=)?2\b.*torch_memory_saver"
+                r"|torch_memory_saver.*CUresult error +result=2\b"
+            )
+        ),
         Sign(Pattern(r"File \"\S*cumem\.py\", line \d+, in wake_up"), beside=_CREATES),
         Sign(
             Pattern(r"cumem\.py\", line \d+, in wake_up|device_allocator/cumem\.py.* in wake_up"),

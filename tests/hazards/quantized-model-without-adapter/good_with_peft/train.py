@@ -1,0 +1,10 @@
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from peft import LoraConfig
+from trl import SFTConfig, SFTTrainer
+
+model = AutoModelForCausalLM.from_pretrained(
+    "Qwen/Qwen2.5-7B", quantization_config=BitsAndBytesConfig(load_in_4bit=True)
+)
+trainer = SFTTrainer(model=model, peft_config=LoraConfig(), args=SFTConfig(output_dir="out"), train_dataset=load_dataset("trl-lib/Capybara", split="train"))
+trainer.train()
