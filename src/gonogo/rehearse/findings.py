@@ -10,7 +10,14 @@ from msgspec.structs import replace
 from gonogo.diagnose.findings import findings_in_log
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.rehearsal.failures import FailedRanks, assumption_before, failed_ranks, failure_places, is_shortage
+from gonogo.evidence.rehearsal.failures import (
+    FailedRanks,
+    assumption_before,
+    failed_ranks,
+    failure_places,
+    is_shortage,
+    less_data_before,
+)
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Certainty, Finding, Severity, best_first
@@ -79,7 +86,7 @@ def _explained_as_log(record: RehearsalRecord, failed: FailedRanks) -> Iterator[
         ):
             continue
         # A branch taken on a value that a rehearsal can't know may be why it failed.
-        surely = assumption_before(first, failure) is None
+        surely = assumption_before(first, failure) is None and less_data_before(first, failure) is None
         yield replace(
             finding,
             certainty=finding.certainty if surely else Certainty.LIKELY,

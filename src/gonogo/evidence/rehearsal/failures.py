@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -172,6 +173,35 @@ def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
             return assumption
         if called and (path, line) == (called.path, called.line):
             return assumption
+    return None
+
+
+_OF_LESS_DATA = frozenset(
+    {"AssertionError", "IndexError", "KeyError", "NameError", "RuntimeError", "StopIteration", "UnboundLocalError",
+     "ValueError", "ZeroDivisionError"}
+)  # fmt: skip
+"""What a program raises that counts, averages or joins what it has read; the next two, of what it has not set."""
+_OF_NOTHING = frozenset({"AttributeError", "TypeError"})
+_DOES_NOT_COUNT = re.compile(
+    r"/(?:transformers|accelerate|deepspeed|peft|trl|diffusers|swift|llamafactory|safetensors|huggingface_hub)/"
+)
+
+
+def less_data_before(rank: RankRecord, failure: Failure) -> Assumption | None:
+    """The end that the rehearsal made of the data, where the program's own lines after it may have failed of that.
+
+    ``losses[-1]`` of an epoch without batches, predictions of two batches beside all labels. What is raised inside a
+    module's forward, or by a framework that is called, has not to do with it.
+    """
+    ended, kind = rank.data_ended, failure.type.rpartition(".")[2]
+    of_it = kind in _OF_LESS_DATA or (kind in _OF_NOTHING and "NoneType" in failure.message)
+    if ended is None or not of_it or failure.module is not None:
+        return None
+    inside: list[Frame] = []
+    for frame in reversed(failure.frames):
+        if frame.owner == "user":
+            return None if any(_DOES_NOT_COUNT.search(one.path) for one in inside) else ended
+        inside.append(frame)
     return None
 
 

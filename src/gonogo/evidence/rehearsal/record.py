@@ -331,6 +331,8 @@ class RankRecord(msgspec.Struct):
     """How many batches were read."""
     batches_left: int | None = None
     """How many were left where the rehearsal ended the data, where that differs between the ranks."""
+    data_ended: Assumption | None = None
+    """Where the rehearsal first ended data before its end, so that what comes after sees less of it."""
     data_shapes: list[str] = []
     """By rank, what kinds of batches it will read first; only where the worker was sent to look, and could tell."""
     parameter_names: dict[int, str] = {}

@@ -7,6 +7,7 @@ from gonogo.evidence.rehearsal.failures import (
     failed_ranks,
     failure_places,
     is_shortage,
+    less_data_before,
     made_before,
     shorten,
 )
@@ -94,7 +95,11 @@ class ProgramRaises(Hazard):
             failure = failed.failure
             if is_shortage(failed.first, failure):
                 continue
-            assumed = assumption_before(failed.first, failure) or made_before(failed.first, failure)
+            assumed = (
+                assumption_before(failed.first, failure)
+                or made_before(failed.first, failure)
+                or less_data_before(failed.first, failure)
+            )
             yield self.finding(
                 Text(
                     "{reading}{message}{cause} (last reached: {phase}, step {step}{module}){assumed}",

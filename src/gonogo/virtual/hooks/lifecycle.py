@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gonogo.evidence.rehearsal.record import Phase, TensorPlace
+from gonogo.evidence.rehearsal.record import Assumption, Phase, TensorPlace
+from gonogo.finding import Text
 from gonogo.virtual.hooks.seen import Seen
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.values.assumptions import Ledger
@@ -30,7 +31,9 @@ _STEADY = ("generate", "reward", "score", "sync", "forward", "backward", "step",
 """Phases in which every rank of a node does the same; before the first step, initialization as well."""
 _STEPS_TOO_MANY = 8
 """A program that doesn't stop when its data ends is stopped after so many steps more than were asked for."""
-_EMPTY_PASSES_TOO_MANY = 1000
+_PASSES_WITH_A_BATCH = 12
+"""Epochs beyond the first steps that are shown a batch each, more than most fine-tunes have."""
+_PASSES_TOO_MANY = 1000
 EVALUATION_BATCHES = 2
 
 
@@ -60,6 +63,9 @@ class Lifecycle:
         self.in_backward = 0
         self.has_engine = False
         self.model_in_eval_mode = False
+        """By the program's own word: ``from_pretrained`` gives each model so."""
+        self.mode_chosen = False
+        """Whether the program has called ``train()`` or ``eval()``; where it never does, it trains what it was given."""
         self.in_evaluation = 0
         self.seen = Seen()
         self.trained_root: Any = None
@@ -73,9 +79,11 @@ class Lifecycle:
         """Asks the ranks that are rehearsed together how many batches each has left, given the own number."""
         self.batches_left: int | None = None
         """How many there were where the rehearsal ended the data, if that is known."""
+        self.data_ended: Assumption | None = None
+        """Where the rehearsal first ended data before its end."""
         self.more_steps = 0
         """Steps to be made beyond the target, because the ranks' data ends at different steps."""
-        self._empty_passes = 0
+        self._later_passes = 0
         self._after_save = False
 
     @property
@@ -138,11 +146,25 @@ class Lifecycle:
         if self.step >= self.target + self.more_steps + _STEPS_TOO_MANY:
             raise RehearsalComplete
 
-    def empty_pass(self, *, anew: bool) -> None:
-        """The program asked for data after the end once more; ``anew``: because of the end, of which it wants none."""
-        self._empty_passes += 1
-        if anew or self._empty_passes > _EMPTY_PASSES_TOO_MANY:
+    def end_data(self, given: int) -> None:
+        """The rehearsal ends the program's data here, after ``given`` batches, with more to come."""
+        what = Text(
+            "the data, which a rehearsal ends after {given} batches", "数据，排练在 {given} 个批次后即结束"
+        ).format(given=given)
+        self.data_ended = Assumption(what.en, self.ledger.place(), 1, what.zh)
+
+    def goes_round(self, *, anew: bool) -> bool:
+        """Whether the program, which begins its data once more after enough steps, is given one batch of it.
+
+        A loop without any would divide by no batches. ``anew``: it begins because of the end, of which it wants none.
+        Raises RehearsalComplete where that has happened very often.
+        """
+        self._later_passes += 1
+        if anew or self._later_passes > _PASSES_TOO_MANY:
             raise RehearsalComplete
+        goes = self._later_passes <= _PASSES_WITH_A_BATCH
+        self.more_steps += goes
+        return goes
 
     def moment(self) -> tuple[Phase, int]:
         """Phase and step now; what a save has gathered belongs to it until the next phase is entered."""

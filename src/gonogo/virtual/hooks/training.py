@@ -7,6 +7,7 @@ import gc
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import torch
@@ -46,7 +47,7 @@ def _enter_root(life: Lifecycle, modules: ModuleTracker, root: nn.Module) -> Non
         return
     if life.phase in ("evaluate", "save", *ROLLOUT_PHASES):
         return
-    if torch.is_grad_enabled() and root.training:
+    if torch.is_grad_enabled() and (root.training or (not life.mode_chosen and _is_trainable(root))):
         life.model_in_eval_mode = False
         if "forward" not in life.reached:
             gc.collect()
@@ -60,6 +61,10 @@ def _enter_root(life: Lifecycle, modules: ModuleTracker, root: nn.Module) -> Non
         life.enter("forward")
     elif life.step and not root.training:
         life.enter("evaluate")
+
+
+def _is_trainable(root: nn.Module) -> bool:
+    return any(parameter.requires_grad for parameter in root.parameters())
 
 
 def _embed(life: Lifecycle, module: Any, inputs: Any) -> None:
@@ -183,12 +188,21 @@ def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
 
     @functools.wraps(train)
     def followed_train(module: Any, mode: bool = True) -> Any:
-        life.model_in_eval_mode = not mode
+        if not _is_by_the_way(module):
+            life.model_in_eval_mode, life.mode_chosen = not mode, True
         return train(module, mode)
 
     patches.set(DataLoader, "__iter__", iterate)
     patches.set(DataLoader, "_get_iterator", in_this_process)
     patches.set(nn.Module, "train", followed_train)
+
+
+def _is_by_the_way(module: nn.Module) -> bool:
+    """Whether ``train`` is called for a module's child, or by a ``from_pretrained``, which ends with ``eval()``."""
+    caller: FrameType | None = sys._getframe(2)
+    while caller is not None and caller.f_code.co_name in ("train", "eval") and caller.f_locals.get("self") is module:
+        caller = caller.f_back
+    return caller is not None and caller.f_code.co_name in ("train", "from_pretrained")
 
 
 _WORTH_GOING_ON = 32
@@ -224,11 +238,11 @@ class Batches:
         evaluating = life.model_in_eval_mode or not torch.is_grad_enabled()
         if life.in_evaluation or (evaluating and life.step):
             if self._given >= EVALUATION_BATCHES and not self._has_to_go_on():
-                raise StopIteration
+                raise self._end()
         elif life.enough and not self._has_to_go_on():
-            if not self._given:
-                life.empty_pass(anew=isinstance(sys.exc_info()[1], StopIteration))
-            raise StopIteration
+            anew = isinstance(sys.exc_info()[1], StopIteration)
+            if self._given or not life.goes_round(anew=anew):
+                raise self._end()
         before, life.activity = life.activity, "reading data"
         try:
             with real_data():
@@ -242,6 +256,11 @@ class Batches:
         if life.on_batch is not None:
             life.on_batch(given)
         return given
+
+    def _end(self) -> StopIteration:
+        if self._life.data_ended is None and self._batches_left():
+            self._life.end_data(self._given)
+        return StopIteration()
 
     def _has_to_go_on(self) -> bool:
         """Whether the data can't be ended here: the ranks that are rehearsed together have different amounts left."""
