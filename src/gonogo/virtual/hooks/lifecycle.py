@@ -65,7 +65,7 @@ class Lifecycle:
         self.model_in_eval_mode = False
         """By the program's own word: ``from_pretrained`` gives each model so."""
         self.mode_chosen = False
-        """Whether the program has called ``train()`` or ``eval()``; where it never does, it trains what it was given."""
+        """Whether the program has called ``train()`` or ``eval()``: else it trains what it was given."""
         self.in_evaluation = 0
         self.seen = Seen()
         self.trained_root: Any = None

@@ -1,0 +1,62 @@
+"""Data that a rehearsal ends: what a program does after that is rehearsed, and what fails of it is not certain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from virtual.forked import output_of, rehearse_all
+
+from gonogo.evidence.rehearsal.failures import less_data_before
+
+EPOCHS = """
+import torch
+rows = torch.utils.data.TensorDataset(torch.randn(400, 8), torch.randint(0, 2, (400,)))
+train, validate = (torch.utils.data.DataLoader(rows, batch_size=8) for _ in range(2))
+model = torch.nn.Linear(8, 2).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for epoch in range(3):
+    model.train()
+    losses = []
+    for x, y in train:
+        loss = torch.nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    print(sum(losses) / len(losses))
+    model.eval()
+    with torch.no_grad():
+        predicted = torch.cat([model(x.cuda()).argmax(-1).cpu() for x, _ in validate])
+"""
+PROGRAMS = {
+    "epochs": EPOCHS,
+    "beside_all_labels": f"{EPOCHS}    print((predicted == rows.tensors[1]).float().mean())\n",
+    "in_a_module": f"{EPOCHS}    model(torch.randn(2, 9, device='cuda'))\n",
+    "as_it_was_given": """
+import torch
+class Model(torch.nn.Linear):
+    @classmethod
+    def from_pretrained(cls):
+        return cls(8, 2).cuda().eval()
+model = Model.from_pretrained()
+optimizer = torch.optim.AdamW(model.parameters())
+for x, in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 8)), batch_size=8):
+    model(x.cuda()).sum().backward()
+    optimizer.step()
+""",
+}
+
+
+def test_what_comes_after_is_rehearsed_and_what_fails_of_it_is_not_certain(tmp_path: Path) -> None:
+    records = rehearse_all(tmp_path, PROGRAMS, stack="import torch\n")
+    assert records["epochs"].outcome == "completed", output_of(tmp_path, "epochs")
+    assert records["epochs"].steps == 4  # two that were asked for, and one in each epoch that followed
+    less = {name: record.failure and less_data_before(record, record.failure) for name, record in records.items()}
+    beside = less["beside_all_labels"]
+    assert beside is not None
+    assert beside.what == "the data, which a rehearsal ends after 2 batches"
+    assert records["in_a_module"].failure is not None
+    assert less["in_a_module"] is None
+    as_given = records["as_it_was_given"]
+    assert as_given.outcome == "completed", output_of(tmp_path, "as_it_was_given")
+    assert {"forward", "backward", "step"} <= set(as_given.phases)
