@@ -1,10 +1,10 @@
-# make setup | demo | test | test-more | test-all | snapshots | lint | bench
+# make setup | demo | test | test-more | test-all | snapshots | lint | bench | docs
 PYTHON ?= python3
 BIN := .venv/bin
 # Tests side by side: some start eight processes and take two gigabytes, so no more than two by default.
 TESTERS ?= 2
 
-.PHONY: setup demo test test-more test-all snapshots lint bench clean
+.PHONY: setup demo test test-more test-all snapshots lint bench docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed
@@ -50,5 +50,13 @@ bench: setup
 	$(BIN)/python benchmarks/guard.py --turns --models small --steps 2400
 	$(BIN)/python benchmarks/guard.py --turns --models mid --steps 320
 
+# The documents and the hazards' pages as a site in both languages: site/index.html. It needs no network to be read.
+docs: .venv/.docs
+	$(BIN)/python scripts/docs_site --output site
+
+.venv/.docs: .venv/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $@
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf site .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

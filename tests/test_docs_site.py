@@ -1,0 +1,72 @@
+"""The site of ``make docs``: every document and hazard is a page of it in both languages, and links lead to pages."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gonogo.hazards.hazard import all_hazards
+
+ROOT = Path(__file__).parent.parent
+SITE = ROOT / "scripts" / "docs_site"
+
+
+@pytest.fixture(scope="module")
+def pages() -> Any:
+    spec = importlib.util.spec_from_file_location("docs_site_pages", SITE / "pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def in_menu(entry: Any) -> list[str]:
+    if isinstance(entry, str):
+        return [entry]
+    entries = entry if isinstance(entry, list) else entry.values()
+    return [path for one in entries for path in in_menu(one)]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_document_and_hazard_is_a_page_in_the_menu(pages: Any, tmp_path: Path, language: str) -> None:
+    menu = in_menu(pages.write_pages(ROOT, tmp_path, language))
+    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.md")}
+    assert set(menu) == written
+    assert len(menu) == len(written)
+    documents = {path.name.removesuffix(".md") for path in (ROOT / "docs").glob("*.md") if ".zh-CN" not in path.name}
+    assert {f"{name}.md" for name in documents} <= written
+    names = {path.rpartition("/")[2] for path in written if path.startswith("hazards/")}
+    assert names - {"index.md"} == {f"{hazard.name}.md" for hazard in all_hazards()}
+    for name in written:
+        text = re.sub(r"^```.*?^```", "", (tmp_path / name).read_text(encoding="utf-8"), flags=re.M | re.S)
+        for target in re.findall(r"\]\(([^)#\s]+\.(?:md|png))", text):
+            if not target.startswith("http"):
+                assert (tmp_path / name).parent.joinpath(target).exists(), f"{name}: {target}"
+        assert "zh-CN.md)" not in text
+
+
+@pytest.mark.very_slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("material") is None or importlib.util.find_spec("jieba") is None,
+    reason="mkdocs-material and jieba are not here: pip install -c constraints.txt -e '.[docs]'",
+)
+def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(SITE), "--output", str(tmp_path)], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    for site in (tmp_path, tmp_path / "zh"):
+        hazards = list((site / "hazards").rglob("*.html"))
+        assert len(hazards) == len(list(all_hazards())) + 1
+        found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+        assert {"check.html", "ui.html"} <= {entry["location"] for entry in found["docs"]}
+    zh = (tmp_path / "zh" / "hazards" / "index.html").read_text(encoding="utf-8")
+    assert 'href="../../hazards/index.html"' in zh, "the switch leads to the same page"
