@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -37,3 +39,11 @@ def test_operators_on_lists_have_shapes_where_torch_has_no_kernel() -> None:
         found = private._each(f"aten::_foreach_{name}", (tensors,))
         assert found is not None
         assert [tensor.shape for tensor in found] == [tensor.shape for tensor in operator(tensors)]
+
+
+def test_a_marked_tensor_is_a_parameter_and_nothing_more() -> None:
+    marked: Any = torch.empty(0)
+    marked._is_param = True
+    is_one = private.marks_parameters_alone() or (lambda cls, instance: isinstance(instance, cls))
+    assert is_one(torch.nn.Parameter, marked)
+    assert not is_one(torch.nn.parameter.UninitializedParameter, marked)

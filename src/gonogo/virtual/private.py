@@ -106,6 +106,23 @@ def flops(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> int:
     return int(counted(*args, **kwargs, out_shape=out))
 
 
+def marks_parameters_alone() -> Callable[[type, Any], bool] | None:
+    """What ``isinstance`` asks of classes of parameters; None where torch asks rightly.
+
+    To torch 2.1 and before, whatever is marked as a parameter was of each of them: an ``UninitializedParameter`` too.
+    """
+    marked: Any = torch.empty(0)
+    marked._is_param = True
+    if not isinstance(marked, torch.nn.parameter.UninitializedParameter):
+        return None
+    original: Any = type(torch.nn.Parameter).__instancecheck__
+
+    def is_one(cls: type, instance: Any) -> bool:
+        return bool(original(cls, instance) if cls is torch.nn.Parameter else type.__instancecheck__(cls, instance))
+
+    return is_one
+
+
 def take_back(library: Any) -> None:
     """Take away what a ``torch.library.Library`` has registered."""
     if hasattr(library, "_destroy"):

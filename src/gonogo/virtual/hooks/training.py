@@ -15,6 +15,7 @@ from torch import nn
 
 from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES
 from gonogo.finding import Text
+from gonogo.virtual import private
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
 from gonogo.virtual.hooks.owning import local_tensors, own_model, own_states
@@ -157,6 +158,9 @@ def _make_parameters_virtual(patches: Patches, mode: VirtualMode) -> None:
         return parameter
 
     patches.set(nn.Parameter, "__new__", staticmethod(new))
+    is_one = private.marks_parameters_alone()
+    if is_one is not None:
+        patches.set(type(nn.Parameter), "__instancecheck__", is_one)
 
 
 def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
