@@ -23,7 +23,7 @@ from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged
 from gonogo.virtual.failure import failure_of, note_failed_call
-from gonogo.virtual.hooks import deepcompile, engine, fsdp, owning, threads, trainer, training
+from gonogo.virtual.hooks import data_parallel, deepcompile, engine, fsdp, owning, threads, trainer, training
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.seen import as_run
 from gonogo.virtual.kernels.async_io import NvmeTraffic
@@ -159,6 +159,7 @@ class Session:
         undo.append(sharded_tensors.install())
         undo.append(training.install(self.mode, self.life, self.modules))
         undo.append(fsdp.install(self.mode))
+        undo.append(data_parallel.install(self.plan.accelerator.device_type))
         undo.append(trainer.install(self.life))
         undo.append(deepcompile.install())
         undo.append(rollout.install(self.mode, self.life, self.plan.accelerator.device_type))
