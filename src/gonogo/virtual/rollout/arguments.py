@@ -6,7 +6,8 @@ that is not here can't be rehearsed, which is CANNOT-TELL: some release may have
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any
 
 Unsupported = Callable[[str, str], BaseException]
@@ -109,10 +110,29 @@ ENGINE = frozenset(
 """Arguments of ``LLM`` and ``EngineArgs``."""
 
 
+def _taking(names: Iterable[str]) -> inspect.Signature:
+    """What ``inspect.signature`` says of a class with these fields: programs ask it which of them a release has."""
+    return inspect.Signature([inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in sorted(names)])
+
+
+class EngineArgs:
+    """``EngineArgs``, and what it is called for an engine that starts processes: the arguments, as they were given."""
+
+    refuse: Unsupported
+    __signature__ = _taking(ENGINE)
+
+    def __init__(self, **given: Any) -> None:
+        for name in given:
+            if name not in ENGINE:
+                raise self.refuse(f"vllm.EngineArgs({name}=…)", "no release of vLLM that is known here has it")
+        vars(self).update(given)
+
+
 class Asked:
     """``SamplingParams``, and what a release renamed: an object with vLLM's fields, its defaults and its checks."""
 
     refuse: Unsupported
+    __signature__ = _taking(_SAMPLING)
 
     def __init__(self, **given: Any) -> None:
         for name in given:
@@ -163,3 +183,7 @@ class Asked:
 def _must(right: bool, message: str) -> None:
     if not right:
         raise ValueError(message)
+
+
+for _name, _default in _SAMPLING.items():
+    setattr(Asked, _name, _default)  # programs ask the class which fields a release has

@@ -70,6 +70,8 @@ class Engine:
         self.sleeps = bool(asked.get("enable_sleep_mode"))
         self.tp = int(asked.get("tensor_parallel_size") or 1)
         self.device = self._device()
+        if asked.get("quantization"):
+            raise unsupported(f"vllm.LLM(quantization={asked['quantization']!r})", "what its weights take is not known")
         self._check_pool()
         self.model = EngineModel(
             str(asked["model"]),
@@ -120,11 +122,12 @@ class Engine:
                 "GPU memory used by other processes."
             )
         held_before = torch.cuda.memory_allocated(self.device)
-        self._take("weights", self.model.weights)
+        weights = self.model.weights + self._slots()
+        self._take("weights", weights)
         peak = self._run_once()
         graphs = self._graphs()
         given = self.asked.get("kv_cache_memory_bytes")
-        available = int(given) if given else int(requested - self.model.weights - peak)
+        available = int(given) if given else int(requested - weights - peak)
         if not given and self.version >= GRAPHS_IN_BUDGET:
             available -= graphs
         if not given and self.version < (0, 9):  # it counted what torch held in the process before, the trainer's too
@@ -176,6 +179,14 @@ class Engine:
                 torch.empty(nbytes, dtype=torch.uint8, device=self.device)
         return max(forward, sampler)
 
+    def _slots(self) -> int:
+        """LoRA's: each linear layer has room for ``max_loras`` pairs of ``max_lora_rank`` (vllm/lora/layers)."""
+        if not self.asked.get("enable_lora"):
+            return 0
+        rank = int(self.asked.get("max_lora_rank") or 16) * int(self.asked.get("max_loras") or 1)
+        linear = (shape for name, shape in self.model.shapes.items() if len(shape) == 2 and "embed" not in name)
+        return sum(rank * sum(shape) * self.model.dtype.itemsize for shape in linear) // self.tp
+
     def _graphs(self) -> int:
         if self.asked.get("enforce_eager"):
             return 0
@@ -203,7 +214,7 @@ class Engine:
             return
         if level == 1 and "weights" not in self.asleep:
             with self._counting(WEIGHTS):
-                self._on_host = torch.empty(self.model.weights, dtype=torch.uint8, pin_memory=True)
+                self._on_host = torch.empty(self._sizes["weights"], dtype=torch.uint8, pin_memory=True)
         for tag in _TAGS:
             self._held.pop(tag, None)
             self.asleep.add(tag)

@@ -10,9 +10,9 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
 from gonogo.virtual.rollout import own_generate, package, phases, server, transfer
-from gonogo.virtual.rollout.arguments import Asked
-from gonogo.virtual.rollout.llm import LLM, Rehearsal
-from gonogo.virtual.rollout.outputs import CompletionOutput, Logprob, RequestOutput
+from gonogo.virtual.rollout.arguments import Asked, EngineArgs
+from gonogo.virtual.rollout.llm import LLM, LLMEngine, Rehearsal
+from gonogo.virtual.rollout.outputs import CompletionOutput, Logprob, RequestOutput, RequestOutputKind
 
 _ALWAYS, _STILL = package.ALWAYS, package.STILL
 
@@ -59,16 +59,29 @@ def _names(rehearsal: Rehearsal) -> package.Names:
     def still(**values: Any) -> dict[str, tuple[Any, tuple[int, int], tuple[int, int]]]:
         return {name: (value, _ALWAYS, _STILL) for name, value in values.items()}
 
+    drives = type("LLMEngine", (LLMEngine,), {"of": engine_class, "__module__": "vllm"})
+    arguments = type("EngineArgs", (EngineArgs,), {"refuse": rehearsal.unsupported, "__module__": "vllm"})
+    adapters = type("LRUCacheWorkerLoRAManager", (_Kept,), {"_load_adapter": lambda *_: None})
+    never = (None, _ALWAYS, _ALWAYS)
     outputs = still(RequestOutput=RequestOutput, CompletionOutput=CompletionOutput)
     communicator = still(PyNcclCommunicator=transfer.PyNcclCommunicator)
     return {
-        "vllm": {**still(LLM=engine_class, SamplingParams=sampling), **outputs},
+        "vllm": {
+            **still(LLM=engine_class, SamplingParams=sampling, LLMEngine=drives, EngineArgs=arguments),
+            **still(AsyncLLMEngine=_elsewhere(rehearsal), AsyncEngineArgs=arguments),
+            **outputs,
+        },
+        "vllm.engine.async_llm_engine": {"_log_task_completion": never},
+        "vllm.pooling_params": still(PoolingParams=_Kept),
         "vllm.entrypoints.llm": still(LLM=engine_class),
         "vllm.outputs": outputs,
+        "vllm.lora.worker_manager": still(LRUCacheWorkerLoRAManager=adapters),
+        "vllm.lora.lora_model": still(LoRAModel=type("LoRAModel", (_Kept,), {})),
+        "vllm.lora.utils": still(get_adapter_absolute_path=str),
         "vllm.lora.request": still(LoRARequest=type("LoRARequest", (_Kept,), {"__module__": "vllm.lora.request"})),
         "vllm.logprobs": still(Logprob=Logprob),
         "vllm.sampling_params": {
-            **still(SamplingParams=sampling),
+            **still(SamplingParams=sampling, RequestOutputKind=RequestOutputKind),
             "GuidedDecodingParams": (guided, _ALWAYS, (0, 12)),
             "StructuredOutputsParams": (structured, (0, 10), _STILL),
         },
@@ -85,6 +98,15 @@ def _names(rehearsal: Rehearsal) -> package.Names:
             NCCLTrainerSendWeightsArgs=transfer.NCCLTrainerSendWeightsArgs,
         ),
     }
+
+
+def _elsewhere(rehearsal: Rehearsal) -> type:
+    """``AsyncLLMEngine``: a server's, which starts processes of its own."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise rehearsal.unsupported("vllm.AsyncLLMEngine", "such an engine starts processes of its own")
+
+    return type("AsyncLLMEngine", (), {"from_engine_args": staticmethod(refuse), "__module__": "vllm"})
 
 
 class _Kept:

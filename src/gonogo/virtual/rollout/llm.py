@@ -55,17 +55,7 @@ class LLM:
         tokens, eos = generation.plain_tokens(self.get_tokenizer(), getattr(self._engine.model.text, "vocab_size", 0))
         self._writer = generation.Writer(tokens, eos)
         self._logprobs = LogprobsOf(tokens)
-        runner = SimpleNamespace(model=_Weights(self._engine), load_model=lambda: None)
-        worker = SimpleNamespace(model_runner=runner, rank=0, device=self._engine.device)
-        self.llm_engine = SimpleNamespace(
-            model_executor=SimpleNamespace(driver_worker=worker, collective_rpc=self.collective_rpc),
-            model_config=SimpleNamespace(
-                max_model_len=self._engine.model.max_model_len,
-                hf_config=self._engine.model.config,
-                dtype=self._engine.model.dtype,
-            ),
-            reset_prefix_cache=self.reset_prefix_cache,
-        )
+        self.llm_engine = LLMEngine(self)
 
     def get_tokenizer(self) -> Any:
         """The model's tokenizer; None where it has none that can be read."""
@@ -174,11 +164,111 @@ class LLM:
         raise self.rehearsal.unsupported(f"vllm.LLM.{name}", "the engine is stood in for, without it")
 
 
+class LLMEngine:
+    """``vllm.LLMEngine``: the same, for a trainer that adds requests and steps (vllm/v1/engine/llm_engine.py)."""
+
+    of: type[LLM]
+
+    def __init__(self, llm: LLM) -> None:
+        self._llm = llm
+        self._waiting: list[tuple[str, Any, Any]] = []
+        self._adapters: list[int] = []
+        inner = llm._engine
+        self.model_executor = _Executor(llm)
+        self.model_config = SimpleNamespace(
+            max_model_len=inner.model.max_model_len, hf_config=inner.model.config, dtype=inner.model.dtype
+        )
+
+    @classmethod
+    def from_engine_args(cls, engine_args: Any, *_: Any, **__: Any) -> LLMEngine:
+        """``LLMEngine.from_engine_args``."""
+        made = cls.of(**vars(engine_args)).llm_engine
+        made.__class__ = cls
+        return made
+
+    def add_request(self, request_id: str, prompt: Any, params: Any, *_: Any, **__: Any) -> None:
+        """It is answered in the next step."""
+        self._waiting.append((request_id, prompt, params))
+
+    def has_unfinished_requests(self) -> bool:
+        """Whether a step has something to do."""
+        return bool(self._waiting)
+
+    def step(self) -> list[RequestOutput]:
+        """All that waits is answered to its end."""
+        waiting, self._waiting = self._waiting, []
+        answers = self._llm.generate([prompt for _, prompt, _ in waiting], [params for *_, params in waiting])
+        for (request_id, *_), answer in zip(waiting, answers, strict=True):
+            answer.request_id = request_id
+        return answers
+
+    def sleep(self, level: int = 1) -> None:
+        """``LLMEngine.sleep``."""
+        self._llm.sleep(level)
+
+    def wake_up(self, tags: list[str] | None = None) -> None:
+        """``LLMEngine.wake_up``."""
+        self._llm.wake_up(tags)
+
+    def is_sleeping(self) -> bool:
+        """``LLMEngine.is_sleeping``."""
+        return self.model_executor.is_sleeping
+
+    def reset_prefix_cache(self, *_: Any, **__: Any) -> bool:
+        """Nothing of it takes memory of its own."""
+        return True
+
+    def reset_mm_cache(self) -> None:
+        """Nothing of it takes memory of its own."""
+
+    reset_encoder_cache = reset_mm_cache
+
+    def list_loras(self) -> set[int]:
+        """The adapters that were added."""
+        return set(self._adapters)
+
+    def add_lora(self, lora_request: Any) -> bool:
+        """An adapter is copied into its slot, which is there."""
+        if not self._llm._engine.asked.get("enable_lora"):
+            raise RuntimeError("LoRA is not enabled.")
+        self._adapters.append(lora_request.lora_int_id)
+        return True
+
+    def collective_rpc(self, *asked: Any, **more: Any) -> Any:
+        """What runs on each worker."""
+        return self._llm.collective_rpc(*asked, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise self._llm.rehearsal.unsupported(f"vllm.LLMEngine.{name}", "the engine is stood in for, without it")
+
+
+class _Executor:
+    """The executor of one worker, which is in this process."""
+
+    def __init__(self, llm: LLM) -> None:
+        self._engine = llm._engine
+        runner = SimpleNamespace(model=_Weights(self._engine), load_model=lambda: None)
+        self.driver_worker = SimpleNamespace(model_runner=runner, rank=0, device=self._engine.device)
+        self.driver_worker.worker = self.driver_worker
+        self.collective_rpc = llm.collective_rpc
+
+    @property
+    def is_sleeping(self) -> bool:
+        """Whether weights or cache are asleep."""
+        return bool(self._engine.asleep)
+
+
 class _Weights:
     """The engine's model, as far as a trainer gives it new weights."""
 
     def __init__(self, of: engine.Engine) -> None:
         self._engine = of
+
+    def named_parameters(self) -> Iterable[tuple[str, None]]:
+        """Names, as transformers has them: vLLM's packed ones are another matter of its own."""
+        return ((name, None) for name in self._engine.model.shapes)
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
         """``load_weights``: copies into what is there."""

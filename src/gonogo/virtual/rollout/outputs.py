@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+
+class RequestOutputKind(enum.Enum):
+    """How much of an answer each step gives."""
+
+    CUMULATIVE = 0
+    DELTA = 1
+    FINAL_ONLY = 2
 
 
 @dataclass
@@ -75,4 +84,4 @@ class LogprobsOf:
             found = {token: Logprob(-1.0, 1)}
             found.update((one, Logprob(-2.0 - index, index + 2)) for index, one in enumerate(beside))
             self._made[key] = found
-        return self._made[key]
+        return dict(self._made[key])  # a trainer may write into it

@@ -6,6 +6,7 @@ fails with an error that makes CANNOT-TELL of it, and that a program may catch a
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata as metadata
 import re
 import sys
@@ -20,6 +21,8 @@ NEWEST = "0.31.0"
 """The newest release that this was checked against."""
 _FRAMEWORKS = ("trl",)
 """Packages whose extra ``vllm`` says which release they drive."""
+_OF_ITS_OWN = "ms-swift"
+"""A package that drives vLLM with code of its own, whatever the TRL beside it asks for."""
 Names = Mapping[str, Mapping[str, tuple[Any, tuple[int, int], tuple[int, int]]]]
 """By module and name: the object, the first release that has it, and the first that has it no more."""
 ALWAYS, STILL = (0, 0), (1 << 16, 0)
@@ -31,16 +34,30 @@ def version_to_stand_for() -> tuple[str, bool]:
         return metadata.version("vllm"), True
     except metadata.PackageNotFoundError:
         pass
-    for framework in _FRAMEWORKS:
+    for framework in () if _is_there(_OF_ITS_OWN) else _FRAMEWORKS:
         try:
             asked = metadata.requires(framework) or []
         except metadata.PackageNotFoundError:
             continue
         for requirement in asked:
-            newest = re.match(r"vllm\b[^;]*?(?:<=|==)\s*([\d.]+)", requirement)
+            newest = re.match(r"vllm\b[^;]*?(<=|==|<)\s*([\d.]+)", requirement)
             if newest is not None:
-                return newest[1], False
+                return (_below(newest[2]) if newest[1] == "<" else newest[2]), False
     return NEWEST, False
+
+
+def _is_there(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _below(release: str) -> str:
+    """The last minor release before one: 0.12.0 before 0.13.0."""
+    major, minor, *_ = [int(part) for part in f"{release}.0".split(".") if part]
+    return f"{major}.{minor - 1}.0" if minor else NEWEST
 
 
 class Package:
@@ -79,6 +96,8 @@ class Package:
         def missing(name: str) -> Any:
             if name.startswith("__"):
                 raise AttributeError(name)
+            if f"{spec.name}.{name}" in self._modules:  # ``from package import module``
+                return importlib.import_module(f"{spec.name}.{name}")
             if name in known:  # a release that is older or newer than the name
                 raise AttributeError(f"module {spec.name!r} has no attribute {name!r}")
             raise self._refuse(f"{spec.name}.{name}", "vLLM is stood in for, without it")

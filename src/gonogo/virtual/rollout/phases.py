@@ -1,4 +1,4 @@
-"""The phases of a trainer that rolls out, by the methods in which TRL has them: rewards, scoring, synchronisation."""
+"""The phases of a trainer that rolls out, by the methods of TRL and ms-swift: rewards, scoring, synchronisation."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _METHODS: dict[str, Phase] = {
     "generate": "generate",
     "_generate_and_score_completions": "generate",
     "_calculate_rewards": "reward",
+    "_compute_rewards_per_func": "reward",
 }
 _SCORES = ("_get_per_token_logps_and_entropies", "_get_per_token_logps")
 """What gives log-probabilities: with gradients for the loss, without for the policy before the step and a reference."""
@@ -28,11 +29,12 @@ _MODULES = (
     "trl.generation.vllm_generation",
     "trl.experimental.online_dpo.online_dpo_trainer",
     *(f"trl.trainer.{name}" for name in _TRAINERS),
+    *(f"swift.rlhf_trainers.{name}" for name in ("rollout_mixin", "grpo_trainer", "gkd_trainer")),
 )
 
 
 def install(patches: Patches, life: Lifecycle) -> None:
-    """Follow TRL's classes once they are imported."""
+    """Follow the trainers' classes once they are imported."""
 
     def follow(module: ModuleType) -> None:
         for owner in list(vars(module).values()):

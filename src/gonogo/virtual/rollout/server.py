@@ -1,4 +1,4 @@
-"""A rollout server, as a trainer meets it: HTTP answered as ``vllm serve`` and ``trl vllm-serve`` answer it.
+"""A rollout server, as a trainer meets it: what ``vllm serve``, ``trl vllm-serve`` and ``swift rollout`` answer.
 
 Nothing is sent: ``requests`` hands each request to the table below, by its path. Its GPUs are not this rehearsal's;
 that it is up, and has the engine and the options that the trainer's documentation asks for, is assumed. Paths and
@@ -45,7 +45,7 @@ class Server:
         self._assume = assume
         self._writer: generation.Writer | None = None
         self._logprobs = LogprobsOf([0])
-        self._paths: dict[str, Callable[[Answer], Answer]] = {
+        self._paths: dict[str, Callable[[Answer], Any]] = {
             "/health": lambda asked: {"status": "ok"},
             "/v1/models": lambda asked: {"object": "list", "data": [{"id": "model", "object": "model"}]},
             "/server_info": lambda asked: {"vllm_config": _CONFIG},
@@ -54,15 +54,23 @@ class Server:
             "/generate": self._generate,
             "/chat": self._chat,
             "/v1/chat/completions": self._conversation,
+            "/infer": self._infer,
+            "/get_engine_type": lambda asked: {
+                "engine_type": "LLMEngine",
+                "enable_multi_turn": False,
+                "use_gym_env": False,
+                "enable_lora": False,
+            },
         }
         for path in (
             "/init_weight_transfer_engine", "/start_weight_update", "/update_weights", "/finish_weight_update",
             "/init_communicator", "/update_named_param", "/batch_update_named_params", "/close_communicator",
+            "/update_flattened_params", "/process_weights_after_loading", "/reset_mm_cache", "/reset_encoder_cache",
         ):  # fmt: skip
             self._paths[path] = lambda asked: {"message": "done"}
         self._paths["/reset_prefix_cache"] = lambda asked: {"success": True, "message": "done"}
 
-    def answer(self, url: str, body: Any) -> Answer | None:
+    def answer(self, url: str, body: Any) -> Any:
         """The answer's JSON; None where this is no request to such a server."""
         parts = urlsplit(url)
         path = self._paths.get(parts.path.rstrip("/"))
@@ -86,8 +94,11 @@ class Server:
     def _ids(self, prompt: Any) -> list[int]:
         return self._encode(prompt) if isinstance(prompt, str) else [int(one) for one in prompt]
 
+    def _tokenizer(self) -> Any:
+        return getattr(self._life.seen.processing, "tokenizer", self._life.seen.processing)
+
     def _encode(self, text: str) -> list[int]:
-        tokenizer = getattr(self._life.seen.processing, "tokenizer", self._life.seen.processing)
+        tokenizer = self._tokenizer()
         return [int(one) for one in tokenizer.encode(text)] if tokenizer is not None else [0]
 
     def _completions(self, asked: Answer) -> Answer:
@@ -136,7 +147,7 @@ class Server:
         return {"prompt_token_ids": ids, "choices": choices}
 
     def _templated(self, messages: Any, asked: Answer) -> list[int]:
-        tokenizer = getattr(self._life.seen.processing, "tokenizer", self._life.seen.processing)
+        tokenizer = self._tokenizer()
         more = asked.get("chat_template_kwargs") or {}
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **more)
         return self._encode(text)
@@ -148,6 +159,34 @@ class Server:
     def _chat(self, asked: Answer) -> Answer:
         """``trl vllm-serve``."""
         return self._by_trl([self._templated(one, asked) for one in asked["messages"]], asked)
+
+    def _infer(self, asked: Answer) -> list[Answer]:
+        """``swift rollout`` (swift/pipelines/infer/rollout.py): a ``RolloutOutput`` for each request."""
+        config = asked["request_config"] or {}
+        answers = []
+        prompts = [self._templated(one["messages"], {}) for one in asked["infer_requests"]]
+        for request, (ids, written, why) in zip(asked["infer_requests"], self._write(prompts, config), strict=True):
+            logprobs = {"content": [{"logprob": -1.0} for _ in written]} if config.get("logprobs") else None
+            choice = {
+                "index": 0,
+                "message": {"role": "assistant", "content": self._text(written)},
+                "logprobs": logprobs,
+                "finish_reason": why,
+                "token_ids": written,
+            }
+            usage = {
+                "prompt_tokens": len(ids),
+                "completion_tokens": len(written),
+                "total_tokens": len(ids) + len(written),
+            }
+            response = {"model": "model", "choices": [choice], "usage": usage, "prompt_token_ids": ids}
+            response |= {"id": request["uuid"]} if request.get("uuid") else {}
+            answers.append({"response": response})
+        return answers
+
+    def _text(self, ids: list[int]) -> str:
+        tokenizer = self._tokenizer()
+        return str(tokenizer.decode(ids, skip_special_tokens=True)) if tokenizer is not None else ""
 
     def _by_trl(self, prompts: list[list[int]], asked: Answer) -> Answer:
         others = asked.get("logprobs", 0)

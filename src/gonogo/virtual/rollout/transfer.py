@@ -21,7 +21,7 @@ class PyNcclCommunicator:
 
     def __init__(self, group: Any = None, device: Any = None, **_: Any) -> None:
         self.group = group if group is not None else StatelessProcessGroup()
-        self.device = device
+        self.device = torch.device("cuda", device) if isinstance(device, int) else device and torch.device(device)
         self.rank, self.world_size = 0, 2
         self.disabled = False
 
