@@ -19,26 +19,36 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from post_training_cells import BROKEN, CELLS, Cell, framework, make_files
 
 _HERE = Path(__file__).resolve().parent
 RESULTS = _HERE / "post_training.jsonl"
 _PAGES = {"en": "post-training.md", "zh": "post-training.zh-CN.md"}
-_BETWEEN = ("<!-- benchmarks/post_training.py --write -->", "<!-- end -->")
+_MARKS = ("<!-- benchmarks/post_training.py --write -->", "<!-- end of cells -->")
 _HEADS = {"en": "| what | expected | verdict | seconds | MiB |", "zh": "| 内容 | 预期 | 结论 | 秒 | MiB |"}
 
 
 def measure(cell: Cell, folder: Path) -> dict[str, object]:
-    """Rehearse it: the verdict, what was named, seconds of CPU, and the largest process's memory in MiB."""
-    folders = [framework(cell.framework), *([framework("trl_before_1")] if cell.framework == "swift" else [])]
+    """Rehearse it: the verdict, and whether it is what was expected."""
+    found = run_command(cell.command, folder, cell.framework, cell.gpus)
+    wanted = "NO-GO" if cell.names else "GO"
+    shown = json.dumps([found["named"], found.pop("titles"), found["message"]], ensure_ascii=False)
+    right = found["verdict"] == wanted and cell.names in shown
+    return {"cell": cell.key, "names": cell.names, "right": right, **found}
+
+
+def run_command(command: str, folder: Path, package: str, gpus: str) -> dict[str, object]:
+    """Rehearse a command: verdict, hazards, message, seconds of CPU, and the largest process's memory in MiB."""
+    folders = [framework(package), *([framework("trl_before_1")] if package == "swift" else [])]
     path = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     environment = {**os.environ, "PYTHONPATH": path, "NPROC_PER_NODE": "2", "NO_COLOR": "1"}
-    words = ["--gpus", cell.gpus, "--steps", "2", "--timeout", "900", "--format", "json"]
+    words = ["--gpus", gpus, "--steps", "2", "--timeout", "900", "--format", "json"]
     words += ["--keep", tempfile.mkdtemp(dir=folder)]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         run = subprocess.Popen(
-            [sys.executable, "-m", "gonogo", "rehearse", *words, "--", *shlex.split(cell.command)],
+            [sys.executable, "-m", "gonogo", "rehearse", *words, "--", *shlex.split(command)],
             cwd=folder, stdout=out, stderr=errors, env=environment,
         )  # fmt: skip
         _, _, used = os.wait4(run.pid, 0)
@@ -50,43 +60,46 @@ def measure(cell: Cell, folder: Path) -> dict[str, object]:
     failure = (ranks[0].get("failure") or {}).get("message", "") or " ".join(
         map(str, ranks[0].get("unsupported") or ())
     )
-    named = [finding["hazard"] for finding in report["findings"] if finding["severity"] == "error"]
-    shown = json.dumps([named, [finding["title"] for finding in report["findings"]], failure], ensure_ascii=False)
-    wanted = "NO-GO" if cell.names else "GO"
     return {
-        "cell": cell.key,
         "verdict": report["verdict"],
-        "right": report["verdict"] == wanted and cell.names in shown,
-        "names": cell.names,
         "seconds": round(used.ru_utime + used.ru_stime, 1),
         "mib": used.ru_maxrss // 1024,
-        "named": named,
+        "named": [finding["hazard"] for finding in report["findings"] if finding["severity"] == "error"],
+        "titles": [str(finding["title"]) for finding in report["findings"]],
         "message": (failure or (said[-300:] if report["verdict"] == "none" else ""))[:300],
     }
 
 
-def keep(found: dict[str, object]) -> None:
+def rows_of(path: Path) -> dict[str, dict[str, Any]]:
+    """What is kept, by cell."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {row["cell"]: row for row in map(json.loads, lines)}
+
+
+def keep(found: dict[str, object], path: Path) -> None:
     """Keep an answer, in the place of the cell's earlier one."""
-    lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
-    kept = {row["cell"]: row for row in map(json.loads, lines)}
-    kept[found["cell"]] = {name: value for name, value in found.items() if name != "message"}
-    RESULTS.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in kept.values()), encoding="utf-8")
+    kept = {**rows_of(path), str(found["cell"]): {k: v for k, v in found.items() if k not in ("message", "titles")}}
+    path.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in kept.values()), encoding="utf-8")
 
 
 def write_tables() -> None:
     """Put what is kept of the cells that there are between the marks of both pages."""
-    kept = {row["cell"]: row for row in map(json.loads, RESULTS.read_text(encoding="utf-8").splitlines())}
-    rows = [kept[cell.key] for cell in (*CELLS, *BROKEN) if cell.key in kept]
+    kept = rows_of(RESULTS)
     lines = []
-    for row in rows:
+    for row in (kept[cell.key] for cell in (*CELLS, *BROKEN) if cell.key in kept):
         expected = f"NO-GO: {row['names']}" if row["names"] else "GO"
         lines.append(f"| {row['cell']} | {expected} | {row['verdict']} | {row['seconds']:.0f} | {row['mib']} |")
-    for language, name in _PAGES.items():
-        page = _HERE.parent / "docs" / name
-        before, _, rest = page.read_text(encoding="utf-8").partition(_BETWEEN[0])
-        after = rest.partition(_BETWEEN[1])[2]
-        table = "\n".join([_HEADS[language], "| --- | --- | --- | ---: | ---: |", *lines])
-        page.write_text(f"{before}{_BETWEEN[0]}\n\n{table}\n\n{_BETWEEN[1]}{after}", encoding="utf-8")
+    for language, head in _HEADS.items():
+        between_marks(language, _MARKS, [head, "| --- | --- | --- | ---: | ---: |", *lines])
+
+
+def between_marks(language: str, marks: tuple[str, str], table: list[str]) -> None:
+    """Write a table between two marks of the page in that language."""
+    page = _HERE.parent / "docs" / _PAGES[language]
+    before, _, rest = page.read_text(encoding="utf-8").partition(marks[0])
+    after = rest.partition(marks[1])[2]
+    text = "\n".join([before + marks[0], "", *table, "", marks[1] + after])
+    page.write_text(text, encoding="utf-8")
 
 
 def main() -> int:
@@ -111,7 +124,7 @@ def main() -> int:
             found = measure(cell, folder)
             wrong += not found["right"]
             if asked.keep:
-                keep(found)
+                keep(found, RESULTS)
             if asked.format == "json":
                 print(json.dumps(found), flush=True)
                 continue

@@ -29,7 +29,12 @@ _SWIFT_GRPO = (
     "--tuner_type lora --reward_funcs format --num_generations 4 --max_completion_length 16 "
     "--per_device_train_batch_size 4"
 )
+_SWIFT_PPO = "--tuner_type lora --reward_model reward --response_length 16"
 _SWIFT_COLOCATED = f"{_SWIFT_GRPO} --use_vllm true --vllm_mode colocate --vllm_gpu_memory_utilization 0.3"
+_OPENRLHF = (
+    "deepspeed --num_gpus 2 --module openrlhf.cli.train_%s --model.model_name_or_path model --ckpt.output_dir out "
+    "--train.micro_batch_size 2 --train.batch_size 8 --data.max_len 128 --data.apply_chat_template --data.dataset"
+)
 _FACTORY = """
 model_name_or_path: model
 do_train: true
@@ -123,6 +128,10 @@ def _swift(kind: str, strategy: str, options: str, data: str = "pairs", names: s
     return Cell("swift", kind, strategy, f"{_SWIFT} {kind} --dataset data/{data}.jsonl {options}", names)
 
 
+def _openrlhf(kind: str, strategy: str, options: str, names: str = "", package: str = "openrlhf") -> Cell:
+    return Cell(package, kind, strategy, f"{_OPENRLHF % kind} {options}", names)
+
+
 def _factory(kind: str, strategy: str, names: str = "", more: str = "") -> Cell:
     return Cell("llamafactory", kind, strategy, f"llamafactory-cli train {kind}.yaml {more}".strip(), names)
 
@@ -168,8 +177,9 @@ CELLS = (
     _swift("orpo", "ZeRO-3", "--tuner_type full --deepspeed zero3"),
     _swift("simpo", "LoRA, ZeRO-2", "--tuner_type lora --deepspeed zero2"),
     _swift("rm", "LoRA, ZeRO-2", "--tuner_type lora --deepspeed zero2"),
-    _swift("ppo", "LoRA, ZeRO-2", "--tuner_type lora --deepspeed zero2 --reward_model reward --response_length 16",
-           "prompts"),
+    _swift(
+        "ppo", "ZeRO-2", "--tuner_type full --deepspeed zero2 --reward_model reward --response_length 16", "prompts"
+    ),
     _swift("grpo", "generate, LoRA, ZeRO-2", f"{_SWIFT_GRPO} --deepspeed zero2", "prompts"),
     _swift("grpo", "generate, ZeRO-3", f"{_SWIFT_GRPO} --tuner_type full --deepspeed zero3", "prompts"),
     _swift("grpo", "vLLM, LoRA, ZeRO-2", f"{_SWIFT_COLOCATED} --deepspeed zero2", "prompts"),
@@ -188,10 +198,14 @@ CELLS = (
     _factory("dpo", "LoRA, ZeRO-3"),
     _factory("kto", "LoRA, ZeRO-3"),
     _factory("rm", "LoRA, ZeRO-3"),
-    _factory("ppo", "LoRA"),
+    _openrlhf("sft", "ZeRO-2", "data/train --data.input_key messages --ds.zero_stage 2"),
+    _openrlhf("sft", "LoRA, ZeRO-3", "data/train --data.input_key messages --ds.zero_stage 3 --ds.lora.rank 8"),
+    _openrlhf("dpo", "ZeRO-2", "data/pairs --ds.zero_stage 2"),
+    _openrlhf("dpo", "ZeRO-3, offload", "data/pairs --ds.zero_stage 3 --ds.adam_offload"),
+    _openrlhf("rm", "ZeRO-3", "data/pairs --ds.zero_stage 3"),
 )  # fmt: skip
 BROKEN = (
-    _grpo("share of 1.1", "zero2", {"vllm_gpu_memory_utilization": 1.1}, "rollout-memory-fraction-too-large"),
+    _grpo("share of 1", "zero2", {"vllm_gpu_memory_utilization": 1.0}, "rollout-memory-fraction-too-large"),
     _grpo("three engine GPUs of two", "zero2", {"vllm_tensor_parallel_size": 3}, "rollout-tp-not-dividing-world"),
     _grpo(
         "four heads over three GPUs", "three",
@@ -211,18 +225,24 @@ BROKEN = (
     _grpo("two weights of one reward", "zero2", {"reward_weights": [1.0, 2.0]}, "Number of reward weights"),
     _grpo("generation batch of 7", "zero2", {"generation_batch_size": 7}, "divisible"),
     _grpo("reward that is not imported", "zero2", {"reward": "math_verify_score(text)"}, "math_verify_score"),
-    _grpo("share of 0.99", "zero2", {"vllm_gpu_memory_utilization": 0.99}, "rollout-memory-fraction-too-large"),
     _trl("dpo", "data without pairs", "chosen", "labels"),
     _trl("reward", "data without pairs", "chosen", "prompts"),
     _trl("kto", "batch of one", "batch size", "labels", "--per_device_train_batch_size 1"),
     _trl("dpo", "LoRA on no module", "nosuch", "pairs", "--use_peft true --lora_target_modules nosuch"),
     _trl(
         "rloo", "5 generations of 8", "grpo-generations-not-dividing-batch", "prompts",
-        f"--reward_funcs think_format_reward {_COLOCATED} --num_generations 5",
+        "--reward_funcs think_format_reward " + _COLOCATED.replace("generations 4", "generations 5"),
     ),
-    Cell("trl", "gkd", "teacher of another vocabulary", f"{_SCRIPT} zero3.yaml gkd.py teacher", "size of tensor"),
+    Cell(
+        "trl", "gkd", "teacher of another vocabulary", f"{_SCRIPT} zero3.yaml gkd.py teacher",
+        "teacher-student-vocab-sizes-differ",
+    ),
     _swift("kto", "no gradient_accumulation_steps", "--tuner_type lora", "swift_labels", "unsupported operand"),
-    _swift("rm", "data without pairs", "--tuner_type lora --deepspeed zero2", "train", "rejected"),
+    _swift(
+        "ppo", "LoRA, ZeRO-2", f"{_SWIFT_PPO} --deepspeed zero2", "prompts", "zip() argument 2 is longer"
+    ),
+    _swift("ppo", "LoRA, DDP", _SWIFT_PPO, "prompts", "attribute-of-wrapped-model"),
+    _swift("rm", "data without pairs", "--tuner_type lora --deepspeed zero2", "train", "'NoneType' object is not iterable"),
     _swift("gkd", "no teacher", "--tuner_type lora --deepspeed zero2", "train", "teacher"),
     _swift("dpo", "LoRA on no module", "--tuner_type lora --target_modules nosuch", "pairs", "nosuch"),
     _swift("grpo", "reward that is none", f"{_SWIFT_GRPO} --reward_funcs best", "prompts", "best"),
@@ -233,13 +253,17 @@ BROKEN = (
            "AssertionError"),
     _swift("grpo", "three engine GPUs of two", f"{_SWIFT_COLOCATED} --vllm_tensor_parallel_size 3", "prompts",
            "rollout-tp-not-dividing-world"),
-    _swift("grpo", "share of 1.1", f"{_SWIFT_COLOCATED} --vllm_gpu_memory_utilization 1.1", "prompts",
+    _swift("grpo", "share of 1", f"{_SWIFT_COLOCATED} --vllm_gpu_memory_utilization 1.0", "prompts",
            "rollout-memory-fraction-too-large"),
     _swift("grpo", "context of 8", f"{_SWIFT_COLOCATED} --vllm_max_model_len 8", "prompts",
            "rollout-max-model-len-exceeded"),
+    _openrlhf("dpo", "data without pairs", "data/labels --ds.zero_stage 2", "chosen"),
+    _openrlhf("dpo", "batch of 9", "data/pairs --ds.zero_stage 2 --train.batch_size 9", "batch"),
+    _openrlhf("rm", "data without pairs", "data/labels --ds.zero_stage 2", "chosen"),
     _factory("dpo", "data without pairs", "stage", "dataset=sums"),
     _factory("ppo", "no reward model", "reward_model", "reward_model=null"),
-    _factory("kto", "loss that is none", "pref_loss", "pref_loss=best"),
+    _factory("dpo", "loss that is none", "pref_loss", "pref_loss=best"),
+    _factory("ppo", "TRL after 0.9.6", "python-package-version-mismatch"),
 )  # fmt: skip
 
 
@@ -247,7 +271,7 @@ def make_files(folder: Path) -> None:
     """The project of the launchers' tests, with preference data and the programs."""
     make_project(folder)
     data = folder / "data"
-    sums = [(f"What is {a} plus {b}?", f"It is {a + b}.", f"It is {a * b}.") for a in range(8) for b in range(8)]
+    sums = [(f"What is {a} plus {b}?", f"It is {a + b}.", f"It is {a * b}.") for a in range(8) for b in range(16)]
 
     def write(name: str, rows: list[dict[str, object]], *, alone: bool = True) -> None:
         text = "".join(f"{json.dumps(row)}\n" for row in rows)
@@ -264,6 +288,8 @@ def make_files(folder: Path) -> None:
     (data / "pairs.jsonl").write_text(
         "".join(f"{json.dumps({'messages': turn(q, good), 'rejected_response': bad})}\n" for q, good, bad in sums)
     )
+    (data / "train").mkdir()
+    (data / "train" / "train.jsonl").write_text((data / "train.jsonl").read_text())
     write("labels", [{"prompt": q, "completion": good, "label": i % 2 == 0} for i, (q, good, _) in enumerate(sums)])
     write(
         "swift_labels", [{"messages": turn(q, g), "label": i % 2 == 0} for i, (q, g, _) in enumerate(sums)], alone=False

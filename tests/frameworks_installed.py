@@ -19,6 +19,7 @@ _IMPORTS = {
     "trl_before_1": "import trl",
     "swift": "from swift.pipelines import sft_main; from swift.arguments import SftArguments; import swift.trainers",
     "llamafactory": "import llamafactory.train.tuner, llamafactory.train.sft.workflow",
+    "openrlhf": "import transformers, torchdata, pylatexenc",
     "axolotl": "import axolotl.train, axolotl.cli.main, axolotl.core.builders",
     "liger": "import triton.language, liger_kernel.transformers",
 }

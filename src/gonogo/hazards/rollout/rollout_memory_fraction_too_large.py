@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 
+from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.evidence.rehearsal.record import DeviceMemory
 from gonogo.finding.words import PHASES, size, sizes
 from gonogo.hazards.rule import Certainty, Findings, Pattern, RehearsalRecord, Text
@@ -38,6 +39,14 @@ _SLACK = 3 << 29
 """Bytes by which CUDA graphs and the context of a real engine may differ from those of a rehearsal."""
 _SHORT = ("OutOfMemoryError", "RuntimeError", "ValueError")
 _OOM = Pattern(r"out of memory")
+_AT_START = Pattern(
+    r"Free memory on device.*\((?P<free>[\d.]+)/(?P<whole>[\d.]+) GiB\).*less than desired GPU memory utilization"
+)
+_TAKEN = Text(
+    "The engine asks for its fraction of the whole card ({whole} GiB), and {free} GiB are free: the "
+    "trainer, another engine or a process that was left over has the rest.",
+    "引擎按整卡（{whole} GiB）的比例申请显存，而空闲只有 {free} GiB：其余被训练器、另一个引擎或残留进程占用。",
+)
 
 
 class RolloutMemoryFractionTooLarge(LoggedHazard):
@@ -81,18 +90,7 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
     ends_at = (("vllm/", "determine_num_available_blocks"), ("vllm/", "determine_available_memory"))
     anywhere = True
     signs = (
-        Sign(
-            Pattern(
-                r"Free memory on device.*\((?P<free>[\d.]+)/(?P<whole>[\d.]+) GiB\).*less than desired GPU memory "
-                r"utilization"
-            ),
-            cause=Text(
-                "The engine asks for its fraction of the whole card ({whole} GiB), and {free} GiB are free: the "
-                "trainer, another engine or a process that was left over has the rest.",
-                "引擎按整卡（{whole} GiB）的比例申请显存，而空闲只有 {free} GiB：其余被训练器、另一个引擎或残"
-                "留进程占用。",
-            ),
-        ),
+        Sign(_AT_START, cause=_TAKEN),
         Sign(Pattern(r"less than desired GPU memory utilization|Error in memory profiling\. Initial free memory")),
         Sign(types=_SHORT, frames=(_TRAINERS, _ENGINE_STARTS), says=_OOM),
         Sign(types=("",), frames=(_TRAINERS, _ENGINE_STARTS), certainty=Certainty.LIKELY),
@@ -131,7 +129,16 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
     )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Memory runs out on a GPU that trainer and engine share, and would not without the engine."""
+        """The engine does not start, or memory runs out later and would not without the engine."""
+        for failed in failed_ranks(record):
+            refused = _AT_START.search(failed.failure.message)
+            if refused is not None:
+                yield self.finding(
+                    _TAKEN.format(whole=refused.group("whole"), free=refused.group("free")),
+                    cure=self.cures,
+                    spans=failure_places(failed.failure),
+                    ranks=failed.ranks,
+                )
         short = [(rank, device) for rank in record.ranks for device in rank.devices if _is_engines(device)]
         if not short:
             return

@@ -1,0 +1,197 @@
+"""The frameworks' own published recipes of post-training, with small models: is any of them NO-GO?
+
+    python benchmarks/post_training_recipes.py --sources DIR [--only WORD …] [--keep] [--write]
+
+DIR has a git repository of each framework, named as below; a recipe is read at the commit that stands there. A recipe
+stays as it is but for what decides no failure and is not here: the model (two layers), the data, the steps (two), where
+it reports to, and ms-swift's reward ``accuracy``, which wants a package of its own. Prints a line a recipe; exits 1
+where one is NO-GO.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from post_training import between_marks, keep, rows_of, run_command
+from post_training_cells import make_files
+
+RESULTS = Path(__file__).resolve().parent / "post_training_recipes.jsonl"
+GPUS = "8xH100-80G"
+_MARKS = ("<!-- benchmarks/post_training_recipes.py --write -->", "<!-- end of recipes -->")
+_HEADS = {"en": "| recipe | verdict | seconds | MiB |", "zh": "| 配方 | 结论 | 秒 | MiB |"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A repository, the commit that is read, and where its recipes lie."""
+
+    repository: str
+    commit: str
+    folder: str
+    recipes: tuple[str, ...]
+
+
+SOURCES = {
+    "swift": Source(
+        "modelscope/ms-swift",
+        "3602360a562313afbf2ef6065fdf61f271a2c5b9",
+        "examples/train",
+        (
+            "rlhf/dpo/lora.sh", "rlhf/dpo/full.sh", "rlhf/rm/train.sh", "rlhf/kto.sh", "rlhf/cpo.sh", "rlhf/orpo.sh",
+            "rlhf/simpo.sh", "rlhf/gkd/vllm_colocate.sh", "rlhf/gkd/vllm_server.sh", "rlhf/gkd/full.sh",
+            "grpo/internal/gspo.sh", "grpo/internal/rloo.sh", "grpo/internal/reinforce_plus_plus.sh",
+            "grpo/internal/sapo.sh", "grpo/internal/fipo.sh", "grpo/internal/real.sh", "grpo/internal/chord.sh",
+            "grpo/internal/vllm_72b_4gpu.sh", "grpo/internal/transformers.sh", "grpo/external/grpo_7b.sh",
+            "grpo/external/grpo_32b_full.sh", "grpo/plugin/run_external_reward_func.sh", "rlhf/ppo/lora.sh",
+            "rlhf/ppo/full.sh",
+        ),
+    ),
+    "llamafactory": Source(
+        "hiyouga/LLaMA-Factory",
+        "ff6d4d12eeb035d6ce06805a5733dd7b29f2ac30",
+        "examples",
+        (
+            "train_lora/qwen3_lora_dpo.yaml", "train_lora/qwen3_lora_kto.yaml", "train_lora/qwen3_lora_reward.yaml",
+            "train_lora/qwen3_lora_sft.yaml", "train_lora/qwen3_lora_sft_ds3.yaml", "train_full/qwen3_full_sft.yaml",
+            "train_lora/qwen3_lora_pretrain.yaml",
+        ),
+    ),
+    "trl": Source(
+        "huggingface/trl",
+        "f2cd57710ae345ea6428ae95363267fcf38a3dc8",
+        ".",
+        (
+            "trl/scripts/sft.py", "trl/scripts/dpo.py", "trl/scripts/kto.py", "examples/scripts/cpo.py",
+            "examples/scripts/bco.py", "examples/scripts/orpo.py", "examples/scripts/gkd.py",
+            "examples/scripts/xpo.py", "examples/scripts/nash_md.py",
+        ),
+    ),
+}  # fmt: skip
+_DATA = {"kto": "labels", "bco": "labels", "sft": "train", "gkd": "train", "grpo": "prompts", "ppo": "prompts",
+         "xpo": "prompts", "nash_md": "prompts"}  # fmt: skip
+"""By algorithm; else pairs."""
+
+
+def command_of(name: str, recipe: str, text: str, folder: Path) -> str:
+    """Write the recipe, made small, where its repository has it; returns what starts it."""
+    path = folder / SOURCES[name].folder / recipe
+    if name == "swift":
+        path.write_text(_small_swift(text))
+        return f"bash {path.relative_to(folder)}"
+    if name == "llamafactory":
+        path.write_text(_small_factory(text))
+        return f"llamafactory-cli train {path.relative_to(folder)}"
+    return _small_trl(text, path.stem)
+
+
+def _small_swift(text: str) -> str:
+    algorithm = re.search(r"--rlhf_type (\w+)", text)
+    data = _DATA.get(algorithm[1] if algorithm else "sft", "pairs")
+    data = {"labels": "swift_labels"}.get(data, data)
+    for option, value in (
+        ("model", "model --model_type qwen2 --template qwen2_5 --max_steps 2"),
+        ("teacher_model", "model"),
+        ("reward_model", "reward"),
+        ("dataset", f"data/{data}.jsonl"),
+        ("chord_sft_dataset", "data/train.jsonl"),
+        ("report_to", "tensorboard"),
+    ):
+        text = re.sub(rf"(?m)^(\s*--{option}) [^\\\n]*?(\s*\\?)$", rf"\1 {value}\2", text)
+    text = text.replace("--reward_funcs accuracy", "--reward_funcs format")
+    gone = r"(?m)^\s*--(model_type|template|val_dataset|use_hf|max_steps|num_train_epochs) [^\n]*\\\n"
+    return re.sub(gone, "", text)
+
+
+def _small_factory(text: str) -> str:
+    stage = re.search(r"stage: (\w+)", text)
+    data = {"dpo": "rank", "rm": "rank", "kto": "tag"}.get(stage[1] if stage else "", "sums")
+    for key, value in (("model_name_or_path", "model"), ("dataset", data)):
+        text = re.sub(rf"(?m)^{key}: .*$", f"{key}: {value}", text)
+    return f"{text}\ndataset_dir: data\nmax_steps: 2\n"
+
+
+def _small_trl(text: str, algorithm: str) -> str:
+    """The first command of the script's docstring."""
+    start = re.search(r"(?m)^(?:accelerate launch|python) .*", text)
+    assert start is not None, algorithm
+    words = []
+    for line in text[start.start() :].splitlines():
+        words.append(line.strip().rstrip("\\").strip())
+        if not line.rstrip().endswith("\\"):
+            break
+    line = " ".join(words)
+    data = _DATA.get(algorithm, "pairs")
+    for option, value in (
+        ("model_name_or_path", "model"), ("teacher_model_name_or_path", "model"), ("reward_model_path", "reward"),
+        ("dataset_name", f"data/{data}"), ("max_steps", "2"), ("output_dir", "out"),
+    ):  # fmt: skip
+        line = re.sub(rf"--{option}[ =]\S+", f"--{option} {value}", line)
+    line = re.sub(r"--(dataset_config|push_to_hub|report_to|num_train_epochs)(?:[ =](?!--)\S+)?", "", line)
+    return f"{line} --report_to none" + ("" if "--max_steps" in line else " --max_steps 2")
+
+
+def prepare(name: str, sources: Path, folder: Path) -> None:
+    """The project's files, and the examples of the framework beside them."""
+    make_files(folder)
+    source = SOURCES[name]
+    for model in ("model", "reward", "teacher"):  # the context that recipes ask engines for
+        path = folder / model / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "max_position_embeddings": 32768}))
+    for train in folder.glob("data/*/train.jsonl"):
+        shutil.copy(train, train.with_name("test.jsonl"))
+    parts = ("examples", "trl/scripts") if name == "trl" else ("examples",)
+    archive = ["git", "-C", str(sources / source.repository.partition("/")[2]), "archive", source.commit, *parts]
+    packed = subprocess.run(archive, check=True, capture_output=True).stdout
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=packed, check=True)
+
+
+def main() -> int:
+    """Rehearse the recipes that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sources", type=Path, help="the folder with the repositories")
+    parser.add_argument("--only", nargs="*", default=[], help="recipes whose name has all of these words")
+    parser.add_argument("--keep", action="store_true", help=f"keep the answers in {RESULTS.name}")
+    parser.add_argument("--write", action="store_true", help="write the pages' tables from what is kept")
+    asked = parser.parse_args()
+    if asked.write:
+        write_tables()
+        return 0
+    refused = 0
+    for name, source in SOURCES.items():
+        chosen = [one for one in source.recipes if all(word in f"{name} {one}" for word in asked.only)]
+        if not chosen:
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch)
+            prepare(name, asked.sources, folder)
+            for recipe in chosen:
+                text = (folder / source.folder / recipe).read_text(encoding="utf-8")
+                found = run_command(
+                    command_of(name, recipe, text, folder), folder, name, GPUS if name == "swift" else "2xH100-80G"
+                )
+                found = {"cell": f"{source.repository} {recipe}", **found}
+                refused += found["verdict"] == "NO-GO"
+                if asked.keep:
+                    keep(found, RESULTS)
+                print(json.dumps(found, ensure_ascii=False), flush=True)
+    return 1 if refused else 0
+
+
+def write_tables() -> None:
+    """Put what is kept between the marks of both pages."""
+    rows = rows_of(RESULTS)
+    lines = [f"| {row['cell']} | {row['verdict']} | {row['seconds']:.0f} | {row['mib']} |" for row in rows.values()]
+    for language, head in _HEADS.items():
+        between_marks(language, _MARKS, [head, "| --- | --- | ---: | ---: |", *lines])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
