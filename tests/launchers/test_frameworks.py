@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -165,6 +166,23 @@ def test_swift_sft(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = rehearsed(f"swift sft {_SWIFT} --tuner_type lora --deepspeed zero3 --gradient_accumulation_steps 2")
     assert (record.launcher, record.world_size) == ("swift", 2)
     assert record.ranks[0].deepspeed_config["zero_optimization"]["stage"] == 3
+
+
+@pytest.mark.very_slow
+def test_swift_grpo_with_its_own_use_of_vllm(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{framework('swift')}{os.pathsep}{framework('trl_before_1')}")
+    monkeypatch.setenv("NPROC_PER_NODE", "2")
+    rows = [{"messages": [{"role": "user", "content": f"What is {a} plus 1?"}]} for a in range(64)]
+    (project / "data" / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    record = rehearsed(
+        f"swift rlhf --rlhf_type grpo {_SWIFT} --tuner_type full --deepspeed zero3 --reward_funcs format "
+        "--num_generations 4 --per_device_train_batch_size 4 --max_completion_length 16 --use_vllm true "
+        "--vllm_mode colocate --vllm_gpu_memory_utilization 0.3 --sleep_level 1 --offload_optimizer true"
+    )
+    device = record.ranks[0].devices[0]
+    peaks = {peak.phase: peak.by_category.get("rollout", 0) for peak in device.phases}
+    assert peaks["generate"] > 0.25 * device.total_bytes > peaks["backward"]
+    assert {"generate", "reward", "sync"} <= set(record.ranks[0].phases)
 
 
 @pytest.mark.very_slow

@@ -50,7 +50,7 @@ def test_it_is_found_as_an_installed_package(session: Session) -> None:
     with pytest.raises(ImportError):
         from vllm.sampling_params import GuidedDecodingParams  # noqa: F401  a name of older releases
     with pytest.raises(ImportError) as lacks:
-        from vllm import AsyncLLMEngine  # noqa: F401
+        from vllm import PoolingOutput  # noqa: F401
     assert isinstance(lacks.value, UnsupportedOperator)
     with pytest.raises(UnsupportedOperator, match=r"vllm\.worker"):
         import vllm.worker.worker
@@ -131,6 +131,43 @@ def test_heads_and_caches_that_do_not_fit(session: Session, model: str, tmp_path
         weights.load_weights([("base_model.model.model.norm.weight", torch.ones(64))])
     with pytest.raises(AssertionError, match="Attempted to load weight"):
         weights.load_weights([("model.norm.weight", torch.empty(0))])
+
+
+def test_an_engine_that_is_stepped_answers_what_was_added(session: Session, model: str) -> None:
+    """As ms-swift drives it: it asks which arguments there are, adds requests, steps, and sleeps in between."""
+    from inspect import signature
+
+    from vllm import EngineArgs, LLMEngine, SamplingParams
+    from vllm.engine import async_llm_engine
+
+    assert not hasattr(async_llm_engine, "_log_task_completion")  # a name of older releases
+    assert {"enable_lora", "max_lora_rank", "runner"} <= set(signature(EngineArgs).parameters)
+    assert hasattr(SamplingParams, "structured_outputs")
+    with pytest.raises(UnsupportedOperator, match="EngineArgs\\(best_guess"):
+        EngineArgs(model=model, best_guess=1)
+    asked = {"distributed_executor_backend": "external_launcher", "gpu_memory_utilization": 0.2, "max_model_len": 128}
+    before = reserved()
+    made = LLMEngine.from_engine_args(EngineArgs(model=model, enable_sleep_mode=True, **asked))
+    for name in ("a", "b"):
+        made.add_request(name, {"prompt_token_ids": [5, 6]}, SamplingParams(max_tokens=9, logprobs=0))
+    answers = made.step()
+    assert [(one.request_id, len(one.outputs[0].token_ids)) for one in answers] == [("a", 9), ("b", 1)]
+    first, second = answers[0].outputs[0].logprobs[:2]
+    assert first is not second
+    assert not made.has_unfinished_requests()
+    made.sleep(1)
+    assert made.model_executor.is_sleeping
+    made.wake_up(tags=["weights"])
+    weights = made.model_executor.driver_worker.worker.model_runner.model
+    assert "model.norm.weight" in dict(weights.named_parameters())
+    weights.load_weights([("model.norm.weight", torch.ones(64, device="cuda"))])
+    with pytest.raises(RuntimeError, match="LoRA is not enabled"):
+        made.add_lora(None)
+    made.sleep(2)
+    del made, weights, answers, first, second
+    with pytest.raises(UnsupportedOperator, match="what its weights take"):
+        LLMEngine.from_engine_args(EngineArgs(model=model, quantization="bitsandbytes", **asked))
+    assert reserved() - before < GIB
 
 
 def test_generate_of_transformers_writes_words_and_ends(session: Session, model: str) -> None:
