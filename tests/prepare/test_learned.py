@@ -94,6 +94,16 @@ def test_where_rows_are_too_few_more_are_made(project: Path) -> None:
     assert len((project / "gonogo-prepared" / place).read_text().splitlines()) > 101
 
 
+@pytest.mark.parametrize(("kind", "said"), [("KeyError", "'topic'"), ("ValueError", "Column 'topic' doesn't exist.")])
+def test_a_column_that_rows_lack_is_added(project: Path, kind: str, said: str) -> None:
+    missing = failed(project, "FileNotFoundError", f"Unable to find '{project}/pretrain.jsonl'", 8)
+    prepared_after(project, missing, failed(project, kind, said, 11, "__getitem__"))
+    table = read_prepared(project / "gonogo-prepared")
+    assert table is not None
+    (place,) = table.paths.values()
+    assert "topic" in json.loads((project / "gonogo-prepared" / place).read_text().splitlines()[0])
+
+
 def rehearsed(rank: RankRecord, folder: Path) -> RankRecord:
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
     set_data_apart(RehearsalRecord(["python"], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank]), folder)

@@ -49,10 +49,11 @@ def torch_of_the_day(day: str | None, filling: Path, what: Text, say: Say) -> st
     return None if release.release[:2] == own.release[:2] else f"=={release}"
 
 
-def has_torch(venv: Path, torch: str | None, filling: Path, what: Text, say: Say) -> bool:
+def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say: Say) -> list[str] | None:
     """Install a CPU build of the torch that was used, not this Python's, or of the nearest that can be rehearsed with.
 
-    False where none can be had; then this Python's own does.
+    What it requires in turn, which is to be had as of the environment's day; None where none can be had, and this
+    Python's own does.
     """
 
     def does(*arguments: str) -> bool:
@@ -70,12 +71,22 @@ def has_torch(venv: Path, torch: str | None, filling: Path, what: Text, say: Say
         if not does("install", "--no-index", "--no-deps", wanted):
             return False
         if any((venv / "lib").glob("python3.*/site-packages/torch-*+cpu.dist-info")):
-            return does("install", "torch")  # what it requires
+            return True
         does("uninstall", "torch")
         return False
 
     wanted = [] if torch is None else [f"torch{one}" for one in _nearest(SpecifierSet(torch))]
-    return any(lies_here(one) or does("install", "--torch-backend", "cpu", one) for one in wanted)
+    if not any(lies_here(one) or does("install", "--no-deps", "--torch-backend", "cpu", one) for one in wanted):
+        return None
+    packages = next((venv / "lib").glob("python3.*/site-packages"))
+    of_torch = next(one for one in metadata.distributions(path=[str(packages)]) if one.name == "torch")
+    required = [Requirement(text) for text in of_torch.requires or []]
+    of_cuda = ("nvidia-", "triton", "cuda-")
+    return [
+        str(one)
+        for one in required
+        if not one.name.startswith(of_cuda) and (one.marker is None or one.marker.evaluate({"extra": ""}))
+    ]
 
 
 def _nearest(torch: SpecifierSet) -> list[SpecifierSet]:

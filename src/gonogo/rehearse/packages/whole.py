@@ -42,14 +42,14 @@ from gonogo.rehearse.packages.names import needs_cuda
 from gonogo.rehearse.packages.torch_family import (
     BESIDE_TORCH,
     add_beside_torch,
-    has_torch,
+    install_torch,
     is_required,
     torch_of_the_day,
 )
 from gonogo.rehearse.packages.uv import UvFailed, python_of, run_uv
 from gonogo.rehearse.packages.wanted import Wanted, wanted_by_file, wanted_by_options
 
-_FORMAT = 5
+_FORMAT = 6
 """Changes when environments are made in another way, so that older ones are not used."""
 _KEPT = 12
 """Environments that are kept; the one that was not used for longest goes first."""
@@ -248,7 +248,8 @@ def _make(folder: Path, asked: _Asked, file: Path, say: Say) -> None:
         packages = next((venv / "lib").glob("python3.*/site-packages"))
         (packages / "gonogo").symlink_to(Path(gonogo.__file__).resolve().parent)
         torch = asked.torch or torch_of_the_day(asked.as_of, filling, what, say)
-        requires = [] if has_torch(venv, torch, filling, what, say) else link_torch(packages)
+        requires = install_torch(venv, torch, filling, what, say)
+        requires = link_torch(packages) if requires is None else requires
         refused = _install(venv, filling, asked, requires, what, say)
         for name in BESIDE_TORCH:
             if name in asked.built_for_cuda or is_required(name, packages):

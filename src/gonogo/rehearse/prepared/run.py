@@ -207,7 +207,7 @@ def _learned(
             found.append(_path(match[1], runs, folder, options, columns_at(failure)))
         if match := _NO_MODEL.match(text):
             found.append(model_wanted(match[1], "", folder, options, asked=True))
-        if failure.type == "KeyError" and (key := _KEY.search(text)):
+        if failure.type in ("KeyError", "ValueError") and (key := _KEY.search(text)):
             name = next(part for part in key.groups() if part)
             made = [one for one in wanted if one.kind == "data" and one.state == "made"]
             if made and name not in columns.get("*", ()):

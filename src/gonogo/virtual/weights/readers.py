@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.sandbox.overlay import Overlay
-from gonogo.virtual.weights import adapters, device_index, pretrained, safetensors_files, torch_files
+from gonogo.virtual.weights import adapters, device_index, diffusers_models, pretrained, safetensors_files, torch_files
 
 
 def install(overlay: Overlay | None, tell: Callable[[str], None] = lambda event: None) -> Patches:
@@ -22,4 +22,5 @@ def install(overlay: Overlay | None, tell: Callable[[str], None] = lambda event:
     if overlay is not None:
         pretrained.install(patches, overlay, opened, tell)
         adapters.install(patches, overlay, tell)
+        diffusers_models.install(patches, tell)
     return patches
