@@ -212,3 +212,33 @@ def test_ranks_agree_and_then_part(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [(span.path, span.line) for span in finding.spans] == [("train.py", 35), ("train.py", 37), ("train.py", 32)]
     assert [rank.outcome for rank in record.ranks] == ["diverged", "diverged"]
     assert [rank.batches for rank in record.ranks] == [3, 4]  # beyond the two steps that were asked for
+
+
+PIPELINE = """
+import deepspeed, torch
+from deepspeed.pipe import LayerSpec, PipelineModule
+from torch import nn
+deepspeed.init_distributed()
+layers = [LayerSpec(nn.Linear, 64, 64) for _ in range(4)]
+net = PipelineModule(layers=layers, loss_fn=nn.MSELoss(), num_stages=2)
+rows = torch.utils.data.TensorDataset(torch.randn(64, 64), torch.randn(64, 64))
+config = {"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0},
+          "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}
+engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), training_data=rows, config=config)
+for _ in range(2):
+    engine.train_batch()
+engine.save_checkpoint("saved")
+"""
+
+
+def test_the_stages_of_a_pipeline_tell_each_other_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(PIPELINE)
+    command = ("deepspeed", "--num_gpus", "2", "train.py")
+    record = rehearse(RehearsalRequest(command, gpus="2xH100-80G", ranks="all"))
+    assert [(rank.outcome, rank.steps) for rank in record.ranks] == [("completed", 2)] * 2
+    assert all({"forward", "backward", "step", "save"} <= set(rank.phases) for rank in record.ranks)
+    assert record.ranks[0].as_run is not None
+    assert record.ranks[0].as_run.strategy == "DeepSpeed pipeline"
+    record = rehearse(RehearsalRequest(command, gpus="2xH100-80G"))
+    assert "--ranks all" in record.ranks[0].unsupported[0].why

@@ -33,6 +33,8 @@ def install(life: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> C
             lambda module: _count_gathered(patches, module, life),
         )
     )
+    pipeline = functools.partial(_follow_pipeline, patches, life, modules)
+    patches.on_undo(after_import("deepspeed.runtime.pipe.engine", pipeline))
     for file, name, category in _REDUCERS:
         follow = functools.partial(_count_reduced, patches, life, name, category)
         patches.on_undo(after_import(f"deepspeed.runtime.zero.{file}", follow))
@@ -75,6 +77,27 @@ def _follow(patches: Patches, module: Any, life: Lifecycle, modules: ModuleTrack
     for name in ("save_checkpoint", "save_16bit_model", "save_fp16_model", "_zero3_consolidated_16bit_state_dict"):
         if hasattr(engine_class, name):
             _during(patches, engine_class, name, life, "save")
+
+
+def _follow_pipeline(patches: Patches, life: Lifecycle, modules: ModuleTracker, module: Any) -> None:
+    """A pipeline's engine takes its steps as instructions of a schedule, not by ``step``."""
+    owner = module.PipelineEngine
+    step = owner._exec_optimizer_step
+
+    @functools.wraps(step)
+    def followed_step(engine: Any, *args: Any, **kwargs: Any) -> None:
+        own_buffers(engine, modules)
+        with life.during("step", "engine.train_batch"):
+            step(engine, *args, **kwargs)
+            count_buffers(engine, life)
+            own_buffers(engine, modules)
+        life.step_done()
+
+    patches.set(owner, "_exec_optimizer_step", followed_step)
+    for instruction, function in owner._INSTRUCTION_MAP.items():
+        if function is step:
+            patches.item(owner._INSTRUCTION_MAP, instruction, followed_step)
+            break
 
 
 def _during(patches: Patches, owner: Any, name: str, life: Lifecycle, phase: Any) -> None:

@@ -22,11 +22,14 @@ class _Refused(NamedTuple):
     """Function, or Class.method."""
     what: str
     why: str
+    unless_together: bool = False
+    """Only where some of the ranks are not rehearsed: together they tell each other."""
 
 
 _REFUSED = (
     _Refused("deepspeed.runtime.pipe.engine", "PipelineEngine.__init__", "DeepSpeed's PipelineModule",
-             "the shapes that a stage receives are known to the rank that sends them"),
+             "the shapes that a stage receives are known to the rank that sends them: add --ranks all",
+             unless_together=True),
     _Refused("deepspeed.runtime.superoffload.superoffload_stage3", "SuperOffloadOptimizer_Stage3.__init__",
              "DeepSpeed's SuperOffload", "its CPU optimizer works in a process of its own"),
     _Refused("deepspeed.runtime.zenflow.zenflow_stage_1_and_2", "ZenFlowZeroOptimizer.__init__",
@@ -42,10 +45,12 @@ _FUNCTIONS_ON_TENSORS = "torch.nn.attention.flex_attention"
 """Refused on an accelerator only."""
 
 
-def install() -> Callable[[], None]:
-    """Refuse them from now on; returns the undo."""
+def install(*, together: bool) -> Callable[[], None]:
+    """Refuse them from now on; ``together``: all ranks of the launch are rehearsed. Returns the undo."""
     patches = Patches()
     for refused in _REFUSED:
+        if refused.unless_together and together:
+            continue
         patches.on_undo(after_import(refused.module, functools.partial(_refuse, patches, refused)))
     return patches.undo
 

@@ -150,7 +150,7 @@ class Session:
         undo.append(dropout.install())
         undo.append(normalization.install())
         undo.append(compiling.install(self.ledger.assume))
-        undo.append(refusals.install())
+        undo.append(refusals.install(together=self.peers is not None and len(self.peers.ranks) == self.plan.world_size))
         undo.append(scripting.install())
         undo.append(starting.install(self.plan))
         undo.append(read_arguments.install())
