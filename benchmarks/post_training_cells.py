@@ -243,7 +243,6 @@ BROKEN = (
     ),
     _swift("ppo", "LoRA, DDP", _SWIFT_PPO, "prompts", "attribute-of-wrapped-model"),
     _swift("rm", "data without pairs", "--tuner_type lora --deepspeed zero2", "train", "'NoneType' object"),
-    _swift("gkd", "no teacher", "--tuner_type lora --deepspeed zero2", "train", "teacher"),
     _swift("dpo", "LoRA on no module", "--tuner_type lora --target_modules nosuch", "pairs", "nosuch"),
     _swift("grpo", "reward that is none", f"{_SWIFT_GRPO} --reward_funcs best", "prompts", "best"),
     _swift("grpo", "5 generations of 8", f"{_SWIFT_GRPO} --num_generations 5", "prompts",

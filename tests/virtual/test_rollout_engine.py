@@ -56,6 +56,25 @@ def test_it_is_found_as_an_installed_package(session: Session) -> None:
         import vllm.worker.worker
 
 
+def test_the_release_is_the_newest_that_the_trainer_drives(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gonogo.virtual.rollout import package
+
+    installed = {"trl": ["vllm<0.13.0,>=0.10.2; extra == 'vllm'"]}
+
+    def requires(name: str) -> list[str]:
+        if name not in installed:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(package.metadata, "requires", requires)
+    monkeypatch.setattr(package.metadata, "version", lambda name: str(requires(name)))
+    assert package.version_to_stand_for() == ("0.12.0", False)
+    installed["trl"] = ["vllm<=0.31.0,>=0.22.0; extra == 'vllm'"]
+    assert package.version_to_stand_for() == ("0.31.0", False)
+    installed.update({"ms-swift": [], "trl": ["vllm<0.13.0; extra == 'vllm'"]})
+    assert package.version_to_stand_for() == (package.NEWEST, False)  # it drives vLLM by itself
+
+
 def test_its_cache_fills_the_share_of_the_card_and_sleep_gives_it_back(session: Session, model: str) -> None:
     before, (_, total) = reserved(), torch.cuda.mem_get_info()
     llm = engine(model, gpu_memory_utilization=0.5, enable_sleep_mode=True, max_num_seqs=16)
