@@ -68,7 +68,7 @@ def install(assume: Callable[[Text], object]) -> Callable[[], None]:
         reduction = self.__dict__.get("gonogo_reduction")
         if reduction is None:
             reduction = self.__dict__["gonogo_reduction"] = _Reduction(self.process_group)
-            if not self._comm_hooks:
+            if not ("gonogo_hooked" in self.__dict__ or getattr(self, "_comm_hooks", None)):
                 reduction.watch(self.module)
                 register(self, reduction, all_reduce)
         if torch.is_grad_enabled():
@@ -76,6 +76,11 @@ def install(assume: Callable[[Text], object]) -> Callable[[], None]:
                 rebuild(self.reducer)  # raises: it begins by asking whether the last reduction was finished
             reduction.begin(self.require_backward_grad_sync)
         return forward(self, *args, **kwargs)
+
+    @functools.wraps(register)
+    def noted(self: Any, state: Any, hook: Any) -> None:
+        self.__dict__["gonogo_hooked"] = True  # which torch 2.1 to 2.3 don't keep
+        register(self, state, hook)
 
     def keep_buckets(reducer: Any) -> bool:
         """Buckets keep their first order: to rebuild them, C++ writes their numbers into memory.
@@ -87,4 +92,5 @@ def install(assume: Callable[[Text], object]) -> Callable[[], None]:
     patches.set(dist.Reducer, "_rebuild_buckets", keep_buckets)
     patches.set(dist, "_verify_params_across_processes", verify)
     patches.set(DistributedDataParallel, "forward", with_hook)
+    patches.set(DistributedDataParallel, "register_comm_hook", noted)
     return patches.undo
