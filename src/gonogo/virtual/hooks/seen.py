@@ -203,10 +203,8 @@ def _weights(root: nn.Module) -> tuple[Counter[str], Counter[str], int, int, int
 
 def _strategy(stage: int | None, root: nn.Module, wrappers: list[nn.Module]) -> str:
     if stage is not None:
-        pipeline = (
-            " pipeline," if any(type(module).__name__ == "PipelineModule" for module in (root, *wrappers)) else ""
-        )
-        return f"DeepSpeed{pipeline} ZeRO-{stage}" if stage else f"DeepSpeed{pipeline.rstrip(',')}"
+        is_pipeline = any(type(module).__name__ == "PipelineModule" for module in (root, *wrappers))
+        return "DeepSpeed" + ",".join([" pipeline"] * is_pipeline + [f" ZeRO-{stage}"] * bool(stage))
     names = {base.__name__ for module in (*wrappers, *root.modules()) for base in type(module).__mro__}
     known = {"FSDPModule": "FSDP2", "FullyShardedDataParallel": "FSDP", "DistributedDataParallel": "DDP",
              "DataParallel": "DataParallel"}  # fmt: skip
