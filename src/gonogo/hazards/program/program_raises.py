@@ -126,7 +126,7 @@ class ProgramRaises(Hazard):
                 ),
                 certainty=Certainty.LIKELY if assumed else Certainty.CERTAIN,
                 cure=(
-                    *([_ALL_RANKS] if assumed and assumed.what.startswith("every rank sends") else []),
+                    *([_ALL_RANKS] if assumed and assumed.what.startswith(_OF_OTHER_RANKS) else []),
                     *_cures(failure, failed.first.versions),
                 ),
                 spans=failure_places(failure),
@@ -156,6 +156,8 @@ class ProgramRaises(Hazard):
             )
 
 
+_OF_OTHER_RANKS = ("every rank sends", "the objects received")
+"""How assumptions begin that hold where other ranks are rehearsed too."""
 _ALL_RANKS = Text(
     "Rehearse with --ranks all: each rank then sends its own, and nothing is assumed of it",
     "用 --ranks all 排练：各 rank 就会发送自己的内容，无需假设",
