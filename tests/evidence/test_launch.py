@@ -71,6 +71,18 @@ def test_a_typed_script_gets_its_arguments_and_variables(tmp_path: Path) -> None
     assert launch.source.path.endswith("run.sh")
 
 
+def test_a_typed_command_has_its_shells_variables(tmp_path: Path) -> None:
+    """Without them ms-swift starts one process, and an engine of two GPUs would seem not to fit."""
+    words = ["swift", "rlhf", "--rlhf_type", "grpo", "--model", "m"]
+    (alone,) = launches_of_command(words, tmp_path)
+    (two,) = launches_of_command(words, tmp_path, {"NPROC_PER_NODE": "2"})
+    (own,) = launches_of_command(["NPROC_PER_NODE=4", *words], tmp_path, {"NPROC_PER_NODE": "2"})
+    assert [one.world_size.value for one in (alone, two, own)] == [1, 2, 4]
+    (tmp_path / "run.sh").write_text("swift sft --model m\n")
+    (inside,) = launches_of_command(["bash", "run.sh"], tmp_path, {"NPROC_PER_NODE": "2"})
+    assert inside.world_size.value == 2
+
+
 def test_a_command_that_launches_nothing(tmp_path: Path) -> None:
     assert launches_of_command(["ls", "-l"], tmp_path) == ()
     assert launches(tmp_path, "echo hello\npip install torch\n") == ()

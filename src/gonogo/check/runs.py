@@ -26,6 +26,8 @@ from gonogo.evidence.run import Run
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
 
+_SIZES = ("NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN")
+"""Variables of the shell that a command is typed in, which ms-swift and LLaMA-Factory take their processes from."""
 _PROGRAM_FROM_INPUT = Text("its program comes from standard input", "它的程序来自标准输入")
 _PROGRAM_NOT_HERE = Text(
     "no such file: what the command starts was not looked at", "没有这个文件：命令要启动的程序未被检查"
@@ -95,7 +97,8 @@ class _Gatherer:
         self.typed = True
         from gonogo.evidence.launch.reading import launches_of_command
 
-        launches = launches_of_command(command, self.files.base)
+        sizes = {name: os.environ[name] for name in _SIZES if name in os.environ}
+        launches = launches_of_command(command, self.files.base, sizes)
         if not launches and Path(command[0]).name in SHELLS:
             script = next((word for word in command[1:] if not word.startswith("-")), None)
             if script is not None and "-c" not in command and not exists(self.files.base / script):

@@ -56,12 +56,20 @@ def read_launches(source: SourceFile) -> tuple[Launch, ...]:
     return _launches(commands, source, slurm, 0, set())
 
 
-def launches_of_command(words: Sequence[str], cwd: Path | str) -> tuple[Launch, ...]:
-    """The launch that a command line is, or all that the script launches which it runs."""
+def launches_of_command(
+    words: Sequence[str], cwd: Path | str, environment: Mapping[str, str] | None = None
+) -> tuple[Launch, ...]:
+    """The launch that a command line is, or all that the script launches which it runs.
+
+    ``environment`` are variables that stand in the shell where it is typed.
+    """
     folder = Path(os.path.abspath(cwd))
     word_list, source = _typed(words)
     place = Place(source, 0, len(source.data))
-    command = ShellCommand(tuple(word_list), place, place, {}, frozenset(), {}, folder, True, {})
+    given = {
+        name: Variable((Piece(value, source, 0, 0),), exported=True) for name, value in (environment or {}).items()
+    }
+    command = ShellCommand(tuple(word_list), place, place, given, frozenset(), given, folder, True, {})
     return _launches([command], source, {}, 0, set())
 
 
