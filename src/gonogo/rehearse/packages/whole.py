@@ -49,7 +49,7 @@ from gonogo.rehearse.packages.torch_family import (
 from gonogo.rehearse.packages.uv import UvFailed, python_of, run_uv
 from gonogo.rehearse.packages.wanted import Wanted, wanted_by_file, wanted_by_options
 
-_FORMAT = 6
+_FORMAT = 7
 """Changes when environments are made in another way, so that older ones are not used."""
 _KEPT = 12
 """Environments that are kept; the one that was not used for longest goes first."""
@@ -248,9 +248,9 @@ def _make(folder: Path, asked: _Asked, file: Path, say: Say) -> None:
         packages = next((venv / "lib").glob("python3.*/site-packages"))
         (packages / "gonogo").symlink_to(Path(gonogo.__file__).resolve().parent)
         torch = asked.torch or torch_of_the_day(asked.as_of, filling, what, say)
-        requires = install_torch(venv, torch, filling, what, say)
-        requires = link_torch(packages) if requires is None else requires
-        refused = _install(venv, filling, asked, requires, what, say)
+        of_the_day = install_torch(venv, torch, filling, what, say)
+        of_today = link_torch(packages) if of_the_day is None else []
+        refused = _install(venv, filling, asked, of_today, of_the_day or [], what, say)
         for name in BESIDE_TORCH:
             if name in asked.built_for_cuda or is_required(name, packages):
                 add_beside_torch(venv, name, _versions_in(packages)["torch"], filling, what, say)
@@ -272,10 +272,15 @@ def _versions_in(packages: Path) -> dict[str, str]:
     return {canonicalize_name(one.name): one.version for one in metadata.distributions(path=[str(packages)])}
 
 
-def _install(venv: Path, filling: Path, asked: _Asked, also: list[str], what: Text, say: Say) -> dict[str, str]:
-    """Install all that can be had; the rest, each with the reason why not."""
+def _install(
+    venv: Path, filling: Path, asked: _Asked, of_today: list[str], also: list[str], what: Text, say: Say
+) -> dict[str, str]:
+    """Install all that can be had; the rest, each with the reason why not.
+
+    ``of_today`` is had whatever the day: this Python's torch requires it; ``also`` goes with what is asked for.
+    """
     base = ["pip", "install", "--python", str(python_of(venv))]
-    run_uv([*base, *_TO_BUILD_WITH, *_OF_GONOGO, *also], cwd=filling, what=what, say=say)
+    run_uv([*base, *_TO_BUILD_WITH, *_OF_GONOGO, *of_today], cwd=filling, what=what, say=say)
     loose: dict[str, str] = {}
     left_out: dict[str, str] = {}
     forced = list(asked.pins)
@@ -283,6 +288,7 @@ def _install(venv: Path, filling: Path, asked: _Asked, also: list[str], what: Te
     for _ in range(_MOST_REFUSED):
         asked_for = {Requirement(line).name: line for line in asked.requirements}
         lines = [_loosened(line) if name in loose else line for name, line in asked_for.items() if name not in left_out]
+        lines += [line for line in also if Requirement(line).name not in (*asked_for, *left_out)]
         files = {
             "requirements.in": lines,
             "overrides.txt": forced,
