@@ -45,6 +45,13 @@ def run(
             "--nonfinite", help="Find the first module whose output or gradient is not finite. Slows each step."
         ),
     ] = False,
+    trackers: Annotated[
+        bool,
+        typer.Option(
+            "--trackers/--no-trackers",
+            help="Hand the report to W&B, MLflow, TensorBoard, SwanLab, where the training reports there.",
+        ),
+    ] = True,
     report: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Launch nothing: report on the records in DIR.")
     ] = None,
@@ -96,7 +103,12 @@ def run(
             command,
             folder or default_folder(os.environ),
             GuardOptions(
-                stall_seconds=stall_seconds, join_seconds=join_seconds, nonfinite=nonfinite, language=language
+                stall_seconds=stall_seconds,
+                join_seconds=join_seconds,
+                nonfinite=nonfinite,
+                language=language,
+                trackers=trackers,
+                python=sys.executable,
             ),
             verdict=checked.report.verdict.value if checked is not None else None,
             files=files_of(checked, os.getcwd()) if checked is not None else NO_FILES,

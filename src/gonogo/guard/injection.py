@@ -32,6 +32,10 @@ class GuardOptions(msgspec.Struct, frozen=True):
     """Whether to look for the first value that is not finite (which synchronises)."""
     language: str = "en"
     """Of what is added to exceptions: ``en`` or ``zh``."""
+    trackers: bool = True
+    """Whether the report is handed to W&B and others, where the training reports there."""
+    python: str = ""
+    """The Python that gonogo is installed for, where it may be another than the training's."""
 
 
 def read_options(folder: str) -> GuardOptions:

@@ -28,6 +28,10 @@ _HOOKED = (
     "deepspeed.runtime.engine",
     "deepspeed.runtime.pipe.engine",
     "transformers.trainer",
+    "torch.utils.tensorboard.writer",
+    "tensorboardX.writer",
+    "wandb.sdk.wandb_run",
+    "swanlab.sdk.internal.run",
 )
 
 

@@ -22,7 +22,8 @@ def _callback_class() -> Any:
         ``stall_seconds``: the least time without progress that counts as a stall. ``join_seconds``: how long the ranks
         wait for each other before the first step. ``nonfinite``: look for the first value that is not finite, which
         waits for the GPU at every module. ``language``: ``"en"`` or ``"zh"``, of what is added to exceptions; by
-        default that of the locale.
+        default that of the locale. ``trackers``: hand the report to W&B, MLflow, TensorBoard or SwanLab, where the
+        training reports there.
         """
 
         def __init__(
@@ -33,6 +34,7 @@ def _callback_class() -> Any:
             join_seconds: float = 60.0,
             nonfinite: bool = False,
             language: str | None = None,
+            trackers: bool = True,
         ) -> None:
             from gonogo.finding.language import chosen_language
             from gonogo.guard.injection import GuardOptions
@@ -43,6 +45,7 @@ def _callback_class() -> Any:
                 join_seconds=join_seconds,
                 nonfinite=nonfinite,
                 language=chosen_language(language, os.environ),
+                trackers=trackers,
             )
             if folder is not None:
                 self._start(str(folder))

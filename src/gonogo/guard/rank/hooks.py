@@ -13,6 +13,7 @@ from typing import Any
 from gonogo.evidence.guarded.records import Phase
 from gonogo.guard.rank.faults import fault, harmless
 from gonogo.guard.rank.worker import Guard, current
+from gonogo.guard.trackers.found import writers
 
 _HOOKED = "gonogo_hooked"
 
@@ -277,6 +278,30 @@ def _training_step(original: Any, trainer: Any, *arguments: Any, **named: Any) -
     return loss
 
 
+# Trackers
+
+
+def _writers(module: Any) -> None:
+    _wrap(module.SummaryWriter, "__init__", _writer_made)
+
+
+def _writer_made(original: Any, writer: Any, *arguments: Any, **named: Any) -> Any:
+    answer = original(writer, *arguments, **named)
+    if current() is not None and getattr(writer, "log_dir", None):
+        writers.setdefault(str(writer.log_dir), type(writer))
+    return answer
+
+
+def _closing_of(name: str) -> Callable[[Any], None]:
+    def finish(original: Any, run: Any, *arguments: Any, **named: Any) -> Any:
+        guard = current()
+        if guard is not None:
+            guard.trackers.hand_over(name)
+        return original(run, *arguments, **named)
+
+    return lambda module: _wrap(module.Run, "finish", finish)
+
+
 _HOOKS: dict[str, Callable[[Any], None]] = {
     "torch.distributed.distributed_c10d": _distributed,
     "torch.optim.optimizer": _optimizers,
@@ -286,4 +311,8 @@ _HOOKS: dict[str, Callable[[Any], None]] = {
     "deepspeed.runtime.engine": _engine,
     "deepspeed.runtime.pipe.engine": _pipeline,
     "transformers.trainer": _trainer,
+    "torch.utils.tensorboard.writer": _writers,
+    "tensorboardX.writer": _writers,
+    "wandb.sdk.wandb_run": _closing_of("wandb"),
+    "swanlab.sdk.internal.run": _closing_of("swanlab"),
 }

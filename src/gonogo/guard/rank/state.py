@@ -37,6 +37,11 @@ class RankState:
         """Exceptions that were written down on their way out; a program may catch them, and go on."""
 
     @property
+    def speaks_for_all(self) -> bool:
+        """Whether this rank is one of those that report a training's figures: the first, or the last."""
+        return self.rank in (0, int(os.environ.get("WORLD_SIZE", "1") or 1) - 1)
+
+    @property
     def engine(self) -> Any:
         """The newest DeepSpeed engine, or None."""
         alive = (reference() for reference in reversed(self.models))

@@ -23,6 +23,7 @@ from gonogo.guard.rank.stalls import StallWatch
 from gonogo.guard.rank.state import RankState
 from gonogo.guard.rank.steps import StepLog
 from gonogo.guard.rank.writer import RecordWriter
+from gonogo.guard.trackers.handing import Trackers
 
 TICK = 0.2
 """Seconds between two looks of the watching thread."""
@@ -47,6 +48,7 @@ class Guard(RankState):
         self._stop = threading.Event()
         self._finished = False
         self._counted = False
+        self.trackers = Trackers(self, self.finish)
 
     # The life of a rank
 
@@ -124,6 +126,7 @@ class Guard(RankState):
         self.steps.ended(now)
         if self.steps.sample_due(now):
             self._take_sample(step)
+        self.trackers.look()
 
     @harmless("memory")
     def _take_sample(self, step: int) -> None:
@@ -137,6 +140,7 @@ class Guard(RankState):
         from gonogo.guard.rank.joining import join
 
         self.enter("init")
+        self.trackers.look()
         join(self, point)
         self.progress = time.monotonic()
         self.steps.begin(self.progress)
