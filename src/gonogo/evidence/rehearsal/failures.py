@@ -157,16 +157,20 @@ def is_shortage(rank: RankRecord, failure: Failure) -> bool:
     return short and ("OutOfMemory" in failure.type or "out of memory" in failure.message)
 
 
+_SENT_ALIKE = "every rank sends what this rank sends"
+
+
 def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
     """An assumption made on, or just above, the line that raised: it may have chosen the branch.
 
-    Where torch raised, also one made on the line that called it: it may have chosen a shape.
+    Where torch raised, also one made on the line that called it: it may have chosen a shape. What other ranks send
+    during a backward chooses nothing there: gradients, and DDP's map of the parameters that were used.
     """
     raising = failure.frames[-1] if failure.frames else None
     called = next((frame for frame in reversed(failure.frames) if "/torch/" not in frame.path), None)
     for assumption in rank.assumptions:
         path, _, number = assumption.where.rpartition(":")
-        if not number.isdigit():
+        if not number.isdigit() or (failure.phase == "backward" and assumption.what == _SENT_ALIKE):
             continue
         line = int(number)
         if raising and path == raising.path and 0 <= raising.line - line <= _LINES_BEFORE:

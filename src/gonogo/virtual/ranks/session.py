@@ -56,13 +56,13 @@ from gonogo.virtual.stack import frames_of_call, frames_of_traceback, place_now,
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing.parts import PLAIN, followed_by
 from gonogo.virtual.tracing.recorder import Recorder
-from gonogo.virtual.values import batches, data_dependent, data_shapes, read_arguments
+from gonogo.virtual.values import batches, data_dependent, data_shapes, looked_up, read_arguments
 from gonogo.virtual.values.assumptions import Ledger
 from gonogo.virtual.weights import loading
 
 _END_OF: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
 
-__all__ = ["Session", "data_dependent", "grouped_products", "recurrent", "writes"]
+__all__ = ["Session", "data_dependent", "grouped_products", "looked_up", "recurrent", "writes"]
 
 
 class Session:
