@@ -51,7 +51,9 @@ def scatter(plan: Plan, language: str) -> Iterator[str]:
         return
     title = _TITLE.in_language(language)
     yield element(
-        "section", heading(2, title), element("div", _picture(plan, language, title), klass="scatter"),
+        "section", heading(2, title),
+        element("div", _picture(plan, language, title), klass="scatter wide", tabindex="0", role="group",
+                aria_label=title),
         element("p", text(_READ.in_language(language)), klass="remark"),
     )  # fmt: skip
     if plan.files:

@@ -141,5 +141,6 @@ def _cell(cell: str, is_numeric: bool, is_share: bool) -> str:
     shown = text(cell)
     if is_share and cell.endswith("%"):
         share = cell.removesuffix("%").strip()
-        shown = element("meter", min="0", max="100", value=share, aria_hidden="true") + " " + shown
+        over = {"low": "1", "high": "99", "optimum": "0"} if float(share) > 100 else {}  # more than there is: red
+        shown = element("meter", min="0", max="100", value=share, aria_hidden="true", **over) + " " + shown
     return element("td", shown, klass="figure" if is_numeric else False)

@@ -82,7 +82,7 @@ function drawTimeline(host, said, timeline) {
   }));
   const axis = { stroke: ink(), grid: { stroke: "#8886", width: 0.5 }, ticks: { stroke: "#8886" } };
   const plot = new uPlot({
-    width: host.clientWidth, height: 320, scales: { x: { time: false }, y: { range: (u, low, high) => [0, high * 1.04 || 1] } },
+    width: host.clientWidth, height: 320, scales: { x: { time: false }, y: { range: (u, low, high) => [0, high * 1.13 || 1] } },
     axes: [
       { ...axis, label: say("allocations"), labelSize: 20, values: (u, ticks) => ticks.map((tick) => (tick >= 1000 ? `${tick / 1000}k` : tick)) },
       { ...axis, size: 80, values: (u, ticks) => ticks.map(size), incrs: [...Array(30)].flatMap((_, power) => [2 ** (20 + power)]) },
