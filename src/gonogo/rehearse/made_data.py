@@ -14,6 +14,7 @@ from gonogo.finding import Text
 _OF_ROWS = frozenset({"KeyError", "TypeError", "ValueError", "IndexError", "AttributeError", "CastError"})
 _READS_ROWS = re.compile(r"-packages/datasets/|/torch/utils/data/|-packages/pyarrow/")
 _BY_NAME = re.compile(r"__getitem__|.*collat.*|.*dataset.*|.*preprocess.*|.*tokeniz.*", re.IGNORECASE)
+_ASSERTED = "device-side assert triggered"
 _NOT_HERE = Text(
     "{path} is not here, and gonogo prepare could not tell what it holds: put the file there, or one with a few rows "
     "of its form",
@@ -44,6 +45,8 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
             why = _NOT_HERE.format(path=lacks)
         elif table.guessed and _is_of_rows(failure):
             why = _GUESSED.format(names=", ".join(table.guessed[:3]))
+        elif (made := [*table.datasets, *table.paths]) and _ASSERTED in failure.message:
+            why = _GUESSED.format(names=", ".join(made[:3]))  # a made label may be beyond the classes
         else:
             continue
         frame = failure.innermost("user")
