@@ -122,6 +122,10 @@ def test_what_comes_of_missing_and_made_data_is_no_error_of_the_program(project:
     prepared_after(project, failed(project, "FileNotFoundError", f"Unable to find '{project}/pretrain.jsonl'", 8))
     assert rehearsed(failed(project, "KeyError", "'x'", 11, "__getitem__"), project).outcome == "unsupported"
     assert rehearsed(failed(project, "TypeError", "f() got x", 3, "main"), project).outcome == "raised"
+    beyond = (
+        "CUDA error: device-side assert triggered (Assertion `t >= 0 && t < n_classes` failed: label 7 of 2 classes)"
+    )
+    assert rehearsed(failed(project, "RuntimeError", beyond, 3, "main"), project).outcome == "unsupported"
 
 
 def test_a_model_that_a_program_names_by_itself_is_made(project: Path) -> None:
