@@ -24,7 +24,8 @@ from post_training import between_marks, keep, rows_of, run_command
 from post_training_cells import make_files
 
 RESULTS = Path(__file__).resolve().parent / "post_training_recipes.jsonl"
-GPUS = "8xH100-80G"
+GPUS = {"swift": "8xH100-80G", "llamafactory": "2xH100-80G", "trl": "1xH100-80G"}
+"""A script that is started by ``python`` is one of one GPU."""
 _MARKS = ("<!-- benchmarks/post_training_recipes.py --write -->", "<!-- end of recipes -->")
 _HEADS = {"en": "| recipe | verdict | seconds | MiB |", "zh": "| 配方 | 结论 | 秒 | MiB |"}
 
@@ -174,9 +175,7 @@ def main() -> int:
             prepare(name, asked.sources, folder)
             for recipe in chosen:
                 text = (folder / source.folder / recipe).read_text(encoding="utf-8")
-                found = run_command(
-                    command_of(name, recipe, text, folder), folder, name, GPUS if name == "swift" else "2xH100-80G"
-                )
+                found = run_command(command_of(name, recipe, text, folder), folder, name, GPUS[name])
                 found = {"cell": f"{source.repository} {recipe}", **found}
                 refused += found["verdict"] == "NO-GO"
                 if asked.keep:
