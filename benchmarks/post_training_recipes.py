@@ -71,13 +71,11 @@ SOURCES = {
         ".",
         (
             "trl/scripts/sft.py", "trl/scripts/dpo.py", "trl/scripts/kto.py", "examples/scripts/cpo.py",
-            "examples/scripts/bco.py", "examples/scripts/orpo.py", "examples/scripts/gkd.py",
-            "examples/scripts/xpo.py", "examples/scripts/nash_md.py",
+            "examples/scripts/orpo.py", "examples/scripts/gkd.py",
         ),
     ),
 }  # fmt: skip
-_DATA = {"kto": "labels", "bco": "labels", "sft": "train", "gkd": "train", "grpo": "prompts", "ppo": "prompts",
-         "xpo": "prompts", "nash_md": "prompts"}  # fmt: skip
+_DATA = {"kto": "labels", "sft": "train", "gkd": "train", "grpo": "prompts", "ppo": "prompts"}  # fmt: skip
 """By algorithm; else pairs."""
 
 
@@ -131,7 +129,7 @@ def _small_trl(text: str, algorithm: str) -> str:
     line = " ".join(words)
     data = _DATA.get(algorithm, "pairs")
     for option, value in (
-        ("model_name_or_path", "model"), ("teacher_model_name_or_path", "model"), ("reward_model_path", "reward"),
+        ("model_name_or_path", "model"), ("teacher_model_name_or_path", "model"),
         ("dataset_name", f"data/{data}"), ("max_steps", "2"), ("output_dir", "out"),
     ):  # fmt: skip
         line = re.sub(rf"--{option}[ =]\S+", f"--{option} {value}", line)
