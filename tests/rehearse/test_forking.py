@@ -125,6 +125,8 @@ def test_a_worker_and_what_it_started_are_ended_by_a_signal(workers: Workers, se
 def test_workers_end_with_their_server(workers: Workers, server: ForkServer) -> None:
     process = Process(workers.start("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(300)"), server)
     pid = int(process.output.readline())
+    while not process.is_started:  # a worker may print before the server has said that it is there
+        server.hear(120)
     server._popen.kill()
     assert process.wait(120) == -signal.SIGKILL
     assert is_gone(pid)
