@@ -155,6 +155,12 @@ def test_rows_have_the_tokens_that_were_asked_for(name: str) -> None:
         assert 400 * 0.7 < _words(rows[1]) < _words(rows[0]) < 400 * 1.2
 
 
+def test_what_is_chosen_and_what_is_rejected_differ_in_the_last_answer_alone() -> None:
+    row = Maker(FORMATS["preference-chats"], 400, {}).row(3)
+    assert row["chosen"][:-1] == row["rejected"][:-1]
+    assert row["chosen"][-1] != row["rejected"][-1]
+
+
 def _words(value: Any) -> int:
     if isinstance(value, dict):
         return sum(_words(item) for item in value.values())

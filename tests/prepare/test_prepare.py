@@ -92,6 +92,33 @@ def test_the_list_names_what_a_script_opens(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
+def test_a_data_set_has_each_split_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = (
+        'from datasets import load_dataset\nfor row in load_dataset("a/rows", split="{0}"):\n    print(row["text"])\n'
+    )
+    (tmp_path / "train.py").write_text("".join(map(asks.format, ("train", "dev"))))
+    monkeypatch.chdir(tmp_path)
+    (one,) = prepare(["python", "train.py"], options_of(4, None, []), InEnvironment(), write=False, look=None).wanted
+    assert one.splits == ("train", "dev")
+
+
+def test_what_a_tokenizer_is_given_is_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text("""
+from datasets import load_dataset
+from transformers import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained("gpt2")
+answers = "label"
+def encoded(rows):
+    targets = rows[answers]
+    return {**tokenizer(rows["sentence"]), "labels": tokenizer(targets)["input_ids"]}
+load_dataset("json", data_files="rows.jsonl").map(encoded)
+""")
+    monkeypatch.chdir(tmp_path)
+    done = prepare(["python", "train.py"], options_of(4, None, []), InEnvironment(), write=False, look=None)
+    (rows,) = (one for one in done.wanted if one.kind == "data")
+    assert (rows.state, rows.columns) == ("can-be-made", ("sentence:text", "label:text"))
+
+
 def test_what_is_here_is_said_to_be_here(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     model = tmp_path / "mine"

@@ -44,11 +44,37 @@ for x, in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn
     model(x.cuda()).sum().backward()
     optimizer.step()
 """,
+    "iterates_its_own_way": """
+import sys
+import torch
+sys.path.insert(0, {folder!r})
+from torchdata.stateful_dataloader.stateful_dataloader import StatefulDataLoader
+model = torch.nn.Linear(8, 2).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+rows = torch.utils.data.TensorDataset(torch.randn(64, 8))
+for x, in StatefulDataLoader(rows, batch_size=8, num_workers=2):
+    model(x.cuda()).sum().backward()
+    optimizer.step()
+""",
 }
+STATEFUL = """
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
+class StatefulDataLoader(DataLoader):
+    def _get_iterator(self):
+        assert not self.num_workers
+        return _SingleProcessDataLoaderIter(self)
+    def __iter__(self):
+        return self._get_iterator()
+"""
 
 
 def test_what_comes_after_is_rehearsed_and_what_fails_of_it_is_not_certain(tmp_path: Path) -> None:
-    records = rehearse_all(tmp_path, PROGRAMS, stack="import torch\n")
+    package = tmp_path / "site" / "torchdata" / "stateful_dataloader"
+    package.mkdir(parents=True)
+    (package / "stateful_dataloader.py").write_text(STATEFUL)
+    programs = {name: text.replace("{folder!r}", repr(str(tmp_path / "site"))) for name, text in PROGRAMS.items()}
+    records = rehearse_all(tmp_path, programs, stack="import torch\n")
     assert records["epochs"].outcome == "completed", output_of(tmp_path, "epochs")
     assert records["epochs"].steps == 4  # two that were asked for, and one in each epoch that followed
     less = {name: record.failure and less_data_before(record, record.failure) for name, record in records.items()}
@@ -60,3 +86,6 @@ def test_what_comes_after_is_rehearsed_and_what_fails_of_it_is_not_certain(tmp_p
     as_given = records["as_it_was_given"]
     assert as_given.outcome == "completed", output_of(tmp_path, "as_it_was_given")
     assert {"forward", "backward", "step"} <= set(as_given.phases)
+    own_way = records["iterates_its_own_way"]
+    assert own_way.outcome == "completed", output_of(tmp_path, "iterates_its_own_way")
+    assert own_way.steps == 2

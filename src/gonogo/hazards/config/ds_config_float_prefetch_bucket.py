@@ -97,7 +97,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
             for key, value in zip(node.keys, node.values, strict=True):
                 if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
                     continue
-                name = key.value.rpartition(".")[2]
+                name = key.value  # one with dots, which only accelerate takes apart, DeepSpeed does not read
                 if name not in _SIZES or not _is_fraction(value):
                     continue
                 yield self.finding(

@@ -23,6 +23,7 @@ from gonogo.rehearse.prepared.named import (
     is_hub_name,
     kind_of_option,
     named_in,
+    texts_in,
     whole_path,
 )
 from gonogo.rehearse.prepared.rows import format_told_by
@@ -84,7 +85,8 @@ def list_of(runs: Sequence[Run], folder: Path, options: Options) -> list[Wanted]
         columns = columns_in(run.scripts)
         for named in named_in(run):
             for wanted in _wanted(run, named, where, columns, options):
-                found.setdefault(wanted.key, wanted)
+                one = found.setdefault(wanted.key, wanted)
+                one.splits = tuple(dict.fromkeys((*one.splits, *wanted.splits)))
     order = {"model": 0, "data": 1, "media": 2, "variable": 3}
     told = {wanted.kind for wanted in found.values() if wanted.state != "unknown"}
     kept = [one for one in found.values() if one.state != "unknown" or one.kind not in told or one.name[:2] == "--"]
@@ -226,6 +228,8 @@ def data_wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], 
     if not hub and not seen:
         wanted.format = {".bin": "token-numbers", ".txt": "text"}.get(os.path.splitext(path)[1], wanted.format)
     wanted.columns = (*seen, *_media_columns(run, columns))
+    if wanted.format is None and not wanted.columns:
+        wanted.columns = tuple(f"{name}:text" for name in texts_in(run.scripts))
     if wanted.format is None and not wanted.columns:
         wanted.state, wanted.why = "unknown", _NO_FORMAT
     else:

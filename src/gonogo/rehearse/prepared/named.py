@@ -264,6 +264,18 @@ def columns_in(scripts: Sequence[Script]) -> tuple[str, ...]:
     return tuple(sorted(counted, key=lambda name: (-counted[name], name)))
 
 
+def texts_in(scripts: Sequence[Script]) -> tuple[str, ...]:
+    """The columns whose rows scripts give to a tokenizer as they are: ``tokenizer(rows["sentence"])``."""
+    found: dict[str, None] = {}
+    for script in scripts:
+        for call in script.calls("tokenizer", "*.tokenizer"):
+            node = _given(call, 0, "text")
+            bound = script.bound_to(node) if node is not None else None
+            if isinstance(bound, ast.Subscript) and (name := script.field(bound.slice).string):
+                found[name] = None
+    return tuple(found)
+
+
 def whole_path(value: str, folder: Path) -> str:
     """A path as the launch sees it, absolute."""
     return os.path.normpath(folder / os.path.expanduser(value))

@@ -107,14 +107,16 @@ class Maker:
         length = int(self.tokens * (1.05 if number % 2 == 0 else 0.8))
         whole = sum(self._shares.values()) or 1.0
         scale = length / whole
+        tokens = {name: max(1, int(self._shares.get(name, 0.0) * scale)) for name in self.columns}
+        told = min((tokens[name] for name, kind in self.columns.items() if kind in _CONVERSATIONS), default=0)
         return {
-            name: self._value(name, kind, max(1, int(self._shares.get(name, 0.0) * scale)), number * 31 + place)
+            name: self._conversation(kind, told, number * 31, tokens[name], number * 31 + place)
+            if kind in _CONVERSATIONS
+            else self._value(name, kind, tokens[name], number * 31 + place)
             for place, (name, kind) in enumerate(self.columns.items())
         }
 
     def _value(self, name: str, kind: str, tokens: int, number: int) -> Any:
-        if kind in ("chat", "turns"):
-            return self._conversation(tokens, number, kind)
         if kind == "turn":
             return {"from": "gpt", "value": text(tokens, number)}
         if kind in _OF_ONE_SIDE:
@@ -135,20 +137,25 @@ class Maker:
             return number % 2 == 0
         return f"{text(tokens, number)} #### {number % 10}" if name == "answer" else text(tokens, number)
 
-    def _conversation(self, tokens: int, number: int, kind: str) -> list[dict[str, str]]:
-        """Two turns each; an image is asked about in the first."""
+    def _conversation(self, kind: str, told: int, number: int, tokens: int, last: int) -> list[dict[str, str]]:
+        """Two turns each; an image is asked about in the first.
+
+        A row's conversations, chosen and rejected, are the same up to the last answer: of ``told`` tokens and
+        ``number``; that answer is of ``tokens`` and ``last``.
+        """
         sees = [tag for tag in ("image", "video", "audio") if {tag, f"{tag}s"} & set(self.columns)]
         opening = "".join(f"<{tag}>\n" for tag in sees[:1])
-        said = [(opening + text(tokens // 8, number), text(tokens * 3 // 8, number + 1)),
-                (text(tokens // 8, number + 2), text(tokens * 3 // 8, number + 3))]  # fmt: skip
+        said = [(opening + text(told // 8, number), text(told * 3 // 8, number + 1)),
+                (text(told // 8, number + 2), text(tokens * 3 // 8, last + 3))]  # fmt: skip
         role, content, asks, answers = (
             ("from", "value", "human", "gpt") if kind == "turns" else ("role", "content", "user", "assistant")
         )
         return [{role: who, content: words} for pair in said for who, words in zip((asks, answers), pair, strict=True)]
 
 
+_CONVERSATIONS = ("chat", "turns")
 _OF_ONE_SIDE = {"asked": "user", "answered": "assistant"}
 
 
 def _is_long(kind: str) -> bool:
-    return kind in ("text", "texts", "chat", "turns", "turn", *_OF_ONE_SIDE)
+    return kind in ("text", "texts", "turn", *_CONVERSATIONS, *_OF_ONE_SIDE)

@@ -16,6 +16,7 @@ from torch import nn
 from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES
 from gonogo.finding import Text
 from gonogo.virtual import private
+from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
 from gonogo.virtual.hooks.owning import local_tensors, own_model, own_states
@@ -167,28 +168,7 @@ def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
     from torch.utils.data import DataLoader
     from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
-    original = DataLoader.__iter__
     train = nn.Module.train
-
-    def iterate(loader: Any) -> Any:
-        if life.on_loader is not None and not life.model_in_eval_mode and torch.is_grad_enabled():
-            life.on_loader(loader)
-        return Batches(loader, original, life, mode)
-
-    def in_this_process(loader: Any) -> Any:
-        if loader.num_workers:
-            mode.ledger.assume(
-                Text(
-                    "the data is loaded in the training process, not in worker processes",
-                    "数据在训练进程中加载，而不是在工作进程中",
-                )
-            )
-            workers, loader.__dict__["num_workers"] = loader.num_workers, 0
-            try:
-                return _SingleProcessDataLoaderIter(loader)
-            finally:
-                loader.__dict__["num_workers"] = workers
-        return _SingleProcessDataLoaderIter(loader)
 
     @functools.wraps(train)
     def followed_train(module: Any, mode: bool = True) -> Any:
@@ -196,9 +176,43 @@ def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
             life.model_in_eval_mode, life.mode_chosen = not mode, True
         return train(module, mode)
 
-    patches.set(DataLoader, "__iter__", iterate)
-    patches.set(DataLoader, "_get_iterator", in_this_process)
+    _follow_loader(patches, DataLoader, _SingleProcessDataLoaderIter, life, mode)
     patches.set(nn.Module, "train", followed_train)
+
+    def stateful(module: Any) -> None:  # has its own way to iterate, in the place of DataLoader's
+        owner = module.StatefulDataLoader
+        _follow_loader(patches, owner, owner._get_iterator, life, mode)
+
+    patches.on_undo(after_import("torchdata.stateful_dataloader.stateful_dataloader", stateful))
+
+
+def _follow_loader(
+    patches: Patches, owner: Any, in_this_process: Callable[[Any], Any], life: Lifecycle, mode: VirtualMode
+) -> None:
+    original = owner.__iter__
+
+    def iterate(loader: Any) -> Any:
+        if life.on_loader is not None and not life.model_in_eval_mode and torch.is_grad_enabled():
+            life.on_loader(loader)
+        return Batches(loader, original, life, mode)
+
+    def without_workers(loader: Any) -> Any:
+        if not loader.num_workers:
+            return in_this_process(loader)
+        mode.ledger.assume(
+            Text(
+                "the data is loaded in the training process, not in worker processes",
+                "数据在训练进程中加载，而不是在工作进程中",
+            )
+        )
+        workers, loader.__dict__["num_workers"] = loader.num_workers, 0
+        try:
+            return in_this_process(loader)
+        finally:
+            loader.__dict__["num_workers"] = workers
+
+    patches.set(owner, "__iter__", iterate)
+    patches.set(owner, "_get_iterator", without_workers)
 
 
 def _is_by_the_way(module: nn.Module) -> bool:

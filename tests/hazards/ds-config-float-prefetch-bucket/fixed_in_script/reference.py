@@ -3,11 +3,11 @@ import deepspeed
 
 def prepare_reference(model, config):
     hidden = model.config.hidden_size
-    config.update(
+    config["zero_optimization"].update(
         {
-            "zero_optimization.reduce_bucket_size": hidden * hidden,
-            "zero_optimization.stage3_param_persistence_threshold": 10 * hidden,
-            "zero_optimization.stage3_prefetch_bucket_size": int(0.9 * hidden * hidden),
+            "reduce_bucket_size": hidden * hidden,
+            "stage3_param_persistence_threshold": 10 * hidden,
+            "stage3_prefetch_bucket_size": int(0.9 * hidden * hidden),
         }
     )
     engine, *_ = deepspeed.initialize(model=model, config=config)
