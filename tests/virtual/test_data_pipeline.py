@@ -118,3 +118,46 @@ def test_data_that_is_asked_for_anew_because_it_has_ended_has_enough(session: Se
     with pytest.raises(RehearsalComplete):
         train()
     assert [len(list(loader)) for _ in range(2)] == [1, 1]  # as a loop over epochs has it, which goes on to its end
+
+
+class Samples:
+    """A data set whose samples go to the device, or only lie there."""
+
+    def __init__(self, device: str, moves_to: str) -> None:
+        self.rows = torch.ones(4, 2, device=device)
+        self.moves_to = moves_to
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.rows[index].to(self.moves_to)
+
+
+@pytest.mark.parametrize(
+    ("device", "moves_to", "options", "refused"),
+    [
+        ("cpu", "cuda", {"num_workers": 2}, True),
+        ("cuda", "cuda", {"num_workers": 2}, True),
+        ("cpu", "cpu", {"num_workers": 2, "collate_fn": lambda rows: torch.stack(rows).cuda()}, True),
+        ("cpu", "cpu", {"num_workers": 2}, False),
+        ("cpu", "cuda", {}, False),
+        ("cpu", "cuda", {"num_workers": 2, "multiprocessing_context": "spawn"}, False),
+    ],
+)
+def test_a_forked_worker_cant_use_the_accelerator(
+    session: Session, device: str, moves_to: str, options: dict[str, Any], refused: bool
+) -> None:
+    torch.cuda.set_device(0)
+    torch.ones(1, device="cuda")
+    batches = iter(DataLoader(Samples(device, moves_to), batch_size=2, **options))
+    if refused:
+        with pytest.raises(RuntimeError, match="Cannot re-initialize CUDA in forked subprocess"):
+            next(batches)
+    else:
+        assert next(batches).shape == (2, 2)
+
+
+def test_a_worker_of_a_process_without_cuda_has_its_own(session: Session) -> None:
+    assert not torch.cuda.is_initialized()
+    assert next(iter(DataLoader(Samples("cpu", "cuda"), batch_size=2, num_workers=2))).is_cuda

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,16 @@ from gonogo.virtual import private
 from gonogo.virtual.failure import failure_of
 from gonogo.virtual.own_traces import trace_in
 from gonogo.virtual.ranks.session import Session
+
+
+def read_beside(written: str, path: str) -> Callable[[], object]:
+    """Reads what isn't there, beside a folder that the program has written."""
+
+    def call() -> None:
+        os.makedirs(written, exist_ok=True)
+        Path(path).read_text()
+
+    return call
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +86,9 @@ OURS: dict[str, tuple[Callable[[], object], str]] = {
         raise_(OSError("libcudart.so.12: cannot open shared object file: No such file or directory")), "compiled",
     ),
     "a library of another torch": (raise_(RuntimeError("operator torchvision::nms does not exist")), "compiled"),
+    "a checkpoint of a later step": (
+        read_beside("out/checkpoint-2", "out/checkpoint-400/trainer_state.json"), "checkpoint-2 beside it",
+    ),
     "weights that the program looks for itself": (
         raise_(AssertionError("Cannot find model checkpoint at models/critic/pytorch_model.bin")), "torch.save",
     ),
@@ -109,6 +123,7 @@ THE_PROGRAMS: dict[str, Callable[[], object]] = {
     "a number as a key": lambda: {}[3],
     "an assertion": import_("assert 1 == 2"),
     "a file that isn't there": lambda: Path("/no/such/file").read_text(encoding="utf-8"),
+    "a file of another name than what was written": read_beside("out/checkpoint-2", "out/checkpiont-2/config.json"),
     "a model that was left on meta": lambda: nn.Linear(2, 2, device="meta").to("cuda"),
 }
 

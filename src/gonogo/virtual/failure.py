@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import threading
 import traceback
@@ -17,6 +18,8 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.stack import OURS, frames_of_call, frames_of_traceback
 from gonogo.virtual.tensor import VirtualTensor
+
+_META_TYPE = re.compile(r"\bMeta(\w+)Type\b")
 
 
 class FailedCall:
@@ -69,7 +72,7 @@ def failure_of(error: BaseException, life: Lifecycle, modules: ModuleTracker, or
         module, module_class = built
     return Failure(
         type=_type_name(error),
-        message=_words_of_parser(error) or str(error),
+        message=_words_of_parser(error) or _in_kernels_words(str(error)),
         frames=frames_of_traceback(error.__traceback__),
         phase=getattr(error, "gonogo_phase", life.phase),
         step=life.step,
@@ -79,7 +82,7 @@ def failure_of(error: BaseException, life: Lifecycle, modules: ModuleTracker, or
         module_class=module_class,
         reading=_file_being_read(error),
         cause=_first_cause(error),
-        traceback=_traceback_without_us(error),
+        traceback=_in_kernels_words(_traceback_without_us(error)),
         origin=origin,
     )
 
@@ -100,6 +103,11 @@ def _first_cause(error: BaseException) -> str:
 
 def _is_remote(cause: BaseException) -> bool:
     return type(cause).__name__ in ("RemoteTraceback", "_RemoteTraceback")
+
+
+def _in_kernels_words(text: str) -> str:
+    """The text with tensors' types named as for an accelerator: C++ is told of meta tensors."""
+    return _META_TYPE.sub(rf"torch.{'npu' if hasattr(torch, 'npu') else 'cuda'}.\1Tensor", text)
 
 
 def _words_of_parser(error: BaseException) -> str | None:

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.memory.tracking import MemoryRecord
+from gonogo.virtual.operators.kernel_checks import as_kernels_say, check_operands
 from gonogo.virtual.operators.placement import common_device, foreach_devices
 from gonogo.virtual.operators.schema import Operator
 from gonogo.virtual.operators.views import Views, native
@@ -93,6 +94,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if operator is None:
                 operator = self._learn(func)
             if operator.handler is not None:
+                check_operands(func, args)
                 return operator.handler(self, func, args, kwargs or {})
             return self.run(operator, args, kwargs or _NO_KWARGS)
         except Exception as error:
@@ -114,10 +116,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if operator.view_of_first and type(args[0]) is VirtualTensor:
             return self._views.of(operator, args)
         tensors: list[VirtualTensor] = []
-        key: list[Any] = [
-            operator,
-            torch.get_default_dtype(),
-        ]  # of what is made, or divided, without a dtype of its own
+        key: list[Any] = [operator, torch.get_default_dtype()]  # the latter is of what is made without a dtype
         plain = self._collect(args, key, tensors)
         if kwargs:
             for name, value in kwargs.items():
@@ -196,6 +195,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         devices = foreach_devices(args) if operator.foreach else None
         if device is None:
             device = devices[0] if devices else common_device(func, tensors, args) if tensors else CPU
+        check_operands(func, args)
         stand_ins: dict[int, VirtualTensor] = {}
         if operator.inplace_view:
             raw = native(func, args, kwargs)
@@ -224,7 +224,12 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         plain_kwargs = {name: _with_stand_ins((value,), stand_ins)[0] for name, value in kwargs.items()}
         if "device" in kwargs or (not stand_ins and any(a.name == "device" for a in func._schema.arguments)):
             plain_kwargs["device"] = META
-        raw = private.on_meta(func, plain_args, plain_kwargs)
+        try:
+            raw = private.on_meta(func, plain_args, plain_kwargs)
+        except RuntimeError as error:
+            if (told := as_kernels_say(error, plain_args)) is error:
+                raise
+            raise told from None
         return raw, {private.storage_key(plain): virtual for plain, virtual in stand_ins.values()}
 
     def _wrap(

@@ -75,6 +75,11 @@ _WEIGHTS = Text(
     "程序自行查找的权重不在本机：请把该文件复制到此处；只要张量的名字和形状相同即可（torch.save 保存 "
     "torch.zeros(()).expand(shape) 几乎不占空间）",
 )
+_LATER = Text(
+    "a rehearsal trains for fewer steps, and has written {sibling} beside it: give as many with --steps, or load what "
+    "was written last",
+    "排练训练的步数较少，只在旁边写出了 {sibling}：请用 --steps 给出足够的步数，或加载最后写出的内容",
+)
 _DRIVER = Text(
     "it entered the real CUDA driver, which serves no device here",
     "它进入了真实的 CUDA 驱动，而该驱动在此不提供任何设备",
@@ -92,6 +97,8 @@ _OFFLINE = {
     "ConnectError", "NewConnectionError",
 }  # fmt: skip
 _WEIGHTS_FILE = re.compile(r"[\w./~+@-]+\.(?:bin|safetensors|pt|pth|ckpt)(?:\.index\.json)?\b")
+_PATH = re.compile(r"[\w./~+@=-]*/[\w.+@=-]*\d[\w./+@=-]*")
+_NUMBER = re.compile(r"\d+")
 _INDEXED_META = re.compile(r"\bmeta:\d|torch\.meta\.|VirtualTensor|VirtualMode")
 _NOT_LOADED = re.compile(
     r"lib(?:cuda|cudart|cublas|cublasLt|cudnn|cufft|curand|cusparse|cusolver|nvrtc|nvJitLink|nccl|torch_cuda|c10_cuda"
@@ -135,6 +142,8 @@ def trace_in(error: BaseException, failure: Failure, scratch: str, uses_meta: bo
             return Trace(_line(told, hit), _META)
         if scratch in message or OURS in message:
             return Trace(type(one).__name__, _FILE)
+        if (later := _of_a_later_step(message, scratch)) is not None:
+            return later
         if failure.phase == "load" and (path := _weights_not_here(one, message)):
             return Trace(path, _WEIGHTS)
     devices = [operand.device for operand in failure.operands]
@@ -163,6 +172,22 @@ def _weights_not_here(error: BaseException, message: str) -> str | None:
         return None
     named = (hit[0] for hit in _WEIGHTS_FILE.finditer(message))
     return next((path for path in named if os.sep in path and not os.path.exists(os.path.expanduser(path))), None)
+
+
+def _of_a_later_step(message: str, scratch: str) -> Trace | None:
+    """A path that is missing and differs from one that the program has written in nothing but its number."""
+    for hit in _PATH.finditer(message):
+        path = os.path.realpath(os.path.expanduser(hit[0]))
+        while not os.path.exists(parent := os.path.dirname(path)):
+            path = parent
+        written = f"{scratch}/files{parent}"
+        if os.path.exists(path) or not os.path.isdir(written):
+            continue
+        name = os.path.basename(path)
+        alike = [one for one in os.listdir(written) if _NUMBER.sub("#", one) == _NUMBER.sub("#", name)]
+        if alike:
+            return Trace(hit[0], _LATER.format(sibling=max(alike)))
+    return None
 
 
 def _line(text: str, hit: re.Match[str]) -> str:

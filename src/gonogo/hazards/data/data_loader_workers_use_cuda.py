@@ -1,7 +1,18 @@
 import ast
+import re
 
+from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.hazards.facts.training_script import first_argument, makers, mentions
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Pattern, Refusal, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Pattern, Refusal, RehearsalRecord, Run, Script, Text
+
+_REFUSED = re.compile(r"Cannot re-initialize \w+ in forked subprocess")
+_CURE = (
+    Text(
+        "Return CPU tensors and move the batch in the loop (the Trainer and accelerate do so)",
+        "返回 CPU 张量，在循环中移动 batch（Trainer 与 accelerate 会自动移动）",
+    ),
+    Text("Or num_workers=0", "或设 num_workers=0"),
+)
 
 
 class DataLoaderWorkersUseCuda(Hazard):
@@ -30,7 +41,7 @@ class DataLoaderWorkersUseCuda(Hazard):
 
     name = "data-loader-workers-use-cuda"
     title = Text("A DataLoader's workers put tensors on the GPU", "DataLoader 的 worker 进程把张量放到 GPU")
-    refusal = Refusal(Pattern(r"Cannot re-initialize CUDA in forked subprocess"), Certainty.POSSIBLE)
+    refusal = Refusal(Pattern(_REFUSED.pattern), Certainty.POSSIBLE)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Datasets whose samples go to the GPU, in a DataLoader or Trainer with workers."""
@@ -49,14 +60,25 @@ class DataLoaderWorkersUseCuda(Hazard):
                     "{owner}.__getitem__ 使用 GPU，并由 {number} 个 worker 进程执行：fork 出的进程不能使用 CUDA。",
                 ).format(owner=owner.name, number=workers.value),
                 certainty=Certainty.LIKELY,
-                cure=(
-                    Text(
-                        "Return CPU tensors and move the batch in the loop (the Trainer and accelerate do so)",
-                        "返回 CPU 张量，在循环中移动 batch（Trainer 与 accelerate 会自动移动）",
-                    ),
-                    Text("Or num_workers=0", "或设 num_workers=0"),
-                ),
+                cure=_CURE,
                 spans=(script.place(move).span(), workers.span(Text("worker processes", "worker 进程"))),
+            )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """What a forked worker would be refused, on the ranks that met it."""
+        for failed in failed_ranks(record):
+            if not _REFUSED.search(failed.failure.message):
+                continue
+            yield self.finding(
+                Text(
+                    "A sample or a collator uses the GPU, and worker processes run it: they are forked from a process "
+                    "that has used CUDA, and can't use it.",
+                    "样本或 collator 使用 GPU，而它由 worker 进程执行：fork 自已用过 CUDA 的进程者不能再使用它。",
+                ),
+                certainty=Certainty.CERTAIN,
+                cure=_CURE,
+                spans=failure_places(failed.failure),
+                ranks=failed.ranks,
             )
 
 

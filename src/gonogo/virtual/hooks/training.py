@@ -14,7 +14,6 @@ import torch
 from torch import nn
 
 from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES
-from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
@@ -187,8 +186,10 @@ def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
 
 
 def _follow_loader(
-    patches: Patches, owner: Any, in_this_process: Callable[[Any], Any], life: Lifecycle, mode: VirtualMode
+    patches: Patches, owner: Any, iterator: Callable[[Any], Any], life: Lifecycle, mode: VirtualMode
 ) -> None:
+    from gonogo.virtual.hooks.data_workers import in_this_process
+
     original = owner.__iter__
 
     def iterate(loader: Any) -> Any:
@@ -196,23 +197,8 @@ def _follow_loader(
             life.on_loader(loader)
         return Batches(loader, original, life, mode)
 
-    def without_workers(loader: Any) -> Any:
-        if not loader.num_workers:
-            return in_this_process(loader)
-        mode.ledger.assume(
-            Text(
-                "the data is loaded in the training process, not in worker processes",
-                "数据在训练进程中加载，而不是在工作进程中",
-            )
-        )
-        workers, loader.__dict__["num_workers"] = loader.num_workers, 0
-        try:
-            return in_this_process(loader)
-        finally:
-            loader.__dict__["num_workers"] = workers
-
     patches.set(owner, "__iter__", iterate)
-    patches.set(owner, "_get_iterator", without_workers)
+    patches.set(owner, "_get_iterator", lambda loader: in_this_process(loader, iterator, mode))
 
 
 def _is_by_the_way(module: nn.Module) -> bool:

@@ -44,7 +44,9 @@ def install(compute_capability: tuple[int, int]) -> Callable[[], None]:
         enable_gqa = options.get("enable_gqa", False)
         if set(options) - known or not all(_is_served(operand) for operand in operands):
             return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **options)
-        query, key, value = _cast_by_autocast(query, key, value)
+        query, key, value, attn_mask = _cast_by_autocast(query, key, value, attn_mask)
+        if attn_mask is not None and attn_mask.dtype not in (torch.bool, query.dtype):
+            _let_torch_refuse(original, query.dtype, attn_mask.dtype)
         grouped = key.shape[1] != query.shape[1]
         if _fits_flash(query, key, value, attn_mask, compute_capability) and (not grouped or enable_gqa):
             return _flash(query, key, value, dropout_p, is_causal, scale)
@@ -66,7 +68,16 @@ def _cast_by_autocast(*tensors: Any) -> Any:
     dtype = private.autocast_dtype()
     if dtype is None:
         return tensors
-    return tuple(t.to(dtype) if t.is_floating_point() and t.dtype != torch.float64 else t for t in tensors)
+    return tuple(
+        t.to(dtype) if t is not None and t.is_floating_point() and t.dtype != torch.float64 else t for t in tensors
+    )
+
+
+def _let_torch_refuse(original: Any, query: torch.dtype, mask: torch.dtype) -> None:
+    """Raise what torch raises for a mask of another dtype than the query's: releases differ in which they take."""
+    with private.modes_off():
+        operand = torch.empty(1, 1, 1, 8, dtype=query, device="meta")
+        original(operand, operand, operand, attn_mask=torch.empty(1, 1, 1, 1, dtype=mask, device="meta"))
 
 
 def _fits_flash(query: Any, key: Any, value: Any, mask: Any, capability: tuple[int, int]) -> bool:

@@ -25,7 +25,10 @@ aten = torch.ops.aten
 
 _LIKE: dict[str, int | None] = {"empty_like": None, "rand_like": None, "randn_like": None, "full_like": None,
                                 "zeros_like": 0, "ones_like": 1}  # fmt: skip
-"""Factories that may be given a meta tensor to be like, on another device; and the number they fill with."""
+"""Factories that may be given a meta tensor to be like, on another device; and the number they fill with.
+
+A buffer that is laid on the CPU so is moved to the accelerator in place (FSDP2), which only a virtual tensor can be.
+"""
 
 
 class StandIns:
@@ -70,7 +73,7 @@ class StandIns:
         stays = target is None or target.type in ("cpu", "meta")
         if operator.func is aten.lift_fresh.default:
             return self.of(args[0])
-        if meta and not stays and operator.name in _LIKE:
+        if meta and target is not None and target.type != "meta" and operator.name in _LIKE:
             laid = operator.func(*args, **{**kwargs, "device": META})
             with self._mode:
                 out = torch.empty_strided(laid.shape, laid.stride(), dtype=laid.dtype, device=target)

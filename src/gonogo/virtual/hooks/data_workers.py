@@ -1,0 +1,79 @@
+"""A loader's worker processes, whose work a rehearsal does in the training process: what a forked one can't do.
+
+A process that is forked after the training process has used the accelerator can't use it itself; torch refuses it in
+``torch/cuda/__init__.py`` and torch_npu in ``torch_npu/npu/__init__.py``, both named ``_lazy_init``.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gonogo.finding import Text
+from gonogo.virtual import private
+from gonogo.virtual.mode import VirtualMode
+from gonogo.virtual.tensor import VirtualTensor, resolve
+
+IN_THIS_PROCESS = Text(
+    "the data is loaded in the training process, not in worker processes", "数据在训练进程中加载，而不是在工作进程中"
+)
+
+
+def in_this_process(loader: Any, make: Callable[[Any], Any], mode: VirtualMode) -> Any:
+    """The iterator that ``make`` makes of a loader without workers; where there would be some, they can't use CUDA.
+
+    Raises RuntimeError, in torch's words, from its ``next`` where a forked worker would use the accelerator.
+    """
+    if not loader.num_workers:
+        return make(loader)
+    mode.ledger.assume(IN_THIS_PROCESS)
+    workers, loader.__dict__["num_workers"] = loader.num_workers, 0
+    try:
+        iterator = make(loader)
+    finally:
+        loader.__dict__["num_workers"] = workers
+    context = loader.multiprocessing_context or multiprocessing
+    fetcher = getattr(iterator, "_dataset_fetcher", None)
+    if fetcher is not None and context.get_start_method() == "fork":
+        fetcher.fetch = _forked(fetcher.fetch)
+    return iterator
+
+
+def _forked(fetch: Callable[..., Any]) -> Callable[..., Any]:
+    accelerators = (getattr(torch, kind, None) for kind in ("cuda", "npu"))
+    if not any(accelerator is not None and accelerator.is_initialized() for accelerator in accelerators):
+        return fetch
+
+    @functools.wraps(fetch)
+    def in_worker(*args: Any) -> Any:
+        with _InForkedWorker():  # type: ignore[no-untyped-call]
+            return fetch(*args)
+
+    return in_worker
+
+
+class _InForkedWorker(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run one operator, unless it would start the accelerator once more."""
+        kwargs = kwargs or {}
+        if types and private.are_foreign(tuple(types)):
+            return NotImplemented
+        used = [resolve(kwargs["device"])] if kwargs.get("device") is not None else []
+        used += [argument._device for argument in args if isinstance(argument, VirtualTensor)]
+        for device in used:
+            if device.type not in ("cpu", "meta"):
+                name = device.type.upper()
+                raise RuntimeError(
+                    f"Cannot re-initialize {name} in forked subprocess. To use {name} with multiprocessing, you must "
+                    "use the 'spawn' start method"
+                )
+        return func(*args, **kwargs)
