@@ -247,3 +247,19 @@ def test_a_launch_is_go_with_what_was_made(tmp_path: Path) -> None:
     rank = report["rehearsal"]["ranks"][0]
     assert any("huggingfacetb/smollm2-135m" in one["what"].lower() for one in rank["assumptions"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gonogo-prepared", "train.py"]
+
+
+def test_each_split_has_its_file_and_a_form_of_files_is_no_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").write_text("""
+import os
+import datasets
+root = "data"
+files = {"train": os.path.join(root, "train.jsonl"), "dev": ["dev-1.jsonl", "dev-2.jsonl"]}
+for row in datasets.load_dataset("json", data_files=files)["train"]:
+    print(row["text"])
+""")
+    monkeypatch.chdir(tmp_path)
+    done = prepare(["python", "train.py"], options_of(4, None, []), InEnvironment(), write=False, look=None)
+    assert [one.name for one in done.wanted] == ["dev-1.jsonl", "dev-2.jsonl"]

@@ -89,6 +89,19 @@ def test_the_nearest_list_goes_first(project: Path) -> None:
     assert "open-r1" not in found.lines
 
 
+def test_what_conda_alone_has_is_no_requirement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, {
+        "environment.yml": "dependencies:\n  - _libgcc_mutex=0.1=main\n  - numpy=1.26.4\n  - pip:\n    - trl==0.9.6\n",
+        "launch.sh": "python train.py\n",
+        "train.py": "import trl\n",
+    })  # fmt: skip
+    found = asked(tmp_path, "bash", "launch.sh")
+    assert {"numpy", "trl"} <= found.lines.keys()
+    assert all(name[0].isalnum() for name in found.lines)
+    assert found.differ
+
+
 def test_requirements_that_a_setup_file_reads(tmp_path: Path) -> None:
     write(tmp_path, {
         "setup.py": "def read(path='requirements.txt'):\n    return open(path).read().split()\n\n"

@@ -199,7 +199,19 @@ def test_a_deepspeed_that_asks_for_the_toolkit_when_it_is_imported(tmp_path: Pat
     folder = tmp_path / "deepspeed/ops/op_builder"
     folder.mkdir(parents=True)
     refusing = "    def is_compatible(self, verbose=False):\n        raise RuntimeError('CUDA_HOME does not exist')\n"
-    (tmp_path / "deepspeed/__init__.py").write_text("from .ops.op_builder import quantizer\n")
+    (tmp_path / "deepspeed/__init__.py").write_text("from .ops.op_builder import quantizer\nimport kernels\n")
+    # As Triton up to 3.4 does where a kernel of the package is defined: what it looks for is a driver's library.
+    (tmp_path / "triton/runtime").mkdir(parents=True)
+    (tmp_path / "triton/__init__.py").touch()
+    (tmp_path / "triton/runtime/__init__.py").touch()
+    (tmp_path / "triton/runtime/driver.py").write_text(
+        "class Lazy:\n    _obj = None\n    def __getattr__(self, name):\n        if self._obj is None:\n"
+        "            raise AssertionError('libcuda.so cannot found!')\n        return getattr(self._obj, name)\n"
+        "class Config:\n    active = Lazy()\ndriver = Config()\n"
+    )
+    (tmp_path / "kernels.py").write_text(
+        "from triton.runtime.driver import driver\nassert driver.active.get_current_target().arch == 90\n"
+    )
     (tmp_path / "deepspeed/ops/__init__.py").touch()
     (folder / "__init__.py").touch()
     (folder / "builder.py").write_text(f"class OpBuilder:\n    pass\nclass CUDAOpBuilder(OpBuilder):\n{refusing}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
-from gonogo.rehearse.not_as_there import set_apart
+from gonogo.rehearse.not_as_there import missing_in, set_apart
 
 LIBRARY = "/env/lib/python3.11/site-packages/transformers/trainer.py"
 
@@ -44,6 +44,19 @@ def why(record: RehearsalRecord, environment: Path | None = None) -> str | None:
     (rank,) = record.ranks
     assert (rank.outcome == "unsupported") == bool(rank.unsupported)
     return rank.unsupported[0].why if rank.unsupported else None
+
+
+@pytest.mark.parametrize(
+    ("message", "package"),
+    [
+        ("No module named 'yaml.reader'", "pyyaml"),
+        ("DeepSpeed is not available => install it using `pip3 install deepspeed` or build it", "deepspeed"),
+        ("CUDA is not available", None),
+    ],
+)
+def test_the_package_that_is_missing(message: str, package: str | None) -> None:
+    failure = Failure("AssertionError", message, (), "load", 0)
+    assert missing_in(failure) == ([package] if package else [])
 
 
 @pytest.fixture

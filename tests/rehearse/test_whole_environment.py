@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import subprocess
+import tarfile
 import time
 from collections.abc import Iterator
 from importlib import metadata
@@ -101,6 +102,23 @@ def test_with_adds_what_the_file_leaves_out(index: Path, tmp_path: Path) -> None
     assert versions(whole_environment(path, ("trl==0.9.3",), None))["trl"] == "0.9.3"
 
 
+def test_what_takes_long_to_compile_is_taken_as_a_wheel(index: Path, tmp_path: Path) -> None:
+    wheel(index, "numpy", "1.26.4")
+    with tarfile.open(index / "numpy-1.21.4.tar.gz", "w:gz"):
+        pass
+    made = whole_environment(requirements(tmp_path, "numpy==1.21.4\n"), (), None)
+    assert versions(made)["numpy"] == "1.26.4"
+    assert made.differing == ("numpy",)
+
+
+def test_pkg_resources_stays_whoever_asks_for_setuptools(index: Path, tmp_path: Path) -> None:
+    wheel(index, "setuptools", "82.0")
+    wheel(index, "numba", "0.60", ("setuptools",))
+    assert versions(whole_environment(requirements(tmp_path, "numba\n"), (), None))["setuptools"] == "80.9"
+    path = requirements(tmp_path, "numba\nsetuptools==82.0\n")
+    assert versions(whole_environment(path, (), None))["setuptools"] == "82.0"
+
+
 def test_torchvision_goes_with_the_torch_that_is_there(index: Path, tmp_path: Path) -> None:
     release = f"0.{int(TORCH.split('.')[1]) + 15}.1"
     for version in ("0.16.2", release):
@@ -165,6 +183,14 @@ def failed(type_: str, message: str, *frames: Frame) -> RankRecord:
     [
         (failed("ImportError", "cannot import name 'rearrange' from 'flash_attn.bert_padding'"), True),
         (failed("AttributeError", "module 'pyarrow' has no attribute 'PyExtensionType'"), False),
+        (
+            failed(
+                "RuntimeError",
+                "Failed to import: cannot import name 'split_torch' from 'hub' (/v/hub/__init__.py)",
+                Frame("/v/lib/python3.11/site-packages/lib/a.py", 1, "f", "", "library"),
+            ),
+            False,
+        ),
         (failed("AttributeError", "x", Frame("/v/lib/python3.11/site-packages/lib/a.py", 1, "f", "", "library")), True),
         (failed("AttributeError", "x", Frame("/home/me/train.py", 1, "f", "", "user")), False),
         (failed("OSError", "torch: no such file"), False),

@@ -8,6 +8,8 @@ import msgspec
 
 FOLDER = "gonogo-prepared"
 MANIFEST = "prepared.json"
+BUILDERS = frozenset({"json", "csv", "parquet", "text", "arrow", "pandas", "imagefolder", "audiofolder", "webdataset"})
+"""What ``load_dataset`` takes by these names are forms of files, and no data sets of the hub."""
 
 
 class Prepared(msgspec.Struct, frozen=True):

@@ -39,6 +39,7 @@ _OTHER_NAMES = {
 _MISSING = re.compile(
     r"No module named '([\w.]+)'|requires? (?:the )?[`']?(\w+)[`']? (?:to be installed|library)"
     r"|No package metadata was found for ([\w.-]+)"
+    r"|is not available => install it using `pip3? install ([\w.-]+)`"  # accelerate's word
 )
 _API = re.compile(
     r"cannot import name|No module named|has no attribute|unexpected keyword argument|missing \d+ required"
@@ -146,7 +147,7 @@ def set_apart(record: RehearsalRecord, environment: Path | None = None) -> None:
 def missing_in(failure: Failure) -> list[str]:
     """The distributions (canonical names) whose want a failure tells of."""
     said = "\n".join(f"{told.type}: {told.message}" for told in chain_of(failure))
-    return [distribution_of(match[1] or match[2] or match[3]) for match in _MISSING.finditer(said)]
+    return [distribution_of(match[match.lastindex or 0]) for match in _MISSING.finditer(said)]
 
 
 def _first_line(failure: Failure) -> str:
@@ -160,7 +161,7 @@ def _why(
     """What the packages here lack, and the file whose packages would have it (``""``: none); None: nothing is told."""
     said = "\n".join(f"{told.type}: {told.message}" for told in chain_of(failure))
     for match in _MISSING.finditer(said):
-        name = distribution_of(match[1] or match[2] or match[3])
+        name = distribution_of(match[match.lastindex or 0])
         if _was_there(name, record):
             continue
         if (project := project_with(match[1] or match[3] or "", Path(record.cwd))) is not None:

@@ -41,7 +41,7 @@ def with_virtual_devices(surroundings: Surroundings) -> Iterator[None]:
     The count follows the environment at the time of the question, as CUDA's does before it is initialised.
     """
     torch = importlib.import_module("torch")
-    from gonogo.virtual.kernels import torchvision  # imports torch: not before it is needed
+    from gonogo.virtual.kernels import torchvision, triton  # import torch: not before they are needed
 
     def count() -> int:
         return surroundings.visible_count(os.environ)
@@ -67,6 +67,8 @@ def with_virtual_devices(surroundings: Surroundings) -> Iterator[None]:
                 stack.enter_context(patch.object(torch.cuda, name, answer))
             # Imported by name, where there is a GPU, by what a framework's command line imports.
             stack.enter_context(patch.object(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, create=True))
+            # A kernel's decorator asks Triton's driver for the GPU, which looks for libcuda.
+            triton.install(patches, lambda _: None, lambda _: None, surroundings.compute_capability)
             for name in ("deepspeed.ops.op_builder.builder", "op_builder.builder"):
                 stack.callback(after_import(name, _asks_no_toolkit))
         else:

@@ -12,6 +12,7 @@ _KINDS = re.compile(
     r"(?:.*\.)?(?:ImportError|ModuleNotFoundError|AttributeError|TypeError|NameError|RecursionError|NotImplementedError|"
     r"PackageNotFoundError|VersionConflict|KeyError|RuntimeError|ValueError|AssertionError|DeprecationWarning)"
 )
+_NOT_IN = re.compile(r"cannot import name '\w+' from '(\w+)")
 _NEAR = 6
 """Innermost frames in which a package's own file makes it the suspect."""
 # Distributions whose module has another name.
@@ -50,6 +51,9 @@ def _may_come_of(name: str, failure: Failure) -> bool:
     near = frames[-_NEAR:]
     if name != "torch":
         return any(f"/{module}/" in frame.path for frame in near)
+    other = _NOT_IN.search(failure.message)
+    if other is not None and other[1] != module:  # what lacks the name is as the file says
+        return False
     # A library that was made for another torch fails in its own lines, before anything is computed; what it finds wrong
     # with a value, it does not find wrong for torch's sake.
     if not near or near[-1].owner == "user":

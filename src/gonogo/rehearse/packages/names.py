@@ -42,3 +42,10 @@ def can_be_laid_over(name: str) -> bool:
 def needs_cuda(name: str) -> bool:
     """Whether a package (canonical name) is compiled against CUDA or one torch, so that it can't be installed here."""
     return _COMPILED.fullmatch(name) is not None and _FOR_ANY_MACHINE.fullmatch(name) is None
+
+
+NEVER_BUILT = (
+    *("numpy", "pandas", "scipy", "scikit-learn", "pyarrow", "matplotlib", "h5py", "opencv-python", "grpcio", "mpi4py"),
+    *("tokenizers", "safetensors", "numba", "llvmlite", "av"),
+)
+"""Compiled for many minutes, and of another Python's time where there is no wheel: another release stands for it."""

@@ -38,7 +38,7 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.cache import Say, cache_folder
 from gonogo.rehearse.packages.installed import installed_version, link_torch, satisfied
 from gonogo.rehearse.packages.laying import PackageOverlay
-from gonogo.rehearse.packages.names import needs_cuda
+from gonogo.rehearse.packages.names import NEVER_BUILT, needs_cuda
 from gonogo.rehearse.packages.torch_family import (
     BESIDE_TORCH,
     add_beside_torch,
@@ -49,13 +49,15 @@ from gonogo.rehearse.packages.torch_family import (
 from gonogo.rehearse.packages.uv import UvFailed, python_of, run_uv
 from gonogo.rehearse.packages.wanted import Wanted, wanted_by_file, wanted_by_options
 
-_FORMAT = 7
+_FORMAT = 8
 """Changes when environments are made in another way, so that older ones are not used."""
 _KEPT = 12
 """Environments that are kept; the one that was not used for longest goes first."""
 _MOST_REFUSED = 20
 # What old packages import while they are built, without saying so.
-_TO_BUILD_WITH = ("setuptools<81", "wheel", "packaging", "py-cpuinfo", "psutil", "ninja")
+_SETUPTOOLS = "setuptools<81"
+"""Of those with pkg_resources, which old packages import: pip leaves the one that a Python brings."""
+_TO_BUILD_WITH = (_SETUPTOOLS, "wheel", "packaging", "py-cpuinfo", "psutil", "ninja")
 # What gonogo's own part of a rehearsal needs beside torch: records, and checkpoints made of a config alone.
 _OF_GONOGO = ("msgspec", "safetensors")
 _BUILT_WITH_TORCH = ("deepspeed",)
@@ -277,13 +279,16 @@ def _install(
 ) -> dict[str, str]:
     """Install all that can be had; the rest, each with the reason why not.
 
-    ``of_today`` is had whatever the day: this Python's torch requires it; ``also`` goes with what is asked for.
+    ``of_today`` is had whatever the day: this Python's torch requires it; ``also`` goes with what is asked for, and is
+    there before, since what is built with torch imports it.
     """
     base = ["pip", "install", "--python", str(python_of(venv))]
-    run_uv([*base, *_TO_BUILD_WITH, *_OF_GONOGO, *of_today], cwd=filling, what=what, say=say)
+    run_uv([*base, *_TO_BUILD_WITH, *_OF_GONOGO, *of_today, *also], cwd=filling, what=what, say=say)
     loose: dict[str, str] = {}
     left_out: dict[str, str] = {}
     forced = list(asked.pins)
+    if not any(Requirement(line).name == "setuptools" for line in (*asked.requirements, *forced)):
+        forced.append(_SETUPTOOLS)
     newest = asked.as_of
     for _ in range(_MOST_REFUSED):
         asked_for = {Requirement(line).name: line for line in asked.requirements}
@@ -296,19 +301,11 @@ def _install(
         }
         for name, content in files.items():
             (filling / name).write_text("\n".join(content) + "\n", encoding="utf-8")
-        arguments = [
-            *base,
-            "--upgrade",
-            "-r",
-            "requirements.in",
-            "--overrides",
-            "overrides.txt",
-            "--excludes",
-            "excludes.txt",
-        ]
+        arguments = [*base, "--upgrade", "-r", "requirements.in", "--overrides", "overrides.txt"]
+        arguments += ["--excludes", "excludes.txt"]
         arguments += ["--exclude-newer", newest] if newest else []
-        for name in _BUILT_WITH_TORCH:
-            arguments += ["--no-build-isolation-package", name]
+        arguments += [word for name in _BUILT_WITH_TORCH for word in ("--no-build-isolation-package", name)]
+        arguments += [word for name in NEVER_BUILT for word in ("--only-binary", name)]
         try:
             run_uv(arguments, cwd=filling, what=what, say=say, environment={"DS_BUILD_OPS": "0"})
             break

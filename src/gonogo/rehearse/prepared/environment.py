@@ -150,6 +150,8 @@ def _lines_of(path: Path) -> Iterator[tuple[str, str]]:
     except UserError:
         return
     for name, package in told.packages.items():
+        if not name[0].isalnum():  # conda's own, _libgcc_mutex
+            continue
         extras = f"[{package.extras}]" if package.extras else ""
         yield name, f"{name}{extras}{_valid(package.specifier)}"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.field import Field
+from gonogo.evidence.prepared import BUILDERS
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.shell.state import NOT_SET
@@ -129,13 +130,9 @@ def _in_calls(run: Run, script: Script) -> Iterator[Named]:
         if node is None:
             continue
         value = _of_node(run, script, node)
-        files = call.keyword("data_files")
-        if value in ("json", "csv", "parquet", "text"):
-            for one in _texts(files):
+        if value in BUILDERS:
+            for one in _files(run, script, call.keyword_node("data_files")):
                 yield Named("data", one, _place(script, call))
-            if not files.known:
-                found = _of_node(run, script, call.keyword_node("data_files"))
-                yield Named("data", found, _place(script, call))
             continue
         subset = _of_node(run, script, _given(call, 1, "name"))
         split = call.keyword("split").string
@@ -149,6 +146,16 @@ def _in_calls(run: Run, script: Script) -> Iterator[Named]:
         value = _of_node(run, script, node)
         if value and (call.name != "open" or re.search(r"\.(json|jsonl|csv|txt)$", value)):
             yield Named("data", value, _place(script, call), _option_in(script, node))
+
+
+def _files(run: Run, script: Script, node: ast.expr | None) -> Iterator[str | None]:
+    """The files of ``data_files``: one, several, or some for each split; None for one that isn't settled."""
+    bound = script.bound_to(node) if node is not None else None
+    if isinstance(bound, ast.Dict | ast.List | ast.Tuple):
+        for one in bound.values if isinstance(bound, ast.Dict) else bound.elts:
+            yield from _files(run, script, one)
+    else:
+        yield _of_node(run, script, node)
 
 
 def _given(call: Call, index: int, *keywords: str) -> ast.expr | None:

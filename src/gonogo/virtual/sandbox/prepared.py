@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gonogo.evidence.prepared import Prepared, read_prepared
+from gonogo.evidence.prepared import BUILDERS, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import Missed
 from gonogo.finding import Text
 from gonogo.virtual.hooks.after_import import after_import
@@ -165,7 +165,8 @@ class _Names:
 
         @functools.wraps(factory)
         def dataset_module_factory(path: Any, *args: Any, **kwargs: Any) -> Any:
-            folder = self.place(path, "dataset") if not os.path.exists(str(path)) else None
+            made = path not in BUILDERS and not os.path.exists(str(path))
+            folder = self.place(path, "dataset") if made else None
             if folder is None:
                 return factory(path, *args, **kwargs)
             for given in ("data_dir", "data_files"):
@@ -178,7 +179,7 @@ class _Names:
             try:
                 return load(path, name, *args, **kwargs)
             except Exception:
-                if not os.path.exists(str(path)):
+                if not os.path.exists(str(path)) and path not in BUILDERS:
                     self.miss("dataset", path, name, kwargs.get("split"))
                 raise
 
