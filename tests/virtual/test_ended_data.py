@@ -44,6 +44,23 @@ for x, in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn
     model(x.cuda()).sum().backward()
     optimizer.step()
 """,
+    "wrapper_left_in_evaluation": """
+import torch, torch.distributed as dist
+dist.init_process_group("nccl", init_method="tcp://127.0.0.1:29511", world_size=2, rank=0)
+class Wrapper(torch.nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+    def forward(self, x):
+        return self.module(x)
+model = Wrapper(torch.nn.Linear(8, 2).cuda())
+model.eval()
+model.module.train()
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(2):
+    model(torch.randn(4, 8, device="cuda")).sum().backward()
+    optimizer.step()
+""",
     "iterates_its_own_way": """
 import sys
 import torch
@@ -89,3 +106,6 @@ def test_what_comes_after_is_rehearsed_and_what_fails_of_it_is_not_certain(tmp_p
     own_way = records["iterates_its_own_way"]
     assert own_way.outcome == "completed", output_of(tmp_path, "iterates_its_own_way")
     assert own_way.steps == 2
+    wrapped = records["wrapper_left_in_evaluation"]
+    assert "forward" in wrapped.phases, output_of(tmp_path, "wrapper_left_in_evaluation")
+    assert wrapped.formed_world == 2

@@ -180,6 +180,12 @@ def _most_tokens(rank: RankRecord) -> int:
     return rank.as_run.tokens[1] if rank.as_run is not None and rank.as_run.tokens is not None else 0
 
 
+_STARTED_BY_PROGRAM = Text(
+    "the program starts them by itself: begin it with a launcher (torchrun --nproc_per_node …) to rehearse each",
+    "由程序自行启动：改用启动器运行（torchrun --nproc_per_node …）即可逐个排练",
+)
+
+
 def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
     for rank in record.ranks:
         yield from _skipped_by(rank, explained, folder)
@@ -189,7 +195,9 @@ def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Itera
             Text("{count} of {world} ranks", "{world} 个 rank 中的 {count} 个").format(
                 count=len(others), world=record.world_size
             ),
-            Text("not asked for: --ranks all runs each", "未要求排练：--ranks all 会排练每一个"),
+            Text("not asked for: --ranks all runs each", "未要求排练：--ranks all 会排练每一个")
+            if record.launched is None
+            else _STARTED_BY_PROGRAM,
         )
     if record.world_size > 1 and len(record.ranks) == 1:
         yield Skipped(
@@ -197,7 +205,9 @@ def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Itera
             Text(
                 "one rank was rehearsed, which can't be compared: a hang is seen with --ranks all, or --ranks sample",
                 "只排练了一个 rank，无从比较：--ranks all 或 --ranks sample 才能发现卡住",
-            ),
+            )
+            if record.launched is None
+            else _STARTED_BY_PROGRAM,
         )
     if tokens := max((_most_tokens(rank) for rank in record.ranks), default=0):
         yield Skipped(

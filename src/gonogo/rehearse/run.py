@@ -336,12 +336,15 @@ def _record(
     launch = resolved.launch
     skipped = [*resolved.skipped, *overlay.skipped]
     accelerator = machine.accelerator
+    formed = max((record.formed_world for record in records), default=1)
+    world_size = max(launch.world_size, formed)
     return RehearsalRecord(
         command=list(request.command),
         cwd=launch.cwd,
-        world_size=launch.world_size,
+        world_size=world_size,
+        launched=launch.world_size if formed > launch.world_size else None,
         nodes=launch.nodes,
-        ranks_per_node=launch.processes_per_node,
+        ranks_per_node=max(launch.processes_per_node, world_size // launch.nodes),
         accelerator=AcceleratorFacts(
             name=accelerator.name,
             device_type=accelerator.device_type,

@@ -331,6 +331,8 @@ class RankRecord(msgspec.Struct):
     """How many batches were read."""
     batches_left: int | None = None
     """How many were left where the rehearsal ended the data, where that differs between the ranks."""
+    formed_world: int = 1
+    """How many ranks the program's process group had when it stepped."""
     data_ended: Assumption | None = None
     """Where the rehearsal first ended data before its end, so that what comes after sees less of it."""
     data_shapes: list[str] = []
@@ -360,6 +362,7 @@ class RehearsalRecord(msgspec.Struct):
     command: list[str]
     cwd: str
     world_size: int
+    """Ranks of the process group that the program formed, or those that the launch starts where they are more."""
     nodes: int
     ranks_per_node: int
     accelerator: AcceleratorFacts
@@ -369,6 +372,8 @@ class RehearsalRecord(msgspec.Struct):
     seconds: float = 0.0
     ranks: list[RankRecord] = []
     launcher: str = "python"
+    launched: int | None = None
+    """Ranks that the launch itself starts, where the program starts others."""
     skipped: list[tuple[str, str]] = []
     """(what, why) that the parent left out, e.g. a version that could not be laid over."""
     skipped_zh: list[tuple[str, str]] = []

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch.distributed as dist
+
 from gonogo.evidence.rehearsal.record import Assumption, Phase, TensorPlace
 from gonogo.finding import Text
 from gonogo.virtual.hooks.seen import Seen
@@ -80,6 +82,8 @@ class Lifecycle:
         self.batches_left: int | None = None
         """How many there were where the rehearsal ended the data, if that is known."""
         self.data_ended: Assumption | None = None
+        self.world = 1
+        """How many ranks the program's process group has."""
         """Where the rehearsal first ended data before its end."""
         self.more_steps = 0
         """Steps to be made beyond the target, because the ranks' data ends at different steps."""
@@ -140,8 +144,10 @@ class Lifecycle:
 
     def step_done(self) -> None:
         """An optimizer step is complete. Raises RehearsalComplete where the program goes on far beyond the target."""
-        self.seen.stepped()
+        self.seen.stepped(self.trained_root)
         self.step += 1
+        if dist.is_available() and dist.is_initialized():
+            self.world = max(self.world, dist.get_world_size())
         self.ledger.step = self.step
         if self.step >= self.target + self.more_steps + _STEPS_TOO_MANY:
             raise RehearsalComplete

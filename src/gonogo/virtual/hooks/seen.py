@@ -33,6 +33,8 @@ class Seen:
         self.optimizer = ""
         self.masters: Counter[str] = Counter()
         self.states: Counter[str] = Counter()
+        self.weights_on: Counter[str] = Counter()
+        """Bytes of parameters by kind of device when they were first stepped."""
         self.backwards = 0
         self.stage: int | None = None
         """ZeRO's, of DeepSpeed's engine; None without one."""
@@ -68,8 +70,10 @@ class Seen:
         """A module's forward runs in backward."""
         self.recomputed[id(module)] = _class_of(module)
 
-    def stepped(self) -> None:
-        """An optimizer step is complete."""
+    def stepped(self, root: nn.Module | None) -> None:
+        """An optimizer step of the model is complete."""
+        if root is not None and not self.weights_on:
+            self.weights_on = _weights(root)[1]
         if self.backwards:
             self.accumulation.add(self.backwards)
         self.backwards = 0
@@ -107,7 +111,7 @@ def as_run(seen: Seen, root: nn.Module | None, mode: VirtualMode, argv: Iterable
         trainable=trainable,
         quantized=quantized,
         weights=_most_first(weights),
-        weights_on=("nvme",) if "offload_param" in on_nvme else _most_first(where),
+        weights_on=("nvme",) if "offload_param" in on_nvme else _most_first(seen.weights_on or where),
         samples=_range(seen.samples),
         tokens=_range(seen.tokens),
         accumulation=_range(seen.accumulation),

@@ -48,7 +48,8 @@ def _enter_root(life: Lifecycle, modules: ModuleTracker, root: nn.Module) -> Non
         return
     if life.phase in ("evaluate", "save", *ROLLOUT_PHASES):
         return
-    if torch.is_grad_enabled() and (root.training or (not life.mode_chosen and _is_trainable(root))):
+    trains = _is_in_training_mode(root)
+    if torch.is_grad_enabled() and (trains or (not life.mode_chosen and _is_trainable(root))):
         life.model_in_eval_mode = False
         if "forward" not in life.reached:
             gc.collect()
@@ -60,8 +61,18 @@ def _enter_root(life: Lifecycle, modules: ModuleTracker, root: nn.Module) -> Non
             own_model(root, modules)
         modules.watch_gradients(root)
         life.enter("forward")
-    elif life.step and not root.training:
+    elif life.step and not trains:
         life.enter("evaluate")
+
+
+def _is_in_training_mode(root: nn.Module) -> bool:
+    """By what a wrapper wraps: Lightning takes DDP to evaluation with the model, and only the model back."""
+    while not root.training:
+        inner = list(root.children())
+        if len(inner) != 1 or root._parameters:
+            return False
+        root = inner[0]
+    return True
 
 
 def _is_trainable(root: nn.Module) -> bool:

@@ -323,6 +323,7 @@ class Session:
             data_shapes=self.data_shapes,
             batches_left=self.life.batches_left,
             data_ended=self.life.data_ended,
+            formed_world=self.life.world,
             missed=self.missed,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
