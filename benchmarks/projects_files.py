@@ -27,6 +27,8 @@ def lay(folder: Path, prepare: dict[str, Any]) -> None:
     """Make in ``folder`` what ``prepare`` says: models, rows, texts; then the edits."""
     for place, kind in prepare.get("models", {}).items():
         model(folder / place, kind)
+    for place in prepare.get("critics", []):
+        critic(folder / place)
     for place, kind in prepare.get("rows", {}).items():
         _made(folder / place)
         MAKERS[kind](folder / place)
@@ -38,6 +40,20 @@ def lay(folder: Path, prepare: dict[str, Any]) -> None:
         if edit["from"] not in text:
             raise ValueError(f"{path}: no {edit['from']!r} in it")
         path.write_text(text.replace(edit["from"], edit["to"]), encoding="utf-8")
+
+
+def critic(folder: Path) -> None:
+    """The weights of a reward model, as DeepSpeed-Chat's step 2 leaves them: names and shapes, of no size."""
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    config = AutoConfig.from_pretrained(folder)
+    with torch.device("meta"):
+        weights = AutoModel.from_config(config).state_dict()
+    shapes = {f"rwtransformer.{name}": one.shape for name, one in weights.items()}
+    shapes["v_head.weight"] = torch.Size([1, config.word_embed_proj_dim])
+    zero = torch.zeros((), dtype=torch.float16)
+    torch.save({name: zero.expand(shape) for name, shape in shapes.items()}, folder / "pytorch_model.bin")
 
 
 def _made(path: Path) -> Path:

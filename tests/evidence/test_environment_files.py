@@ -144,6 +144,13 @@ def test_conda() -> None:
     assert not environment.complete
 
 
+def test_conda_of_what_are_no_python_packages() -> None:
+    lines = ("_libgcc_mutex=0.1=main", "xz=5.4.6=h5eee18b_0", "libgomp=11.2.0=h1234567_1", "python_abi=3.10=2_cp310",
+             "six=1.16.0=pyh6c4a22f_0", "tornado=6.1=py310h5764c6d_3", "numpy=1.26")  # fmt: skip
+    text = "dependencies:\n" + "".join(f"  - {line}\n" for line in lines)
+    assert sorted(environment_of("environment.yml", text).packages) == ["numpy", "six", "tornado"]
+
+
 DOCKERFILE = """# syntax=docker/dockerfile:1
 ARG FLASH=2.5.8
 FROM nvidia/cuda:12.4.1-runtime-ubuntu22.04 AS builder

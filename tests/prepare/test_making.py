@@ -205,6 +205,24 @@ def test_a_data_set_of_the_hub_has_its_splits_subsets_and_pictures(tmp_path: Pat
     assert Image.open(io.BytesIO(picture(8, 6))).size == (8, 6)
 
 
+def test_messages_in_parts_name_a_picture_once(tmp_path: Path) -> None:
+    from datasets import load_dataset
+
+    known = published_dataset("HuggingFaceH4/llava-instruct-mix-vsft")
+    assert known is not None
+    (tmp_path / "picture.png").write_bytes(picture(8, 6))
+    maker = Maker(known.columns, 20, {"image": str(tmp_path / "picture.png")})
+    for name, content in hub_folder(known.columns, [maker.row(0)], known.splits, ()).items():
+        path = tmp_path / "data set" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    row = load_dataset(str(tmp_path / "data set"), split="train", cache_dir=str(tmp_path / "cache"))[0]
+    assert [one.size for one in row["images"]] == [(8, 6)]
+    kinds = [[part["type"] for part in message["content"]] for message in row["messages"]]
+    assert kinds == [["text", "image"], ["text"], ["text"], ["text"]]
+    assert "<image>" not in str(row["messages"])
+
+
 def test_the_folder_is_whole_and_never_the_users(tmp_path: Path) -> None:
     folder = write_folder(tmp_path, {"models/a/config.json": b"{}"}, Prepared({"a/a": "models/a"}))
     assert read_prepared(folder) == Prepared({"a/a": "models/a"})

@@ -50,6 +50,7 @@ def test_says_what_it_is(facade: VirtualCuda) -> None:
     assert torch.cuda.device_count() == 8
     assert torch.cuda.get_device_name() == "NVIDIA H100 80GB HBM3"
     assert torch.cuda.get_device_capability("cuda:3") == (9, 0)
+    assert torch.cuda.get_device_capability(torch.cuda.device(3)) == (9, 0)
     properties = torch.cuda.get_device_properties(7)
     assert (properties.total_memory, properties.multi_processor_count) == (H100.total_bytes, 132)
     assert "total_memory=81089MB" in repr(properties)

@@ -74,6 +74,10 @@ def _features(columns: dict[str, str]) -> list[str]:
         elif kind in ("chat", "asked", "answered", "turns"):
             keys = ("from", "value") if kind == "turns" else ("role", "content")
             lines += ["    list:", *(part for key in keys for part in (f"    - name: {key}", "      dtype: string"))]
+        elif kind == "parts":
+            parts = [("index", "int64"), ("text", "string"), ("type", "string")]
+            lines += ["    list:", "    - name: role", "      dtype: string", "    - name: content", "      list:"]
+            lines += [line for key, type_ in parts for line in (f"      - name: {key}", f"        dtype: {type_}")]
         elif kind == "texts":
             lines.append("    sequence: string")
         else:

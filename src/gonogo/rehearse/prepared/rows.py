@@ -12,7 +12,8 @@ from typing import Any
 _WORDS = tuple("of to in it is be as at so we he by or on do if me my up an go no us am".split())  # noqa: SIM905
 
 # What the columns of a format hold. A kind is text; several texts; int; float; flag; label; chat (messages by role and
-# content), asked and answered (its parts), turns (ShareGPT's from and value), image, images, and so on.
+# content), parts (chat, its content in parts), asked and answered (chat of one message), turns (ShareGPT's from and
+# value), image, images, and so on.
 TEMPLATE = "apply_chat_template"
 """Stands among the columns that a program reads where it lays a chat template over them."""
 FORMATS: dict[str, dict[str, str]] = {
@@ -137,23 +138,36 @@ class Maker:
             return number % 2 == 0
         return f"{text(tokens, number)} #### {number % 10}" if name == "answer" else text(tokens, number)
 
-    def _conversation(self, kind: str, told: int, number: int, tokens: int, last: int) -> list[dict[str, str]]:
+    def _conversation(self, kind: str, told: int, number: int, tokens: int, last: int) -> list[dict[str, Any]]:
         """Two turns each; an image is asked about in the first.
 
         A row's conversations, chosen and rejected, are the same up to the last answer: of ``told`` tokens and
         ``number``; that answer is of ``tokens`` and ``last``.
         """
         sees = [tag for tag in ("image", "video", "audio") if {tag, f"{tag}s"} & set(self.columns)]
-        opening = "".join(f"<{tag}>\n" for tag in sees[:1])
+        opening = "".join(f"<{tag}>\n" for tag in sees[:1] if kind != "parts")
         said = [(opening + text(told // 8, number), text(told * 3 // 8, number + 1)),
                 (text(told // 8, number + 2), text(tokens * 3 // 8, last + 3))]  # fmt: skip
         role, content, asks, answers = (
             ("from", "value", "human", "gpt") if kind == "turns" else ("role", "content", "user", "assistant")
         )
-        return [{role: who, content: words} for pair in said for who, words in zip((asks, answers), pair, strict=True)]
+        told_so = [
+            {role: who, content: words} for pair in said for who, words in zip((asks, answers), pair, strict=True)
+        ]
+        return (
+            [_in_parts(one, sees[:1] if at == 0 else []) for at, one in enumerate(told_so)]
+            if kind == "parts"
+            else told_so
+        )
 
 
-_CONVERSATIONS = ("chat", "turns")
+def _in_parts(message: dict[str, str], sees: list[str]) -> dict[str, Any]:
+    """The message with its content in parts: a text, and what is seen in it."""
+    seen = [{"index": 0, "text": None, "type": tag} for tag in sees]
+    return {**message, "content": [{"index": None, "text": message["content"], "type": "text"}, *seen]}
+
+
+_CONVERSATIONS = ("chat", "turns", "parts")
 _OF_ONE_SIDE = {"asked": "user", "answered": "assistant"}
 
 

@@ -98,6 +98,8 @@ class VirtualCuda:
             return self.current_device
         if isinstance(device, int):
             return device if device >= 0 else self.current_device
+        if isinstance(device, torch.cuda.device):  # the context manager, as torch takes it too
+            return int(device.idx)
         device = torch.device(device)
         if device.type != self.kind:
             raise ValueError(f"Expected a {self.kind} device, but got: {device}")

@@ -16,6 +16,9 @@ _NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch", "p
 """Packages that conda names otherwise than PyPI does."""
 _SPEC = r"(?:[\w./-]{1,100}::)?([A-Za-z0-9_][\w.-]{0,100})\s*(?:\[[^\]]{0,200}\])?\s*(.{0,200})$"
 
+_OF_A_LIBRARY = re.compile(r"h[0-9a-f]{7}_\w+|main|\d+(?:_\w+)?")
+"""Builds of what is no Python package: `h5eee18b_0`, and not `py310h6a678d5_0` or `pyhd8ed1ab_0`."""
+
 
 def read_conda(listing: Listing) -> None:
     """All dependencies of the listing's file."""
@@ -85,6 +88,8 @@ def add_conda_dependency(listing: Listing, text: str, place: Place | None) -> bo
         listing.fact("toolkit", version, place)
     if re.fullmatch(r"(?:gcc|gxx)(?:_linux-64)?", name) and version is not None:
         listing.fact("gcc" if name.startswith("gcc") else "gxx", version, place)
+    if built and _OF_A_LIBRARY.fullmatch(re.split(r"[=\s]", constraint)[-1]):
+        return built
     at = None
     if place is not None:
         start = place.end - len(constraint.encode()) if constraint else place.end
