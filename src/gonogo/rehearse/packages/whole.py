@@ -283,7 +283,11 @@ def _install(
     there before, since what is built with torch imports it.
     """
     base = ["pip", "install", "--python", str(python_of(venv))]
-    run_uv([*base, *_TO_BUILD_WITH, *_OF_GONOGO, *of_today, *also], cwd=filling, what=what, say=say)
+    run_uv([*base, *_TO_BUILD_WITH, *_OF_GONOGO, *of_today], cwd=filling, what=what, say=say)
+    as_of = ["--exclude-newer", asked.as_of] if asked.as_of else []
+    if also:
+        with contextlib.suppress(UvFailed):  # it is asked for again below
+            run_uv([*base, *also, *as_of], cwd=filling, what=what, say=say)
     loose: dict[str, str] = {}
     left_out: dict[str, str] = {}
     forced = list(asked.pins)
