@@ -29,7 +29,9 @@ AS_ON_THE_CPU: dict[str, Case] = {
     "linear of integers": lambda d: nn.Linear(4, 2, device=d)(ones(2, 4, device=d, dtype=LONG)),
     "linear of another width": lambda d: nn.Linear(4, 2, device=d)(ones(2, 3, device=d)),
     "products of a batch": lambda d: torch.bmm(ones(1, 2, 4, device=d), ones(1, 4, 2, device=d, dtype=BF16)),
-    "attention's projections": lambda d: nn.MultiheadAttention(8, 2, device=d)(*[ones(2, 3, 8, device=d, dtype=BF16)] * 3),
+    "attention's projections": lambda d: nn.MultiheadAttention(8, 2, device=d)(
+        *[ones(2, 3, 8, device=d, dtype=BF16)] * 3
+    ),
     "convolution of other channels": lambda d: nn.Conv2d(3, 4, 3, device=d)(ones(2, 4, 8, 8, device=d)),
     "in place": lambda d: ones(0, device=d).add_(ones(4, 4, device=d)),
     "out of place": lambda d: ones(2, 3, device=d) * ones(2, 4, device=d),

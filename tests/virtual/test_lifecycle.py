@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import torch
+from torch import nn
+from virtual.worlds import virtual_session
 
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
@@ -37,3 +42,22 @@ def test_a_program_that_goes_on_far_beyond_its_steps_is_stopped() -> None:
     assert life.enough
     with pytest.raises(RehearsalComplete):
         life.step_done()
+
+
+@pytest.mark.parametrize(("held", "idle"), [("others", True), ("its own", False), ("stepped in backward", False)])
+def test_an_optimizer_of_other_tensors_than_the_models_is_idle(tmp_path: Path, held: str, idle: bool) -> None:
+    with virtual_session(tmp_path) as session:
+        model = nn.Linear(4, 2).cuda()
+        parameters = list(model.parameters())
+        if held == "others":  # those that FSDP has replaced
+            parameters = [nn.Parameter(parameter.detach().clone()) for parameter in parameters]
+        optimizer = torch.optim.SGD(parameters, lr=0.1)
+        if held == "stepped in backward":
+            for parameter in parameters:
+                parameter.register_post_accumulate_grad_hook(lambda leaf: setattr(leaf, "grad", None))
+        for _ in range(2):
+            model(torch.ones(3, 4, device="cuda")).sum().backward()
+            optimizer.step()
+        run = session.record("completed").as_run
+    assert run is not None
+    assert run.idle == idle

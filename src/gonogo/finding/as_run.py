@@ -70,6 +70,8 @@ class AsRun(msgspec.Struct, frozen=True):
     optimizer: str = ""
     masters: str = ""
     """The dtype of what the optimizer steps."""
+    idle: bool = False
+    """Whether no optimizer's parameters had a gradient in any step, with a backward before."""
     states_on: tuple[str, ...] = ()
     """Where its states are, where most are first."""
     unquantized: tuple[Unquantized, ...] = ()

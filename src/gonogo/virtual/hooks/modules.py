@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -143,6 +143,10 @@ class ModuleTracker:
                 parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                     lambda leaf: self.with_gradient.add(id(leaf))
                 )
+
+    def got_gradients(self, parameters: Iterable[torch.Tensor]) -> bool:
+        """Whether one of them has a gradient, or had one: some optimizers step within the backward."""
+        return any(one.grad is not None or id(one) in self.with_gradient for one in parameters)
 
     def _noting(self, identity: int) -> Callable[[Any], None]:
         def note(gradient: Any) -> None:

@@ -36,6 +36,9 @@ class Seen:
         self.weights_on: Counter[str] = Counter()
         """Bytes of parameters by kind of device when they were first stepped."""
         self.backwards = 0
+        self.with_gradient = 0
+        """Optimizer steps some parameter of which has a gradient, or had one before."""
+        self.without_gradient = 0
         self.stage: int | None = None
         """ZeRO's, of DeepSpeed's engine; None without one."""
         self.engine_config: Mapping[str, Any] = {}
@@ -78,8 +81,12 @@ class Seen:
             self.accumulation.add(self.backwards)
         self.backwards = 0
 
-    def before_step(self, optimizer: Any) -> None:
+    def before_step(self, optimizer: Any, *, has_gradients: bool) -> None:
         """An optimizer is about to step: of one within another, the inner one comes last."""
+        if has_gradients:
+            self.with_gradient += 1
+        elif self.backwards:
+            self.without_gradient += 1
         self.optimizer = type(optimizer).__name__
         self.masters = Counter()
         for tensor in _stepped(optimizer):
@@ -122,6 +129,7 @@ def as_run(seen: Seen, root: nn.Module | None, mode: VirtualMode, argv: Iterable
         stage=seen.stage,
         optimizer=seen.optimizer,
         masters=next(iter(_most_first(seen.masters)), ""),
+        idle=seen.without_gradient > 0 and not seen.with_gradient and seen.stage is None,
         states_on=("nvme",) if "offload_optimizer" in on_nvme else _most_first(seen.states),
         unquantized=_unquantized(root, inner) if quantized else (),
         asked=_asked(seen, root, inner, list(argv)),

@@ -36,7 +36,7 @@ def install(mode: VirtualMode, life: Lifecycle, modules: ModuleTracker) -> Calla
     modules.on_enter_root = functools.partial(_enter_root, life, modules)
     modules.on_embedding = functools.partial(_embed, life)
     _follow_backward(patches, life, modules)
-    _follow_optimizers(patches, life, mode)
+    _follow_optimizers(patches, life, modules)
     _make_parameters_virtual(patches, mode)
     _follow_data(patches, life, mode)
     return patches.undo
@@ -123,14 +123,15 @@ def _count_gradients(life: Lifecycle, modules: ModuleTracker) -> None:
         own_model(root, modules)
 
 
-def _follow_optimizers(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
+def _follow_optimizers(patches: Patches, life: Lifecycle, modules: ModuleTracker) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not life.has_engine:
             life.enter("step")
         own_states(optimizer, life.memory)
-        life.seen.before_step(optimizer)
+        has_closure = bool(args[1:] or kwargs.get("closure"))  # args[0] is the optimizer
+        life.seen.before_step(optimizer, has_gradients=has_closure or modules.got_gradients(_held_by(optimizer)))
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         count_states(optimizer, life)
@@ -141,6 +142,10 @@ def _follow_optimizers(patches: Patches, life: Lifecycle, mode: VirtualMode) -> 
 
     patches.on_undo(register_optimizer_step_pre_hook(before).remove)
     patches.on_undo(register_optimizer_step_post_hook(after).remove)
+
+
+def _held_by(optimizer: Any) -> Iterator[torch.Tensor]:
+    return (parameter for group in optimizer.param_groups for parameter in group["params"])
 
 
 def count_states(optimizer: Any, life: Lifecycle) -> None:
