@@ -11,7 +11,9 @@ from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord, Unsupport
 from gonogo.finding import Text
 
 # What a program raises that meets other rows than it reads.
-_OF_ROWS = frozenset({"KeyError", "TypeError", "ValueError", "IndexError", "AttributeError", "CastError"})
+_OF_ROWS = frozenset(
+    {"KeyError", "TypeError", "ValueError", "IndexError", "AttributeError", "CastError", "DatasetGenerationError"}
+)
 _READS_ROWS = re.compile(r"-packages/datasets/|/torch/utils/data/|-packages/pyarrow/")
 _BY_NAME = re.compile(r"__getitem__|.*collat.*|.*dataset.*|.*preprocess.*|.*tokeniz.*", re.IGNORECASE)
 _ASSERTED = "device-side assert triggered"
