@@ -85,6 +85,10 @@ OURS: dict[str, tuple[Callable[[], object], str]] = {
     "a library built for CUDA": (
         raise_(OSError("libcudart.so.12: cannot open shared object file: No such file or directory")), "compiled",
     ),
+    "bitsandbytes' library": (
+        lambda: exec(compile("str2optimizer32bit", "/opt/lib/site-packages/bitsandbytes/functional.py", "eval")),
+        "compiled",
+    ),
     "a library of another torch": (raise_(RuntimeError("operator torchvision::nms does not exist")), "compiled"),
     "a checkpoint of a later step": (
         read_beside("out/checkpoint-2", "out/checkpoint-400/trainer_state.json"), "checkpoint-2 beside it",

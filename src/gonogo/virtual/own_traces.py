@@ -136,6 +136,8 @@ def trace_in(error: BaseException, failure: Failure, scratch: str, uses_meta: bo
                 return found
         if isinstance(one, ImportError | OSError | RuntimeError | AttributeError) and (hit := _NOT_LOADED.search(told)):
             return Trace(_line(told, hit), _LIBRARY)
+        if _in_bitsandbytes(one):
+            return Trace(told[:200], _LIBRARY)
         if hit := _NO_TOOLKIT.search(told):
             return Trace(_line(told, hit), _TOOLKIT)
         if hit := _INDEXED_META.search(message):
@@ -164,6 +166,16 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _in_bitsandbytes(error: BaseException) -> bool:
+    """Whether bitsandbytes met a name that only its CUDA library gives it: here it has loaded the CPU's, or none."""
+    if not isinstance(error, NameError | AttributeError) or error.__traceback__ is None:
+        return False
+    innermost = error.__traceback__
+    while innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    return "-packages/bitsandbytes/" in innermost.tb_frame.f_code.co_filename
 
 
 def _weights_not_here(error: BaseException, message: str) -> str | None:
