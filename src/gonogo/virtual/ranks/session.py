@@ -45,7 +45,7 @@ from gonogo.virtual.operators import (
     writes,
 )
 from gonogo.virtual.own_traces import trace_in
-from gonogo.virtual.ranks import starting, surroundings
+from gonogo.virtual.ranks import ray_init, starting, surroundings
 from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks.program import run_program
 from gonogo.virtual.ranks.protocol import End, Reply
@@ -153,6 +153,7 @@ class Session:
         undo.append(refusals.install(together=self.peers is not None and len(self.peers.ranks) == self.plan.world_size))
         undo.append(scripting.install())
         undo.append(starting.install(self.plan))
+        undo.append(ray_init.install())
         undo.append(read_arguments.install())
         undo.append(storages.install())
         undo.append(subclasses.install(self.memory))
