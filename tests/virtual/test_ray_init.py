@@ -32,7 +32,7 @@ def test_workers_of_ray_are_not_rehearsed_and_what_comes_before_is(tmp_path: Pat
     records = rehearse_all(tmp_path, programs, stack="import torch\n")
     for name in ("says_so", "by_its_first_task"):
         assert records[name].outcome == "unsupported", output_of(tmp_path, name)
-        assert [missing.operator for missing in records[name].unsupported] == ["ray.init"]
+        assert [missing.what for missing in records[name].unsupported] == ["ray.init"]
     failed = records["fails_before"].failure
     assert failed is not None
     assert failed.message == "batch of 6 for 4"

@@ -1,7 +1,8 @@
 """Ray's processes are no ranks of a rehearsal: the program is rehearsed until it starts or joins a Ray cluster.
 
 What it does before that is its own code, such as the check of its configuration, and may fail. Ray's workers are
-processes that Ray starts through daemons of its own: without virtual accelerators, they would fail or compute on the CPU.
+processes that Ray starts through daemons of its own: without virtual accelerators, they would fail or compute on the
+CPU.
 """
 
 from __future__ import annotations
