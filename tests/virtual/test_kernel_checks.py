@@ -91,8 +91,27 @@ def test_what_cuda_alone_refuses(name: str, tmp_path: Path) -> None:
 def test_what_kernels_take(name: str, tmp_path: Path) -> None:
     with virtual_session(tmp_path):
         TAKEN[name]("cuda")
-        with torch.autocast("cuda", BF16):
-            nn.LayerNorm(4, device="cuda")(nn.Linear(4, 4, device="cuda")(ones(2, 4, device="cuda")))
+
+
+def test_under_autocast_kernels_are_given_one_dtype(tmp_path: Path) -> None:
+    with virtual_session(tmp_path), torch.autocast("cuda", BF16):
+        data = nn.Linear(4, 4, device="cuda")(ones(2, 3, 4, device="cuda"))
+        assert data.dtype == BF16
+        assert nn.LayerNorm(4, device="cuda")(data).dtype == torch.float32
+        assert nn.GroupNorm(3, 3, device="cuda")(data).dtype == torch.float32
+        assert nn.LSTM(4, 5, device="cuda")(data)[0].dtype == BF16
+        assert nn.GRU(4, 5, device="cuda")(data)[0].dtype == BF16
+        assert nn.Conv1d(3, 4, 3, device="cuda")(data).dtype == BF16
+        grid = ones(1, 2, 2, 2, device="cuda")
+        assert F.grid_sample(data[None, :1], grid).dtype == torch.float32
+
+
+def test_norms_that_are_compiled_take_weights_of_another_dtype(tmp_path: Path) -> None:
+    with virtual_session(tmp_path):
+        norm = torch.compile(nn.LayerNorm(4, device="cuda"))
+        assert norm(ones(2, 4, device="cuda", dtype=BF16)).shape == (2, 4)
+    with virtual_session(tmp_path), pytest.raises(RuntimeError, match="expected scalar type"):
+        nn.LayerNorm(4, device="cuda")(ones(2, 4, device="cuda", dtype=BF16))
 
 
 def test_a_type_of_tensor_is_named_as_the_accelerators(tmp_path: Path) -> None:

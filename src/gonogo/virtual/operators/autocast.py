@@ -22,6 +22,7 @@ LOWER_PRECISION = {
     "convolution", "_convolution", "prelu", "addmm", "addmv", "addr", "matmul", "__matmul__", "__rmatmul__", "einsum",
     "mm", "mv", "linalg_vecdot", "linear", "addbmm", "baddbmm", "bmm", "chain_matmul", "multi_dot", "lstm_cell",
     "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "scaled_dot_product_attention", "multi_head_attention_forward",
+    "lstm", "gru", "rnn_tanh", "rnn_relu",  # cuDNN's: aten/src/ATen/cudnn/AutocastRNN.cpp
 }  # fmt: skip
 FLOAT32 = {
     "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt", "sinh",

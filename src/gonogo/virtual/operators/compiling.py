@@ -14,7 +14,7 @@ import importlib
 import inspect
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -24,6 +24,13 @@ from gonogo.virtual.hooks.after_import import after_import, import_within
 from gonogo.virtual.hooks.patching import Patches
 
 _HAS_ZERO_INIT = "deepspeed.runtime.zero.partition_parameters"
+
+
+class Compiled:
+    """What the program has compiled."""
+
+    anything: ClassVar[bool] = False
+    """Whether it has: compiled norms take weights of another dtype than the data's, up to torch 2.13."""
 
 
 AS_WRITTEN = Text(
@@ -41,18 +48,23 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
     patches.item(os.environ, "TORCHDYNAMO_DISABLE", "1")
     patches.on_undo(import_within(private.COMPILER, private.modes_off))
     patches.on_undo(after_import(_HAS_ZERO_INIT, lambda _: importlib.import_module(private.COMPILER)))
+    patches.set(Compiled, "anything", False)
     real = torch.compile
+
+    def begun() -> None:
+        assume(AS_WRITTEN)
+        Compiled.anything = True
 
     @functools.wraps(real)
     def compile_(model: Any = None, **options: Any) -> Any:
         if not inspect.isfunction(model) or set(options) - {"dynamic", "fullgraph"}:
             if model is not None:
-                assume(AS_WRITTEN)
+                begun()
             return real(model, **options)
 
         @functools.cache
         def made() -> Any:
-            assume(AS_WRITTEN)
+            begun()
             return real(model, **options)
 
         @functools.wraps(model)

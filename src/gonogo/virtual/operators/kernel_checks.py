@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from gonogo.virtual.operators.compiling import Compiled
+
 aten = torch.ops.aten
 
 _SCALAR_TYPE = {
@@ -91,7 +93,7 @@ def _layer_norm(data: torch.Tensor, shape: Any, weight: torch.Tensor | None, *_:
 
 def _affine(data: torch.Tensor, weight: torch.Tensor | None, *_: Any) -> None:
     """CUDA's norms want their weights as the data is; the CPU's take float32 beside bfloat16, as batch norm does."""
-    if weight is not None and not data.is_cpu:
+    if weight is not None and not data.is_cpu and not Compiled.anything:
         _alike(data, weight)
 
 
@@ -144,7 +146,6 @@ _CHECKS: dict[Any, Callable[..., None]] = {
     aten.mm.default: _mm, aten.addmm.default: _addmm, aten.bmm.default: _bmm, aten.convolution.default: _convolution,
     aten.native_layer_norm.default: _layer_norm, aten.native_group_norm.default: _affine,
     aten.grid_sampler_2d.default: _alike, aten.grid_sampler_3d.default: _alike,
-    aten._cdist_forward.default: _alike, aten.linalg_cross.default: _alike,
     aten._softmax.default: _softmax, aten._log_softmax.default: _softmax,
     **{operator: _full_precision(name) for operator, name in _OF_FULL_PRECISION.items()},
     **{operator: _of_integers(name) for operator, name in _OF_INTEGERS.items()},
