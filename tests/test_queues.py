@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gonogo.check.findings import check
 from gonogo.evidence.document.notebook import python_of
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.launch.manifest import Workload, is_manifest, workloads
@@ -90,6 +91,22 @@ spec:
         template:
           spec:{pod(12)}
 """
+RUNTIME = f"""\
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {{name: torch-distributed}}
+spec:
+  mlPolicy: {{numNodes: 3, torch: {{}}}}
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          spec:
+            template:
+              spec:{pod(16)}
+"""
 SKYPILOT = """\
 resources:
   accelerators: {H100: 8}
@@ -144,6 +161,45 @@ def test_a_job_says_what_it_runs_and_on_what(project: Path, name: str, kind: str
     gpus = "8xH100-80G" if name != "train" else "8"  # a TrainJob names no kind of GPU
     assert (asked.gpus, asked.nodes, asked.host_memory) == (gpus, nodes, "524288M")
     assert unpacked(Asked([f"{name}.yaml"], "4xA100-80G", 1, "1T")).gpus == "4xA100-80G"
+
+
+def test_a_train_job_is_laid_over_the_runtime_in_its_file() -> None:
+    """The job's own command, resources and number of nodes win; the rest is the runtime's."""
+    work = work_in(TRAIN_JOB + RUNTIME)
+    assert (work.nodes, work.gpus, work.shm_bytes, work.accelerator) == (2, 8, 16 * GIB, "NVIDIA-H100-80GB-HBM3")
+    bare = "\n".join(line for line in TRAIN_JOB.splitlines() if "numNodes" not in line and "command" not in line)
+    work = work_in(f"{bare}\n{RUNTIME}")
+    assert work.nodes == 3
+    assert [word.text for word in work.words] == ["torchrun", "train.py", "--deepspeed", "ds.json"]
+    moved = TRAIN_JOB.replace("spec:\n", "spec:\n  podTemplateOverrides: [{spec: {volumes: []}}]\n", 1)
+    assert work_in(moved + RUNTIME).shm_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "mib"),
+    [("mountPath: /dev/shm", "mountPath: /data", 64), ("containers:", "hostIPC: true\n          containers:", None),
+     ("sizeLimit: 16Gi", "sizeLimit: 64Mi", 64), (", sizeLimit: 16Gi", "", None),
+     ("emptyDir: {medium: Memory, sizeLimit: 16Gi}", "hostPath: {path: /dev/shm}", None)],
+)  # fmt: skip
+def test_a_pods_shared_memory_is_judged(project: Path, before: str, after: str, mib: int | None) -> None:
+    """What the pod has at /dev/shm against the workers that pass batches through it; with none, against NCCL."""
+    text = PYTORCH_JOB.replace(before, after)
+    assert text != PYTORCH_JOB
+    work = work_in(text)
+    assert work.shm_bytes == (None if mib is None else mib << 20)
+    (project / "pytorch.yaml").write_text(text)
+    found = check((str(project / "pytorch.yaml"),), ()).report.findings
+    shown = {one.hazard: one for one in found if one.hazard in ("nccl-shm-no-space", "dev-shm-bus-error")}
+    assert set(shown) == ({"nccl-shm-no-space"} if mib else set())
+    (project / "pytorch.yaml").write_text(text.replace("$(DS)]", "$(DS), --dataloader_num_workers, '4']"))
+    parses = "from transformers import HfArgumentParser, TrainingArguments\nHfArgumentParser(TrainingArguments)"
+    (project / "train.py").write_text(f"{parses}.parse_args_into_dataclasses()\n")
+    found = check((str(project / "pytorch.yaml"),), ()).report.findings
+    shown = {one.hazard: one for one in found if one.hazard in ("nccl-shm-no-space", "dev-shm-bus-error")}
+    assert set(shown) == ({"dev-shm-bus-error"} if mib else set())
+    if mib:
+        assert "64 MiB of /dev/shm" in str(shown["dev-shm-bus-error"].cause)
+        assert "medium: Memory" in str(shown["dev-shm-bus-error"].cure[0])
 
 
 def gonogo(folder: Path, *words: str, path: str = "") -> subprocess.CompletedProcess[str]:

@@ -7,13 +7,13 @@ adds to a container's environment is added here too, for the first node.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.launch.yaml_node import Node, Word
 
 if TYPE_CHECKING:
     from gonogo.evidence.shell.run import ShellCommand
@@ -25,17 +25,12 @@ _LARGEST = 1 << 20
 _GPU = re.compile(r"(?:nvidia\.com/gpu|huawei\.com/[Aa]scend\w*)$")
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _SHM = "/dev/shm"
+SHM_OF_A_POD = 64 << 20
+"""What container runtimes (containerd, CRI-O) mount at /dev/shm of a pod that asks for nothing, in bytes."""
+_CHANGES_OF_PODS = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
+"""How a TrainJob lays volumes over its runtime's pods, by releases of Kubeflow Trainer."""
 _SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash")
 _LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
-
-
-class Word(msgspec.Struct, frozen=True):
-    """A text of the file, and where it stands; ``text`` is None where the queue makes it."""
-
-    text: str | None
-    place: Place
-    block: bool = False
-    """It is a block of lines as they are (``|``), so that a shell may read it where it stands."""
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -51,6 +46,9 @@ class Workload(msgspec.Struct, frozen=True):
     """As the file names it: an accelerator, or a cloud's instance."""
     memory_bytes: int | None
     shm_bytes: int | None
+    """Of /dev/shm; None where it is bounded by the memory alone, or by what is not known here."""
+    container: Place
+    """What runs the command: where a finding about it points."""
     image: str | None
     folder: str | None
     """Where it is started, in the image or on the rented machine."""
@@ -72,18 +70,31 @@ def workloads(source: SourceFile) -> tuple[Workload, ...]:
 
     if not is_manifest(source):
         return ()
-    found = []
+    documents: list[Node] = []
     try:
-        for document in yaml.compose_all(source.text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-            node = _Node(document, source)
-            maker = _MAKERS.get(node["kind"].text or "")
-            if maker is not None and node["apiVersion"].text:
-                found += maker(node)
-            elif node["run"].text and not node["kind"].text:
-                found.append(_skypilot(node))
+        composed = yaml.compose_all(source.text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        documents.extend(Node(document, source) for document in composed)
     except (yaml.YAMLError, RecursionError):
-        return tuple(found)
+        pass  # what stands before the broken one is read
+    found: list[Workload] = []
+    for node in documents:
+        kind = node["kind"].text
+        maker = _MAKERS.get(kind or "")
+        if kind == "TrainJob":
+            found += _train_job(node, documents)
+        elif maker is not None and node["apiVersion"].text:
+            found += maker(node)
+        elif node["run"].text and not kind:
+            found.append(_skypilot(node))
     return tuple(found)
+
+
+def workload_at(place: Place) -> Workload | None:
+    """The job whose command stands there; None where the place is in no such file."""
+    for work in workloads(place.source):
+        if work.words and work.words[0].place.start <= place.start <= work.words[-1].place.end:
+            return work
+    return None
 
 
 def manifest_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
@@ -115,53 +126,9 @@ def manifest_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
 def script_of(work: Workload) -> Word | None:
     """The code of ``bash -c CODE``, where the job's command is that."""
     shell = [word.text for word in work.words[:2]]
-    if len(work.words) == 3 and shell[0] in _SHELLS and shell[1] in ("-c", "-lc", "-ec", "-exc", "-xec"):
+    if len(work.words) == 3 and shell[0] in _SHELLS and re.fullmatch("-[a-z]*c", shell[1] or ""):
         return work.words[2]
     return None
-
-
-class _Node:
-    """A node of the document, or nothing: what is asked of nothing is nothing."""
-
-    def __init__(self, node: Any, source: SourceFile) -> None:
-        self.node = node
-        self.source = source
-
-    def __getitem__(self, key: str) -> _Node:
-        for name, value in self.items():
-            if name == key:
-                return value
-        return _Node(None, self.source)
-
-    def items(self) -> Iterator[tuple[str, _Node]]:
-        if self.node is not None and self.node.id == "mapping":
-            for key, value in self.node.value:
-                yield str(key.value), _Node(value, self.source)
-
-    def __iter__(self) -> Iterator[_Node]:
-        if self.node is not None and self.node.id == "sequence":
-            yield from (_Node(one, self.source) for one in self.node.value)
-
-    @property
-    def text(self) -> str | None:
-        return self.node.value if self.node is not None and self.node.id == "scalar" else None
-
-    @property
-    def number(self) -> int | None:
-        return int(self.text) if self.text is not None and re.fullmatch(r"\d{1,7}", self.text) else None
-
-    @property
-    def place(self) -> Place:
-        if self.node is None:
-            return Place(self.source, 0, 0)
-        start, end = (
-            self.source.start + len(self.source.text[: mark.index].encode("utf-8"))
-            for mark in (self.node.start_mark, self.node.end_mark)
-        )
-        return Place(self.source, start, max(start, end))
-
-    def word(self) -> Word:
-        return Word(self.text, self.place, self.node is not None and getattr(self.node, "style", None) == "|")
 
 
 def _size(text: str | None) -> int | None:
@@ -169,12 +136,12 @@ def _size(text: str | None) -> int | None:
     return int(float(match[1]) * _SIZES[match[2] or ""]) if match else None
 
 
-def _of_pod(kind: str, spec: _Node, nodes: int, per_node: str | None, given: _Node | None = None) -> Workload:
+def _of_pod(kind: str, spec: Node, nodes: int, per_node: str | None, given: Node | None = None) -> Workload:
     """A job whose nodes are pods. ``given``: what a TrainJob lays over its container."""
     containers = list(spec["containers"])
     chosen = next((one for one in containers if _gpus(one["resources"]) is not None), None)
-    container = chosen or next(iter(containers), _Node(None, spec.source))
-    over = given or _Node(None, spec.source)
+    container = chosen or next(iter(containers), Node(None, spec.source))
+    over = given or Node(None, spec.source)
     resources = over["resourcesPerNode"] if over["resourcesPerNode"].node is not None else container["resources"]
     gpus = _gpus(resources)
     words = [*(over["command"] if over["command"].node is not None else container["command"])]
@@ -195,13 +162,14 @@ def _of_pod(kind: str, spec: _Node, nodes: int, per_node: str | None, given: _No
         gpus,
         next((labels[name] for name in _LABELS if labels.get(name)), None),
         _size(limits["memory"].text or resources["requests"]["memory"].text),
-        _shm(spec, container),
+        _shm(spec, container) if container.node is not None else None,
+        (container if container.node is not None else over).place,
         container["image"].text or over["image"].text,
         container["workingDir"].text,
     )
 
 
-def _gpus(resources: _Node) -> int | None:
+def _gpus(resources: Node) -> int | None:
     for holder in (resources["limits"], resources["requests"]):
         for name, count in holder.items():
             if _GPU.match(name):
@@ -209,16 +177,22 @@ def _gpus(resources: _Node) -> int | None:
     return None
 
 
-def _shm(spec: _Node, container: _Node) -> int | None:
-    """The size of the container's /dev/shm, where a volume in memory is mounted there."""
-    mounted = {one["name"].text for one in container["volumeMounts"] if one["mountPath"].text == _SHM}
+def _shm(spec: Node, container: Node) -> int | None:
+    """The size of the container's /dev/shm; None where memory alone bounds it, or where a volume of another kind is."""
+    if spec["hostIPC"].text == "true":
+        return None
+    mounted = {
+        one["name"].text for one in container["volumeMounts"] if (one["mountPath"].text or "").rstrip("/") == _SHM
+    }
+    if not mounted:
+        return SHM_OF_A_POD
     for volume in spec["volumes"]:
         if volume["name"].text in mounted and volume["emptyDir"]["medium"].text == "Memory":
             return _size(volume["emptyDir"]["sizeLimit"].text)
     return None
 
 
-def _operators(kind: str, nodes: int, per_node: str | None, gpus: int | None, spec: _Node) -> dict[str, Word]:
+def _operators(kind: str, nodes: int, per_node: str | None, gpus: int | None, spec: Node) -> dict[str, Word]:
     """The variables that an operator gives to the pod of the first node."""
     if kind not in ("PyTorchJob", "TrainJob"):
         return {"JOB_COMPLETION_INDEX": Word("0", spec.place)}
@@ -247,7 +221,7 @@ def _expanded(word: Word, environment: dict[str, Word]) -> Word:
     return Word(re.sub(r"\$\(([A-Za-z_]\w*)\)", value, word.text), word.place, word.block)
 
 
-def _pytorch(node: _Node) -> list[Workload]:
+def _pytorch(node: Node) -> list[Workload]:
     replicas = dict(node["spec"]["pytorchReplicaSpecs"].items())
     first = replicas.get("Master") or replicas.get("Worker")
     if first is None:
@@ -257,22 +231,27 @@ def _pytorch(node: _Node) -> list[Workload]:
     return [_of_pod("PyTorchJob", first["template"]["spec"], nodes, per_node)]
 
 
-def _train_job(node: _Node) -> list[Workload]:
-    trainer = node["spec"]["trainer"]
-    if not [*trainer["command"], *trainer["args"]]:
-        return []
-    return [
-        _of_pod(
-            "TrainJob",
-            _Node(None, node.source),
-            trainer["numNodes"].number or 1,
-            trainer["numProcPerNode"].text,
-            trainer,
-        )
-    ]
+def _train_job(node: Node, documents: list[Node]) -> list[Workload]:
+    """A TrainJob over its runtime, where that stands in the same file; of another runtime nothing is known."""
+    trainer, reference = node["spec"]["trainer"], node["spec"]["runtimeRef"]
+    runtime = Node(None, node.source)
+    for one in documents:
+        kinds = (reference["kind"].text,) if reference["kind"].text else ("ClusterTrainingRuntime", "TrainingRuntime")
+        if one["kind"].text in kinds and one["metadata"]["name"].text == reference["name"].text:
+            runtime = one["spec"]
+    jobs = list(runtime["template"]["spec"]["replicatedJobs"])
+    pods = [one["template"]["spec"]["template"]["spec"] for one in jobs if one["name"].text == "node"]
+    pod = pods[0] if pods else runtime
+    policy = runtime["mlPolicy"]
+    nodes = trainer["numNodes"].number or policy["numNodes"].number or 1
+    per_node = trainer["numProcPerNode"].text or policy["torch"]["numProcPerNode"].text
+    work = _of_pod("TrainJob", pod, nodes, per_node, trainer)
+    changed = any(node["spec"][name].node is not None for name in _CHANGES_OF_PODS)
+    work = msgspec.structs.replace(work, shm_bytes=None) if changed else work
+    return [work] if work.words else []
 
 
-def _job_set(node: _Node) -> list[Workload]:
+def _job_set(node: Node) -> list[Workload]:
     found = []
     for replicated in node["spec"]["replicatedJobs"]:
         job = replicated["template"]["spec"]
@@ -282,15 +261,15 @@ def _job_set(node: _Node) -> list[Workload]:
     return with_gpus or found[:1]
 
 
-def _job(node: _Node) -> list[Workload]:
+def _job(node: Node) -> list[Workload]:
     spec = node["spec"]
     return [_of_pod("Job", spec["template"]["spec"], spec["parallelism"].number or 1, None)]
 
 
-_MAKERS = {"PyTorchJob": _pytorch, "TrainJob": _train_job, "JobSet": _job_set, "Job": _job}
+_MAKERS = {"PyTorchJob": _pytorch, "JobSet": _job_set, "Job": _job}
 
 
-def _skypilot(node: _Node) -> Workload:
+def _skypilot(node: Node) -> Workload:
     resources = node["resources"]
     offered = resources["accelerators"]
     said = offered.text or next((one.text for one in offered if one.text), None)
@@ -319,6 +298,7 @@ def _skypilot(node: _Node) -> Workload:
         resources["instance_type"].text or name or None,
         int(float(memory) * 2**30) if re.fullmatch(r"\d+(\.\d+)?", memory) else _size(memory),
         None,
+        here,
         resources["image_id"].text,
         node["workdir"].text,
     )

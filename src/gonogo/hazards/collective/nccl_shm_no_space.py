@@ -1,7 +1,7 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.docker import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, sharing_the_hosts, small_shared_memory
+from gonogo.hazards.facts.shared_memory import SHARED_MEMORY_FIX, small_shared_memory
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _NO_SPACE = Pattern(
@@ -48,10 +48,10 @@ class NcclShmNoSpace(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """docker run without --shm-size and --ipc=host, with several ranks and no data loader workers to blame."""
-        run_word = small_shared_memory(launch)
+        small = small_shared_memory(launch)
         count = whole_number(launch.processes_per_node)
         if (
-            run_word is None
+            small is None
             or count is None
             or count < 2
             or (whole_number(run.arguments.get("dataloader_num_workers")) or 0)
@@ -59,14 +59,14 @@ class NcclShmNoSpace(Hazard):
             return
         yield self.finding(
             Text(
-                "docker run gives the container 64 MB of /dev/shm, and NCCL's buffers between {count} ranks take more.",
-                "docker run 默认只给容器 64 MB 的 /dev/shm，而 {count} 个 rank 之间的 NCCL 缓冲区需要更多。",
-            ).format(count=count),
+                "{what}, and NCCL's buffers between {count} ranks take more.",
+                "{what}，而 {count} 个 rank 之间的 NCCL 缓冲区需要更多。",
+            ).format(what=small.text, count=count),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=SHARED_MEMORY_CURE,
-            spans=run_word.span(),
-            fixes=self.fix(SHARED_MEMORY_FIX, sharing_the_hosts(run_word), safe=False),
+            cure=small.cure,
+            spans=small.place.span(),
+            fixes=self.fix(SHARED_MEMORY_FIX, *small.edits, safe=False) if small.edits else (),
         )
 
     def in_log(self, log: FailureLog) -> Findings:

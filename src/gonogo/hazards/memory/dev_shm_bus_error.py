@@ -2,8 +2,8 @@ from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
-from gonogo.hazards.facts.docker import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, sharing_the_hosts, small_shared_memory
 from gonogo.hazards.facts.exit_summary import exits
+from gonogo.hazards.facts.shared_memory import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, small_shared_memory
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _SAYS = Pattern(
@@ -61,25 +61,26 @@ class DevShmBusError(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """docker run without --shm-size and --ipc=host, with data loader workers."""
-        run_word = small_shared_memory(launch)
+        small = small_shared_memory(launch)
         workers = run.arguments.get("dataloader_num_workers")
         count = whole_number(workers)
-        if run_word is None or not count:
+        if small is None or not count:
             return
         ranks = whole_number(launch.processes_per_node)
         yield self.finding(
             Text(
-                "docker run gives the container 64 MB of /dev/shm, and {count} data loader workers{ranks} pass their "
-                "batches through it.",
-                "docker run 默认只给容器 64 MB 的 /dev/shm，而{ranks} {count} 个数据加载 worker 都经由它传递 batch。",
+                "{what}, and {count} data loader workers{ranks} pass their batches through it.",
+                "{what}，而{ranks} {count} 个数据加载 worker 都经由它传递 batch。",
             ).format(
-                count=count, ranks=Text(f" of each of {ranks} ranks", f" {ranks} 个 rank 各有的") if ranks else ""
+                what=small.text,
+                count=count,
+                ranks=Text(f" of each of {ranks} ranks", f" {ranks} 个 rank 各有的") if ranks else "",
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=SHARED_MEMORY_CURE,
-            spans=(run_word.span(), workers.span()),
-            fixes=self.fix(SHARED_MEMORY_FIX, sharing_the_hosts(run_word), safe=False),
+            cure=small.cure,
+            spans=(small.place.span(), workers.span()),
+            fixes=self.fix(SHARED_MEMORY_FIX, *small.edits, safe=False) if small.edits else (),
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

@@ -1,0 +1,78 @@
+"""What a container is given of shared memory: by ``docker run``, and by a pod of Kubernetes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gonogo.evidence.launch.manifest import SHM_OF_A_POD, workload_at
+from gonogo.finding import Edit, Text
+
+if TYPE_CHECKING:
+    from gonogo.evidence.document.source_file import Place
+    from gonogo.evidence.launch.launch import Launch
+
+SHARED_MEMORY_FIX = Text("share the host's /dev/shm: --ipc=host", "共用主机的 /dev/shm：--ipc=host")
+SHARED_MEMORY_CURE = (
+    Text("Start the container with --ipc=host, or with --shm-size=16g", "启动容器时加 --ipc=host，或 --shm-size=16g"),
+)
+_POD_CURE = (
+    Text(
+        "Give the pod a volume `emptyDir: {{medium: Memory}}` and mount it at /dev/shm (it counts as memory of the "
+        "container)",
+        "为 pod 添加卷 `emptyDir: {{medium: Memory}}` 并挂载到 /dev/shm（计入容器的内存）",
+    ).format(),
+)
+_DOCKER = Text("docker run gives the container 64 MB of /dev/shm", "docker run 默认只给容器 64 MB 的 /dev/shm")
+_POD = Text("The pod has {size:.0f} MiB of /dev/shm", "该 pod 只有 {size:.0f} MiB 的 /dev/shm")
+_GIVES_MORE = ("--ipc", "--shm-size", "--tmpfs", "--mount", "-v", "--volume")
+_DOCKERS = ("docker", "nvidia-docker", "podman")
+
+
+class SmallSharedMemory(msgspec.Struct, frozen=True):
+    """A container's /dev/shm that is as small as it is where nobody asks for more."""
+
+    place: Place
+    """What leaves it so: the word ``run``, or the pod's container."""
+    text: Text
+    """Who has how much, as the begin of a sentence."""
+    cure: tuple[Text, ...]
+    edits: tuple[Edit, ...] = ()
+
+
+def small_shared_memory(launch: Launch) -> SmallSharedMemory | None:
+    """The launch's container, where its /dev/shm has no more than 64 MiB; None where it has more, or is not known."""
+    work = workload_at(launch.place)
+    if work is None:
+        run = _run_of_docker(launch)
+        edit = run.source.place(run.end, run.end).edit(" --ipc=host") if run is not None else None
+        return (
+            SmallSharedMemory(run, _DOCKER, SHARED_MEMORY_CURE, (edit,))
+            if run is not None and edit is not None
+            else None
+        )
+    if work.shm_bytes is None or work.shm_bytes > SHM_OF_A_POD:
+        return None
+    return SmallSharedMemory(work.container, _POD.format(size=work.shm_bytes / 2**20), _POD_CURE)
+
+
+def _run_of_docker(launch: Launch) -> Place | None:
+    """The word ``run`` of a ``docker run`` that leaves the container with docker's 64 MB."""
+    if not launch.in_container:
+        return None
+    words = [word.value for word in launch.words]
+    if any(value is None for value in words):
+        return None
+    values = [value or "" for value in words]
+    at = next((i for i, value in enumerate(values[:-1]) if value.rpartition("/")[2] in _DOCKERS), None)
+    if at is None or values[at + 1] != "run":
+        return None
+    for index, value in enumerate(values[at + 2 :], at + 2):
+        name = value.partition("=")[0]
+        if name in ("--ipc", "--shm-size"):
+            return None
+        if name in _GIVES_MORE and "/dev/shm" in " ".join(values[index : index + 2]):
+            return None
+    place = launch.words[at + 1].place
+    return place if place.source.writable else None
