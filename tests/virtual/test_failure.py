@@ -7,7 +7,7 @@ import multiprocessing
 
 import pytest
 
-from gonogo.virtual.failure import _first_cause, _words_of_parser
+from gonogo.virtual.failure import _first_cause, _words_of_parser, exited_for
 
 
 def test_a_parsers_refusal_is_told_in_its_words() -> None:
@@ -61,3 +61,24 @@ def _raise_while_handling() -> None:
 
 def _divide() -> float:
     return 1 / 0
+
+
+@pytest.mark.parametrize(("code", "hidden"), [(1, True), (0, False), ("out of data", False)])
+def test_an_exit_by_a_number_hides_what_was_printed_before_it(code: object, hidden: bool) -> None:
+    def main() -> None:
+        try:
+            raise KeyError("printed")
+        except KeyError:
+            raise SystemExit(code)  # noqa: B904  as frameworks do
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert isinstance(exited_for(ended.value), KeyError if hidden else SystemExit)
+
+
+def test_a_parsers_refusal_is_no_hidden_exception() -> None:
+    parser = argparse.ArgumentParser(prog="train.py")
+    parser.add_argument("--steps", type=int)
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(["--steps", "many"])
+    assert exited_for(ended.value) is ended.value

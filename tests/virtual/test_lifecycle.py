@@ -38,10 +38,21 @@ def test_what_a_save_gathers_is_the_saves_even_while_it_lingers() -> None:
 def test_a_program_that_goes_on_far_beyond_its_steps_is_stopped() -> None:
     life, _ = life_on_host()
     for _ in range(life.target + 7):
-        life.step_done()
+        life.step_done("the optimizer")
     assert life.enough
     with pytest.raises(RehearsalComplete):
-        life.step_done()
+        life.step_done("the optimizer")
+
+
+def test_of_several_optimizers_each_steps_once_in_an_iteration() -> None:
+    """So that the second iteration, in which all states are there, is rehearsed; one within another is no step more."""
+    life, _ = life_on_host()
+    for iteration in range(life.target):
+        assert not life.enough
+        for optimizer in ("muon", "adamw", "critic"):
+            life.step_done(optimizer)
+            assert life.step == iteration + 1
+    assert life.enough
 
 
 @pytest.mark.parametrize(("held", "idle"), [("others", True), ("its own", False), ("stepped in backward", False)])

@@ -63,6 +63,14 @@ def _operand(name: str, tensor: torch.Tensor, modules: ModuleTracker) -> Operand
     )
 
 
+def exited_for(error: BaseException) -> BaseException:
+    """The exception that a framework printed, and ended the program for by a number alone (hydra); else ``error``."""
+    cause = error.__context__
+    if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code and isinstance(cause, Exception):
+        return error if _words_of_parser(error) else cause
+    return error
+
+
 def failure_of(error: BaseException, life: Lifecycle, modules: ModuleTracker, origin: tuple[Frame, ...]) -> Failure:
     """The facts of an exception that reached the program's end."""
     call: FailedCall | None = getattr(error, "gonogo_call", None)

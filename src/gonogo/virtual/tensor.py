@@ -78,7 +78,7 @@ class VirtualTensor(torch.Tensor):
     check_ordinal: Any = staticmethod(lambda index: None)
     """Raises as CUDA does for an accelerator that isn't there."""
 
-    def __new__(cls, data: Any, requires_grad: bool = False, **attributes: Any) -> Any:
+    def __new__(cls, data: Any, requires_grad: bool = True, **attributes: Any) -> Any:
         """What ``type(parameter)(data, requires_grad)`` makes: another parameter (accelerate moves weights so)."""
         return torch.nn.Parameter(data, requires_grad)
 

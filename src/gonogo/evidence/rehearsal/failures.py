@@ -186,6 +186,11 @@ _OF_LESS_DATA = frozenset(
 )  # fmt: skip
 """What a program raises that counts, averages or joins what it has read; the next two, of what it has not set."""
 _OF_NOTHING = frozenset({"AttributeError", "TypeError"})
+_IS_MISSING = re.compile(
+    r"No such file or directory|(?:file|folder|directory|path|checkpoint)\b.{0,200}? (?:does not|doesn't) exist"
+    r"|no (?:valid )?checkpoint",
+    re.IGNORECASE,
+)
 _DOES_NOT_COUNT = re.compile(
     r"/(?:transformers|accelerate|deepspeed|peft|trl|diffusers|swift|llamafactory|safetensors|huggingface_hub)/"
 )
@@ -194,10 +199,13 @@ _DOES_NOT_COUNT = re.compile(
 def less_data_before(rank: RankRecord, failure: Failure) -> Assumption | None:
     """The end that the rehearsal made of the data, where the program's own lines after it may have failed of that.
 
-    ``losses[-1]`` of an epoch without batches, predictions of two batches beside all labels. What is raised inside a
-    module's forward, or by a framework that is called, has not to do with it.
+    ``losses[-1]`` of an epoch without batches, predictions of two batches beside all labels, a checkpoint that a later
+    batch would have had written. What else is raised inside a module's forward, or by a framework that is called, has
+    not to do with it.
     """
     ended, kind = rank.data_ended, failure.type.rpartition(".")[2]
+    if kind == "FileNotFoundError" or _IS_MISSING.search(failure.message):
+        return ended
     of_it = kind in _OF_LESS_DATA or (kind in _OF_NOTHING and "NoneType" in failure.message)
     if ended is None or not of_it or failure.module is not None:
         return None

@@ -87,11 +87,25 @@ def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: Co
         by_rows = name.startswith("alltoall")
         given = _swapped((*args, *kwargs.values()), stand_ins, by_rows)
         out = func(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
+        out = _with_results(out, exchanged.flat(args[0]) if args else [])
     back = {id(stand_in): original for stand_in, original in stand_ins.values()}
-    peers = record.peers
-    if peers is None or not exchanged.ask(peers, exchanged.Operation(func, args, record.reduction), mode):
-        _assume_alike(mode, name, args, record)
+    operation = exchanged.Operation(func, args, record.reduction)
+    if record.peers is None or not exchanged.ask(record.peers, operation, mode):
+        _assume_alike(mode, operation, args, record)
     return _back(out, back)
+
+
+def _with_results(out: Any, results: list[torch.Tensor]) -> Any:
+    """What an operator returned, its work being done and its future holding the outputs, as ProcessGroupNCCL's does.
+
+    The fake backend's own work has neither: hooks of DistributedDataParallel read the future.
+    """
+    many = isinstance(out, tuple)
+    work = out[-1] if many else out
+    if not isinstance(work, torch.ScriptObject):
+        return out
+    done = python_groups.done(results).boxed()
+    return (*out[:-1], done) if many else done
 
 
 def _refuse_cpu(sent: list[torch.Tensor], args: Any) -> None:
@@ -138,12 +152,16 @@ def _sent(name: str, args: Any) -> list[torch.Tensor]:
     return second or first
 
 
-def _assume_alike(mode: VirtualMode, name: str, args: Any, record: CollectiveRecord) -> None:
+def _assume_alike(mode: VirtualMode, operation: exchanged.Operation, args: Any, record: CollectiveRecord) -> None:
     """Give the outputs their values: known ones as if all ranks agreed, else unknown."""
     outputs = exchanged.flat(args[0]) if args else []
     inputs = exchanged.flat(args[1]) if len(args) > 1 else []
+    if not operation.tells_what_all_have:
+        for out in outputs:
+            contents.forget(mode.virtualise(out))
+        return
     if not inputs:
-        if name in _REDUCING and any(isinstance(t, VirtualTensor) and contents.is_known(t) for t in outputs):
+        if operation.name in _REDUCING and any(isinstance(t, VirtualTensor) and contents.is_known(t) for t in outputs):
             mode.ledger.assume(Text("every rank sends what this rank sends", "每个 rank 发送的与本 rank 相同"))
             _scale(outputs, args, record)
         return

@@ -52,6 +52,16 @@ class Operation:
         self.tag: int = named.get("tag", 0)
         self.splits: tuple[int, ...] = tuple(named.get("input_split_sizes", ()))
 
+    @property
+    def tells_what_all_have(self) -> bool:
+        """Whether a sender that is not rehearsed is taken to send what this rank has.
+
+        Programs send from a group's first rank to have the same everywhere, and from another what only that one has.
+        """
+        if self.name in ("recv_", "recv_any_source_"):
+            return False
+        return self.root in (None, 0, self.mine)
+
     @staticmethod
     def _blocks(named: dict[str, Any], names: tuple[str, ...]) -> bool | None:
         """Whether the program goes on only after it; None where this torch does not say."""
@@ -127,8 +137,8 @@ def ask(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
     root = operation.members[operation.root] if operation.root is not None else None
     is_root = root == peers.rank
     lowest = next(rank for rank in operation.members if rank in peers.ranks)
-    # Where the sender itself is not rehearsed, the lowest rehearsed rank stands for it.
-    sends = is_root or (root not in peers.ranks and lowest == peers.rank) if from_root else True
+    stands_for_it = root not in peers.ranks and lowest == peers.rank and operation.tells_what_all_have
+    sends = is_root or stands_for_it if from_root else True
     payload = _payload(operation) if sends else None
     received = peers.call(
         key_of(operation.group, operation.members),

@@ -69,7 +69,7 @@ def _follow(patches: Patches, module: Any, life: Lifecycle, modules: ModuleTrack
                 count_buffers(engine, life)
                 own_buffers(engine, modules)
         if boundary:
-            life.step_done()
+            life.step_done(engine)
 
     patches.set(engine_class, "__init__", followed_init)
     patches.set(engine_class, "step", followed_step)
@@ -91,7 +91,7 @@ def _follow_pipeline(patches: Patches, life: Lifecycle, modules: ModuleTracker, 
             step(engine, *args, **kwargs)
             count_buffers(engine, life)
             own_buffers(engine, modules)
-        life.step_done()
+        life.step_done(engine)
 
     patches.set(owner, "_exec_optimizer_step", followed_step)
     for instruction, function in owner._INSTRUCTION_MAP.items():

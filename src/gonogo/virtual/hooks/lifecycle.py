@@ -58,6 +58,8 @@ class Lifecycle:
         self.ledger = ledger
         self.phase: Phase = "load"
         self.step = 0
+        self._stepped: set[int] = set()
+        """The optimizers that have stepped since the last step began: of several, each steps once in an iteration."""
         self.reached: list[Phase] = ["load"]
         self.expected: list[Phase] = ["forward", "backward", "step"]
         """What a real run reaches: a program that never trains has shown nothing of its training."""
@@ -142,9 +144,16 @@ class Lifecycle:
         """A real run of the program, as it is set up, reaches these phases."""
         self.expected += [phase for phase in phases if phase not in self.expected]
 
-    def step_done(self) -> None:
-        """An optimizer step is complete. Raises RehearsalComplete where the program goes on far beyond the target."""
+    def step_done(self, optimizer: object) -> None:
+        """An optimizer, or an engine, has stepped; a step is counted where the first of the iteration has.
+
+        Raises RehearsalComplete where the program goes on far beyond the target.
+        """
         self.seen.stepped(self.trained_root)
+        if self._stepped and id(optimizer) not in self._stepped:
+            self._stepped.add(id(optimizer))
+            return
+        self._stepped = {id(optimizer)}
         self.step += 1
         if dist.is_available() and dist.is_initialized():
             self.world = max(self.world, dist.get_world_size())

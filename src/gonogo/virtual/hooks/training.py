@@ -138,7 +138,7 @@ def _follow_optimizers(patches: Patches, life: Lifecycle, modules: ModuleTracker
         own_states(optimizer, life.memory)
         life.seen.after_step(optimizer)
         if not life.has_engine:
-            life.step_done()
+            life.step_done(optimizer)
 
     patches.on_undo(register_optimizer_step_pre_hook(before).remove)
     patches.on_undo(register_optimizer_step_post_hook(after).remove)

@@ -5,7 +5,7 @@ the operators' CUDA implementations in Python are run as they are, on virtual te
 nothing: all that is allocated is allocated. What operators write is unknown afterwards.
 
 Paged states of optimizers are CUDA managed memory, outside PyTorch's allocator, and move to the host when the device is
-full: they are counted as host memory. Tried with bitsandbytes 0.50.2.
+full: they are counted as host memory. Tried with bitsandbytes 0.40.0 and 0.50.2.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
 
     def replace_library(module: ModuleType) -> None:
         patches.set(module, "lib", _Library(module.lib, assume))
+        if hasattr(module, "COMPILED_WITH_CUDA"):  # up to 0.42: what is below it has no optimizers where it is False
+            patches.set(module, "COMPILED_WITH_CUDA", True)
 
     def note_implementations(module: ModuleType) -> None:
         register = module.register_kernel

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 
 from gonogo.virtual import private
+from gonogo.virtual.hooks.owning import local_tensors
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.tensor import VirtualTensor
 
 aten = torch.ops.aten
 _backends: Any = torch.backends.cuda
@@ -61,7 +61,8 @@ def install(compute_capability: tuple[int, int]) -> Callable[[], None]:
 
 
 def _is_served(operand: Any) -> bool:
-    return isinstance(operand, VirtualTensor) and operand.device.type != "cpu" and operand.dim() == 4
+    """Whether it is a virtual tensor, or a DTensor of one: context parallelism hands those in."""
+    return bool(local_tensors(operand)) and operand.device.type != "cpu" and operand.dim() == 4
 
 
 def _cast_by_autocast(*tensors: Any) -> Any:

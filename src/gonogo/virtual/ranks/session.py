@@ -22,7 +22,7 @@ from gonogo.virtual import private
 from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged
-from gonogo.virtual.failure import failure_of, note_failed_call
+from gonogo.virtual.failure import exited_for, failure_of, note_failed_call
 from gonogo.virtual.hooks import data_parallel, deepcompile, engine, fsdp, owning, threads, trainer, training
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.seen import as_run
@@ -211,15 +211,15 @@ class Session:
             self.life.enter("exit")
         except starting.StartsProcesses as starts:
             outcome, processes = "unsupported", starts.count
-            why = "the processes that it starts were not rehearsed"
             place = _place_of(frames_of_traceback(starts.__traceback__))
-            unsupported.append(Unsupported(SPAWN, place, why))
+            unsupported.append(Unsupported(SPAWN, place, "the processes that it starts were not rehearsed"))
         except RanksDiverged as diverged:
             outcome, ended = "diverged", "stopped"
             self._diverged = diverged.reply
         except KeyboardInterrupt:
             outcome = "interrupted"
-        except BaseException as error:
+        except BaseException as raised:
+            error = exited_for(raised)
             self.raw_traceback = traceback.format_exc()
             found = _in_chain(error, UnsupportedOperator)
             user_error_ = _in_chain(error, UserError)

@@ -95,7 +95,13 @@ def _write_whole(target: str, data: bytes) -> None:
 def _write_on_signal(session: Session) -> None:
     """SIGTERM (the time is over) and SIGINT (the user's) write what is known, and where the program was."""
 
+    worker = os.getpid()
+
     def end(number: int, frame: Any) -> None:
+        if os.getpid() != worker:  # a process that the program forked, as a pool's: it ends as it would without us
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
         outcome: Outcome = "timed-out" if number == signal.SIGTERM else "interrupted"
         record = session.record(outcome)
         stack = list(stack_of_main_thread())
