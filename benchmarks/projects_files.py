@@ -283,6 +283,11 @@ def _tokens(path: Path) -> None:
     path.write_bytes(b"".join(struct.pack("<H", number * 7919 % 50000) for number in range(1_000_000)))
 
 
+def _token_rows(path: Path) -> None:
+    rows = [{"input_ids": [*range(32, 232)], "label": [*range(32, 232)], "length": 200} for _ in range(64)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+
+
 MAKERS: dict[str, Callable[[Path], None]] = {
     "alpaca": _alpaca,
     "alpaca-lines": _alpaca_lines,
@@ -297,4 +302,5 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "speech-lines": _speech_lines,
     "llava": _llava,
     "tokens": _tokens,
+    "token-rows": _token_rows,
 }

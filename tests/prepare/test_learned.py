@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gonogo.evidence.prepared import read_prepared
-from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, Missed, RankRecord, RehearsalRecord
 from gonogo.rehearse.made_data import set_data_apart
 from gonogo.rehearse.prepared.run import InEnvironment, options_of, prepare
 
@@ -94,6 +95,45 @@ def test_where_rows_are_too_few_more_are_made(project: Path) -> None:
     assert len((project / "gonogo-prepared" / place).read_text().splitlines()) > 101
 
 
+def test_only_the_data_set_that_is_too_short_gets_more_rows_and_a_split_is_made_that_was_asked_for(
+    project: Path,
+) -> None:
+    (project / "train.py").write_text("""\
+from datasets import load_dataset
+few = load_dataset("someone/few", split="train")["text"]
+many = load_dataset("someone/many", split="train").select(range(300))["text"]
+more = load_dataset("someone/many", split="dev")["text"]
+""")
+    failures = (
+        ("IndexError", "Index 299 out of range for dataset of size 8.", 3),
+        ("ValueError", 'Unknown split "dev".', 4),
+    )
+    records = []
+    for kind, said, line in failures:
+        record = failed(project, kind, said, line)
+        assert record.failure is not None
+        frame = msgspec.structs.replace(record.failure.frames[0], path=str(project / "train.py"))
+        record.failure = msgspec.structs.replace(record.failure, frames=(frame,))
+        records.append(record)
+    prepared_after(project, *records)
+    data = project / "gonogo-prepared" / "data"
+    rows = {path.parent.parent.name: len(path.read_text().splitlines()) for path in data.glob("*/data/train.jsonl")}
+    assert rows == {"someone--few": 8, "someone--many": 300}
+    assert (data / "someone--many" / "data" / "dev.jsonl").exists()
+
+
+def test_rows_that_are_made_again_hold_what_they_held(project: Path) -> None:
+    (project / "train.py").write_text("""\
+from datasets import load_dataset
+rows = load_dataset("json", data_files={"train": "rows.jsonl"})["train"]
+tokenizer(rows["label"])
+""")
+    prepared_after(project, failed(project, "FileNotFoundError", f"Unable to find '{project}/more.jsonl'", 8))
+    for path in (project / "gonogo-prepared" / "data").glob("*.jsonl"):
+        row = json.loads(path.read_text().splitlines()[0])
+        assert isinstance(row.get("label", ""), str), path
+
+
 @pytest.mark.parametrize(("kind", "said"), [("KeyError", "'topic'"), ("ValueError", "Column 'topic' doesn't exist.")])
 def test_a_column_that_rows_lack_is_added(project: Path, kind: str, said: str) -> None:
     missing = failed(project, "FileNotFoundError", f"Unable to find '{project}/pretrain.jsonl'", 8)
@@ -141,3 +181,26 @@ def test_a_text_is_made_of_lines(project: Path) -> None:
     said = "[Errno 2] No such file or directory: 'input.txt'"
     prepared_after(project, failed(project, "FileNotFoundError", said, 1, "<module>"))
     assert (project / "gonogo-prepared" / "data" / "input.txt.txt").read_text().count("\n") == 9
+
+
+def test_what_no_list_names_is_no_error_of_the_program_where_prepare_chose_the_packages(project: Path) -> None:
+    lacks = failed(project, "ModuleNotFoundError", "No module named 'babel'", 3)
+    assert rehearsed(failed(project, "ModuleNotFoundError", "No module named 'babel'", 3), project).outcome == "raised"
+    prepared_after(project, failed(project, "FileNotFoundError", f"Unable to find '{project}/pretrain.jsonl'", 8))
+    assert "--with babel" in rehearsed(lacks, project).unsupported[0].why
+    own = failed(project, "ModuleNotFoundError", "No module named 'rows.more'", 3)
+    assert rehearsed(own, project).outcome == "raised"
+    mutable = "mutable default <class 'rows.Texts'> for field texts is not allowed: use default_factory"
+    assert rehearsed(failed(project, "ValueError", mutable, 3, "main"), project).outcome == "unsupported"
+    nowhere = f"Couldn't find any data file at {project}/data/Generated."
+    assert rehearsed(failed(project, "FileNotFoundError", nowhere, 3), project).outcome == "unsupported"
+
+
+def test_what_a_program_raises_of_its_own_when_it_caught_the_networks_refusal_is_none_of_its_errors(
+    project: Path,
+) -> None:
+    said = "The dataset could not be loaded. Check the path (someone/rows)."
+    caught = failed(project, "ValueError", said, 3, "main")
+    assert rehearsed(failed(project, "ValueError", said, 3, "main"), project).outcome == "raised"
+    caught.missed = [Missed("data", "someone/rows")]
+    assert "someone/rows" in rehearsed(caught, project).unsupported[0].why

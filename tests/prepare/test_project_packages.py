@@ -217,3 +217,32 @@ def test_what_is_said_where_the_project_is_not_installed(project: Path) -> None:
     file = project_with("open_r1", project)
     assert file == project / "setup.py"
     assert "pip install -e ., or gonogo prepare" in itself("open_r1", file).en
+
+
+def test_what_a_projects_page_has_pip_install_is_asked_for_where_it_has_no_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import fastcore\n")
+    (tmp_path / "README.md").write_text(
+        '- `pip install llama-recipes fastcore "transformers!=4.38.*" --extra-index-url https://a.b/c` first\n'
+        "```\npip install -U wandb  # to log\npip install git+https://a.b/c -r more.txt\n```\n"
+    )
+    packages = packages_of([], tmp_path)
+    assert packages.files == ["README.md"]
+    assert packages.lines == {
+        "llama-recipes": "llama-recipes",
+        "fastcore": "fastcore",
+        "transformers": "transformers!=4.38.*",
+        "wandb": "wandb",
+    }
+    (tmp_path / "requirements.txt").write_text("torch\n")
+    packages = packages_of([], tmp_path)
+    assert packages.files == ["requirements.txt"]
+    assert list(packages.lines) == ["torch"]
+    assert packages.add("fastcore")
+    assert not packages.add("somebody-elses")
+    (tmp_path / "setup.sh").write_text("pip install python-Levenshtein\n")
+    packages = packages_of([], tmp_path)
+    assert packages.add("levenshtein")
+    assert packages.added == ["python-levenshtein"]

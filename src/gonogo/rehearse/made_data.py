@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 from pathlib import Path
 
-from gonogo.evidence.prepared import FOLDER, read_prepared
+from gonogo.evidence.paths import exists, is_file
+from gonogo.evidence.prepared import FOLDER, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord, Unsupported
 from gonogo.finding import Text
+from gonogo.rehearse.not_as_there import distribution_of
+from gonogo.rehearse.prepared.environment import FILE
 
 # What a program raises that meets other rows than it reads.
 _OF_ROWS = frozenset(
@@ -16,11 +20,34 @@ _OF_ROWS = frozenset(
 )
 _READS_ROWS = re.compile(r"-packages/datasets/|/torch/utils/data/|-packages/pyarrow/")
 _BY_NAME = re.compile(r"__getitem__|.*collat.*|.*dataset.*|.*preprocess.*|.*tokeniz.*", re.IGNORECASE)
+_DEEPEST = 4
 _ASSERTED = "device-side assert triggered"
 _NOT_HERE = Text(
     "{path} is not here, and gonogo prepare could not tell what it holds: put the file there, or one with a few rows "
     "of its form",
     "{path} 不在本机，gonogo prepare 也看不出其内容：请放入该文件，或放入格式相同的几行数据",
+)
+_NO_DATA = re.compile(r"(?:any data file|any data|data files?) at (\S+?)\.?(?:$|\s)")
+_NO_MODULE = re.compile(r"^No module named '(\w+)")
+_MUTABLE = re.compile(r"^mutable default <class '(?!list|dict|set)")
+_NONE = "none"
+"""In the place of a table's environment where nothing was prepared."""
+_NOT_FETCHED = Text(
+    "it looked for {name} over the network, which a rehearsal does not use: gonogo prepare -- COMMAND makes what can "
+    "be made; else download it first and give its folder",
+    "它通过网络查找 {name}，而排练不使用网络：gonogo prepare -- 命令 会生成能生成的部分；其余请先下载并给出其目录",
+)
+_NOT_LISTED = Text(
+    "{name} is in none of the lists that gonogo prepare made this environment of, and may well be where the run is: "
+    "gonogo rehearse --with {name} -- COMMAND (or the name that pip knows it by), or --environment FILE with all that "
+    "the run has",
+    "gonogo prepare 据以创建此环境的清单中都没有 {name}，而运行所在的机器上可能有："
+    "gonogo rehearse --with {name} -- 命令（或 pip 所用的名称），或用 --environment FILE 给出运行的全部软件包",
+)
+_OTHER_PYTHON = Text(
+    "Python refuses this from 3.11 on, and this is {here}: where the run has an older one it goes on; rehearse with "
+    "the run's Python",
+    "Python 从 3.11 起拒绝这种写法，而此处为 {here}：若运行使用更早的版本则可继续；请用运行所用的 Python 排练",
 )
 _GUESSED = Text(
     "the rows of {names} were made by gonogo prepare with the columns that the program seems to read, and may be what "
@@ -35,16 +62,26 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
 
     ``folder`` is where the launch was typed.
     """
-    table = read_prepared(folder / FOLDER)
-    if table is None:
-        return
+    table = read_prepared(folder / FOLDER) or Prepared(environment=_NONE)
     for rank in record.ranks:
         failure = rank.failure
         if failure is None or rank.outcome != "raised":
             continue
+        missed = next((one.name for one in rank.missed if "/" in one.name and one.name in failure.message), None)
         lacks = next((path for path in table.missing if not os.path.exists(path) and _names(failure, path)), None)
-        if lacks is not None:
+        if (
+            table.environment != _NONE
+            and lacks is None
+            and (match := _NO_DATA.search(failure.message))
+            and not os.path.exists(match[1])
+        ):
+            lacks = match[1]
+        if missed is not None:  # the refusal itself was caught by the program, which then raised of its own
+            why = _NOT_FETCHED.format(name=missed)
+        elif lacks is not None:
             why = _NOT_HERE.format(path=lacks)
+        elif (packages := _of_packages(failure, table, folder)) is not None:
+            why = packages
         elif table.guessed and _is_of_rows(failure):
             why = _GUESSED.format(names=", ".join(table.guessed[:3]))
         elif (made := [*table.datasets, *table.paths]) and _ASSERTED in failure.message:
@@ -56,6 +93,27 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
         where = f"{frame.path}:{frame.line}" if frame is not None else "unknown"
         what = f"{failure.type.rpartition('.')[2]}: {failure.message.strip().partition(chr(10))[0][:160]}"
         rank.unsupported.append(Unsupported(what, where, why.en, why.zh))
+
+
+def _of_packages(failure: Failure, table: Prepared, folder: Path) -> Text | None:
+    """What of a failure may come of packages, or of a Python, that nobody has said the run has; None: nothing."""
+    if table.environment not in ("", FILE):  # the user's own list
+        return None
+    module = _NO_MODULE.match(failure.message)
+    if failure.type == "ModuleNotFoundError" and module is not None and not _is_own(module[1], folder):
+        return _NOT_LISTED.format(name=distribution_of(module[1]))
+    if failure.type == "ValueError" and _MUTABLE.match(failure.message):
+        return _OTHER_PYTHON.format(here=platform.python_version())
+    return None
+
+
+def _is_own(module: str, folder: Path) -> bool:
+    """Whether the project, looked at some folders deep, has a module of that name: it is there, and not found."""
+    top = next((place for place in (folder, *folder.parents) if exists(place / ".git")), folder)
+    for place in (top, *(one for depth in range(1, _DEEPEST) for one in top.glob("*/" * depth))):
+        if is_file(place / f"{module}.py") or is_file(place / module / "__init__.py"):
+            return True
+    return False
 
 
 def _names(failure: Failure, path: str) -> bool:

@@ -17,6 +17,12 @@ class PublishedDataset(msgspec.Struct, frozen=True):
     columns: dict[str, str]
     splits: tuple[str, ...] = ("train",)
     subsets: tuple[str, ...] = ()
+    of_subset: dict[str, dict[str, str]] = {}
+    """The columns of configurations that have others."""
+
+    def columns_in(self, subset: str | None) -> dict[str, str]:
+        """The columns of a configuration."""
+        return self.of_subset.get(subset or "", self.columns)
 
 
 @cache
@@ -26,10 +32,20 @@ def _table() -> dict[str, PublishedDataset]:
     found = {}
     for row in read:
         for name in row["names"]:
-            columns = dict(part.split(":") if ":" in part else (part, "text") for part in row["columns"].split())
-            one = PublishedDataset(name, columns, tuple(row.get("splits", ("train",))), tuple(row.get("subsets", ())))
-            found[name.lower()] = one
+            found[name.lower()] = PublishedDataset(
+                name,
+                _columns(row["columns"]),
+                tuple(row.get("splits", ("train",))),
+                tuple(row.get("subsets", ())),
+                {subset: _columns(told) for subset, told in row.get("of_subset", {}).items()},
+            )
     return found
+
+
+def _columns(told: str) -> dict[str, str]:
+    """``name:kind`` each; a text where no kind is told."""
+    pairs = (part.partition(":") for part in told.split())
+    return {name: kind or "text" for name, _, kind in pairs}
 
 
 def published_dataset(name: str) -> PublishedDataset | None:

@@ -36,7 +36,7 @@ _UNAVAILABLE = tuple(
         r"([A-Za-z0-9][\w.-]*?)(?:==[^`]*|@[^`]*| @ [^`]*)?`",
         r"[Bb]ecause ([A-Za-z0-9][\w.-]*?) was not found in the",
         r"there is no version of ([A-Za-z0-9][\w.-]*?)(?:\{[^}]*\})?(?:[=<>!~]|\[|,| )",
-        r"([A-Za-z0-9][\w.-]*?)(?:[=<>!~]\S*)? has no (?:usable )?wheels",
+        r"([A-Za-z0-9][\w.-]*?)(?:[=<>!~]\S*)? (?:has|have) no (?:usable )?wheels",
         r"Distribution `([A-Za-z0-9][\w.-]*?)(?:==[^`]*|@[^`]*)` can't be installed",
     )
 )

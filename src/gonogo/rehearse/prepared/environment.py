@@ -30,6 +30,13 @@ from gonogo.rehearse.prepared.own_package import OwnPackage, folders_upward, own
 
 FILE = "environment.txt"
 _LISTS = ("requirements.txt", "environment.yml", "environment.yaml", "conda.yml", "conda.yaml", "Pipfile", "Dockerfile")
+_PIP = re.compile(
+    r"^[ \t]*(?:(?:[-*$>`]|\d+\.) ?)*(?:(?:python3?|uv)(?: -m)? )?pip3? install ([^\n`&|;]+)", re.MULTILINE
+)
+_ALONE = frozenset(
+    {"-U", "--upgrade", "-q", "--quiet", "--no-build-isolation", "--no-cache-dir", "--no-deps", "--user"}
+)
+"""pip's options without a value."""
 # What a launch asks for by its options alone, and what frameworks import when they are told to.
 _USUAL = frozenset({
     "deepspeed", "accelerate", "transformers", "datasets", "peft", "trl", "tokenizers", "sentencepiece", "protobuf",
@@ -54,6 +61,7 @@ class Packages(msgspec.Struct):
     def add(self, name: str) -> bool:
         """Take a package that turned out to be missing; False where it is there, or nothing vouches for its name."""
         own = self.own.name if self.own is not None else ""
+        name = f"python-{name}" if name not in self.asked and f"python-{name}" in self.asked else name
         if name in self.lines or name == own or not (name in _USUAL or name in self.asked):
             return False
         self.lines[name] = self.asked.get(name, name)
@@ -102,11 +110,33 @@ def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
     for start in dict.fromkeys(starts):
         for name, (specifier, _) in asked_for(start).items():
             found.asked.setdefault(name, f"{name}{specifier}")
+    for place in dict.fromkeys(place for start in starts for place in folders_upward(start)):
+        for path in sorted((*place.glob("README*.md"), *place.glob("setup*.sh"), *place.glob("install*.sh"))):
+            lines = list(_lines(_told_to_pip(path)))
+            if lines and not found.files and _take(found, lines):  # it has no other list
+                found.files.append(_shown(path, folder))
+            for name, line in lines:
+                found.asked.setdefault(name, line)
     if found.files:
         for name in _used(runs):
             if name in STACK or name in found.asked:
                 found.add(name)
     return found
+
+
+def _told_to_pip(path: Path) -> Iterator[str]:
+    """What a project's page, or its script that sets it up, has pip install by name."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
+    except OSError:
+        return
+    for match in _PIP.finditer(text):
+        words = re.findall(r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'`]+", match[1].partition(" #")[0])
+        before = ""
+        for word in words:
+            if not before.startswith("-") or before in _ALONE:
+                yield word.strip("\"'")
+            before = word
 
 
 def _folders(runs: Sequence[Run], folder: Path) -> Iterator[Path]:

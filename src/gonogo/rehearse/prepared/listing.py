@@ -221,7 +221,8 @@ def data_wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], 
     wanted.splits = (named.split,) if named.split and named.split.isidentifier() else ()
     known = published_dataset(name) if hub else None
     if known is not None:
-        wanted.columns, wanted.why = tuple(known.columns), _KNOWN_ROWS.format(columns=", ".join(known.columns))
+        wanted.columns = tuple(known.columns_in(subset))
+        wanted.why = _KNOWN_ROWS.format(columns=", ".join(wanted.columns))
         return wanted
     seen = options.columns.get(name) or options.columns.get("*") or ()
     wanted.format = format_told_by((*seen, *columns)) if seen else _format_of(run, columns, hub)

@@ -42,7 +42,7 @@ def make(wanted: Sequence[Wanted], folder: Path, tokens: int, options: Options) 
             columns = columns_of(one)
             names = {"image": "picture.png", "audio": "sound.wav"} if has_media_folder else media
             maker = Maker(columns, tokens, names)
-            rows = [maker.row(number) for number in range(options.rows)]
+            rows = [maker.row(number) for number in range(options.rows_of.get(one.key, options.rows))]
             if any(kind.rstrip("s") in ("image", "audio") for kind in columns.values()):
                 files |= {_PICTURE: picture(), _SOUND: sound()}
             _place_rows(one, columns, rows, files, datasets, paths)
@@ -66,7 +66,7 @@ def columns_of(wanted: Wanted) -> dict[str, str]:
     """The columns of a data set with what each holds."""
     known = published_dataset(wanted.name) if wanted.path is None else None
     if known is not None:
-        return dict(known.columns)
+        return dict(known.columns_in(wanted.subset))
     columns = dict(FORMATS.get(wanted.format or "", {}))
     for name in wanted.columns:
         name, colon, kind = name.partition(":")
@@ -102,7 +102,8 @@ def _place_rows(
     datasets: dict[str, str], paths: dict[str, str],
 ) -> None:  # fmt: skip
     place = f"data/{_plain(one.name)}"
-    one.columns, one.found = tuple(columns), place
+    # With their kinds, which the columns' names alone don't tell: rows made again are to be of the same ones.
+    one.columns, one.found = tuple(f"{name}:{kind}" for name, kind in columns.items()), place
     if one.path is None:
         known = published_dataset(one.name)
         splits = known.splits if known is not None else (*one.splits, *_USUAL_SPLITS)

@@ -14,6 +14,24 @@ from gonogo.rehearse.prepared.named import columns_in
 from gonogo.rehearse.prepared.rows import TEMPLATE
 
 
+def named_at(failure: Failure) -> set[str]:
+    """The texts in the statement of the user's in which a failure arose: a data set's name, as it is opened there."""
+    frame = failure.innermost("user")
+    if frame is None:
+        return set()
+    try:
+        script = Script(SourceFile.read(Path(frame.path)))
+    except UserError:
+        return set()
+    if script.tree is None:
+        return set()
+    every = (one for one in ast.walk(script.tree) if isinstance(one, ast.stmt))
+    statements = [one for one in every if one.lineno <= frame.line <= (one.end_lineno or one.lineno)]
+    last = max(statements, key=lambda one: (one.lineno, -(one.end_lineno or 0)), default=None)
+    found = ast.walk(last) if last is not None else iter(())
+    return {node.value for node in found if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
 def columns_at(failure: Failure) -> tuple[str, ...]:
     """The columns that the class or function asks rows for in which a failure arose; none where none can be told."""
     for frame in reversed(failure.frames):

@@ -12,9 +12,10 @@ import msgspec
 from gonogo.check.runs import gather
 from gonogo.check.settings import CheckSettings, read_settings
 from gonogo.evidence.prepared import FOLDER, Prepared, read_prepared
+from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.failures import shorten
-from gonogo.evidence.rehearsal.record import Missed, RankRecord
+from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
@@ -24,7 +25,7 @@ from gonogo.rehearse.prepared.folder import check_folder, write_folder
 from gonogo.rehearse.prepared.listing import alike, data_wanted, list_of, model_wanted, tokens_of
 from gonogo.rehearse.prepared.make import make
 from gonogo.rehearse.prepared.named import OF_SHELL, Named, columns_in
-from gonogo.rehearse.prepared.opened_by import columns_at
+from gonogo.rehearse.prepared.opened_by import columns_at, named_at
 from gonogo.rehearse.prepared.own_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.wanted import Options, Wanted
 
@@ -42,6 +43,7 @@ _TOO_FEW = re.compile(
     r"|Index (\d+) out of range for dataset of size"
 )
 _MOST_ROWS = 50_000
+_SPLIT = re.compile(r"Unknown split \"(\w+)\"")
 _MODEL_UNKNOWN = Text(
     "--model {name}: gonogo's table of published models has none called so{close}",
     "--model {name}：gonogo 的公开模型表中没有它{close}",
@@ -127,9 +129,11 @@ def prepare(
         done.environment = next((one.environment for one in record.unsupported if one.environment), None)
         if record.failure is not None and [name for name in missing_in(record.failure) if packages.add(name)]:
             continue
-        rows = _rows_for(record)
-        if done.rows < rows <= _MOST_ROWS:
-            done.rows, options = rows, msgspec.structs.replace(options, rows=rows)
+        rows = _rows_for(record, done.wanted, options)
+        if rows != options.rows_of and max(rows.values()) <= _MOST_ROWS:
+            done.rows, options = max(rows.values()), msgspec.structs.replace(options, rows_of=rows)
+            continue
+        if _split_for(record, done.wanted):
             continue
         more, columns = _learned(record, runs, folder, done.wanted, options)
         if not more and columns == options.columns:
@@ -216,10 +220,39 @@ def _learned(
     return [one for one in found if one.key not in (told if one.state == "unknown" else known)], columns
 
 
-def _rows_for(record: RankRecord) -> int:
-    """How many rows a program that ended for want of some would have enough with; 0 where it wants no more."""
+def _rows_for(record: RankRecord, wanted: Sequence[Wanted], options: Options) -> dict[tuple[str, str], int]:
+    """``rows_of`` of the options, with as many as a program that ended for want of some has enough with.
+
+    Only the data set that it opens there gets them, where its name stands there: a program may go through another.
+    """
     match = _TOO_FEW.search(record.failure.message) if record.failure is not None else None
-    return 2 * (int(match[1] or match[2]) + 1) if match else 0
+    if record.failure is None or match is None:
+        return options.rows_of
+    rows = 2 * (int(match[1]) + 1) if match[1] else int(match[2]) + 1
+    more = {one.key: rows for one in _opened(record.failure, wanted) if options.rows_of.get(one.key, 0) < rows}
+    return {**options.rows_of, **more}
+
+
+def _opened(failure: Failure, wanted: Sequence[Wanted]) -> list[Wanted]:
+    """The made data sets that the statement names in which the failure arose; all that are made where it names none."""
+    made = [one for one in wanted if one.kind == "data" and one.state == "made"]
+    named = named_at(failure)
+    return [one for one in made if one.name in named] or made
+
+
+def _split_for(record: RankRecord, wanted: Sequence[Wanted]) -> bool:
+    """Whether the program wanted a split that made rows lack, which they now have; a published data set keeps its."""
+    match = _SPLIT.search(record.failure.message) if record.failure is not None else None
+    if record.failure is None or match is None:
+        return False
+    lacking = [
+        one
+        for one in _opened(record.failure, wanted)
+        if one.path is None and match[1] not in one.splits and published_dataset(one.name) is None
+    ]
+    for one in lacking:
+        one.splits = (*one.splits, match[1])
+    return bool(lacking)
 
 
 def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: Options) -> Wanted:

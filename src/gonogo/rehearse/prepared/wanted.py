@@ -52,3 +52,5 @@ class Options(msgspec.Struct, frozen=True):
     """By the path or name that the launch has (``*`` for all that are not known): a published model's name."""
     columns: dict[str, tuple[str, ...]] = {}
     """By data set (``*`` for all): columns that the program was seen to read."""
+    rows_of: dict[tuple[str, str], int] = {}
+    """By ``Wanted.key``: of a data set that the program was seen to want more rows of."""
