@@ -1,8 +1,10 @@
 from gonogo.evidence.guarded.ends import deepspeed_config, span_of_rank
 from gonogo.evidence.guarded.records import NonFinite
 from gonogo.evidence.guarded.run import GuardedRank
+from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import setting
-from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Severity, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Pattern, Severity, Text
 
 _WHAT = {
     "loss": Text("the loss", "loss"),
@@ -10,13 +12,19 @@ _WHAT = {
     "activation": Text("the output of a module", "某个模块的输出"),
     "parameter": Text("a parameter", "某个参数"),
 }
+_ANOMALY = Pattern(r"Function '(?P<function>\w+)' returned nan values in its \d+th output")
+_SAMPLING = Pattern(r"probability tensor contains either `?inf`?, `?nan`? or element < 0")
+_PRINTED = Pattern(r"(?i)\b(?:loss|grad_?norm)['\"]?\s*[:=]\s*['\"]?(?:tensor\()?nan\b")
+_OF_HALF = Pattern(r"\bfp16['\"]?\s*[:=]\s*['\"]?[Tt]rue|float16|--fp16\b|\bHalf\b")
 
 
 class LossNotFinite(Hazard):
     """The loss, a gradient or an activation is NaN or infinite.
     ## What happens
     The log says "loss: nan", or "loss: 0.0, grad_norm: nan", from some step on. With bf16 or fp32 the weights are NaN
-    after that step, and everything later is lost; with fp16 the step is skipped and the loss scale halved.
+    after that step, and everything later is lost; with fp16 the step is skipped and the loss scale halved. Sampling
+    from such a model ends with "probability tensor contains either `inf`, `nan` or element < 0", and with anomaly
+    detection on, backward with "Function 'LogSoftmaxBackward0' returned nan values in its 0th output".
     ## Why
     Numbers beyond fp16's 65504; a division by zero (a batch whose labels are all -100, a mask that hides a whole row);
     the logarithm of zero in a custom loss; weights that were NaN when loaded; a learning rate that is too high; a
@@ -39,6 +47,32 @@ class LossNotFinite(Hazard):
     name = "loss-not-finite"
     explains_failure = False
     title = Text("The loss is not finite", "loss 不是有限值")
+    log_words = ("returned nan values", "probability tensor", "nan")
+    yields_to = ("fp16-loss-scale-minimum", "benign-loss-scale-warmup")
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """What fails for it: sampling from NaN, anomaly detection; less surely a loss that is printed as nan."""
+        if outside_training(log):
+            return
+        evidence = next(log.errors_of(says=_ANOMALY), None) or log.find(_ANOMALY)
+        evidence = evidence or next(log.errors_of(says=_SAMPLING), None) or log.find(_SAMPLING)
+        certainty = Certainty.LIKELY if evidence is not None else Certainty.POSSIBLE
+        evidence = evidence or log.find(_PRINTED)
+        if evidence is not None:
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "Numbers that are not finite come out of the model: the weights or the logits are NaN or infinite, "
+                    "from this step or one before it.",
+                    "模型输出了非有限值：权重或 logits 为 NaN 或无穷大，产生于这一步或更早。",
+                ),
+                cure=_general(half=log.says(_OF_HALF)),
+                certainty=certainty,
+                confirm=Text(
+                    "gonogo run --nonfinite -- … names the first module whose output is not finite, and its input",
+                    "gonogo run --nonfinite -- … 会指出最先输出非有限值的模块及其输入",
+                ),
+            )
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """The first value that is not finite, with the module that made it where that was looked for."""
@@ -67,7 +101,7 @@ class LossNotFinite(Hazard):
                     "(each step is then slower)",
                     "gonogo run --nonfinite -- … 会指出最先输出非有限值的模块及其输入（每步会变慢）",
                 ),
-                *_general(run),
+                *_general(half=_in_half(run)),
             ),
             spans=span_of_rank(rank),
             ranks=tuple(sorted({one.rank for one, _ in warned})),
@@ -107,7 +141,7 @@ class LossNotFinite(Hazard):
             ),
             certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
-            cure=_general(run),
+            cure=_general(half=_in_half(run)),
             spans=span_of_rank(rank),
             ranks=(rank.rank,),
             module=first.module,
@@ -115,8 +149,11 @@ class LossNotFinite(Hazard):
         )
 
 
-def _general(run: GuardedRun) -> tuple[Text, ...]:
-    half = setting(deepspeed_config(run), "fp16", "enabled")
+def _in_half(run: GuardedRun) -> bool:
+    return bool(setting(deepspeed_config(run), "fp16", "enabled"))
+
+
+def _general(*, half: bool) -> tuple[Text, ...]:
     cures = [
         Text(
             "Leave out samples without a label that counts (all -100) and rows that a mask hides whole; look at a "

@@ -10,7 +10,7 @@ REFUSED = Pattern(
     r"|Type bf16 is not supported|bf16 precision was requested but not available"
     r"|device does not support `?pure_bf16|bf16 (?:is|was) not supported (?:on|by) (?:this|your|the)"
     r"|(?:GPU|gpu|device)s? (?:does not|doesn't|do not) support (?:bf16|bfloat16|BF16)"
-    r"|ValueError: .*(?:bf16|bfloat16) is only supported on"
+    r"|(?:bf16|[Bb]float16) is only supported on (?:GPU|gpu|CUDA|device|Ampere)"
 )
 """bf16 or TF32 refused since the GPU cannot do it, or since no GPU is seen."""
 

@@ -40,6 +40,8 @@ _PAIR = Pattern(
     r"|numpy\.core\.multiarray failed to import"
     r"|requires? (?:the )?(?:latest version of )?`?(?:peft|accelerate|bitsandbytes|transformers|trl|deepspeed"
     r"|torch)`? ?(?:>=|==|<)"
+    r"|data did not match any variant of untagged enum (?:ModelWrapper|PyPreTokenizerTypeWrapper|PyDecoderWrapper)"
+    r"|Descriptors cannot (?:not )?be created directly"
     r"|VersionConflict|Please install (?:peft|accelerate|bitsandbytes|transformers"
     r"|trl)\S* ?(?:>=|==)"
 )
@@ -98,7 +100,9 @@ class PythonPackageVersionMismatch(Hazard):
     ## What happens
     "ImportError: cannot import name 'EncoderDecoderCache' from 'transformers'", raised in peft; "RuntimeError:
     Failed to import transformers.trainer because of the following error"; "tokenizers>=0.21,<0.22 is required ...
-    but found"; a TypeError about an argument between two libraries.
+    but found"; a TypeError about an argument between two libraries; "data did not match any variant of untagged enum
+    ModelWrapper" (a tokenizer.json that newer tokenizers have written); protobuf's "Descriptors cannot be created
+    directly".
     ## Why
     peft, accelerate, trl and transformers use each other's internals. An unpinned `pip install` brings the newest of
     one beside an old other.
@@ -125,6 +129,8 @@ class PythonPackageVersionMismatch(Hazard):
         "because of the following error",
         "is required for a normal functioning",
         "unexpected keyword",
+        "did not match any variant",
+        "Descriptors cannot",
     )
     ends_at = (
         ("vllm/entrypoints/llm.py", "EngineArgs("),
