@@ -95,6 +95,16 @@ def test_where_rows_are_too_few_more_are_made(project: Path) -> None:
     assert len((project / "gonogo-prepared" / place).read_text().splitlines()) > 101
 
 
+def test_a_model_that_is_made_again_is_laid_as_a_whole(project: Path) -> None:
+    (project / "train.py").write_text("""from transformers import AutoModel
+AutoModel.from_pretrained("/nowhere/models/Qwen2.5-0.5B-Instruct")
+""")
+    prepared_after(project, failed(project, "FileNotFoundError", f"Unable to find '{project}/pretrain.jsonl'", 8))
+    table = read_prepared(project / "gonogo-prepared")
+    assert table is not None
+    assert [path for path in table.paths if "models" in path] == ["/nowhere/models/Qwen2.5-0.5B-Instruct"]
+
+
 def test_only_the_data_set_that_is_too_short_gets_more_rows_and_a_split_is_made_that_was_asked_for(
     project: Path,
 ) -> None:
@@ -204,3 +214,31 @@ def test_what_a_program_raises_of_its_own_when_it_caught_the_networks_refusal_is
     assert rehearsed(failed(project, "ValueError", said, 3, "main"), project).outcome == "raised"
     caught.missed = [Missed("data", "someone/rows")]
     assert "someone/rows" in rehearsed(caught, project).unsupported[0].why
+    unnamed = failed(project, "ValueError", "no rows were loaded", 3, "main")
+    unnamed.missed = [Missed("data", "someone/rows")]
+    assert "someone/rows" in rehearsed(unnamed, project).unsupported[0].why
+    trained = failed(project, "ValueError", "no rows were loaded", 3, "main")
+    trained.missed, trained.phases = [Missed("data", "someone/rows")], ["load", "forward", "backward"]
+    assert rehearsed(trained, project).outcome == "raised"
+
+
+def test_where_made_rows_come_to_no_step_there_are_more(project: Path) -> None:
+    missing = failed(project, "FileNotFoundError", f"Unable to find '{project}/pretrain.jsonl'", 8)
+    none = failed(project, "ZeroDivisionError", "integer division or modulo by zero", 8, "fit")
+    prepared_after(project, missing, none)
+    table = read_prepared(project / "gonogo-prepared")
+    assert table is not None
+    (place,) = table.paths.values()
+    assert len((project / "gonogo-prepared" / place).read_text().splitlines()) == 8 * 64
+    assert rehearsed(none, project).outcome == "unsupported"
+
+
+def test_the_files_of_a_folder_of_data_are_made_that_are_asked_for_there(project: Path) -> None:
+    lacks = failed(project, "FileNotFoundError", f"Couldn't find any data file at {project}/data/Generated.", 3)
+    lacks.missed = [Missed("data", str(project / "data" / "Generated"), files=("train.jsonl", "dev.jsonl"))]
+    (project / "train.py").write_text('rows = load(sys.argv[1])\nprint(rows[0]["messages"])\n')
+    prepared_after(project, lacks)
+    table = read_prepared(project / "gonogo-prepared")
+    assert table is not None
+    folder = project / "data" / "Generated"
+    assert set(table.paths) == {str(folder / "train.jsonl"), str(folder / "dev.jsonl")}

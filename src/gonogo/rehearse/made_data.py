@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gonogo.evidence.paths import exists, is_file
 from gonogo.evidence.prepared import FOLDER, Prepared, read_prepared
-from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord, Unsupported
+from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord, Unsupported
 from gonogo.finding import Text
 from gonogo.rehearse.not_as_there import distribution_of
 from gonogo.rehearse.prepared.environment import FILE
@@ -27,6 +27,7 @@ _NOT_HERE = Text(
     "of its form",
     "{path} 不在本机，gonogo prepare 也看不出其内容：请放入该文件，或放入格式相同的几行数据",
 )
+_TRAINING = frozenset({"forward", "backward", "step"})
 _NO_DATA = re.compile(r"(?:any data file|any data|data files?) at (\S+?)\.?(?:$|\s)")
 _NO_MODULE = re.compile(r"^No module named '(\w+)")
 _MUTABLE = re.compile(r"^mutable default <class '(?!list|dict|set)")
@@ -67,7 +68,7 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
         failure = rank.failure
         if failure is None or rank.outcome != "raised":
             continue
-        missed = next((one.name for one in rank.missed if "/" in one.name and one.name in failure.message), None)
+        missed = next((one.name for one in rank.missed if _may_come_of(one, failure, rank)), None)
         lacks = next((path for path in table.missing if not os.path.exists(path) and _names(failure, path)), None)
         if (
             table.environment != _NONE
@@ -93,6 +94,12 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
         where = f"{frame.path}:{frame.line}" if frame is not None else "unknown"
         what = f"{failure.type.rpartition('.')[2]}: {failure.message.strip().partition(chr(10))[0][:160]}"
         rank.unsupported.append(Unsupported(what, where, why.en, why.zh))
+
+
+def _may_come_of(missed: Missed, failure: Failure, rank: RankRecord) -> bool:
+    """Whether a failure may come of what was not fetched: it names it, or arose before any row was trained on."""
+    named = "/" in missed.name and missed.name in failure.message
+    return named or (missed.kind == "data" and not set(rank.phases) & _TRAINING)
 
 
 def _of_packages(failure: Failure, table: Prepared, folder: Path) -> Text | None:
@@ -126,6 +133,8 @@ def _names(failure: Failure, path: str) -> bool:
 def _is_of_rows(failure: Failure) -> bool:
     """Whether it arose while rows were read or made into a batch."""
     kind = failure.type.rpartition(".")[2]
+    if kind == "ZeroDivisionError" and failure.phase == "load":
+        return True  # a number of steps, of fewer rows than a batch of all ranks has
     if kind in ("KeyError", "IndexError") and failure.frames and failure.frames[-1].owner == "user":
         return True  # something of the rows was looked up in vain
     return kind in _OF_ROWS and any(

@@ -260,13 +260,15 @@ class Unsupported(msgspec.Struct, frozen=True):
 
 
 class Missed(msgspec.Struct, frozen=True):
-    """A name of the hub that the program asked for, and that nothing on this machine answers for."""
+    """A name of the hub that the program asked for, or a folder of data, that nothing on this machine answers for."""
 
     kind: Literal["model", "data"]
     name: str
     subset: str | None = None
     """Of a data set: the configuration asked for."""
     split: str | None = None
+    files: tuple[str, ...] = ()
+    """Of a folder of data: the files asked for in it."""
 
 
 class RankRecord(msgspec.Struct):

@@ -327,6 +327,8 @@ def _install(
                 raise
     else:
         raise UvFailed(f"error: more than {_MOST_REFUSED} packages can't be had")
+    if of_today:  # what the project pins may be older than this torch can do with
+        run_uv([*base, *of_today], cwd=filling, what=what, say=say)
     return {name: why for name, why in {**loose, **left_out}.items() if name in asked_for}
 
 

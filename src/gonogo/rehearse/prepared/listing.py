@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,16 +17,9 @@ from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import PublishedModel, close_names, published_model
 from gonogo.evidence.run import Run
 from gonogo.finding import Text
-from gonogo.rehearse.prepared.named import (
-    OF_SHELL,
-    Named,
-    columns_in,
-    is_hub_name,
-    kind_of_option,
-    named_in,
-    texts_in,
-    whole_path,
-)
+from gonogo.rehearse.prepared import axolotl
+from gonogo.rehearse.prepared.columns import columns_in, columns_in_options, texts_in
+from gonogo.rehearse.prepared.named import OF_SHELL, Named, is_hub_name, kind_of_option, named_in, whole_path
 from gonogo.rehearse.prepared.rows import format_told_by
 from gonogo.rehearse.prepared.wanted import Options, State, Wanted
 
@@ -87,6 +81,7 @@ def list_of(runs: Sequence[Run], folder: Path, options: Options) -> list[Wanted]
             for wanted in _wanted(run, named, where, columns, options):
                 one = found.setdefault(wanted.key, wanted)
                 one.splits = tuple(dict.fromkeys((*one.splits, *wanted.splits)))
+                one.rows = max(one.rows, wanted.rows)
     order = {"model": 0, "data": 1, "media": 2, "variable": 3}
     told = {wanted.kind for wanted in found.values() if wanted.state != "unknown"}
     kept = [one for one in found.values() if one.state != "unknown" or one.kind not in told or one.name[:2] == "--"]
@@ -218,11 +213,18 @@ def data_wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], 
     if hub and is_folder(folder / name.partition("/")[0]) and "/" in name and not published_dataset(name):
         hub = named.is_hub
     wanted = Wanted("data", name, named.place, None if hub else path, "can-be-made", subset=subset)
-    wanted.splits = (named.split,) if named.split and named.split.isidentifier() else ()
+    wanted.splits, wanted.rows = _parts(named.split or "")
     known = published_dataset(name) if hub else None
     if known is not None:
         wanted.columns = tuple(known.columns_in(subset))
         wanted.why = _KNOWN_ROWS.format(columns=", ".join(wanted.columns))
+        return wanted
+    if run.framework == "axolotl" and named.entry is not None:
+        wanted.columns = axolotl.columns_of_entry(named.entry, run.arguments.get("rl").string)
+    elif run.framework is None:
+        wanted.columns = columns_in_options(run.arguments)
+    if wanted.columns:
+        wanted.why = _ROWS.format(format=", ".join(wanted.columns))
         return wanted
     seen = options.columns.get(name) or options.columns.get("*") or ()
     wanted.format = format_told_by((*seen, *columns)) if seen else _format_of(run, columns, hub)
@@ -237,6 +239,26 @@ def data_wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], 
         shown = wanted.format or ", ".join(wanted.columns)
         wanted.why = _ROWS.format(format=shown)
     return wanted
+
+
+_PART = re.compile(r"(\w+)(?:\[(\d*)(%?):(\d*)(%?)\])?")
+_OF_A_PART = 16
+"""Rows that a part of a split by per cent has."""
+
+
+def _parts(split: str) -> tuple[tuple[str, ...], int]:
+    """The splits that datasets' ``train[:10%]+test`` names, and how many rows they have for the parts of them."""
+    found = list(_PART.finditer(split))
+    if not found or "".join(one[0] for one in found) != split.replace("+", "").replace(" ", ""):
+        return (), 0
+    rows = 0
+    for part in found:
+        first, last = int(part[2] or 0), int(part[4] or 0)
+        if part[3] or part[5]:
+            rows = max(rows, math.ceil(100 * _OF_A_PART / max(1, (last or 100) - first)))
+        else:
+            rows = max(rows, last, first + _OF_A_PART if first else 0)
+    return tuple(dict.fromkeys(one[1] for one in found)), rows
 
 
 _BY_METHOD = (

@@ -16,6 +16,7 @@ from gonogo.rehearse.prepared.rows import FORMATS, Maker, kind_by_name
 from gonogo.rehearse.prepared.wanted import Options, Wanted
 
 _PICTURE, _SOUND = "media/picture.png", "media/sound.wav"
+MOST_ROWS = 50_000
 _USUAL_SPLITS = ("train", "test", "validation")
 
 
@@ -42,7 +43,8 @@ def make(wanted: Sequence[Wanted], folder: Path, tokens: int, options: Options) 
             columns = columns_of(one)
             names = {"image": "picture.png", "audio": "sound.wav"} if has_media_folder else media
             maker = Maker(columns, tokens, names)
-            rows = [maker.row(number) for number in range(options.rows_of.get(one.key, options.rows))]
+            many = max(options.rows_of.get(one.key, options.rows), min(one.rows, MOST_ROWS))
+            rows = [maker.row(number) for number in range(many)]
             if any(kind.rstrip("s") in ("image", "audio") for kind in columns.values()):
                 files |= {_PICTURE: picture(), _SOUND: sound()}
             _place_rows(one, columns, rows, files, datasets, paths)
@@ -82,7 +84,7 @@ def _make_model(one: Wanted, files: dict[str, bytes], models: dict[str, str], pa
     made = model_files(model)
     if one.path is None:
         models[one.name.lower()] = place
-    elif one.found is None:
+    elif not os.path.isdir(one.path):
         paths[one.path] = place
     else:  # a folder that lacks a part: what is there stays
         missing = [name for name in made if not os.path.lexists(os.path.join(one.path, name))]

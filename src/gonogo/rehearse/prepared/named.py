@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -26,10 +27,13 @@ _NO_MODEL = re.compile(r"output|save|push|hub_|type|class|dtype|resume|logging|c
 _DATA_OPTION = re.compile(
     r"(?:.*_)?(?:data|dataset|datasets|data_path|data_paths|dataset_path|dataset_name|dataset_id|train_data|train_file"
     r"|train_files|train_dataset|train_data_path|training_data|eval_data|eval_file|eval_dataset|eval_data_path|val_data"
-    r"|val_file|validation_file|test_file|val_dataset|prompt_data|dataset_mixer|data_file|data_files|train_data_file)$"
+    r"|val_files?|validation_files?|test_file|val_dataset|prompt_data|dataset_mixer|data_file|data_files|train_data_file"
+    r"|data_file_paths?|train_file_paths?|eval_file_paths?)$"
 )
 _NO_DATA = re.compile(r"num|size|split|config|output|save|cache|type|format|ratio|key|field|column|kwargs|seed|shuffle")
-_MEDIA_OPTION = re.compile(r"(?:.*_)?(?:image|images|media|video|videos|audio)_(?:folder|dir|root|path)$")
+_MEDIA_OPTION = re.compile(r"(?:.*_)?(?:image|images|media|video|videos|audio)_(?:folder|dir|root|path)s?$")
+_JOINED = re.compile(r"\.{0,2}/[^:,]*(?:[:,]\.{0,2}/[^:,]*)+")
+"""Paths in one word, as ``PATH`` has them."""
 _HUB = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _FILE = re.compile(r"\.(?:json|jsonl|csv|tsv|txt|parquet|arrow|tar|pt|bin|yaml|yml|py)$")
 _NO_NAMES = frozenset({"none", "null", "true", "false", "auto", "default"})
@@ -55,6 +59,8 @@ class Named(msgspec.Struct, frozen=True):
     """It is surely a name of the hub, or nothing: no path."""
     subset: str | None = None
     split: str | None = None
+    entry: dict[str, Any] | None = None
+    """Of a data set in a list of them: all that the file says of it (``{path: …, type: …}``)."""
 
 
 def is_hub_name(value: str) -> bool:
@@ -77,6 +83,9 @@ def _in_arguments(run: Run) -> Iterator[Named]:
         kind = kind_of_option(name)
         if kind is None:
             continue
+        if kind == "data" and (entries := _entries(field)):
+            yield from (named for entry in entries for named in _of_entry(entry, _where(field), name))
+            continue
         for value in _texts(field):
             if _is_name(value):
                 yield Named(kind, value, _where(field), name)
@@ -84,9 +93,34 @@ def _in_arguments(run: Run) -> Iterator[Named]:
             yield Named(kind, None, _where(field), name)
 
 
+def _entries(field: Field) -> list[dict[str, Any]]:
+    """The mappings of a list of data sets, as axolotl's ``datasets`` and TRL's mixtures have it; else none."""
+    values = field.value if field.known and isinstance(field.value, (tuple, list)) else ()
+    return [one for one in values if isinstance(one, dict) and isinstance(one.get("path", one.get("id")), str)]
+
+
+def _of_entry(entry: dict[str, Any], place: str, option: str) -> Iterator[Named]:
+    """The data set of an entry: once for each of its configurations, and for each of its files."""
+    path = entry.get("path", entry.get("id"))
+    split = entry.get("split")
+    files = entry.get("data_files") or ()
+    names = [path] if path not in BUILDERS else [files] if isinstance(files, str) else list(files)
+    for name in names:
+        subsets = entry.get("name", entry.get("config"))
+        for subset in subsets if isinstance(subsets, (list, tuple)) else (subsets,):
+            yield Named(
+                "data", name, place, option,
+                subset=subset if isinstance(subset, str) else None,
+                split=split if isinstance(split, str) else None,
+                entry=entry,
+            )  # fmt: skip
+
+
 def kind_of_option(name: str) -> Kind | None:
     """What an argument of that name names, by what scripts call it."""
-    name = name.lower()
+    *above, name = name.lower().split(".")
+    if above and name in ("path", "name", "dir"):  # Hydra's model.path=…
+        name = f"{above[-1]}_{name}"
     if _MEDIA_OPTION.match(name):
         return "media"
     if _MODEL_OPTION.match(name) and not _NO_MODEL.search(name):
@@ -101,7 +135,7 @@ def _texts(field: Field) -> Iterator[str]:
     values = field.value if isinstance(field.value, (tuple, list)) else (field.value,)
     for value in values if field.known else ():
         if isinstance(value, str):
-            yield value.strip()
+            yield from re.split("[:,]", value) if _JOINED.fullmatch(value) else (value.strip(),)
         elif isinstance(value, dict):
             yield from (key for key in value if isinstance(key, str))
 
@@ -122,11 +156,11 @@ def _in_calls(run: Run, script: Script) -> Iterator[Named]:
             continue
         if not run.reached.holds(script.source.path, call.line):  # in a function that nothing calls
             continue
-        node = _given(call, 0, "pretrained_model_name_or_path", "repo_id")
+        node = given_to(call, 0, "pretrained_model_name_or_path", "repo_id")
         if node is not None:
             yield Named("model", _of_node(run, script, node), _place(script, call))
     for call in script.calls("*load_dataset", "*load_from_disk"):
-        node = _given(call, 0, "path", "dataset_path")
+        node = given_to(call, 0, "path", "dataset_path")
         if node is None:
             continue
         value = _of_node(run, script, node)
@@ -134,7 +168,7 @@ def _in_calls(run: Run, script: Script) -> Iterator[Named]:
             for one in _files(run, script, call.keyword_node("data_files")):
                 yield Named("data", one, _place(script, call))
             continue
-        subset = _of_node(run, script, _given(call, 1, "name"))
+        subset = _of_node(run, script, given_to(call, 1, "name"))
         split = call.keyword("split").string
         yield Named("data", value, _place(script, call), is_hub=bool(value and is_hub_name(value)),
                     subset=subset, split=split)  # fmt: skip
@@ -142,7 +176,7 @@ def _in_calls(run: Run, script: Script) -> Iterator[Named]:
         mode = call.argument(1).get("r")
         if call.name == "open" and (not isinstance(mode, str) or mode.strip("bt") in _WRITES):
             continue
-        node = _given(call, 0)
+        node = given_to(call, 0)
         value = _of_node(run, script, node)
         if value and (call.name != "open" or re.search(r"\.(json|jsonl|csv|txt)$", value)):
             yield Named("data", value, _place(script, call), _option_in(script, node))
@@ -158,7 +192,7 @@ def _files(run: Run, script: Script, node: ast.expr | None) -> Iterator[str | No
         yield _of_node(run, script, node)
 
 
-def _given(call: Call, index: int, *keywords: str) -> ast.expr | None:
+def given_to(call: Call, index: int, *keywords: str) -> ast.expr | None:
     """The expression that a call is given, by its place or by one of these names; None where it is not."""
     node = call.node.args[index] if len(call.node.args) > index else None
     for keyword in keywords:
@@ -246,41 +280,6 @@ def _variables(run: Run, script: Script) -> Iterator[Named]:
             continue
         if run.launch is None or run.launch.variable(name).absent:
             yield Named("variable", name, f"{script.source.path}:{node.lineno}")
-
-
-def columns_in(scripts: Sequence[Script]) -> tuple[str, ...]:
-    """The names by which scripts ask rows for something, most asked first: ``row["text"]``, ``row.get("text")``."""
-    counted: dict[str, int] = {}
-    for script in scripts:
-        found = [script.field(node.slice).string for node in script.nodes(ast.Subscript)
-                 if isinstance(node.slice, ast.Constant) and isinstance(node.ctx, ast.Load)]  # fmt: skip
-        found += [call.argument(0).string for call in script.calls("*.get", "*.pop") if call.node.args]
-        for node in script.nodes(ast.Constant):
-            if isinstance(node.value, str) and "{" in node.value:  # "### Instruction:\n{instruction}"
-                found += re.findall(r"\{(\w+)\}", node.value)
-        found += [
-            node.left.value
-            for node in script.nodes(ast.Compare)
-            if isinstance(node.left, ast.Constant)
-            and isinstance(node.ops[0], ast.In)
-            and isinstance(node.left.value, str)
-        ]
-        for name in found:
-            if name and name.isidentifier():
-                counted[name] = counted.get(name, 0) + 1
-    return tuple(sorted(counted, key=lambda name: (-counted[name], name)))
-
-
-def texts_in(scripts: Sequence[Script]) -> tuple[str, ...]:
-    """The columns whose rows scripts give to a tokenizer as they are: ``tokenizer(rows["sentence"])``."""
-    found: dict[str, None] = {}
-    for script in scripts:
-        for call in script.calls("tokenizer", "*.tokenizer"):
-            node = _given(call, 0, "text")
-            bound = script.bound_to(node) if node is not None else None
-            if isinstance(bound, ast.Subscript) and (name := script.field(bound.slice).string):
-                found[name] = None
-    return tuple(found)
 
 
 def whole_path(value: str, folder: Path) -> str:

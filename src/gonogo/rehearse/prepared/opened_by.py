@@ -10,7 +10,7 @@ from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.script.script import Script
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.prepared.named import columns_in
+from gonogo.rehearse.prepared.columns import columns_in
 from gonogo.rehearse.prepared.rows import TEMPLATE
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 _WORDS = tuple("of to in it is be as at so we he by or on do if me my up an go no us am".split())  # noqa: SIM905
 
-# What the columns of a format hold. A kind is text; several texts; int; float; flag; label; chat (messages by role and
-# content), parts (chat, its content in parts), asked and answered (chat of one message), turns (ShareGPT's from and
-# value), image, images, and so on.
+# What the columns of a format hold. A kind is text; several texts; int; float; flag; several flags; label; chat
+# (messages by role and content), message (one of them, an answer), parts (chat, its content in parts), asked, answered
+# (a chat of one message), turns (ShareGPT's from and value), image, images, and so on.
 TEMPLATE = "apply_chat_template"
 """Stands among the columns that a program reads where it lays a chat template over them."""
 FORMATS: dict[str, dict[str, str]] = {
@@ -120,6 +120,8 @@ class Maker:
     def _value(self, name: str, kind: str, tokens: int, number: int) -> Any:
         if kind == "turn":
             return {"from": "gpt", "value": text(tokens, number)}
+        if kind == "message":
+            return {"role": "assistant", "content": text(tokens, number)}
         if kind in _OF_ONE_SIDE:
             return [{"role": _OF_ONE_SIDE[kind], "content": text(tokens, number)}]
         if kind in ("image", "audio", "video"):
@@ -136,6 +138,8 @@ class Maker:
             return number % 8 / 8
         if kind == "flag":
             return number % 2 == 0
+        if kind == "flags":
+            return [number % 2 == 0, number % 3 == 0]
         return f"{text(tokens, number)} #### {number % 10}" if name == "answer" else text(tokens, number)
 
     def _conversation(self, kind: str, told: int, number: int, tokens: int, last: int) -> list[dict[str, Any]]:
@@ -172,4 +176,4 @@ _OF_ONE_SIDE = {"asked": "user", "answered": "assistant"}
 
 
 def _is_long(kind: str) -> bool:
-    return kind in ("text", "texts", "turn", *_CONVERSATIONS, *_OF_ONE_SIDE)
+    return kind in ("text", "texts", "turn", "message", *_CONVERSATIONS, *_OF_ONE_SIDE)

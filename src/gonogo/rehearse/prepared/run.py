@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,11 +21,12 @@ from gonogo.evidence.run import Run
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.not_as_there import missing_in
+from gonogo.rehearse.prepared.columns import columns_in
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.folder import check_folder, write_folder
 from gonogo.rehearse.prepared.listing import alike, data_wanted, list_of, model_wanted, tokens_of
-from gonogo.rehearse.prepared.make import make
-from gonogo.rehearse.prepared.named import OF_SHELL, Named, columns_in
+from gonogo.rehearse.prepared.make import MOST_ROWS, make
+from gonogo.rehearse.prepared.named import OF_SHELL, Named
 from gonogo.rehearse.prepared.opened_by import columns_at, named_at
 from gonogo.rehearse.prepared.own_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.wanted import Options, Wanted
@@ -38,11 +40,12 @@ _NO_FILE = re.compile(
 )
 _KEY = re.compile(r"^'(\w+)'$|^['\"]?Column (?:name )?\[?'?(\w+)'?\]? (?:not in|doesn't exist)|has no column '?(\w+)'?")
 _NO_MODEL = re.compile(r"the model (\S+) is not in the Hugging Face cache")
+_ENOUGH = 64
+"""Times as many rows as were chosen, where it shows that these don't come to one step."""
 _TOO_FEW = re.compile(
     r"(?:test|train)_size=(\d+) should be either positive and smaller than the number of samples"
     r"|Index (\d+) out of range for dataset of size"
 )
-_MOST_ROWS = 50_000
 _SPLIT = re.compile(r"Unknown split \"(\w+)\"")
 _MODEL_UNKNOWN = Text(
     "--model {name}: gonogo's table of published models has none called so{close}",
@@ -130,7 +133,7 @@ def prepare(
         if record.failure is not None and [name for name in missing_in(record.failure) if packages.add(name)]:
             continue
         rows = _rows_for(record, done.wanted, options)
-        if rows != options.rows_of and max(rows.values()) <= _MOST_ROWS:
+        if rows != options.rows_of and max(rows.values()) <= MOST_ROWS:
             done.rows, options = max(rows.values()), msgspec.structs.replace(options, rows_of=rows)
             continue
         if _split_for(record, done.wanted):
@@ -202,7 +205,7 @@ def _learned(
 ) -> tuple[list[Wanted], dict[str, tuple[str, ...]]]:
     """What a worker has shown to be needed beside what is known: things it missed, columns that rows lack."""
     known = {one.key for one in wanted if one.state != "unknown"}
-    found = [_missed(one, runs, folder, options) for one in record.missed]
+    found = [wanted for one in record.missed for wanted in _missed(one, runs, folder, options)]
     failure = record.failure
     columns = dict(options.columns)
     if failure is not None and record.outcome != "completed":
@@ -225,12 +228,18 @@ def _rows_for(record: RankRecord, wanted: Sequence[Wanted], options: Options) ->
 
     Only the data set that it opens there gets them, where its name stands there: a program may go through another.
     """
-    match = _TOO_FEW.search(record.failure.message) if record.failure is not None else None
-    if record.failure is None or match is None:
+    failure = record.failure
+    if failure is None:
         return options.rows_of
-    rows = 2 * (int(match[1]) + 1) if match[1] else int(match[2]) + 1
-    more = {one.key: rows for one in _opened(record.failure, wanted) if options.rows_of.get(one.key, 0) < rows}
-    return {**options.rows_of, **more}
+    opened = _opened(failure, wanted)
+    match = _TOO_FEW.search(failure.message)
+    if match is not None:
+        rows = 2 * (int(match[1]) + 1) if match[1] else int(match[2]) + 1
+    elif failure.type == "ZeroDivisionError" and not options.rows_of:  # fewer rows than a batch of all ranks: no step
+        rows = _ENOUGH * options.rows
+    else:
+        return options.rows_of
+    return {**options.rows_of, **{one.key: rows for one in opened if options.rows_of.get(one.key, 0) < rows}}
 
 
 def _opened(failure: Failure, wanted: Sequence[Wanted]) -> list[Wanted]:
@@ -255,11 +264,15 @@ def _split_for(record: RankRecord, wanted: Sequence[Wanted]) -> bool:
     return bool(lacking)
 
 
-def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: Options) -> Wanted:
+def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: Options) -> Iterator[Wanted]:
     if missed.kind == "model":
-        return model_wanted(missed.name, "", folder, options, asked=True)
-    named = Named("data", missed.name, "", "dataset_name", True, missed.subset, missed.split)
-    return data_wanted(runs[0], named, folder, _columns_of(runs), options)
+        yield model_wanted(missed.name, "", folder, options, asked=True)
+    elif os.path.isabs(missed.name):  # a folder of data
+        for file in missed.files:
+            yield _path(os.path.join(missed.name, file), runs, folder, options, ())
+    else:
+        named = Named("data", missed.name, "", "dataset_name", True, missed.subset, missed.split)
+        yield data_wanted(runs[0], named, folder, _columns_of(runs), options)
 
 
 def _path(path: str, runs: Sequence[Run], folder: Path, options: Options, columns: tuple[str, ...]) -> Wanted:

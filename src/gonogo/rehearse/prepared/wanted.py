@@ -36,6 +36,8 @@ class Wanted(msgspec.Struct):
     subset: str | None = None
     """Of a data set of the hub: the configuration that is asked for."""
     splits: tuple[str, ...] = ()
+    rows: int = 0
+    """Of a data set: the fewest rows for the parts of it that are asked for; 0 where it is asked for whole."""
 
     @property
     def key(self) -> tuple[str, str]:

@@ -10,8 +10,11 @@ full: they are counted as host memory. Tried with bitsandbytes 0.40.0 and 0.50.2
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -61,9 +64,18 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
     implementations: dict[str, Callable[..., Any]] = {}
 
     def replace_library(module: ModuleType) -> None:
-        patches.set(module, "lib", _Library(module.lib, assume))
-        if hasattr(module, "COMPILED_WITH_CUDA"):  # up to 0.42: what is below it has no optimizers where it is False
-            patches.set(module, "COMPILED_WITH_CUDA", True)
+        if not isinstance(module.lib, _Library):
+            patches.set(module, "lib", _Library(module.lib, assume))
+
+    def replace_setup(module: ModuleType) -> None:  # up to 0.42, which refuses to be imported without CUDA's libraries
+        def run_cuda_setup(setup: Any) -> None:
+            own = Path(module.__file__ or "").parent.parent / "libbitsandbytes_cpu.so"
+            with contextlib.suppress(OSError):
+                setup.lib = ctypes.CDLL(str(own))
+            setup.lib = _Library(setup.lib, assume)
+            setup.initialized, setup.cuda_setup_log = True, []
+
+        patches.set(module.CUDASetup, "run_cuda_setup", run_cuda_setup)
 
     def note_implementations(module: ModuleType) -> None:
         register = module.register_kernel
@@ -111,6 +123,7 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
 
     logging.getLogger("bitsandbytes.cextension").disabled = True  # it would say that the real library can't be loaded
     patches.item(namespaces, "bitsandbytes", handle)
+    patches.on_undo(after_import("bitsandbytes.cuda_setup.main", replace_setup))
     patches.on_undo(after_import("bitsandbytes.cextension", replace_library))
     patches.on_undo(after_import("bitsandbytes._ops", note_implementations))
     patches.on_undo(after_import("bitsandbytes.functional", replace_paged))

@@ -10,7 +10,7 @@ import functools
 import importlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -76,11 +76,13 @@ class _Names:
             self.assume((_DATASET if kind == "dataset" else _MODEL).format(name=str(name)))
         return os.path.join(self.folder, found)
 
-    def miss(self, kind: str | None, name: Any, subset: Any = None, split: Any = None) -> None:
-        """Note a name that nothing here answers for, if it has the form of one."""
-        text = str(name)
-        if text.count("/") < 2 and not text.startswith(("/", ".", "~")):
-            one = Missed("data" if kind == "dataset" else "model", text, _text(subset), _text(split))
+    def miss(self, kind: str | None, name: Any, subset: Any = None, split: Any = None, files: Any = None) -> None:
+        """Note a name that nothing here answers for, if it has the form of one; a folder by the files in it."""
+        text, within = str(name), tuple(_texts(files))
+        is_name = text.count("/") < 2 and not text.startswith(("/", ".", "~"))
+        if is_name or within:
+            whole = text if is_name else os.path.abspath(text)
+            one = Missed("data" if kind == "dataset" else "model", whole, _text(subset), _text(split), within)
             if one not in self._heard:
                 self._heard.add(one)
                 self.missed(one)
@@ -180,7 +182,7 @@ class _Names:
                 return load(path, name, *args, **kwargs)
             except Exception:
                 if not os.path.exists(str(path)) and path not in BUILDERS:
-                    self.miss("dataset", path, name, kwargs.get("split"))
+                    self.miss("dataset", path, name, kwargs.get("split"), kwargs.get("data_files"))
                 raise
 
         patches.set(module, "dataset_module_factory", dataset_module_factory)
@@ -210,13 +212,19 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _texts(files: Any) -> Iterator[str]:
+    """The files that a program asks for by name, in whatever form."""
+    if isinstance(files, str):
+        yield files
+    elif isinstance(files, (dict, list, tuple)):
+        for one in files.values() if isinstance(files, dict) else files:
+            yield from _texts(one)
+
+
 def _is_there(folder: str, files: Any) -> bool:
-    """Whether the files that a program asks for by name, in whatever form, are in the folder."""
-    if isinstance(files, dict):
-        return all(_is_there(folder, one) for one in files.values())
-    if isinstance(files, (list, tuple)):
-        return all(_is_there(folder, one) for one in files)
-    return files is not None and os.path.exists(os.path.join(folder, str(files)))
+    """Whether the files that a program asks for by name are in the folder."""
+    named = list(_texts(files))
+    return bool(named) and all(os.path.exists(os.path.join(folder, one)) for one in named)
 
 
 def _copied(source: str, local: Any, folder: str) -> str:

@@ -1,0 +1,66 @@
+"""The columns that scripts ask rows for, by what stands in them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from gonogo.evidence.config.training_arguments import Arguments
+from gonogo.evidence.script.script import Script
+from gonogo.rehearse.prepared.named import given_to
+from gonogo.rehearse.prepared.rows import TEMPLATE, kind_by_name
+
+_COLUMN_OPTION = re.compile(
+    r"(?:.*[._])?(text|messages|conversations|prompt|completion|response|question|answer|input|output|chosen|rejected"
+    r"|label|image|images|video|videos|audio|caption)_(?:key|column|field|column_name)$"
+)
+
+
+def columns_in(scripts: Sequence[Script]) -> tuple[str, ...]:
+    """The names by which scripts ask rows for something, most asked first: ``row["text"]``, ``row.get("text")``."""
+    counted: dict[str, int] = {}
+    for script in scripts:
+        found = [script.field(node.slice).string for node in script.nodes(ast.Subscript)
+                 if isinstance(node.slice, ast.Constant) and isinstance(node.ctx, ast.Load)]  # fmt: skip
+        found += [call.argument(0).string for call in script.calls("*.get", "*.pop") if call.node.args]
+        for node in script.nodes(ast.Constant):
+            if isinstance(node.value, str) and "{" in node.value:  # "### Instruction:\n{instruction}"
+                found += re.findall(r"\{(\w+)\}", node.value)
+        found += [
+            node.left.value
+            for node in script.nodes(ast.Compare)
+            if isinstance(node.left, ast.Constant)
+            and isinstance(node.ops[0], ast.In)
+            and isinstance(node.left.value, str)
+        ]
+        for name in found:
+            if name and name.isidentifier():
+                counted[name] = counted.get(name, 0) + 1
+    return tuple(sorted(counted, key=lambda name: (-counted[name], name)))
+
+
+def texts_in(scripts: Sequence[Script]) -> tuple[str, ...]:
+    """The columns whose rows scripts give to a tokenizer as they are: ``tokenizer(rows["sentence"])``."""
+    found: dict[str, None] = {}
+    for script in scripts:
+        for call in script.calls("tokenizer", "*.tokenizer"):
+            node = given_to(call, 0, "text")
+            bound = script.bound_to(node) if node is not None else None
+            if isinstance(bound, ast.Subscript) and (name := script.field(bound.slice).string):
+                found[name] = None
+    return tuple(found)
+
+
+def columns_in_options(arguments: Arguments) -> tuple[str, ...]:
+    """The columns that options name, each as ``name:kind``: ``--text_column body``, ``data.messages_key=messages``."""
+    in_template = arguments.get(TEMPLATE).truth
+    found: dict[str, str] = {}
+    for name in arguments.names():
+        match = _COLUMN_OPTION.match(name.lower())
+        column = arguments.get(name).string
+        if match is None or not column or arguments.source_of(name) == "script":
+            continue
+        is_chat = match[1] in ("chosen", "rejected") and in_template
+        found[column] = "chat" if is_chat or match[1] == "conversations" else kind_by_name(match[1])
+    return tuple(f"{column}:{kind}" for column, kind in found.items())

@@ -1,0 +1,93 @@
+"""Data sets that a launch's file or overrides describe: axolotl's entries, Hydra's options, parts of a split."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gonogo.evidence.rehearsal.record import RankRecord
+from gonogo.rehearse.prepared import axolotl
+from gonogo.rehearse.prepared.run import InEnvironment, options_of, prepare
+from gonogo.rehearse.prepared.wanted import Wanted
+
+
+def listed(command: list[str]) -> dict[str, Wanted]:
+    done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
+    given = InEnvironment(as_installed=True)
+    found = prepare(command, options_of(64, 32, ()), given, write=True, look=lambda: done)
+    return {one.name: one for one in found.wanted if one.kind == "data"}
+
+
+def rows(wanted: Wanted, split: str = "train", suffix: str = ".jsonl") -> list[dict[str, Any]]:
+    place = Path("gonogo-prepared", wanted.found or "")
+    file = place if place.suffix else next(place.rglob(f"{split}{suffix}"))
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_axolotls_data_sets_have_the_rows_of_their_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lora.yml").write_text("""\
+base_model: NousResearch/Llama-3.2-1B
+datasets:
+  - path: someone/instructions
+    type: alpaca
+  - path: someone/talks
+    type: chat_template
+    field_messages: conversations
+    message_property_mappings: {role: from, content: value}
+    split: train[:1%]
+  - path: json
+    data_files: own.jsonl
+    type: completion
+test_datasets:
+  - path: someone/instructions
+    type: alpaca
+    split: dev[10:300]
+""")
+    found = listed(["axolotl", "train", "lora.yml"])
+    assert set(found) == {"someone/instructions", "someone/talks", "own.jsonl"}
+    assert list(rows(found["someone/instructions"])[0]) == ["instruction", "input", "output"]
+    assert len(rows(found["someone/instructions"], "dev")) == 300
+    talks = rows(found["someone/talks"])
+    assert len(talks) == 1600
+    assert talks[0]["conversations"][0]["from"] == "human"
+    assert isinstance(rows(found["own.jsonl"])[0]["text"], str)
+
+
+@pytest.mark.parametrize(
+    ("entry", "rl", "columns"),
+    [
+        ({"type": "chatml.intel"}, "dpo", ["system", "question", "chosen", "rejected"]),
+        ({"type": "llama3.argilla"}, "kto", ["system", "instruction", "completion", "label"]),
+        ({"type": "chat_template.default", "field_chosen": "good"}, "dpo", ["messages", "good", "rejected"]),
+        ({"type": {"field_instruction": "ask"}}, None, ["system", "ask", "input", "output"]),
+        ({"type": {"field_prompt": "ask"}}, "dpo", ["system", "ask", "chosen", "rejected"]),
+        ({"type": "bradley_terry.chat_template"}, None, ["system", "input", "chosen", "rejected"]),
+        ({"type": "chat_template"}, None, ["messages"]),
+        ({"type": "somebodys.own"}, None, []),
+    ],
+)
+def test_the_columns_of_an_axolotl_type(entry: dict[str, Any], rl: str | None, columns: list[str]) -> None:
+    assert [one.partition(":")[0] for one in axolotl.columns_of_entry(entry, rl)] == columns
+
+
+def test_hydras_overrides_name_data_models_and_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print()\n")
+    (tmp_path / "run.sh").write_text(
+        "torchrun --nproc_per_node 2 train.py data.train_files=/nowhere/train.jsonl data.messages_key=talk "
+        "model.path=Qwen/Qwen2.5-0.5B-Instruct trainer.default_local_dir=out\n"
+    )
+    found = listed(["bash", "run.sh"])
+    assert set(found) == {"/nowhere/train.jsonl"}
+    assert rows(found["/nowhere/train.jsonl"])[0]["talk"][0]["role"] == "user"
+
+
+def test_paths_in_one_word_are_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text('print(lambda row: row["text"])\n')
+    command = ["torchrun", "train.py", "--data_file_paths", "/nowhere/a.jsonl:/nowhere/b.jsonl"]
+    assert set(listed(command)) == {"/nowhere/a.jsonl", "/nowhere/b.jsonl"}
