@@ -242,3 +242,18 @@ def test_the_files_of_a_folder_of_data_are_made_that_are_asked_for_there(project
     assert table is not None
     folder = project / "data" / "Generated"
     assert set(table.paths) == {str(folder / "train.jsonl"), str(folder / "dev.jsonl")}
+
+
+def test_a_file_that_prepare_does_not_make_is_no_error_of_the_program(project: Path) -> None:
+    said = "someone/model does not appear to have a file named model.safetensors."
+    record = failed(project, "OSError", said, 3)
+    assert record.failure is not None
+    cause = "EntryNotFoundError: model.safetensors is not among what gonogo prepare made for someone/model"
+    record.failure = msgspec.structs.replace(record.failure, cause=cause)
+    assert "hf download someone/model" in rehearsed(record, project).unsupported[0].why
+
+
+def test_mpi4py_is_asked_for_where_there_is_no_launcher(project: Path) -> None:
+    prepared_after(project, failed(project, "FileNotFoundError", f"Unable to find '{project}/pretrain.jsonl'", 8))
+    lacks = failed(project, "ModuleNotFoundError", "No module named 'mpi4py'", 3, "mpi_discovery")
+    assert rehearsed(lacks, project).outcome == "raised"

@@ -11,12 +11,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gonogo.evidence.environment.own_package import own_package
 from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared
 from gonogo.rehearse.launch.environment import ON_PATH, with_packages
 from gonogo.rehearse.not_as_there import itself, project_with
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.given import AS_INSTALLED, in_prepared_environment, with_own_package
-from gonogo.rehearse.prepared.own_package import beside_others, lay_scripts, own_package
+from gonogo.rehearse.prepared.laid_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.run import InEnvironment, _runs_of, prepare
 from gonogo.rehearse.prepared.wanted import Options
 from gonogo.rehearse.request import RehearsalRequest
@@ -246,3 +247,24 @@ def test_what_a_projects_page_has_pip_install_is_asked_for_where_it_has_no_list(
     packages = packages_of([], tmp_path)
     assert packages.add("levenshtein")
     assert packages.added == ["python-levenshtein"]
+
+
+def test_the_projects_own_command_is_prepared_and_never_taken_for_anothers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {
+        "pyproject.toml": '[project]\nname = "tuner"\nversion = "1"\nscripts = {tune = "tuner.cli:main"}\n',
+        "tuner/__init__.py": "",
+        "tuner/cli.py": 'from transformers import AutoModel\nmodel = AutoModel.from_pretrained("gpt2")\n',
+        "bin/tune": f"#!{sys.executable}\nraise SystemExit(2)\n",
+    })  # fmt: skip
+    (tmp_path / "bin" / "tune").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    command = [sys.executable, "-m", "gonogo", "rehearse", "--", "tune", "run"]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "own package, which is not installed here: gonogo prepare -- COMMAND" in refused.stderr
+    done = prepare(["tune", "run"], Options(), InEnvironment(as_installed=True), write=True, look=None)
+    assert (tmp_path / FOLDER / "project" / "bin" / "tune").exists()
+    assert [one.name for one in done.wanted if one.kind == "model"] == ["gpt2"]

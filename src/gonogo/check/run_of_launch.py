@@ -120,7 +120,7 @@ class RunMaker:
         inline = launch.heredoc.source if launch.heredoc is not None else None
         if inline is not None:
             return (read_script(inline),)
-        path = launch.path_of(launch.program) if launch.program_kind == "script" else None
+        path = _program_of(launch)
         if path is None or not is_file(path):
             return ()
         source = self._use(path)
@@ -276,3 +276,15 @@ def _model_of(arguments: Arguments, scripts: Sequence[Script], folder: Path) -> 
             if text:
                 return read_model(text, folder)
     return None
+
+
+def _program_of(launch: Launch) -> Path | None:
+    """The file that the launch runs: a script, or the module that ``-m`` finds from the folder it is started in."""
+    if launch.program_kind == "script":
+        return launch.path_of(launch.program)
+    name = launch.program.string if launch.program_kind == "module" else None
+    if not name or not launch.cwd.is_dir():
+        return None
+    bases = [launch.cwd / folder / name.replace(".", os.sep) for folder in ("", "src")]
+    files = [file for base in bases for file in (base.with_name(f"{base.name}.py"), base / "__main__.py")]
+    return next((file for file in files if is_file(file)), None)

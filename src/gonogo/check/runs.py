@@ -17,6 +17,7 @@ from gonogo.evidence.document.json_file import read_json
 from gonogo.evidence.document.notebook import SUFFIX as NOTEBOOK
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment, Package
+from gonogo.evidence.environment.own_package import own_command
 from gonogo.evidence.files import FileKind, Files, environment_files, kind_of, walk
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.manifest import is_manifest
@@ -99,6 +100,9 @@ class _Gatherer:
 
         sizes = {name: os.environ[name] for name in _SIZES if name in os.environ}
         launches = launches_of_command(command, self.files.base, sizes)
+        if not launches and (own := own_command(command[0], self.files.base)) is not None:
+            words = ["python", "-m", own.partition(":")[0], *command[1:]]
+            launches = launches_of_command(words, self.files.base, sizes)
         if not launches and Path(command[0]).name in SHELLS:
             script = next((word for word in command[1:] if not word.startswith("-")), None)
             if script is not None and "-c" not in command and not exists(self.files.base / script):

@@ -87,6 +87,7 @@ def _explained_as_log(record: RehearsalRecord, failed: FailedRanks) -> Iterator[
             continue
         # A branch taken on a value that a rehearsal can't know may be why it failed.
         surely = assumption_before(first, failure) is None and less_data_before(first, failure) is None
+        surely = surely and failure.type != "ModuleNotFoundError"  # the run's machine may have it
         yield replace(
             finding,
             certainty=finding.certainty if surely else Certainty.LIKELY,

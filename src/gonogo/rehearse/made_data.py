@@ -33,6 +33,12 @@ _NO_MODULE = re.compile(r"^No module named '(\w+)")
 _MUTABLE = re.compile(r"^mutable default <class '(?!list|dict|set)")
 _NONE = "none"
 """In the place of a table's environment where nothing was prepared."""
+_NOT_MADE = re.compile(r"(\S+) is not among what gonogo prepare made for (\S+)")
+_NO_WEIGHTS = Text(
+    "the program opens {file} of {name} itself, which gonogo prepare does not make: hf download {name}, and give its "
+    "folder in the command",
+    "程序自行打开 {name} 的 {file}，而 gonogo prepare 不生成它：请 hf download {name}，并在命令中给出其目录",
+)
 _NOT_FETCHED = Text(
     "it looked for {name} over the network, which a rehearsal does not use: gonogo prepare -- COMMAND makes what can "
     "be made; else download it first and give its folder",
@@ -77,7 +83,9 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
             and not os.path.exists(match[1])
         ):
             lacks = match[1]
-        if missed is not None:  # the refusal itself was caught by the program, which then raised of its own
+        if (file := _NOT_MADE.search(f"{failure.message} {failure.cause}")) is not None:
+            why = _NO_WEIGHTS.format(file=file[1], name=file[2])
+        elif missed is not None:  # the refusal itself was caught by the program, which then raised of its own
             why = _NOT_FETCHED.format(name=missed)
         elif lacks is not None:
             why = _NOT_HERE.format(path=lacks)
@@ -107,6 +115,8 @@ def _of_packages(failure: Failure, table: Prepared, folder: Path) -> Text | None
     if table.environment not in ("", FILE):  # the user's own list
         return None
     module = _NO_MODULE.match(failure.message)
+    if any(frame.function == "mpi_discovery" for frame in failure.frames):  # for want of a launcher, not of a package
+        return None
     if failure.type == "ModuleNotFoundError" and module is not None and not _is_own(module[1], folder):
         return _NOT_LISTED.format(name=distribution_of(module[1]))
     if failure.type == "ValueError" and _MUTABLE.match(failure.message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from gonogo.evidence.environment.own_package import own_command
 from gonogo.evidence.launch.words import is_python, python_command, shortened, without_prefix
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -81,11 +83,29 @@ def resolve(command: Sequence[str], situation: Situation) -> Resolved:
         [os.path.join(cwd, words[0]), *words[1:]] if os.sep in words[0] else words
     ):
         return _script(words, situation)
+    if (own := own_command(words[0], Path(cwd))) is not None and not _is_of(path, own):
+        raise UserError(_NOT_LAID.format(name=words[0]))
     if path is not None and is_python_script(os.path.join(cwd, path)):
         return Resolved(_alone("script", path, tuple(words[1:]), situation, _Interpreter(situation.python)))
     if os.sep in words[0] and not os.path.isfile(os.path.join(cwd, words[0])):
         _check_program("script", words[0], situation)
     raise _not_accepted(command)
+
+
+def _is_of(path: str | None, own: str) -> bool:
+    """Whether the command at a path starts that function, and not another package's of the same name."""
+    if path is None:
+        return False
+    with contextlib.suppress(OSError):
+        return own.partition(":")[0] in Path(path).read_text(encoding="utf-8", errors="replace")
+    return False
+
+
+_NOT_LAID = Text(
+    "{name} is a command of this project's own package, which is not installed here: gonogo prepare -- COMMAND lays "
+    "it, or pip install -e . --no-deps",
+    "{name} 是本项目自带软件包的命令，而该软件包未安装：请运行 gonogo prepare -- 命令，或 pip install -e . --no-deps",
+)
 
 
 def _not_accepted(command: Sequence[str]) -> UserError:

@@ -18,6 +18,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.environment.own_package import OwnPackage, folders_upward, own_package
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.paths import is_file
@@ -26,7 +27,6 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.not_as_there import asked_for, distribution_of
 from gonogo.rehearse.packages.installed import installed_version, satisfied
 from gonogo.rehearse.packages.names import STACK
-from gonogo.rehearse.prepared.own_package import OwnPackage, folders_upward, own_package
 
 FILE = "environment.txt"
 _LISTS = ("requirements.txt", "environment.yml", "environment.yaml", "conda.yml", "conda.yaml", "Pipfile", "Dockerfile")

@@ -54,18 +54,19 @@ def install(patches: Patches) -> None:
     for name in _METHODS:
         patches.set(torch.Tensor, name, _taking_an_index(getattr(torch.Tensor, name)))
     patches.everywhere(replaced, but=[torch])
-    patches.set(torch.nn.Module, "to", _taking_an_index(torch.nn.Module.to, first=True))
+    # What Module.to asks, and libraries whose containers of tensors have a ``to`` of their own (tensordict).
+    patches.set(torch._C._nn, "_parse_to", _taking_an_index(torch._C._nn._parse_to, first=True))
 
 
 def _taking_an_index(original: Any, *, first: bool = False) -> Any:
-    """The function, taking an index for ``device=``; with ``first``, also for the first argument after ``self``."""
+    """The function, taking an index for ``device=``; with ``first``, also for the first argument."""
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         if type(kwargs.get("device")) is int:
             kwargs["device"] = _device(VirtualTensor.accelerator_type, kwargs["device"])
-        if first and len(args) > 1 and type(args[1]) is int:
-            args = (args[0], _device(VirtualTensor.accelerator_type, args[1]), *args[2:])
+        if first and args and type(args[0]) is int:
+            args = (_device(VirtualTensor.accelerator_type, args[0]), *args[1:])
         return original(*args, **kwargs)
 
     return function

@@ -9,7 +9,7 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,10 @@ else:
     import tomli as tomllib
 
 _NAMED_FILE = re.compile(r"[\w./-]*\.(?:txt|in)")
-_SCRIPT = re.compile(r"\s*([\w.-]+)\s*=\s*([\w.]+):([\w.]+)\s*")
+CONSOLE_SCRIPT = re.compile(r"\s*([\w.-]+)\s*=\s*([\w.]+):([\w.]+)\s*")
 _VERSION = re.compile(r"^__version__\s*=\s*[\"']([^\"'\n]+)[\"']", re.MULTILINE)
 _DEEPEST = 6
-_NO_PACKAGES = frozenset({"tests", "test", "docs", "examples", "scripts", "benchmarks", "tools", "build", "dist"})
+NO_PACKAGES = frozenset({"tests", "test", "docs", "examples", "scripts", "benchmarks", "tools", "build", "dist"})
 
 
 class OwnPackage(msgspec.Struct, frozen=True):
@@ -85,44 +85,22 @@ def _source(folder: Path, name: str, where: str) -> Path | None:
         return folder / where
     module = name.replace("-", "_")
     for place in (folder / "src", folder):
-        found = _modules(place)
-        if module in {one.lower() for one in found} or (found - _NO_PACKAGES and place != folder):
+        found = modules_in(place)
+        if module in {one.lower() for one in found} or (found - NO_PACKAGES and place != folder):
             return place
-    return folder if _modules(folder) - _NO_PACKAGES else None
+    return folder if modules_in(folder) - NO_PACKAGES else None
 
 
-def _modules(folder: Path) -> set[str]:
+def modules_in(folder: Path) -> set[str]:
+    """The packages that lie in a folder."""
     try:
         return {one.name for one in folder.iterdir() if is_file(one / "__init__.py")}
     except OSError:
         return set()
 
 
-def beside_others(own: OwnPackage, others: Callable[[str], bool]) -> dict[str, bytes]:
-    """Where its folder holds packages that ``others`` are called like too: what stands for the rest of them alone.
-
-    An editable install comes last on the path; ``PYTHONPATH`` comes before what is installed, and would hide it.
-    """
-    modules = _modules(own.source)
-    hidden = {name for name in modules if canonical(name) != own.name and others(name)}
-    if not hidden:
-        return {}
-    return {
-        f"project/code/{name}/__init__.py": _ELSEWHERE.format(folder=str((own.source / name).absolute())).encode()
-        for name in modules - hidden - _NO_PACKAGES
-    }
-
-
-_ELSEWHERE = """\
-__path__ = [{folder!r}]
-__file__ = {folder!r} + "/__init__.py"
-with open(__file__, encoding="utf-8") as _file:
-    exec(compile(_file.read(), __file__, "exec"))
-"""
-
-
 def _version_in(source: Path, name: str) -> str:
-    module = next((one for one in _modules(source) if one.lower() == name.replace("-", "_")), None)
+    module = next((one for one in modules_in(source) if one.lower() == name.replace("-", "_")), None)
     for file in ("__init__.py", "version.py") if module is not None else ():
         try:
             text = (source / str(module) / file).read_text(encoding="utf-8", errors="replace")
@@ -191,7 +169,7 @@ def _of_setup(path: Path) -> dict[str, Any] | None:
     lists = _Lists(tree)
     given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     texts = list(lists.texts(given.get("install_requires")))
-    scripts = [_SCRIPT.fullmatch(text) for text in lists.texts(given.get("entry_points"))]
+    scripts = [CONSOLE_SCRIPT.fullmatch(text) for text in lists.texts(given.get("entry_points"))]
     folders = given.get("package_dir")
     where = [value for key, value in zip(folders.keys, folders.values, strict=True)
              if isinstance(key, ast.Constant) and key.value == ""] if isinstance(folders, ast.Dict) else []  # fmt: skip
@@ -261,25 +239,17 @@ class _Lists:
             yield key
 
 
-def lay_scripts(own: OwnPackage) -> dict[str, bytes]:
-    """What stands for an installed package beside its code: its commands, and what ``importlib.metadata`` reads."""
-    files: dict[str, bytes] = {}
-    for name, target in own.scripts.items():
-        module, _, function = target.partition(":")
-        if _SCRIPT.fullmatch(f"{name}={module}:{function}"):
-            text = f"#!/usr/bin/env python\nimport sys\nfrom {module} import {function.partition('.')[0]}\n"
-            files[f"project/bin/{name}"] = f"{text}sys.exit({function}())\n".encode()
-    if own.name and own.version:
-        folder = f"project/site/{own.name.replace('-', '_')}-{own.version}.dist-info"
-        files[f"{folder}/METADATA"] = f"Metadata-Version: 2.1\nName: {own.name}\nVersion: {own.version}\n".encode()
-        lines = [f"{name} = {target}" for name, target in own.scripts.items()]
-        files[f"{folder}/entry_points.txt"] = "\n".join(["[console_scripts]", *lines, ""]).encode()
-    return files
-
-
 def folders_upward(start: Path) -> Iterator[Path]:
     """A folder and those above it, up to its repository's root; only itself where it is in none."""
     start = Path(os.path.abspath(start))
     above = [start, *start.parents]
     root = next((number for number, place in enumerate(above) if exists(place / ".git")), 0)
     yield from above[: root + 1]
+
+
+def own_command(name: str, folder: Path) -> str | None:
+    """``module:function`` of a command that the project's own package declares, in a folder or one above it."""
+    if os.sep in name:
+        return None
+    owned = (own_package(place) for place in folders_upward(folder))
+    return next((one.scripts[name] for one in owned if one is not None and name in one.scripts), None)
