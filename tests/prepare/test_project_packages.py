@@ -14,6 +14,7 @@ import pytest
 from gonogo.evidence.environment.own_package import own_package
 from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared
 from gonogo.rehearse.launch.environment import ON_PATH, with_packages
+from gonogo.rehearse.launch.resolve import _own_on_path
 from gonogo.rehearse.not_as_there import itself, project_with
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.given import AS_INSTALLED, in_prepared_environment, with_own_package
@@ -267,4 +268,6 @@ def test_the_projects_own_command_is_prepared_and_never_taken_for_anothers(
     assert "own package, which is not installed here: gonogo prepare -- COMMAND" in refused.stderr
     done = prepare(["tune", "run"], Options(), InEnvironment(as_installed=True), write=True, look=None)
     assert (tmp_path / FOLDER / "project" / "bin" / "tune").exists()
+    laid = with_own_package(os.environ, tmp_path)["PATH"]
+    assert _own_on_path("tune", "tuner.cli:main", laid) == str(tmp_path / FOLDER / "project" / "bin" / "tune")
     assert [one.name for one in done.wanted if one.kind == "model"] == ["gpt2"]

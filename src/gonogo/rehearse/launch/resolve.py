@@ -83,8 +83,10 @@ def resolve(command: Sequence[str], situation: Situation) -> Resolved:
         [os.path.join(cwd, words[0]), *words[1:]] if os.sep in words[0] else words
     ):
         return _script(words, situation)
-    if (own := own_command(words[0], Path(cwd))) is not None and not _is_of(path, own):
-        raise UserError(_NOT_LAID.format(name=words[0]))
+    if (own := own_command(words[0], Path(cwd))) is not None:
+        path = _own_on_path(words[0], own, environment.get("PATH", os.defpath))
+        if path is None:
+            raise UserError(_NOT_LAID.format(name=words[0]))
     if path is not None and is_python_script(os.path.join(cwd, path)):
         return Resolved(_alone("script", path, tuple(words[1:]), situation, _Interpreter(situation.python)))
     if os.sep in words[0] and not os.path.isfile(os.path.join(cwd, words[0])):
@@ -92,13 +94,14 @@ def resolve(command: Sequence[str], situation: Situation) -> Resolved:
     raise _not_accepted(command)
 
 
-def _is_of(path: str | None, own: str) -> bool:
-    """Whether the command at a path starts that function, and not another package's of the same name."""
-    if path is None:
-        return False
-    with contextlib.suppress(OSError):
-        return own.partition(":")[0] in Path(path).read_text(encoding="utf-8", errors="replace")
-    return False
+def _own_on_path(name: str, own: str, path: str) -> str | None:
+    """The first command of that name that starts the project's own module, and not another package's."""
+    for folder in path.split(os.pathsep):
+        found = Path(folder, name)
+        with contextlib.suppress(OSError):
+            if own.partition(":")[0] in found.read_text(encoding="utf-8", errors="replace"):
+                return str(found)
+    return None
 
 
 _NOT_LAID = Text(
