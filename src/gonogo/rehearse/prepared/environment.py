@@ -157,12 +157,15 @@ def _used(runs: Sequence[Run]) -> list[str]:
             names.append(run.launch.launcher)
         if run.deepspeed_on or run.arguments.get("deepspeed").string:
             names.append("deepspeed")
-        for script in run.scripts:
-            for node in script.nodes(ast.Import):
-                names += [distribution_of(one.name) for one in node.names]
-            for imported in script.nodes(ast.ImportFrom):
-                if imported.module and not imported.level:
-                    names.append(distribution_of(imported.module))
+        # What stands in a function or behind a condition the launch may never import, nor what other parts of a
+        # framework do that is started by its module: a first worker shows it.
+        scripts = run.scripts if run.launch is None or run.launch.program_kind != "module" else run.scripts[:1]
+        for script in scripts:
+            for node in script.tree.body if script.tree is not None else ():
+                if isinstance(node, ast.Import):
+                    names += [distribution_of(one.name) for one in node.names]
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    names.append(distribution_of(node.module))
     return list(dict.fromkeys(names))
 
 
