@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from importlib import metadata
 from pathlib import Path
 
@@ -87,6 +88,20 @@ def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say:
         for one in required
         if not one.name.startswith(of_cuda) and (one.marker is None or one.marker.evaluate({"extra": ""}))
     ]
+
+
+def install_for_torch(
+    base: list[str], required: list[str], as_of: list[str], filling: Path, what: Text, say: Say
+) -> None:
+    """Install what a torch of today requires, each of the environment's day where that will do.
+
+    What is there is not made older when the project's own packages come to it.
+    """
+    for one in required:
+        with contextlib.suppress(UvFailed):
+            run_uv([*base, one, *as_of], cwd=filling, what=what, say=say)
+            continue
+        run_uv([*base, one], cwd=filling, what=what, say=say)
 
 
 def _nearest(torch: SpecifierSet) -> list[SpecifierSet]:

@@ -42,6 +42,7 @@ from gonogo.rehearse.packages.names import NEVER_BUILT, needs_cuda
 from gonogo.rehearse.packages.torch_family import (
     BESIDE_TORCH,
     add_beside_torch,
+    install_for_torch,
     install_torch,
     is_required,
     torch_of_the_day,
@@ -49,7 +50,7 @@ from gonogo.rehearse.packages.torch_family import (
 from gonogo.rehearse.packages.uv import UvFailed, python_of, run_uv
 from gonogo.rehearse.packages.wanted import Wanted, wanted_by_file, wanted_by_options
 
-_FORMAT = 8
+_FORMAT = 9
 """Changes when environments are made in another way, so that older ones are not used."""
 _KEPT = 12
 """Environments that are kept; the one that was not used for longest goes first."""
@@ -283,8 +284,9 @@ def _install(
     there before, since what is built with torch imports it.
     """
     base = ["pip", "install", "--python", str(python_of(venv))]
-    run_uv([*base, *_TO_BUILD_WITH, *_OF_GONOGO, *of_today], cwd=filling, what=what, say=say)
+    run_uv([*base, *_TO_BUILD_WITH, *_OF_GONOGO], cwd=filling, what=what, say=say)
     as_of = ["--exclude-newer", asked.as_of] if asked.as_of else []
+    install_for_torch(base, of_today, as_of, filling, what, say)
     if also:
         with contextlib.suppress(UvFailed):  # it is asked for again below
             run_uv([*base, *also, *as_of], cwd=filling, what=what, say=say)
@@ -327,8 +329,7 @@ def _install(
                 raise
     else:
         raise UvFailed(f"error: more than {_MOST_REFUSED} packages can't be had")
-    if of_today:  # what the project pins may be older than this torch can do with
-        run_uv([*base, *of_today], cwd=filling, what=what, say=say)
+    install_for_torch(base, of_today, as_of, filling, what, say)  # the project may pin older ones
     return {name: why for name, why in {**loose, **left_out}.items() if name in asked_for}
 
 
