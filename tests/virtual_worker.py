@@ -20,7 +20,7 @@ from gonogo.virtual.sandbox.write_guard import guard_writes
 scratch = {scratch!r}
 accelerator = Accelerator("H100-80G", "cuda", "NVIDIA H100 80GB HBM3", 79 << 30, (9, 0), 132, 1 << 30)
 plan = WorkerPlan("script", "program.py", (), 0, 0, {world}, {world}, accelerator, 1 << 40, 2, scratch,
-                  scratch + "/record.json", scratch + "/progress")
+                  scratch + "/record.json", scratch + "/progress", prepared={prepared!r})
 os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="{world}", LOCAL_WORLD_SIZE="{world}",
                   MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
 session = Session(plan)
@@ -36,11 +36,13 @@ def live(device):
 """
 
 
-def run(folder: Path, program: str, world: int = 1, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in ``folder``; its scratch folder lies beside it."""
+def run(
+    folder: Path, program: str, world: int = 1, *, prepared: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program in ``folder``; its scratch folder lies beside it. ``prepared``: where what was prepared lies."""
     scratch = folder.parent / f"{folder.name}-scratch"
     scratch.mkdir(exist_ok=True)
-    code = PRELUDE.format(scratch=str(scratch), world=world) + textwrap.dedent(program)
+    code = PRELUDE.format(scratch=str(scratch), world=world, prepared=prepared) + textwrap.dedent(program)
     environment = {**os.environ, "HF_HOME": str(folder / "hf"), "TRANSFORMERS_VERBOSITY": "error", **environment}
     return subprocess.run(
         [sys.executable, "-c", code],
@@ -53,9 +55,9 @@ def run(folder: Path, program: str, world: int = 1, **environment: str) -> subpr
     )
 
 
-def answers(folder: Path, program: str, world: int = 1, **environment: str) -> dict[str, Any]:
+def answers(folder: Path, program: str, world: int = 1, *, prepared: str = "", **environment: str) -> dict[str, Any]:
     """Run a program that must succeed; what it gave to ``answer(...)``."""
-    done = run(folder, program, world, **environment)
+    done = run(folder, program, world, prepared=prepared, **environment)
     assert done.returncode == 0, done.stderr[-6000:]
     found: dict[str, Any] = {}
     for line in done.stdout.splitlines():

@@ -42,6 +42,45 @@ def test_weights_that_are_not_here_are_there_on_each_rank(folder: Path) -> None:
     assert found == {"rank": 1, "missing": []}
 
 
+def test_files_of_weights_that_the_program_opens_itself(folder: Path) -> None:
+    """nanoVLM asks the hub's client for them, fsdp_qlora transformers' ``cached_file``; others look into a snapshot."""
+    model = folder / "gonogo-prepared" / "models" / "one"
+    model.mkdir(parents=True)
+    config = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], **TINY}
+    (model / "config.json").write_text(json.dumps(config))
+    (model.parents[1] / "prepared.json").write_text(json.dumps({"models": {"some/one": "models/one"}}))
+    found = answers(
+        folder,
+        """
+        import huggingface_hub, safetensors.torch
+        from huggingface_hub.utils import EntryNotFoundError
+        from transformers.utils import hub
+        def has(file):
+            try:
+                return bool(huggingface_hub.hf_hub_download(repo_id="some/one", filename=file))
+            except EntryNotFoundError:
+                return False
+        has_others = [has(file) for file in ("model.safetensors.index.json", "model.gguf", "adapter_model.safetensors")]
+        state = safetensors.torch.load_file(hub.cached_file("some/one", "model.safetensors"))
+        old = torch.load(huggingface_hub.hf_hub_download("some/one", "pytorch_model.bin"), map_location="cpu")
+        without = os.listdir(huggingface_hub.snapshot_download("some/one", allow_patterns="*.json", local_dir="few"))
+        answer(has_others=has_others, state=described(state.items()), same=described(old.items()) ==
+               described(state.items()), without=sorted(without), whole=os.listdir(
+               huggingface_hub.snapshot_download("some/one")))
+        """,
+        prepared=str(model.parents[1]),
+    )
+    import transformers
+
+    real = transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**TINY))
+    assert found["has_others"] == [False] * 3
+    assert found["same"]
+    assert {name: shape for name, (shape, _, _) in found["state"].items()} == {
+        name: list(tensor.shape) for name, tensor in real.state_dict().items()
+    }
+    assert "model.safetensors" in found["whole"]
+
+
 def test_a_checkpoint_is_made_beside_a_huggingface_hub_that_can_not_split_it(monkeypatch, tmp_path: Path) -> None:
     """Before 0.23 transformers split checkpoints itself; the lack was taken for one of the program's."""
     import transformers.modeling_utils as modeling

@@ -26,7 +26,7 @@ from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.sandbox.overlay_view import shared_with_others
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.values import contents
-from gonogo.virtual.weights import readers, saving, sharded_saves, staging
+from gonogo.virtual.weights import opened_files, readers, saving, sharded_saves, staging
 
 
 def _written(tensor: torch.Tensor) -> None:
@@ -73,12 +73,12 @@ def install(
     undo.append(older_deepspeed.install(assume))
     undo.append(network.install(lambda host: note(f"the network was asked for and refused: {host}")).undo)
     undo.append(hub.install(note))
-    undo.append(prepared.install(plan.prepared, assume, missed))
-    undo.append(metrics.install(assume))
     ours = tuple({os.path.dirname(plan.record), os.path.dirname(plan.progress)})
     if plan.exchange is not None:
         shared_with_others()
     overlay = Overlay(plan.scratch, passed=ours)
+    undo.append(prepared.install(plan.prepared, assume, missed, functools.partial(opened_files.make, overlay, note)))
+    undo.append(metrics.install(assume))
     undo.append(filesystem.install(overlay).undo)
     undo.append(spawned.install(overlay).undo)
     undo.append(readers.install(overlay, note).undo)

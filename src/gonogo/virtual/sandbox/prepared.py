@@ -6,6 +6,7 @@ answered so is an assumption of the rehearsal: the real one may differ in what i
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import importlib
 import os
@@ -34,11 +35,21 @@ _DATASET = Text(
     "数据集 {name} 的行是生成的（gonogo prepare）：行数和长度与真实数据不同",
 )
 
+_WEIGHTS = "model.safetensors"
 
-def install(folder: str, assume: Callable[[Text], object], missed: Callable[[Missed], None]) -> Callable[[], None]:
-    """Answer for the names that the folder has (``""``: none is there); ``missed`` hears of the others."""
+
+def install(
+    folder: str,
+    assume: Callable[[Text], object],
+    missed: Callable[[Missed], None],
+    weights: Callable[[str, str, str], None],
+) -> Callable[[], None]:
+    """Answer for the names that the folder has (``""``: none is there); ``missed`` hears of the others.
+
+    ``weights`` makes a model's file of weights: it is given the model's name, its folder and the file's name.
+    """
     table = read_prepared(Path(folder)) if folder else None
-    names = _Names(folder, table or Prepared(), assume, missed)
+    names = _Names(folder, table or Prepared(), assume, missed, weights)
     patches = Patches()
     for module, follow in (
         ("huggingface_hub.file_download", names.follow_files),
@@ -56,12 +67,18 @@ class _Names:
     """The names that are answered for."""
 
     def __init__(
-        self, folder: str, table: Prepared, assume: Callable[[Text], object], missed: Callable[[Missed], None]
+        self,
+        folder: str,
+        table: Prepared,
+        assume: Callable[[Text], object],
+        missed: Callable[[Missed], None],
+        weights: Callable[[str, str, str], None],
     ) -> None:
         self.folder = folder
         self.table = table
         self.assume = assume
         self.missed = missed
+        self.weights = weights
         self._heard: set[Missed] = set()
         self._assumed: set[tuple[str, str | None]] = set()
 
@@ -102,7 +119,7 @@ class _Names:
                 except Exception:
                     self.miss(kind, repo_id)
                     raise
-            path = os.path.join(folder, kwargs.get("subfolder") or "", filename)
+            path = self._file(repo_id, folder, kwargs.get("subfolder"), filename)
             if not os.path.exists(path):
                 raise _no_such_entry(f"{filename} is not among what gonogo prepare made for {repo_id}")
             return _copied(path, kwargs.get("local_dir"), folder)
@@ -112,11 +129,19 @@ class _Names:
             folder = self.place(repo_id, kwargs.get("repo_type"))
             if folder is None:
                 return look(repo_id, filename, *args, **kwargs)
-            path = os.path.join(folder, filename)
+            path = self._file(repo_id, folder, None, filename)
             return path if os.path.exists(path) else nowhere
 
         patches.set(module, "hf_hub_download", hf_hub_download)
         patches.set(module, "try_to_load_from_cache", try_to_load_from_cache)
+
+    def _file(self, name: Any, folder: str, within: Any, filename: Any) -> str:
+        """Where a file of a repository would lie; one of a model's weights is made there first."""
+        place = os.path.join(folder, within or "")
+        path = os.path.join(place, filename)
+        if not os.path.exists(path):
+            self.weights(str(name), place, str(filename))
+        return path
 
     def follow_questions(self, patches: Patches, module: ModuleType) -> None:
         """Whether a repository has a file: libraries ask that of a model's name, a folder's as well."""
@@ -128,7 +153,7 @@ class _Names:
         def file_exists(api: Any, repo_id: Any, filename: Any, **kwargs: Any) -> bool:
             folder = self.place(repo_id, kwargs.get("repo_type"))
             if folder is not None:
-                return os.path.exists(os.path.join(folder, str(filename)))
+                return os.path.exists(self._file(repo_id, folder, None, str(filename)))
             if os.path.isdir(str(repo_id)):
                 self.assume(_FOLDER.format(name=str(repo_id)))
                 return False
@@ -152,6 +177,8 @@ class _Names:
             kind = usual or kwargs.get("repo_type")
             folder = self.place(name, kind)
             if folder is not None:
+                if kind != "dataset" and _asked_for(_WEIGHTS, kwargs):
+                    self.weights(str(name), folder, _WEIGHTS)
                 return _copied(folder, kwargs.get("local_dir"), folder)
             try:
                 return original(*args, **kwargs)
@@ -206,6 +233,14 @@ class _Names:
                 raise
 
         patches.set(owner, "load", staticmethod(load))
+
+
+def _asked_for(file: str, kwargs: dict[str, Any]) -> bool:
+    """Whether a snapshot is to have a file, by the patterns that it is asked for with."""
+    allowed, ignored = kwargs.get("allow_patterns"), kwargs.get("ignore_patterns")
+    return (allowed is None or any(fnmatch.fnmatch(file, one) for one in _texts(allowed))) and not any(
+        fnmatch.fnmatch(file, one) for one in _texts(ignored)
+    )
 
 
 def _text(value: Any) -> str | None:

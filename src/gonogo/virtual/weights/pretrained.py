@@ -124,10 +124,10 @@ def _prepare(
             _prepare(model_class, str(base), {**kwargs, "subfolder": None}, overlay, tell)
         return
     what = os.path.join(folder, with_variant(WEIGHTS[0], kwargs.get("variant")))
-    made_once(overlay.scratch, what, lambda: _made(model_class, name, folder, kwargs, overlay), tell)
+    made_once(overlay.scratch, what, lambda: made_here(model_class, name, folder, kwargs, overlay), tell)
 
 
-def _made(model_class: Any, name: str, folder: str, kwargs: dict[str, Any], overlay: Overlay) -> str | None:
+def made_here(model_class: Any, name: str, folder: str, kwargs: dict[str, Any], overlay: Overlay) -> str | None:
     """Make a model's weights in its folder, where they aren't there; what was made, in a sentence."""
     config = os.path.join(folder, "config.json")
     raw = read_json(config) if os.path.isfile(config) else {}
@@ -154,7 +154,7 @@ def _made(model_class: Any, name: str, folder: str, kwargs: dict[str, Any], over
     for file in made:
         os.replace(os.path.join(staging, file), os.path.join(folder, with_variant(file, kwargs.get("variant"))))
     shutil.rmtree(staging, ignore_errors=True)
-    return f"from_pretrained: {name} has no weights here; its checkpoint is taken to be {stored_class.__name__}'s"
+    return f"{name} has no weights here; its checkpoint is taken to be {stored_class.__name__}'s"
 
 
 def _cannot_build(name: str, error: Exception) -> Text:
