@@ -8,9 +8,11 @@ import msgspec
 from whole_runs import RUNS
 
 from gonogo.diagnose.findings import diagnose
+from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.rehearsal.record import CATEGORIES, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Fix, Report, Severity, Span, Text, Verdict
 from gonogo.finding.rehearsal import MemoryTimeline, ModuleMemory
+from gonogo.guard.report import report_of
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.virtual.memory.timeline import Moment, Timeline
 
@@ -63,6 +65,23 @@ def parted_report() -> Report:
     cases = Path(__file__).parents[1] / "hazards" / "ranks-part-at-collective"
     data = (cases / "bad_rehearsed_branch_on_rank.record.json").read_bytes()
     return rehearsal_report(msgspec.json.decode(data, type=RehearsalRecord))
+
+
+def guarded_report() -> Report:
+    """Four ranks guarded for 2,000 steps, a record each ten: rank 2's step 1,205 took 9 s, and it stood still there."""
+    case = Path(__file__).parents[1] / "hazards" / "rank-late-at-collective" / "bad_data_loader.guard.json"
+    run = msgspec.json.decode(case.read_bytes(), type=GuardedRun)
+    for rank in run.ranks:
+        template = rank.steps[0]
+        rank.steps = [
+            msgspec.structs.replace(
+                template, step=last, steps=10, seconds=0.5, slowest=9.0 if (rank.rank, last) == (2, 1210) else 0.6,
+                gpu_reserved=(40 + rank.rank + last // 500) << 30, host_bytes=(8 << 30) + (last << 20),
+            )
+            for last in range(10, 2010, 10)
+        ]  # fmt: skip
+        rank.stalls = [msgspec.structs.replace(one, step=1205) for one in rank.stalls] if rank.rank == 2 else []
+    return report_of(run, "/home/user/finetune")
 
 
 def died_report(folder: Path) -> Report:

@@ -17,11 +17,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from pages import HOSTILE, PEAK, charted_report, died_report, hostile_report, parted_report
+from pages import HOSTILE, PEAK, charted_report, died_report, guarded_report, hostile_report, parted_report
 from whole_runs import RUNS
 
 from gonogo.report import render
 from gonogo.report.html.browser import show
+from gonogo.report.html.markup import prose
 
 
 class Page(HTMLParser):
@@ -165,3 +166,23 @@ def test_open_without_a_browser_says_where_the_page_lies(tmp_path: Path, monkeyp
         show(RUNS["check"](), None, "zh")
     (page,) = tmp_path.glob("gonogo-*/report.html")
     assert f"请在有浏览器处打开 {page}" in said.getvalue()
+
+
+def test_the_steps_of_a_guarded_run_keep_their_peaks_in_few_points() -> None:
+    report = guarded_report()
+    assert report.guarded_run is not None
+    drawn = report.guarded_run.over_time
+    assert drawn is not None
+    assert (drawn.width, [len(rank.seconds) for rank in drawn.ranks]) == (5, [400] * 4)
+    assert max(value or 0 for value in drawn.ranks[2].seconds) == 9.0
+    assert max(value or 0 for value in drawn.ranks[3].gpu_bytes) == 47 << 30
+    assert "over_time" not in json.loads(render(report, "json", "en"))["guarded_run"]
+    texts = [text for _, text in Page(render(report, "html", "zh")).texts]
+    assert "torchrun --nproc_per_node 4 train.py" in texts
+
+
+def test_what_stands_between_backquotes_is_code() -> None:
+    texts = Page(render(RUNS["check"](), "html", "en")).texts
+    assert ("code", "sum(p.sum() for p in model.group_decode_adapter.parameters())") in texts
+    assert prose("one ` alone <b>") == "one ` alone &lt;b&gt;"
+    assert prose("`<b>` is") == "<code>&lt;b&gt;</code> is"

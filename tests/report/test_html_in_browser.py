@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import charted_report, died_report, hostile_report, parted_report
+from pages import charted_report, died_report, guarded_report, hostile_report, parted_report
 from whole_runs import RUNS
 
 from gonogo.report import render
@@ -56,12 +56,14 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
     page.close()
 
 
-@pytest.mark.parametrize("name", [*RUNS, "parted", "died"])
+@pytest.mark.parametrize("name", [*RUNS, "parted", "died", "guarded"])
 def test_every_report_opens_and_is_accessible(name: str, opened: Any, tmp_path: Path) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     (tmp_path / "logs").mkdir()
-    made = {**RUNS, "parted": parted_report, "died": lambda: died_report(tmp_path / "logs")}[name]()
+    made = {**RUNS, "parted": parted_report, "guarded": guarded_report, "died": lambda: died_report(tmp_path / "logs")}[
+        name
+    ]()
     page = opened(made)
     assert page.locator("h1:visible").inner_text().endswith(made.command)
     for colours in ("light", "dark"):
@@ -177,3 +179,25 @@ def test_hostile_text_is_shown_and_does_not_run(opened: Any) -> None:
     page.mouse.move(box["x"] + 200, box["y"] + 60)
     page.wait_for_timeout(100)
     assert "onerror" in page.locator(".at:visible").inner_text()
+
+
+def test_steps_of_a_guarded_run_are_drawn_and_told(opened: Any) -> None:
+    page = opened(guarded_report())
+    over = page.locator(".over-time:visible .u-over")
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * (1205 - 5) / (2000 - 5), box["y"] + 60)
+    page.wait_for_timeout(100)
+    said = page.locator(".at:visible").inner_text()
+    assert said.startswith("step 1201-1205; slowest: rank 2, 9.0 s; median of the ranks 600 ms; rank 2 stood still for")
+    page.locator(".chooser:visible select").select_option("gpu_bytes")
+    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 80)
+    page.wait_for_timeout(100)
+    assert "most: rank 3, 47.0 GiB; median of the ranks 46.0 GiB" in page.locator(".at:visible").inner_text()
+    page.locator(".over-time:visible").focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    assert "step 1996-2000" in page.locator(".at:visible").inner_text()
+    page.locator("[data-language=zh]").click()
+    assert page.locator(".chooser:visible select").input_value() == "gpu_bytes"
+    assert "各 rank 的每一步" in page.locator("main").inner_text()

@@ -153,6 +153,25 @@ class Rank(msgspec.Struct, frozen=True):
     restarts: int
 
 
+class RankSteps(msgspec.Struct, frozen=True):
+    """One rank's steps: a figure a stretch, the highest in it; None where the rank wrote nothing of it."""
+
+    rank: int
+    seconds: tuple[float | None, ...]
+    """The slowest step."""
+    gpu_bytes: tuple[int | None, ...]
+    """Reserved by the caching allocator."""
+    host_bytes: tuple[int | None, ...]
+
+
+class StepsOverTime(msgspec.Struct, frozen=True):
+    """All ranks' steps, in stretches of ``width`` steps, the first of which begins with step 1."""
+
+    width: int
+    ranks: tuple[RankSteps, ...]
+    gpu_capacity: int = 0
+
+
 class GuardedRun(msgspec.Struct, frozen=True):
     """A guarded run."""
 
@@ -170,3 +189,5 @@ class GuardedRun(msgspec.Struct, frozen=True):
     missing_ranks: tuple[int, ...]
     launches: object
     stalled: tuple[Stall, ...] = ()
+    over_time: StepsOverTime | None = None
+    """For the picture; the JSON leaves it out, as the folder has the records."""

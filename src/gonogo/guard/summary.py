@@ -12,6 +12,7 @@ from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.standstill import Standstill, standstill
 from gonogo.evidence.guarded.whereabouts import own_frame
 from gonogo.finding import guarded_run
+from gonogo.guard.over_time import steps_over_time
 
 
 def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRun:
@@ -34,6 +35,7 @@ def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRun:
         missing_ranks=tuple(number for number in range(run.world_size) if run.ranks and run.rank(number) is None),
         launches=run.launches,
         stalled=tuple(stall for rank in run.ranks for stall in _stalls(rank)),
+        over_time=steps_over_time(run),
     )
 
 

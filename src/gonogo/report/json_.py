@@ -59,7 +59,7 @@ def _seen(report: Report) -> dict[str, Any]:
         "environment": report.environment.to_json() if report.environment is not None else None,
         "bisection": msgspec.to_builtins(report.bisection),
         "cure": msgspec.to_builtins(report.cure),
-        "guarded_run": msgspec.to_builtins(report.guarded_run),
+        "guarded_run": _without(msgspec.to_builtins(report.guarded_run), "over_time"),
     }
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from gonogo.finding import Report, Text
 from gonogo.finding.rehearsal import Device, MemoryTimeline, Rank
 from gonogo.finding.words import CATEGORIES, PHASE_NAMES
 from gonogo.report.table import short_place
 from gonogo.report.untrusted import clean_line
 
+_MOST_STALLS = 200
 _WORDS = {
     **CATEGORIES,
     **{f"phase {name}": text for name, text in PHASE_NAMES.items()},
@@ -19,6 +22,12 @@ _WORDS = {
     "step number": Text("step", "步"),
     "reached by": Text("reached by", "由此达到"),
     "at": Text("at", "位于"),
+    "steps": Text("steps", "步"),
+    "rank": Text("rank", "rank"),
+    "slowest": Text("slowest: rank {rank}, {value}", "最慢：rank {rank}，{value}"),
+    "most": Text("most: rank {rank}, {value}", "最多：rank {rank}，{value}"),
+    "median of ranks": Text("median of the ranks {value}", "各 rank 的中位数 {value}"),
+    "stood": Text("rank {rank} stood still for {value}", "rank {rank} 停住 {value}"),
     "outside": Text("outside any module", "不属于任何模块"),
     "all": Text("all", "全部"),
 }
@@ -35,6 +44,7 @@ def chart_data(report: Report) -> dict[str, Any]:
             for rank, timeline in timelines(report)
         ],
         "modules": _modules(report),
+        "steps": _steps(report),
     }
 
 
@@ -68,6 +78,17 @@ def _timeline(rank: int, timeline: MemoryTimeline) -> dict[str, Any]:
         "modules": _numbered(timeline.modules),
         "operators": _numbered(timeline.operators),
         "places": _numbered(tuple(map(short_place, timeline.places))),
+    }
+
+
+def _steps(report: Report) -> dict[str, Any] | None:
+    """The steps of a guarded run's ranks, and where they stood still: [rank, step, seconds]."""
+    run = report.guarded_run
+    if run is None or run.over_time is None:
+        return None
+    return {
+        **msgspec.to_builtins(run.over_time),
+        "stalls": [[stall.rank, stall.step, stall.seconds] for stall in run.stalled[:_MOST_STALLS]],
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gonogo.finding import Text
-from gonogo.finding.guarded_run import GuardedRun
+from gonogo.finding.guarded_run import GuardedRun, StepsOverTime
 from gonogo.finding.logs import Excerpt, Logs, RankEnd
 from gonogo.report.html.markup import element, heading, lines, text
 from gonogo.report.untrusted import clean_line
@@ -17,6 +17,16 @@ _READ = Text(
     "实心：自身出错；空心：因其他 rank 出错而倒下。",
 )
 _IN_LOG = Text("The decisive lines in their context", "关键行及其上下文")
+_STEPS = Text("The steps of all ranks", "各 rank 的每一步")
+_SHOWN = Text("Shown", "显示")
+_TIME = Text("time of a step", "每步用时")
+_GPU = Text("GPU memory reserved", "显存（已预留）")
+_HOST = Text("host memory", "主机内存")
+_HIGHEST = Text(
+    "A line a rank; of steps that share a point the highest figure is drawn. Shaded: a rank stood still. Drag to zoom, "
+    "double-click for all of it; with the keyboard: arrows, + and -, 0.",
+    "每个 rank 一条线；同一个点上的多步取最大值。阴影：有 rank 停住。拖动可放大，双击恢复；键盘：方向键、+ 与 -、0。",
+)
 _WIDTH, _LEFT, _ROW, _RIGHT = 900, 90, 22, 230
 _MOST = 64
 
@@ -31,6 +41,8 @@ def log_sections(logs: Logs, language: str) -> Iterator[str]:
 
 def guarded_sections(run: GuardedRun, language: str) -> Iterator[str]:
     """What is shown of a guarded run."""
+    if run.over_time is not None:
+        yield _steps(run.over_time, language)
     first = run.first_failed
     ends = []
     for rank in run.ranks:
@@ -41,6 +53,24 @@ def guarded_sections(run: GuardedRun, language: str) -> Iterator[str]:
             what = (failure.type if failure is not None else rank.signal) or ""
             ends.append(RankEnd(rank.rank, time, "following" not in rank.outcome, what))
     yield from time_axis(sorted(ends, key=lambda end: end.time), language)
+
+
+def _steps(steps: StepsOverTime, language: str) -> str:
+    """Where the page's script draws a line a rank, and the choice of what it is of."""
+    title = _STEPS.in_language(language)
+    kinds = {"seconds": _TIME, "gpu_bytes": _GPU, "host_bytes": _HOST}
+    options = [
+        element("option", text(said.in_language(language)), value=kind)
+        for kind, said in kinds.items()
+        if any(any(getattr(rank, kind)) for rank in steps.ranks)
+    ]
+    select = element("label", text(_SHOWN.in_language(language)), " ", element("select", *options))
+    return element(
+        "section", heading(2, title), element("p", select, klass="chooser"),
+        element("div", klass="over-time", tabindex="0", role="application", aria_label=title),
+        element("p", klass="at", aria_live="polite"),
+        element("p", text(_HIGHEST.in_language(language)), klass="remark"),
+    )  # fmt: skip
 
 
 def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:

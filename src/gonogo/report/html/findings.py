@@ -8,7 +8,7 @@ from gonogo.finding import Finding, Fix, Span, Text
 from gonogo.finding.alike import Alike
 from gonogo.finding.ranks import ranks_text
 from gonogo.report.excerpt import marked
-from gonogo.report.html.markup import element, lines, link, text
+from gonogo.report.html.markup import element, lines, link, prose, text
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, how_to_apply, word
 
@@ -20,9 +20,9 @@ def finding_markup(alike: Alike, language: str, number: int) -> str:
     finding = alike.finding
     name = f"finding-{number}-{language}"
     level = element("span", text(word(finding.level.value, language)), klass="level")
-    title = element("h2", level, " ", text(finding.title.in_language(language)), id=name)
+    title = element("h2", level, " ", prose(finding.title.in_language(language)), id=name)
     cause = element("p", element("strong", text(word("cause", language))), colon(language),
-                    text(finding.cause.in_language(language)))  # fmt: skip
+                    prose(finding.cause.in_language(language)))  # fmt: skip
     return element(
         "article", title, _facts(finding, language), *(_place(span, language) for span in finding.spans), cause,
         _advice("help", finding.cure, language), _advice("confirm", finding.left_to_confirm, language),
@@ -42,7 +42,7 @@ def _facts(finding: Finding, language: str) -> str:
 
 def _place(span: Span, language: str) -> str:
     place = element("span", text(f"{span.path}:{span.line}:{span.column}"), klass="place")
-    label = element("figcaption", place, *([" ", text(span.label.in_language(language))] if span.label else []))
+    label = element("figcaption", place, *([" ", prose(span.label.in_language(language))] if span.label else []))
     source = clean(span.text).replace("\n", " ").rstrip()
     if not source.strip() or (span.end_column and span.column > len(span.text) + 1):
         return element("figure", label)
@@ -56,14 +56,14 @@ def _place(span: Span, language: str) -> str:
 def _advice(name: str, steps: tuple[Text, ...], language: str) -> str:
     if not steps:
         return ""
-    listed = element("ul", *(element("li", text(step.in_language(language))) for step in steps))
+    listed = element("ul", *(element("li", prose(step.in_language(language))) for step in steps))
     return element("p", element("strong", text(word(name, language)))) + listed
 
 
 def _fix(fix: Fix, language: str) -> str:
     how = text(word(fix.applicability.value, language))
     head = element("p", element("strong", text(word("fix", language))), f" ({how})", colon(language),
-                   text(fix.title.in_language(language)))  # fmt: skip
+                   prose(fix.title.in_language(language)))  # fmt: skip
     parts = [head, *([diff_markup(fix.diff, language)] if fix.diff else [])]
     if command := how_to_apply(fix):
         parts.append(element("p", text(word("apply", language)), colon(language), element("code", text(command))))

@@ -15,6 +15,15 @@ def text(content: str) -> str:
     return escape(_bounded(clean_line(content)))
 
 
+def prose(content: str) -> str:
+    """A sentence of gonogo's: what stands between backquotes in it is code."""
+    parts = clean_line(content).split("`")
+    if len(parts) % 2 == 0:  # one that has no other
+        return text(content)
+    shown = (escape(_bounded(part)) for part in parts)
+    return "".join(element("code", part) if number % 2 else part for number, part in enumerate(shown))
+
+
 def lines(content: str) -> str:
     """Text from anywhere, its lines kept."""
     return escape(_bounded(clean(content)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gonogo.finding import Text
@@ -28,6 +29,8 @@ _MEMORY = Text("GPU memory", "显存")
 _CAPACITY = Text("capacity {size}", "总量 {size}")
 _CHOICES = Text("The strategies, one by one", "逐个方案")
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 760, 380, 76, 44, 16
+_GIB = 1 << 30
+_RADIUS = 9
 _HIGHEST = 1.5
 """What takes more than so much of the accelerator has no place in the picture."""
 
@@ -68,11 +71,13 @@ def _picture(plan: Plan, language: str, title: str) -> str:
     top = max(plan.capacity_bytes, *(one.reserved_bytes * (1 + one.band) for one in (*plan.fitting, *hollow))) * 1.05
 
     scales = _Scales(fastest, top)
+    places = _apart(plan.fitting, scales)
     marks = [
         *_axes(plan, language, scales),
-        *(_point(one, 0, language, scales) for one in hollow),
-        *(_point(one, number, language, scales, bool(plan.files)) for number, one in enumerate(plan.fitting, 1)),
-    ]
+        *(_point(one, 0, scales.x(one.tokens_per_second_per_gpu), language, scales) for one in hollow),
+        *(_point(one, number, across, language, scales, bool(plan.files))
+          for number, (one, across) in enumerate(zip(plan.fitting, places, strict=True), 1)),
+    ]  # fmt: skip
     # A group: as an image it would hide its links from whoever reads it aloud.
     return element("svg", *marks, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="group", aria_label=title)
 
@@ -85,24 +90,44 @@ def _axes(plan: Plan, language: str, scales: _Scales) -> Iterator[str]:
     yield _line(_LEFT, line, _WIDTH, line, "limit")
     capacity = _CAPACITY.format(size=size(plan.capacity_bytes)).in_language(language)
     yield _said(_WIDTH - 4, line - 5, capacity, "end")
-    for part in (0.25, 0.5, 0.75, 1):
-        yield _said(_LEFT - 6, y(plan.capacity_bytes * part) + 4, size(round(plan.capacity_bytes * part)), "end")
-        yield _said(x(fastest * part), bottom + 16, f"{fastest * part:,.0f}", "middle")
+    for tick in _round(scales.top / _GIB):
+        yield _said(_LEFT - 6, y(tick * _GIB) + 4, f"{tick:g} GiB", "end")
+    for tick in _round(fastest):
+        yield _said(x(tick), bottom + 16, f"{tick:,g}", "middle")
     yield _said(_WIDTH - 4, bottom + 34, _SPEED.in_language(language), "end")
     yield _said(_LEFT + 6, _ABOVE + 4, _MEMORY.in_language(language), "start")
 
 
-def _point(choice: Strategy, number: int, language: str, scales: _Scales, leads: bool = False) -> str:
+def _round(most: float) -> list[float]:
+    """Round figures up to ``most``, about five of them."""
+    rough = most / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough)
+    return [step * number for number in range(1, int(most / step + 1e-9) + 1)]
+
+
+def _apart(choices: Sequence[Strategy], scales: _Scales) -> list[float]:
+    """Where each point stands across: beside one that it would hide, as near as it can be read."""
+    taken: list[tuple[float, float]] = []
+    for choice in choices:
+        across, up = scales.x(choice.tokens_per_second_per_gpu), scales.y(choice.reserved_bytes)
+        while any(abs(across - x) < 2 * _RADIUS and abs(up - y) < 2 * _RADIUS for x, y in taken):
+            across += 2 * _RADIUS + 1
+        taken.append((across, up))
+    return [across for across, _ in taken]
+
+
+def _point(choice: Strategy, number: int, across: float, language: str, scales: _Scales, leads: bool = False) -> str:
     y = scales.y
-    across, up = scales.x(choice.tokens_per_second_per_gpu), y(choice.reserved_bytes)
+    up = y(choice.reserved_bytes)
     spread = choice.reserved_bytes * choice.band
     parts = [
         element("title", text(_told(choice, language))),
         _line(across, y(choice.reserved_bytes + spread), across, y(choice.reserved_bytes - spread), "band"),
-        element("circle", cx=f"{across:.1f}", cy=f"{up:.1f}", r="7", klass="fits" if number else "too-large"),
+        element("circle", cx=f"{across:.1f}", cy=f"{up:.1f}", r=str(_RADIUS), klass="fits" if number else "too-large"),
     ]
     if number:
-        parts.append(_said(across + 11, up + 4, str(number), "start"))
+        parts.append(_said(across, up + 4, str(number), "middle"))
     if leads:
         return element("a", *parts, href=f"#strategy-{number}-{language}", aria_label=_told(choice, language))
     return element("g", *parts)

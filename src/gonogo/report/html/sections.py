@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from gonogo.finding import Report, Text
@@ -11,7 +12,7 @@ from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.ends import guarded_sections, log_sections
 from gonogo.report.html.findings import diff_markup, finding_markup
 from gonogo.report.html.lanes import lanes
-from gonogo.report.html.markup import element, heading, link, text
+from gonogo.report.html.markup import element, heading, link, prose, text
 from gonogo.report.html.releases import releases
 from gonogo.report.html.scatter import scatter
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
@@ -69,11 +70,11 @@ def sections(report: Report, language: str) -> Iterator[str]:
             title = f"{_WHY.in_language(language)}{colon(language)}{name}"
             yield element("section", heading(2, title), listed)
     if report.covered:
-        listed = element("ul", *(element("li", text(one.in_language(language))) for one in report.covered))
+        listed = element("ul", *(element("li", prose(one.in_language(language))) for one in report.covered))
         yield element("section", heading(2, word("covered", language)), listed)
     if report.skipped:
         rows = (
-            element("dt", text(one.what.in_language(language))) + element("dd", text(one.why.in_language(language)))
+            element("dt", prose(one.what.in_language(language))) + element("dd", prose(one.why.in_language(language)))
             for one in report.skipped
         )
         yield element("section", heading(2, word("skipped", language)), element("dl", *rows))
@@ -88,11 +89,14 @@ def _thread(thread: SimilarThread, language: str) -> str:
 def _head(report: Report, language: str) -> Iterator[str]:
     verdict = element("span", text(report.verdict.value), klass=f"verdict {report.verdict.value.lower()}")
     yield element("h1", verdict, " ", text(f"gonogo {report.command}"))
+    launched = report.rehearsal or report.guarded_run
+    if launched is not None and launched.command:
+        yield element("p", element("code", text(shlex.join(launched.command))))
     for line in (counted(report, language), summary_of(report, language)):
         if line:
             yield element("p", text(line))
     for note in report.notes:
-        yield element("p", text(note.in_language(language)), klass="remark")
+        yield element("p", prose(note.in_language(language)), klass="remark")
 
 
 def _charts(report: Report, language: str) -> Iterator[str]:

@@ -18,6 +18,9 @@ function node(tag, text, className) {
   return made;
 }
 
+const axisStyle = () => ({ stroke: ink(), grid: { stroke: "#8886", width: 0.5 }, ticks: { stroke: "#8886" } });
+const binary = [...Array(30)].flatMap((_, power) => [2 ** (20 + power)]); // steps of a scale of bytes
+
 // -- memory over time --------------------------------------------------------------------------------------------------
 
 function columns(timeline) {
@@ -80,12 +83,12 @@ function drawTimeline(host, said, timeline) {
     label: say(line.name), show: line.show, stroke: ink(), width: 1.5, dash: line.dash, paths: stepped, points: { show: false },
     value: (plot, bytes) => (bytes === null ? "" : size(bytes)),
   }));
-  const axis = { stroke: ink(), grid: { stroke: "#8886", width: 0.5 }, ticks: { stroke: "#8886" } };
+  const axis = axisStyle();
   const plot = new uPlot({
     width: host.clientWidth, height: 320, scales: { x: { time: false }, y: { range: (u, low, high) => [0, high * 1.13 || 1] } },
     axes: [
       { ...axis, label: say("allocations"), labelSize: 20, values: (u, ticks) => ticks.map((tick) => (tick >= 1000 ? `${tick / 1000}k` : tick)) },
-      { ...axis, size: 80, values: (u, ticks) => ticks.map(size), incrs: [...Array(30)].flatMap((_, power) => [2 ** (20 + power)]) },
+      { ...axis, size: 80, values: (u, ticks) => ticks.map((tick) => (tick ? size(tick) : "0")), incrs: binary },
     ],
     series: [{ label: say("allocations") }, ...areas, ...rest],
     hooks: {
@@ -179,7 +182,8 @@ function draw() {
   const host = page.querySelector(".over-time");
   if (host) {
     const chosen = page.querySelector(".chooser select");
-    drawTimeline(host, page.querySelector(".at"), data.timelines[Number(chosen.value)]);
+    if (data.steps) drawSteps(host, page.querySelector(".at"), data.steps, chosen.value);
+    else drawTimeline(host, page.querySelector(".at"), data.timelines[Number(chosen.value)]);
   }
   const icicle = page.querySelector(".icicle");
   if (icicle) drawModules(icicle, (moduleRoot = moduleTree()));
