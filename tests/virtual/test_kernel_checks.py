@@ -106,6 +106,39 @@ def test_under_autocast_kernels_are_given_one_dtype(tmp_path: Path) -> None:
         assert F.grid_sample(data[None, :1], grid).dtype == torch.float32
 
 
+def test_autocast_refuses_cross_entropy_of_probabilities(tmp_path: Path) -> None:
+    with virtual_session(tmp_path):
+        chance, label = torch.full((4, 1), 0.5, device="cuda"), ones(4, 1, device="cuda")
+        assert nn.BCELoss()(chance, label).dtype == torch.float32
+        with torch.autocast("cuda", BF16):
+            with pytest.raises(RuntimeError, match="BCELoss are unsafe to autocast"):
+                nn.BCELoss()(chance, label)
+            assert nn.BCEWithLogitsLoss()(chance, label).dtype == torch.float32
+            assert nn.BCELoss()(chance.cpu(), label.cpu()).dtype == torch.float32
+            with torch.autocast("cuda", enabled=False):
+                assert nn.BCELoss()(chance, label).dtype == torch.float32
+
+
+@pytest.mark.parametrize(("made_for", "drawn_on"), [("cpu", "cuda"), ("cuda", "cpu")])
+def test_a_generator_draws_on_its_own_device_only(made_for: str, drawn_on: str, tmp_path: Path) -> None:
+    def draws(device: str) -> list[Callable[[], Any]]:
+        generator = torch.Generator(made_for)
+        drawn = ones(4, device=device)
+        return [
+            lambda: torch.randn(4, generator=generator, device=device),
+            lambda: torch.randperm(4, generator=generator, device=device),
+            lambda: drawn.normal_(generator=generator),
+        ]
+
+    with virtual_session(tmp_path):
+        for draw in draws(made_for):
+            draw()
+        ones(0, device=drawn_on).normal_(generator=torch.Generator(made_for))
+        for draw in draws(drawn_on):
+            with pytest.raises(RuntimeError, match=f"Expected a '{drawn_on}' device type for generator but found"):
+                draw()
+
+
 def test_norms_that_are_compiled_take_weights_of_another_dtype(tmp_path: Path) -> None:
     with virtual_session(tmp_path):
         norm = torch.compile(nn.LayerNorm(4, device="cuda"))

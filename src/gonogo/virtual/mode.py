@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.memory.tracking import MemoryRecord
-from gonogo.virtual.operators.kernel_checks import as_kernels_say, check_operands
+from gonogo.virtual.operators.kernel_checks import as_kernels_say, check_generator, check_operands
 from gonogo.virtual.operators.placement import common_device, foreach_devices
 from gonogo.virtual.operators.schema import Operator
 from gonogo.virtual.operators.views import Views, native
@@ -196,6 +196,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if device is None:
             device = devices[0] if devices else common_device(func, tensors, args) if tensors else CPU
         check_operands(func, args)
+        check_generator(kwargs.get("generator"), device, tensors)
         stand_ins: dict[int, VirtualTensor] = {}
         if operator.inplace_view:
             raw = native(func, args, kwargs)

@@ -141,6 +141,7 @@ class PythonPackageVersionMismatch(Hazard):
     traces = ("To fix: run `pip install",)
     yields_to = (
         "megatron-not-importable",
+        "trainer-override-without-num-items",
         "reward-function-signature",
         "zero3-hooks-on-unwrapped-model",
         "vllm-v1-engine-unsupported",

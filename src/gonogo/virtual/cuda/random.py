@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.cuda.state import Replacement, VirtualCuda
+from gonogo.virtual.generators import gone, made_for
 from gonogo.virtual.tensor import VirtualTensor
 
 _DEFAULT_SEED = 67280421310721
@@ -82,6 +83,10 @@ def _classes(cuda: VirtualCuda) -> tuple[Any, type]:
             self._index = index
             self._seed = _DEFAULT_SEED
             self.offset = 0
+            made_for(self, cuda.kind)
+
+        def __del__(self) -> None:
+            gone(self)
 
         @property
         def device(self) -> torch.device:

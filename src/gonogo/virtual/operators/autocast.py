@@ -36,6 +36,14 @@ FLOAT32 = {
 }  # fmt: skip
 WIDEST = {"addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "grid_sample", "index_put", "tensordot",
           "scatter_add"}  # fmt: skip
+# Refused on CUDA, whatever the dtypes.
+BANNED_ON_CUDA = "binary_cross_entropy"
+_BANNED = (
+    "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\nMany models use a sigmoid "
+    "layer right before the binary cross entropy layer.\nIn this case, combine the two layers using "
+    "torch.nn.functional.binary_cross_entropy_with_logits\nor torch.nn.BCEWithLogitsLoss.  "
+    "binary_cross_entropy_with_logits and BCEWithLogits are\nsafe to autocast."
+)
 
 
 def install() -> Callable[[], None]:
@@ -49,7 +57,7 @@ def install() -> Callable[[], None]:
         result = enter(self)
         within = bool(_Casting.entered)
         if self.device != "cpu" and (self._enabled or within):
-            mode: Any = _Casting(self.fast_dtype if self._enabled else None)
+            mode: Any = _Casting(self.fast_dtype if self._enabled else None, self.device)
             mode.__enter__()
             self.__dict__.setdefault("gonogo_modes", []).append(mode)
             _Casting.entered.append(mode)
@@ -74,9 +82,10 @@ class _Casting(TorchFunctionMode):
     entered: ClassVar[list[_Casting]] = []
     """Those that are entered, the innermost last."""
 
-    def __init__(self, dtype: torch.dtype | None) -> None:
+    def __init__(self, dtype: torch.dtype | None, device: str) -> None:
         super().__init__()
         self.dtype = dtype
+        self._device = device
         self._weights: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -84,6 +93,8 @@ class _Casting(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if self.dtype is None or _Casting.entered[-1] is not self:  # the innermost alone says what is cast
             return func(*args, **kwargs)
+        if name == BANNED_ON_CUDA and self._device == "cuda" and _on_accelerator(args, kwargs):
+            raise RuntimeError(_BANNED)
         if kwargs.get("out") is not None:  # autocast has no overload that writes into a given tensor
             return func(*args, **kwargs)
         if name in LOWER_PRECISION:
@@ -115,6 +126,10 @@ class _Casting(TorchFunctionMode):
         if found is None or found[0] is not weight:
             found = self._weights[id(weight)] = (weight, weight.to(dtype))
         return found[1]
+
+
+def _on_accelerator(args: Any, kwargs: Any) -> bool:
+    return any(isinstance(each, VirtualTensor) and each.device.type != "cpu" for each in (*args, *kwargs.values()))
 
 
 def _is_cached(value: torch.Tensor, dtype: torch.dtype) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from gonogo.virtual.generators import kind_of
 from gonogo.virtual.operators.compiling import Compiled
 
 aten = torch.ops.aten
@@ -157,6 +158,18 @@ def check_operands(func: Any, arguments: Sequence[Any]) -> None:
     check = _CHECKS.get(func)
     if check is not None:
         check(*arguments)
+
+
+def check_generator(generator: Any, device: torch.device, tensors: Sequence[torch.Tensor]) -> None:
+    """Raise RuntimeError where random numbers are drawn on a device of another type than the generator's.
+
+    By ``check_generator`` of ``ATen/core/Generator.h``; into an empty tensor nothing is drawn.
+    """
+    if generator is None or (tensors and not tensors[0].numel()):
+        return
+    kind = kind_of(generator)
+    if kind != device.type:
+        raise RuntimeError(f"Expected a '{device.type}' device type for generator but found '{kind}'")
 
 
 _OF_BROADCASTING = ("Attempting to broadcast a dimension of length", "Shape mismatch: objects cannot be broadcast")
