@@ -153,6 +153,9 @@ def _covered(record: RehearsalRecord) -> Iterator[Text]:
             alike.setdefault(_went(rank), []).append(rank.rank)
     for went, ranks in alike.items():
         yield Text("{ranks}: {went}", "{ranks}：{went}").format(ranks=ranks_text(ranks), went=went)
+    for rank in record.ranks:
+        if rank.workers:
+            yield Text("Ray: {workers}", "Ray：{workers}").format(workers=", ".join(rank.workers))
     if len(record.ranks) > 1 and _is_compared(record):
         calls = max(sum(total.count for total in rank.collectives) for rank in record.ranks)
         yield Text(
@@ -198,6 +201,11 @@ def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Itera
             Text("not asked for: --ranks all runs each", "未要求排练：--ranks all 会排练每一个")
             if record.launched is None
             else _STARTED_BY_PROGRAM,
+        )
+    if any(rank.workers for rank in record.ranks):
+        yield Skipped(
+            Text("whether Ray's workers make the same collective calls", "Ray 各 worker 的集合通信是否一致"),
+            Text("each was rehearsed by itself, one at a time", "每个 worker 各自单独排练"),
         )
     if record.world_size > 1 and len(record.ranks) == 1:
         yield Skipped(

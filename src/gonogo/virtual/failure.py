@@ -64,11 +64,26 @@ def _operand(name: str, tensor: torch.Tensor, modules: ModuleTracker) -> Operand
 
 
 def exited_for(error: BaseException) -> BaseException:
-    """The exception that a framework printed, and ended the program for by a number alone (hydra); else ``error``."""
+    """The exception that a framework printed, and ended the program for by a number alone (hydra); else ``error``.
+
+    Of what a Ray worker has raised, its own exception.
+    """
+    error = getattr(error, "gonogo_cause", error)
     cause = error.__context__
     if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code and isinstance(cause, Exception):
-        return error if _words_of_parser(error) else cause
+        return error if _words_of_parser(error) else getattr(cause, "gonogo_cause", cause)
     return error
+
+
+def in_chain(error: BaseException | None, kind: Any) -> Any:
+    """The first exception of that kind among this one and those that it was raised from; None where there is none."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, kind):
+            return error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def failure_of(error: BaseException, life: Lifecycle, modules: ModuleTracker, origin: tuple[Frame, ...]) -> Failure:

@@ -335,6 +335,8 @@ class RankRecord(msgspec.Struct):
     """How many were left where the rehearsal ended the data, where that differs between the ranks."""
     formed_world: int = 1
     """How many ranks the program's process group had when it stepped."""
+    workers: list[str] = []
+    """Processes of Ray that were rehearsed with the program, each name with their number: ``WorkerDict x 8``."""
     data_ended: Assumption | None = None
     """Where the rehearsal first ended data before its end, so that what comes after sees less of it."""
     data_shapes: list[str] = []

@@ -22,7 +22,7 @@ from gonogo.virtual import private
 from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged
-from gonogo.virtual.failure import exited_for, failure_of, note_failed_call
+from gonogo.virtual.failure import exited_for, failure_of, in_chain, note_failed_call
 from gonogo.virtual.hooks import data_parallel, deepcompile, engine, fsdp, owning, threads, trainer, training
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.seen import as_run
@@ -45,11 +45,12 @@ from gonogo.virtual.operators import (
     writes,
 )
 from gonogo.virtual.own_traces import trace_in
-from gonogo.virtual.ranks import ray_init, starting, surroundings
+from gonogo.virtual.ranks import starting, surroundings
 from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks.program import run_program
 from gonogo.virtual.ranks.protocol import End, Reply
 from gonogo.virtual.ranks.versions import versions
+from gonogo.virtual.ray import install as ray
 from gonogo.virtual.rollout import install as rollout
 from gonogo.virtual.sandbox import spawned
 from gonogo.virtual.stack import frames_of_call, frames_of_traceback, place_now, place_text
@@ -98,6 +99,7 @@ class Session:
         self.data_shapes: list[str] = []
         self.missed: list[Missed] = []
         self._undo: list[Callable[[], None]] = []
+        self._ray: ray.Installed | None = None
 
     def _device_record(self, name: str) -> DeviceRecord:
         accelerator = self.plan.accelerator
@@ -153,7 +155,8 @@ class Session:
         undo.append(refusals.install(together=self.peers is not None and len(self.peers.ranks) == self.plan.world_size))
         undo.append(scripting.install())
         undo.append(starting.install(self.plan))
-        undo.append(ray_init.install())
+        self._ray = ray.install(self.memory, self.life, placed.accelerators, self.plan, self.ledger.assume)
+        undo.append(self._ray.undo)
         undo.append(read_arguments.install())
         undo.append(storages.install())
         undo.append(subclasses.install(self.memory))
@@ -221,8 +224,8 @@ class Session:
         except BaseException as raised:
             error = exited_for(raised)
             self.raw_traceback = traceback.format_exc()
-            found = _in_chain(error, UnsupportedOperator)
-            user_error_ = _in_chain(error, UserError)
+            found = in_chain(error, UnsupportedOperator)
+            user_error_ = in_chain(error, UserError)
             if isinstance(error, SystemExit) and error.code in (None, 0):
                 self.life.enter("exit")
             elif user_error_ is not None:
@@ -283,7 +286,8 @@ class Session:
         """All that is known now."""
         for model in self.modules.roots():
             owning.own_model(model, self.modules)
-        devices = [record.as_device() for device, record in self.memory.devices.items() if device != CPU]
+        records, workers = self._ray.seen(self.memory.devices) if self._ray is not None else (self.memory.devices, [])
+        devices = [record.as_device() for device, record in records.items() if device != CPU]
         if outcome == "completed" and any(device.shortage is not None for device in devices):
             outcome = "out-of-memory"
         root = self.life.trained_root
@@ -304,7 +308,7 @@ class Session:
             failure=failure,
             devices=[d for d in devices if d.peak_allocated_bytes or d.device == str(self.device)],
             host=self.memory.device(CPU).as_host(),
-            timelines=[record.as_timeline() for record in self.memory.devices.values()],
+            timelines=[record.as_timeline() for record in records.values()],
             collectives=self.collectives.totals(),
             assumptions=self.ledger.entries(),
             unused_parameters=unused,
@@ -324,7 +328,8 @@ class Session:
             data_shapes=self.data_shapes,
             batches_left=self.life.batches_left,
             data_ended=self.life.data_ended,
-            formed_world=self.life.world,
+            formed_world=self.life.world if not workers else 1,
+            workers=workers,
             missed=self.missed,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
@@ -374,16 +379,6 @@ def _read_batch(session: Session, peers: Peers, batch: Any) -> None:
     session.batch = batches.described(batch)
     session.batches += 1
     peers.context(session.batch, session.batches, session.life.step)
-
-
-def _in_chain(error: BaseException | None, kind: Any) -> Any:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, kind):
-            return error
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
-    return None
 
 
 def _count(root: Any) -> int:

@@ -42,10 +42,11 @@ def _stores(plan: WorkerPlan) -> str | None:
 
 
 class InPlace(NamedTuple):
-    """What was put in place: what takes it down, to be called last first, and what DeepSpeed offloads to NVMe."""
+    """What was put in place: what takes it down, to be called last first; what DeepSpeed offloads to NVMe; devices."""
 
     undo: list[Callable[[], None]]
     nvme: NvmeTraffic
+    accelerators: VirtualCuda
 
 
 def install(
@@ -61,7 +62,8 @@ def install(
     ``note`` hears facts worth telling, ``wrote`` of each save (path, bytes, tensors), ``missed`` of names of the hub.
     """
     assume = mode.ledger.assume
-    undo: list[Callable[[], None]] = [_install_accelerators(plan, mode)]
+    accelerators = _install_accelerators(plan, mode)
+    undo: list[Callable[[], None]] = [accelerators.undo]
     kind = plan.accelerator.device_type
     undo.append(process_group.install(assume, peers, kind, _stores(plan)))
     undo.append(processor.install())
@@ -85,11 +87,11 @@ def install(
     undo.append(saving.install(wrote).undo)
     undo.append(sharded_saves.install(peers, plan.world_size))
     undo.append(staging.install())
-    return InPlace(undo, of_deepspeed.nvme)
+    return InPlace(undo, of_deepspeed.nvme, accelerators)
 
 
-def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> Callable[[], None]:
-    """The facade of ``torch.cuda`` or ``torch.npu``; returns the undo."""
+def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> VirtualCuda:
+    """The facade of ``torch.cuda`` or ``torch.npu``."""
 
     def allocator_of(index: int) -> CachingAllocator:
         allocator = mode.memory.device(torch.device(plan.accelerator.device_type, index)).allocator
@@ -127,4 +129,4 @@ def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> Callable[[], N
     for device, record in mode.memory.devices.items():
         if device != CPU:
             record.stream = functools.partial(devices.current_stream_id, device.index)
-    return devices.undo
+    return devices

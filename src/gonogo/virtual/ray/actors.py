@@ -1,0 +1,211 @@
+"""Actors: an instance in a process of its own, whose methods run one after another, or on its event loop."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import inspect
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from gonogo.virtual.ray.cluster import Place
+from gonogo.virtual.ray.process import Process
+from gonogo.virtual.ray.tasks import Call, Runner, variables_of
+from gonogo.virtual.ray.turns import Over
+
+
+class Actor:
+    """An actor: an instance, and the thread in which its methods run."""
+
+    def __init__(self, runner: Runner, kind: type, name: str, options: dict[str, Any], creation: Call) -> None:
+        self.runner = runner
+        self.kind = kind
+        self.name = name
+        self.options = options
+        self.id = os.urandom(16)
+        self.process: Process | None = None
+        self.group: Any = None
+        self.handle: Any = None
+        self.place: Place | None = None
+        self.wanted: dict[str, float] = {}
+        self._creation = creation
+        self._instance: Any = None
+        self._calls: list[Call] = []
+        self._idle: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.dead: BaseException | None = None
+        self.never = ""
+        several = int(options.get("max_concurrency") or 1)
+        self.is_async = any(
+            inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in _methods(kind)
+        )
+        self._several = several if not self.is_async else 1
+
+    def start(self, place: Place) -> None:
+        """It has a place: its process begins."""
+        self.place, self.group = place, place.group
+        cluster = self.runner.cluster
+        self.process = cluster.process(self.name, place, variables_of(self.options), hides=True)
+        cluster.machine.packages.add(self.kind.__module__.partition(".")[0])
+        run = self._run_async if self.is_async else self._run
+        threading.Thread(target=run, daemon=True, name=f"ray::{self.name}").start()
+
+    def submit(self, call: Call) -> None:
+        """A method is called."""
+        if self.dead is not None:
+            self.runner.fail(call, self.dead)
+        elif self.never:
+            for reference in call.references:
+                reference.answer.never = self.never
+        elif self._loop is not None:
+            self._loop.call_soon_threadsafe(self._begin, call)
+        else:
+            self._calls.append(call)
+            if self._idle is not None and self._idle.locked():
+                self._idle.release()
+
+    def will_never(self, why: str) -> None:
+        """There is no place for it in this cluster."""
+        self.never = why
+        for call in (self._creation, *self._calls):
+            for reference in call.references:
+                reference.answer.never = why
+
+    def kill(self) -> None:
+        """``ray.kill``: its process ends, and all that it holds goes."""
+        if self.dead is None:
+            self.dead = self.runner.ray.exceptions.ActorDiedError()
+            self._instance = None
+            waiting, self._calls = self._calls, []
+            for call in waiting:
+                self.runner.fail(call, self.dead)
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+            elif self._idle is not None and self._idle.locked():
+                self._idle.release()
+            if self.place is not None:
+                self.place.give_back()
+
+    def _create(self) -> bool:
+        runner = self.runner
+        try:
+            runner.wait_for_arguments(self._creation)
+            args, kwargs = runner.cluster.resolved(self._creation.sent)
+            self._instance = self.kind(*args, **kwargs)
+        except Over:
+            raise
+        except BaseException as error:
+            runner.fail(self._creation, error)
+            wrapped = runner.as_raised(f"{self.name}.__init__", error)
+            died = runner.ray.exceptions.ActorDiedError(wrapped)
+            died.gonogo_cause = getattr(error, "gonogo_cause", error)
+            self.dead = died
+            waiting, self._calls = self._calls, []
+            for call in waiting:
+                runner.fail(call, died)
+            return False
+        runner.finish(self._creation, None)
+        return True
+
+    def _run(self) -> None:
+        turns = self.runner.cluster.turns
+        turns.join(self.process)
+        try:
+            asyncio.set_event_loop(asyncio.new_event_loop())
+            if not self._create():
+                return
+            while self.dead is None:
+                if not self._calls:
+                    self._idle = _thread.allocate_lock()
+                    self._idle.acquire()
+                    turns.wait(self._idle)
+                    continue
+                call = self._calls.pop(0)
+                if self._several > 1:
+                    threading.Thread(target=self._beside, args=(call,), daemon=True).start()
+                else:
+                    self._make(call)
+        except Over:
+            pass
+        finally:
+            turns.leave()
+
+    def _beside(self, call: Call) -> None:
+        """One of the calls that a threaded actor serves at a time."""
+        turns = self.runner.cluster.turns
+        turns.join(self.process)
+        try:
+            self._make(call)
+        except Over:
+            pass
+        finally:
+            turns.leave()
+
+    def _method(self, name: str) -> Callable[..., Any]:
+        if name == "__ray_ready__":
+            return lambda: True
+        if name == "__ray_call__":
+            return lambda function, *args, **kwargs: function(self._instance, *args, **kwargs)
+        if name == "__ray_terminate__":
+            return self.kill
+        found: Callable[..., Any] = getattr(self._instance, name)
+        return found
+
+    def _make(self, call: Call) -> None:
+        runner = self.runner
+        try:
+            runner.wait_for_arguments(call)
+            args, kwargs = runner.cluster.resolved(call.sent)
+            runner.finish(call, self._method(call.name)(*args, **kwargs))
+        except Over:
+            raise
+        except BaseException as error:
+            runner.fail(call, error)
+
+    def _run_async(self) -> None:
+        turns = self.runner.cluster.turns
+        turns.join(self.process)
+        try:
+            loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(loop)
+            if not self._create():
+                return
+            self._loop = loop
+            waiting, self._calls = self._calls, []
+            for call in waiting:
+                loop.call_soon(self._begin, call)
+            loop.run_forever()
+        except Over:
+            pass
+        finally:
+            turns.leave()
+
+    def _begin(self, call: Call) -> None:
+        assert self._loop is not None
+        task = self._loop.create_task(self._make_async(call))
+        _running.add(task)
+        task.add_done_callback(_running.discard)
+
+    async def _make_async(self, call: Call) -> None:
+        runner = self.runner
+        try:
+            for one in call.sent.kept:
+                if getattr(one, "answer", None) is not None and not one.answer.done:
+                    await one
+            args, kwargs = runner.cluster.resolved(call.sent)
+            value = self._method(call.name)(*args, **kwargs)
+            runner.finish(call, await value if inspect.isawaitable(value) else value)
+        except Over:
+            raise
+        except BaseException as error:
+            runner.fail(call, error)
+
+
+_running: set[Any] = set()
+"""Tasks of asyncio that would be collected while they run."""
+
+
+def _methods(kind: type) -> list[Any]:
+    return [member for _, member in inspect.getmembers(kind, inspect.isfunction)]

@@ -1,0 +1,89 @@
+"""``ray.get_runtime_context()``: who and where the process is that asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gonogo.virtual.mode import UnsupportedOperator
+from gonogo.virtual.ray.cluster import JOB, Cluster
+
+
+class RuntimeContext:
+    """As ray/runtime_context.py names it."""
+
+    def __init__(self, cluster: Cluster, actor_of: Any) -> None:
+        self._cluster = cluster
+        self._actor_of = actor_of
+
+    def _process(self) -> Any:
+        return self._cluster.machine.current
+
+    def get_job_id(self) -> str:
+        """The job's."""
+        return JOB
+
+    def get_node_id(self) -> str:
+        """The node's."""
+        return str(self._cluster.nodes[self._process().node].id)
+
+    def get_worker_id(self) -> str:
+        """The process's."""
+        return f"{self._process().number:056x}"
+
+    def get_task_id(self) -> str | None:
+        """A task's; the driver has one as well."""
+        return f"{self._process().number:048x}"
+
+    def get_actor_id(self) -> str | None:
+        """The actor's, in one."""
+        actor = self._actor_of(self._process())
+        return None if actor is None else actor.id.hex()
+
+    def get_actor_name(self) -> str | None:
+        """Its name, which may be empty."""
+        actor = self._actor_of(self._process())
+        return None if actor is None else str(actor.options.get("name") or "")
+
+    def get_placement_group_id(self) -> str | None:
+        """The placement group's, in one."""
+        actor = self._actor_of(self._process())
+        return None if actor is None or actor.group is None else str(actor.group.id.hex())
+
+    def get_accelerator_ids(self) -> dict[str, list[str]]:
+        """The GPUs that it was given."""
+        return {"GPU": [str(gpu) for gpu in self._process().gpus]}
+
+    get_resource_ids = get_accelerator_ids
+
+    def get_assigned_resources(self) -> dict[str, float]:
+        """What it was given."""
+        actor = self._actor_of(self._process())
+        return {} if actor is None else dict(actor.wanted)
+
+    def get_runtime_env_string(self) -> str:
+        """What the job has of its own isn't told."""
+        return "{}"
+
+    job_id = property(get_job_id)
+    node_id = property(get_node_id)
+    namespace = property(lambda self: self._cluster.namespace)
+    gcs_address = property(lambda self: "127.0.0.1:6379")
+    runtime_env = property(lambda self: {})
+    was_current_actor_reconstructed = property(lambda self: False)
+
+    @property
+    def current_actor(self) -> Any:
+        """The handle of the actor that asks."""
+        actor = self._actor_of(self._process())
+        if actor is None:
+            raise RuntimeError("This method is only available in an actor.")
+        return actor.handle
+
+    def get(self) -> dict[str, Any]:
+        """All of it."""
+        return {"job_id": self.get_job_id(), "node_id": self.get_node_id(), "namespace": self._cluster.namespace}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise UnsupportedOperator(f"ray.get_runtime_context().{name}", "Ray is stood in for, without it")

@@ -1,0 +1,314 @@
+"""Ray put in place: the functions of the installed package that need its daemons are answered by the rehearsal.
+
+Decorators, options with their checks, exceptions, scheduling strategies and ids stay Ray's own. Replaced are what
+``ray._private.worker`` gives to ``ray`` (``init``, ``get``, ``put``, ``wait``, …), ``ActorClass._remote`` and
+``RemoteFunction._remote``, placement groups, and what is asked of the cluster's state. Read at ray 2.60.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from gonogo.finding import Text
+from gonogo.virtual.cuda.state import VirtualCuda
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
+from gonogo.virtual.mode import UnsupportedOperator
+from gonogo.virtual.ranks.plan import WorkerPlan
+from gonogo.virtual.ray import blocking, groups
+from gonogo.virtual.ray.actors import Actor
+from gonogo.virtual.ray.cluster import Cluster, Waiting
+from gonogo.virtual.ray.context import RuntimeContext
+from gonogo.virtual.ray.handles import handle_class
+from gonogo.virtual.ray.process import Machine
+from gonogo.virtual.ray.references import reference_class, wait_for
+from gonogo.virtual.ray.tasks import Runner, resources_of, strategy_of, variables_of
+
+ADDRESS = "127.0.0.1"
+_ASSUMED = Text(
+    "Ray's cluster has the GPUs of the machine that was given, all of them free; its processes are rehearsed one at a "
+    "time",
+    "Ray 集群拥有所给机器的全部 GPU 且均空闲；其各进程逐个排练",
+)
+
+
+class Installed:
+    """What the session asks of it: the devices of the whole cluster."""
+
+    def __init__(self, undo: Callable[[], None]) -> None:
+        self.undo = undo
+        self.cluster: Cluster | None = None
+
+    def seen(self, own: dict[Any, DeviceRecord]) -> tuple[dict[Any, DeviceRecord], list[str]]:
+        """All devices by the cluster's numbers, and the processes, where Ray has started; else the program's own."""
+        if self.cluster is None or self.cluster.driver is None:
+            return own, []
+        names = self.cluster.names
+        return self.cluster.machine.everywhere(), [f"{name} x {count}" for name, count in names.items()]
+
+
+def install(
+    memory: MemoryRecord, life: Lifecycle, cuda: VirtualCuda, plan: WorkerPlan, assume: Callable[[Text], object]
+) -> Installed:
+    """Put it in place when the program imports Ray."""
+    patches = Patches()
+    installed = Installed(patches.undo)
+
+    def replace(ray: Any) -> None:
+        if not hasattr(getattr(ray, "actor", None), "ActorClass"):
+            patches.set(ray, "init", _refuse)  # another Ray than is known here
+            return
+        machine = Machine(memory, life, cuda, plan.devices or plan.local_world_size)
+        cluster = installed.cluster = Cluster(machine, 1, plan.accelerator.name, assume)
+        _Api(patches, ray, cluster).install()
+
+    patches.on_undo(after_import("ray", replace))
+    return installed
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise UnsupportedOperator("ray.init", "this Ray has other names than the one that is stood in for")
+
+
+class _Api:
+    """Ray's functions over a cluster of the rehearsal."""
+
+    def __init__(self, patches: Patches, ray: Any, cluster: Cluster) -> None:
+        self.patches = patches
+        self.ray = ray
+        self.cluster = cluster
+        self.reference = reference_class(ray, cluster.turns)
+        self.runner = Runner(cluster, ray, self.reference)
+        self.handle = handle_class(ray)
+        cluster.passed = (self.reference, self.handle)
+        self.actors: list[Actor] = []
+
+    def install(self) -> None:
+        """Replace the functions."""
+        ray, patches = self.ray, self.patches
+        worker = ray._private.worker
+        functions = {
+            name: getattr(self, name)
+            for name in ("init", "shutdown", "is_initialized", "get", "put", "wait", "kill", "cancel", "get_actor",
+                         "get_gpu_ids", "get_runtime_context", "nodes", "cluster_resources", "available_resources",
+                         "timeline")
+        }  # fmt: skip
+        for name, function in functions.items():
+            for module in (ray, worker):
+                if hasattr(module, name):
+                    patches.set(module, name, function)
+        patches.set(ray.runtime_context, "get_runtime_context", self.get_runtime_context)
+        for name in ("nodes", "cluster_resources", "available_resources"):
+            patches.set(ray._private.state, name, functions[name])
+        patches.set(ray._private.state, "available_resources_per_node", self.available_resources_per_node)
+        patches.set(ray._private.services, "get_node_ip_address", lambda *_, **__: ADDRESS)
+        patches.set(ray.util, "get_node_ip_address", lambda: ADDRESS)
+        patches.on_undo(after_import("ray.util.state", lambda module: patches.set(module, "get_actor", self.state_of)))
+        create, run = self._create, self._run
+
+        def of_class(made: Any, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+            return create(made, args, kwargs, options)
+
+        def of_function(
+            made: Any, args: Any = None, kwargs: Any = None, serialized_runtime_env_info: Any = None, **options: Any
+        ) -> Any:
+            return run(made, args, kwargs, options)
+
+        patches.set(ray.actor.ActorClass, "_remote", of_class)
+        patches.set(ray.remote_function.RemoteFunction, "_remote", of_function)
+        replaced = groups.replacements(ray, self.cluster, self.reference, self._connect)
+        groups.install(patches, ray, replaced, self.cluster)
+
+    def init(self, address: str | None = None, **options: Any) -> Any:
+        """``ray.init``."""
+        known = self.ray.__name__
+        if self.cluster.joined:
+            if options.get("ignore_reinit_error"):
+                return self._context()
+            raise RuntimeError(
+                "Maybe you called ray.init twice by accident? This error can be suppressed by passing in "
+                f"'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to 'ray.init()'. ({known})"
+            )
+        if str(address or "").startswith("ray://"):
+            raise UnsupportedOperator(f"ray.init({address!r})", "Ray Client talks to another machine")
+        if options.get("local_mode"):
+            raise UnsupportedOperator("ray.init(local_mode=True)", "tasks of local mode are not stood in for")
+        self.cluster.assume(_ASSUMED)
+        if self.cluster.driver is None:
+            blocking.install(self.patches, self.cluster.turns)
+        self.cluster.start(
+            options.get("num_cpus"),
+            options.get("num_gpus"),
+            dict(options.get("resources") or {}),
+            variables_of(options),
+            str(options.get("namespace") or ""),
+        )
+        return self._context()
+
+    def _context(self) -> Any:
+        info = {"node_ip_address": ADDRESS, "address": f"{ADDRESS}:6379", "gcs_address": f"{ADDRESS}:6379",
+                "session_dir": "/tmp/ray", "webui_url": "", "node_id": self.cluster.nodes[0].id}  # fmt: skip
+        return SimpleNamespace(address_info=info, dashboard_url="", disconnect=self.shutdown)
+
+    def _connect(self) -> None:
+        """Ray starts by itself at the first call that needs it."""
+        if not self.cluster.joined:
+            self.init()
+
+    def shutdown(self, *_: Any, **__: Any) -> None:
+        """``ray.shutdown``: all actors end."""
+        for actor in self.actors:
+            actor.kill()
+        self.cluster.joined = False
+
+    def is_initialized(self) -> bool:
+        """``ray.is_initialized``."""
+        return self.cluster.joined
+
+    def get(self, object_refs: Any, *, timeout: float | None = None, **_: Any) -> Any:
+        """``ray.get``. The time that something takes here is not that of a GPU: only what never comes is too late."""
+        self._connect()
+        if isinstance(object_refs, list | tuple):
+            return [self.get(one, timeout=timeout) for one in object_refs]
+        if not isinstance(object_refs, self.reference):
+            raise ValueError(
+                f"Invalid type of object refs, {type(object_refs)}, is given. 'object_refs' must either be an "
+                "ObjectRef or a list of ObjectRefs. "
+            )
+        answer = object_refs.answer  # type: ignore[attr-defined]
+        while not wait_for(answer, self.cluster.turns, 1.0):
+            if answer.never:
+                if timeout is not None:
+                    raise self.ray.exceptions.GetTimeoutError(f"Get timed out: {answer.never}")
+                raise self.ray.exceptions.ActorUnschedulableError(answer.never)
+        return answer.read()
+
+    def put(self, value: Any, **_: Any) -> Any:
+        """``ray.put``."""
+        self._connect()
+        if isinstance(value, self.reference):
+            raise TypeError(
+                "Calling 'put' on an ray.ObjectRef is not allowed. If you really want to do this, you can wrap the "
+                "ray.ObjectRef in a list and call 'put' on it."
+            )
+        reference = self.reference()
+        reference.answer.set(self.cluster.pack(value))
+        return reference
+
+    def wait(
+        self, ray_waitables: Sequence[Any], *, num_returns: int = 1, timeout: float | None = None, **_: Any
+    ) -> tuple[list[Any], list[Any]]:
+        """``ray.wait``."""
+        if isinstance(ray_waitables, self.reference):
+            raise TypeError("wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, got a single one")
+        waiting = list(ray_waitables)
+        if num_returns > len(waiting):
+            raise ValueError("num_returns cannot be greater than the number of ray_waitables provided to ray.wait.")
+        for one in waiting:
+            if sum(each.answer.done for each in waiting) >= num_returns:
+                break
+            wait_for(one.answer, self.cluster.turns, timeout)
+        ready = [one for one in waiting if one.answer.done][:num_returns]
+        return ready, [one for one in waiting if not any(one is other for other in ready)]
+
+    def kill(self, actor: Any, *, no_restart: bool = True) -> None:
+        """``ray.kill``."""
+        actor._actor.kill()
+
+    def cancel(self, *_: Any, **__: Any) -> None:
+        """``ray.cancel``: what runs, runs on."""
+        raise UnsupportedOperator("ray.cancel", "Ray is stood in for, without it")
+
+    def timeline(self, filename: str | None = None) -> Any:
+        """``ray.timeline``: an empty one."""
+        return [] if filename is None else None
+
+    def get_actor(self, name: str, namespace: str | None = None) -> Any:
+        """``ray.get_actor``."""
+        self._connect()
+        found = self.cluster.named.get((self.cluster.namespace if namespace is None else namespace, name))
+        if found is None or found._actor.dead is not None:
+            raise ValueError(
+                f"Failed to look up actor with name '{name}'. This could because 1. You are trying to look up a named "
+                "actor you didn't create. 2. The named actor died. 3. You did not use a namespace matching the "
+                "namespace of the actor."
+            )
+        return found
+
+    def get_gpu_ids(self) -> list[int]:
+        """``ray.get_gpu_ids``."""
+        current = self.cluster.machine.current
+        return list(current.gpus) if current is not None else []
+
+    def get_runtime_context(self) -> RuntimeContext:
+        """``ray.get_runtime_context``."""
+        self._connect()
+        return RuntimeContext(self.cluster, self._actor_of)
+
+    def _actor_of(self, process: Any) -> Actor | None:
+        return next((actor for actor in self.actors if actor.process is process), None)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """``ray.nodes``."""
+        return [
+            {"NodeID": node.id, "Alive": True, "NodeManagerAddress": ADDRESS, "NodeManagerHostname": "localhost",
+             "NodeName": ADDRESS, "Resources": dict(node.total), "Labels": {}, "alive": True}
+            for node in self.cluster.nodes
+        ]  # fmt: skip
+
+    def cluster_resources(self) -> dict[str, float]:
+        """``ray.cluster_resources``."""
+        return _added([node.total for node in self.cluster.nodes])
+
+    def available_resources(self) -> dict[str, float]:
+        """``ray.available_resources``."""
+        return {name: count for name, count in _added([node.free for node in self.cluster.nodes]).items() if count > 0}
+
+    def available_resources_per_node(self) -> dict[str, dict[str, float]]:
+        """``ray._private.state.available_resources_per_node``."""
+        return {node.id: {name: count for name, count in node.free.items() if count > 0} for node in self.cluster.nodes}
+
+    def state_of(self, id: str, *_: Any, **__: Any) -> Any:
+        """``ray.util.state.get_actor``."""
+        actor = next((one for one in self.actors if one.handle._ray_actor_id.hex() == id), None)
+        return None if actor is None else SimpleNamespace(state="DEAD" if actor.dead else "ALIVE", actor_id=id)
+
+    def _run(self, made: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
+        self._connect()
+        return self.runner.start_task(made._function, made._function.__name__, args, kwargs, options)
+
+    def _create(self, made: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
+        self._connect()
+        cluster, metadata = self.cluster, made.__ray_metadata__
+        name, space = options.get("name"), options.get("namespace")
+        key = (cluster.namespace if space is None else str(space), str(name))
+        known = cluster.named.get(key) if name else None
+        if known is not None and known._actor.dead is None:
+            if options.get("get_if_exists"):
+                return known
+            raise ValueError(
+                f"The name {name} (namespace={key[0]}) is already taken. Please use a different name or get the "
+                f"existing actor using ray.get_actor('{name}')"
+            )
+        short = metadata.class_name.rpartition(".")[2]
+        creation = self.runner.call(f"{short}.__init__", args, kwargs, {})
+        actor = Actor(self.runner, metadata.modified_class, short, options, creation)
+        actor.wanted = resources_of(options, cpus=0.0)
+        actor.handle = self.handle(self.runner, actor)
+        self.actors.append(actor)
+        if name:
+            cluster.named[key] = actor.handle
+        cluster.queue(Waiting(short, actor.wanted, strategy_of(options), actor.start, actor.will_never))
+        return actor.handle
+
+
+def _added(several: list[dict[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for one in several:
+        for name, count in one.items():
+            total[name] = total.get(name, 0.0) + count
+    return total

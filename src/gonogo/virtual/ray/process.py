@@ -1,0 +1,183 @@
+"""What belongs to a process: its environment, devices, process groups and the global variables of its packages.
+
+All processes of a rehearsed cluster live in this one, so that this is taken away and put back when turns change.
+Replaces private names of torch.distributed: the module variables and the ``_world`` of ``distributed_c10d``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+import torch.distributed.distributed_c10d as c10d
+
+from gonogo.virtual.cuda.state import VirtualCuda
+from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
+from gonogo.virtual.tensor import CPU, VirtualTensor
+
+_GROUPS: dict[str, Callable[[], Any]] = {
+    "_pg_map": dict,
+    "_pg_names": dict,
+    "_pg_group_ranks": dict,
+    "_pg_backend_config": dict,
+    "_tags_to_pg": dict,
+    "_pg_to_tag": dict,
+    "_default_pg_init_method": lambda: None,
+}
+"""Variables of distributed_c10d, as a process finds them at its start."""
+_COUNT, _APART = "_group_count", 1000
+"""Groups' names are numbers, which C++ keeps for the whole of this process: each rehearsed one has its own range."""
+_WITH_STATE = {"accelerate", "deepspeed", "openrlhf", "verl"}
+"""Packages whose modules keep what belongs to a process; those that define actors come to them."""
+_SHARED = (ModuleType, FunctionType, BuiltinFunctionType, type)
+
+
+class Machine:
+    """The devices of all nodes, and what switches processes."""
+
+    def __init__(self, memory: MemoryRecord, life: Lifecycle, cuda: VirtualCuda | None, per_node: int) -> None:
+        self.memory = memory
+        self.life = life
+        self.cuda = cuda
+        self.per_node = per_node
+        self.packages = set(_WITH_STATE)
+        self.current: Process | None = None
+        self._made = memory._make_device
+        self._records: dict[int, DeviceRecord] = {
+            int(device.index): record for device, record in memory.devices.items() if device != CPU
+        }
+        self._first: dict[str, dict[str, Any]] = {}
+        """By module: its variables when it was first seen."""
+        memory._make_device = self._device
+
+    def record_of(self, gpu: int) -> DeviceRecord:
+        """The record of the cluster's GPU of that number."""
+        record = self._records.get(gpu)
+        if record is None:
+            record = self._records[gpu] = self._made(f"{VirtualTensor.accelerator_type}:{gpu}")
+        return record
+
+    def _device(self, name: str) -> DeviceRecord:
+        """What a process calls ``cuda:1`` is another one's ``cuda:0``."""
+        kind, _, index = name.partition(":")
+        if kind == "cpu" or self.current is None:
+            return self._made(name)
+        return self.record_of(self.current.gpu_at(int(index or 0)))
+
+    def enter(self, process: Process) -> None:
+        """The turn of a process begins."""
+        before = self.current
+        if before is process:
+            return
+        if before is not None:
+            before.save(self)
+        self.current = process
+        process.restore(self)
+
+    def look(self) -> None:
+        """Learn the variables of modules that were imported since."""
+        for name, module in list(sys.modules.items()):
+            if name not in self._first and name.partition(".")[0] in self.packages and isinstance(module, ModuleType):
+                self._first[name] = _variables(module)
+
+    def first(self) -> dict[str, dict[str, Any]]:
+        """The variables of all modules with state, as a new process finds them."""
+        self.look()
+        return {name: dict(values) for name, values in self._first.items()}
+
+    def known(self) -> list[str]:
+        """The modules that are followed."""
+        self.look()
+        return list(self._first)
+
+    def everywhere(self) -> dict[Any, DeviceRecord]:
+        """All devices by the numbers of the cluster, for the record of the rehearsal."""
+        host = {device: record for device, record in self.memory.devices.items() if device == CPU}
+        import torch
+
+        kind = VirtualTensor.accelerator_type
+        return {**host, **{torch.device(kind, gpu): record for gpu, record in sorted(self._records.items())}}
+
+
+def _variables(module: ModuleType) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if not name.startswith("__") and not isinstance(value, _SHARED)
+    }
+
+
+class Process:
+    """One process of the cluster. ``gpus`` are the numbers, within its node, of those that it was given."""
+
+    def __init__(
+        self, number: int, name: str, machine: Machine, environment: dict[str, str], node: int, gpus: tuple[int, ...]
+    ) -> None:
+        self.number = number
+        self.name = name
+        self.environment = environment
+        self.node = node
+        self.gpus = gpus
+        self._machine = machine
+        self._groups: dict[str, Any] = {name: make() for name, make in _GROUPS.items()}
+        self._groups[_COUNT] = number * _APART
+        self._world: dict[str, Any] = vars(c10d._World()).copy() if hasattr(c10d, "_World") else {}
+        self._variables: dict[str, dict[str, Any]] | None = None
+        self._devices: dict[Any, DeviceRecord] = {}
+        self._cuda = (0, False)
+        self._phase: Any = "load"
+        self._activity = ""
+
+    def gpu_at(self, index: int) -> int:
+        """The cluster's number of the GPU that the process calls by this index."""
+        listed = [part.strip() for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+        if "CUDA_VISIBLE_DEVICES" in os.environ and index < len(listed) and listed[index].isdigit():
+            index = int(listed[index])
+        return self.node * self._machine.per_node + index
+
+    def save(self, machine: Machine) -> None:
+        """Its turn is over: keep what is its own."""
+        self.environment = dict(os.environ)
+        for name in self._groups:
+            self._groups[name] = getattr(c10d, name, None)
+        self._world = dict(vars(c10d._world))
+        self._variables = {name: _variables(sys.modules[name]) for name in machine.known() if name in sys.modules}
+        self._devices = {device: record for device, record in machine.memory.devices.items() if device != CPU}
+        if machine.cuda is not None:
+            self._cuda = (machine.cuda.count, machine.cuda.initialized)
+        self._phase, self._activity = machine.life.phase, machine.life.activity
+
+    def restore(self, machine: Machine) -> None:
+        """Its turn begins: put in place what is its own."""
+        _set_environment(self.environment)
+        for name, value in self._groups.items():
+            if hasattr(c10d, name):
+                setattr(c10d, name, value)
+        vars(c10d._world).clear()
+        vars(c10d._world).update(self._world)
+        for module_name, values in (machine.first() if self._variables is None else self._variables).items():
+            there = vars(sys.modules[module_name]) if module_name in sys.modules else {}
+            for name, value in values.items():
+                if there.get(name) is not value:
+                    there[name] = value
+        devices = machine.memory.devices
+        for device in [device for device in devices if device != CPU]:
+            del devices[device]
+        devices.update(self._devices)
+        if machine.cuda is not None:
+            machine.cuda.count, machine.cuda.initialized = self._cuda
+        if machine.life.phase != self._phase:
+            machine.life.enter(self._phase)
+        machine.life.activity = self._activity
+
+
+def _set_environment(wanted: dict[str, str]) -> None:
+    for name in [name for name in os.environ if name not in wanted]:
+        del os.environ[name]
+    for name, value in wanted.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value

@@ -1,0 +1,104 @@
+"""Object references: what a task or an actor's method will have answered, for ``get``, ``wait`` and ``await``."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any
+
+from gonogo.virtual.ray.sending import Sent, unpack
+from gonogo.virtual.ray.turns import Turns
+
+
+class Answer:
+    """A value, or an exception, that is there or will be."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self.never = ""
+        """Why it will never be there, where that is known."""
+        self._value: Sent | None = None
+        self._error: BaseException | None = None
+        self._waiting: list[Callable[[], object]] = []
+
+    def set(self, value: Sent | None, error: BaseException | None = None) -> None:
+        """It is there."""
+        self._value, self._error, self.done = value, error, True
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            call()
+
+    def when_done(self, call: Callable[[], object]) -> None:
+        """Have ``call`` run then, by whoever brings it; at once where it is there."""
+        if self.done:
+            call()
+        else:
+            self._waiting.append(call)
+
+    def read(self) -> Any:
+        """The receiver's own copy. Raises what the task raised."""
+        if self._error is not None:
+            raise self._error
+        return unpack(self._value) if self._value is not None else None
+
+
+def reference_class(ray: Any, turns: Turns) -> type:
+    """A subclass of Ray's own, which asks no daemon."""
+
+    class Reference(ray.ObjectRef):  # type: ignore[misc]
+        """See the module."""
+
+        def __init__(self) -> None:
+            super().__init__(os.urandom(28), skip_adding_local_ref=True)
+            self.answer = Answer()
+
+        def __reduce__(self) -> Any:
+            raise TypeError("a reference is handed over as it is")
+
+        def future(self) -> Any:
+            """A future of concurrent.futures."""
+            import concurrent.futures
+
+            future: Any = concurrent.futures.Future()
+
+            def settle() -> None:
+                try:
+                    future.set_result(self.answer.read())
+                except BaseException as error:
+                    future.set_exception(error)
+
+            self.answer.when_done(settle)
+            return future
+
+        def as_future(self, _internal: bool = False) -> Any:
+            """A future of the loop that runs."""
+            loop = asyncio.get_event_loop()
+            future = loop.create_future()
+
+            def settle() -> None:
+                if future.done():
+                    return
+                try:
+                    future.set_result(self.answer.read())
+                except BaseException as error:
+                    future.set_exception(error)
+
+            self.answer.when_done(lambda: loop.call_soon_threadsafe(settle))
+            return future
+
+        def __await__(self) -> Any:
+            return self.as_future().__await__()
+
+    return Reference
+
+
+def wait_for(answer: Answer, turns: Turns, timeout: float | None = None) -> bool:
+    """Whether the answer is there, at the latest when the time is over."""
+    if answer.done:
+        return True
+    gate = _thread.allocate_lock()
+    gate.acquire()
+    answer.when_done(lambda: gate.release() if gate.locked() else None)
+    return turns.wait(gate, timeout)

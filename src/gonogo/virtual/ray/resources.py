@@ -1,0 +1,155 @@
+"""Nodes, what they have, and placement groups: Ray's bookkeeping of CPUs and GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+PLENTY = 4096.0
+"""CPUs of a node whose number nobody says."""
+
+
+class Node:
+    """One node: its GPUs by number, each with the share that is free; and all else by name."""
+
+    def __init__(self, number: int, cpus: float | None, gpus: int, others: dict[str, float]) -> None:
+        self.number = number
+        self.id = f"{number + 1:056x}"
+        self.total = {"CPU": PLENTY if cpus is None else float(cpus), "GPU": float(gpus), **others}
+        if not gpus:
+            del self.total["GPU"]
+        self.free = dict(self.total)
+        self.gpus = dict.fromkeys(range(gpus), 1.0)
+
+    def fits(self, wanted: dict[str, float]) -> bool:
+        """Whether there is as much free."""
+        return all(self.free.get(name, 0.0) + 1e-6 >= count for name, count in wanted.items() if count)
+
+    def could(self, wanted: dict[str, float]) -> bool:
+        """Whether it has as much at all."""
+        return all(self.total.get(name, 0.0) + 1e-6 >= count for name, count in wanted.items() if count)
+
+    def take(self, wanted: dict[str, float]) -> tuple[int, ...]:
+        """Take it; returns the GPUs that it comes with."""
+        for name, count in wanted.items():
+            if count:
+                self.free[name] = self.free.get(name, 0.0) - count
+        return take_gpus(self.gpus, wanted.get("GPU", 0.0))
+
+    def give_back(self, wanted: dict[str, float], gpus: tuple[int, ...]) -> None:
+        """What was taken is free again."""
+        for name, count in wanted.items():
+            if count:
+                self.free[name] = self.free.get(name, 0.0) + count
+        for gpu in gpus:
+            self.gpus[gpu] = min(1.0, self.gpus[gpu] + wanted["GPU"] / len(gpus))
+
+
+def take_gpus(free: dict[int, float], count: float) -> tuple[int, ...]:
+    """Whole ones, or a share of one; the lowest numbers first."""
+    if not count:
+        return ()
+    share, several = (1.0, int(count)) if count >= 1 else (count, 1)
+    found = [gpu for gpu, left in free.items() if left + 1e-6 >= share][:several]
+    for gpu in found:
+        free[gpu] -= share
+    return tuple(found)
+
+
+class Bundle:
+    """One bundle of a placement group: where it is, and what of it is free."""
+
+    def __init__(self, wanted: dict[str, float]) -> None:
+        self.wanted = wanted
+        self.node: Node | None = None
+        self.gpus: tuple[int, ...] = ()
+        self.free = dict(wanted)
+        self.free_gpus: dict[int, float] = {}
+
+    def place(self, node: Node) -> None:
+        """Reserve it there."""
+        self.node, self.gpus = node, node.take(self.wanted)
+        share = min(1.0, self.wanted.get("GPU", 0.0)) if self.gpus else 0.0
+        self.free_gpus = dict.fromkeys(self.gpus, share)
+
+    def fits(self, wanted: dict[str, float]) -> bool:
+        """Whether as much of it is free."""
+        return all(self.free.get(name, 0.0) + 1e-6 >= count for name, count in wanted.items() if count)
+
+    def take(self, wanted: dict[str, float]) -> tuple[int, ...]:
+        """Take it; returns the GPUs that it comes with."""
+        for name, count in wanted.items():
+            if count:
+                self.free[name] -= count
+        return take_gpus(self.free_gpus, wanted.get("GPU", 0.0))
+
+    def give_back(self, wanted: dict[str, float], gpus: tuple[int, ...]) -> None:
+        """What was taken is free again."""
+        for name, count in wanted.items():
+            if count:
+                self.free[name] += count
+        for gpu in gpus:
+            self.free_gpus[gpu] += min(1.0, wanted["GPU"])
+
+
+class Group:
+    """A placement group's bundles."""
+
+    def __init__(self, name: str, bundles: list[dict[str, float]], strategy: str) -> None:
+        self.name = name
+        self.strategy = strategy or "PACK"
+        self.bundles = [Bundle(dict(bundle)) for bundle in bundles]
+        self.placed = False
+        self.removed = False
+        self.waiting: list[Any] = []
+
+    def place(self, nodes: list[Node]) -> bool:
+        """Reserve all bundles at once, as the strategy says; False where they don't fit now."""
+        chosen: list[Node] | None = None
+        if self.strategy == "STRICT_PACK":
+            whole = _sum([bundle.wanted for bundle in self.bundles])
+            chosen = next(([node] * len(self.bundles) for node in nodes if node.fits(whole)), None)
+        else:
+            chosen = self._spread(nodes)
+        if chosen is None:
+            return False
+        for bundle, node in zip(self.bundles, chosen, strict=True):
+            bundle.place(node)
+        self.placed = True
+        return True
+
+    def _spread(self, nodes: list[Node]) -> list[Node] | None:
+        free = {node.number: dict(node.free) for node in nodes}
+        used: set[int] = set()
+        chosen = []
+        for bundle in self.bundles:
+            order = list(nodes)
+            if "SPREAD" in self.strategy:
+                order.sort(key=lambda node: node.number in used)
+            for node in order:
+                if self.strategy == "STRICT_SPREAD" and node.number in used:
+                    continue
+                left = free[node.number]
+                if all(left.get(name, 0.0) + 1e-6 >= count for name, count in bundle.wanted.items() if count):
+                    for name, count in bundle.wanted.items():
+                        left[name] = left.get(name, 0.0) - count
+                    used.add(node.number)
+                    chosen.append(node)
+                    break
+            else:
+                return None
+        return chosen
+
+    def remove(self) -> None:
+        """Give all back."""
+        for bundle in self.bundles if self.placed else ():
+            assert bundle.node is not None
+            bundle.node.give_back(bundle.wanted, bundle.gpus)
+        self.placed, self.removed = False, True
+
+
+def _sum(several: list[dict[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for one in several:
+        for name, count in one.items():
+            total[name] = total.get(name, 0.0) + count
+    return total

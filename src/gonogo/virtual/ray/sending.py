@@ -1,0 +1,78 @@
+"""What goes from one process to another: pickled as Ray does, with tensors that keep what is known of their values."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import pickle
+from typing import Any, NamedTuple
+
+import torch
+
+from gonogo.virtual.tensor import VirtualTensor
+
+
+class Sent(NamedTuple):
+    """An object on its way. ``kept`` are tensors, references and handles, which need no bytes."""
+
+    data: bytes
+    kept: list[Any]
+
+
+class _Place:
+    """Where the receiver looks while it reads."""
+
+    kept: list[Any]
+
+
+def _received(index: int) -> Any:
+    value = _Place.kept[index]
+    if not isinstance(value, tuple):
+        return value
+    tensor, device, needs_gradient, is_parameter = value
+    if device.type != "cpu" and not torch.cuda.is_available():
+        raise RuntimeError(
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are "
+            "running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your "
+            "storages to the CPU."
+        )
+    with torch.no_grad():
+        copy = tensor.to(device) if device.type != "cpu" else tensor.clone()
+    return torch.nn.Parameter(copy, needs_gradient) if is_parameter else copy.requires_grad_(needs_gradient)
+
+
+def pack(value: Any, passed: tuple[type, ...]) -> Sent:
+    """Pickle a value; objects of the types ``passed`` are handed over as they are. Raises what pickling raises."""
+    pickler: Any = importlib.import_module("ray.cloudpickle").CloudPickler
+    kept: list[Any] = []
+
+    class Pickler(pickler):  # type: ignore[misc]
+        """cloudpickle's, but for what is handed over."""
+
+        def reducer_override(self, one: Any) -> Any:
+            """Tensors, references and handles by their places."""
+            if isinstance(one, passed):
+                kept.append(one)
+            elif isinstance(one, VirtualTensor):
+                with torch.no_grad():
+                    copy = one.detach().to("cpu", copy=True)
+                leaf = one.requires_grad and one.is_leaf
+                kept.append((copy, one._device, leaf, isinstance(one, torch.nn.Parameter)))
+            else:
+                return pickler.reducer_override(self, one)
+            return _received, (len(kept) - 1,)
+
+    stream = io.BytesIO()
+    made: Any = Pickler
+    made(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    return Sent(stream.getvalue(), kept)
+
+
+def unpack(sent: Sent) -> Any:
+    """The receiver's copy."""
+    before = getattr(_Place, "kept", [])
+    _Place.kept = sent.kept
+    try:
+        return pickle.loads(sent.data)
+    finally:
+        _Place.kept = before

@@ -1,0 +1,148 @@
+"""Remote functions and actors: made where they are asked for, run in the turn of a process of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import threading
+import traceback
+from typing import Any
+
+from gonogo.virtual.failure import in_chain
+from gonogo.virtual.mode import UnsupportedOperator
+from gonogo.virtual.ray.cluster import Cluster, Place, Waiting
+from gonogo.virtual.ray.references import wait_for
+from gonogo.virtual.ray.sending import Sent
+from gonogo.virtual.ray.turns import Over
+
+
+def resources_of(options: dict[str, Any], *, cpus: float) -> dict[str, float]:
+    """What Ray reserves for an actor or a task; ``cpus`` where it says nothing."""
+    given = options.get("num_cpus")
+    wanted = {"CPU": cpus if given is None else float(given), "GPU": float(options.get("num_gpus") or 0)}
+    wanted.update({name: float(count) for name, count in (options.get("resources") or {}).items()})
+    return {name: count for name, count in wanted.items() if count}
+
+
+def variables_of(options: dict[str, Any]) -> dict[str, str]:
+    """The environment that ``runtime_env`` adds."""
+    environment = options.get("runtime_env") or {}
+    return {str(name): str(value) for name, value in (environment.get("env_vars") or {}).items()}
+
+
+class Call:
+    """A call on its way: its arguments, and the reference that its answer goes to."""
+
+    def __init__(self, name: str, sent: Sent, references: list[Any]) -> None:
+        self.name = name
+        self.sent = sent
+        self.references = references
+
+
+class Runner:
+    """Runs calls, and brings their answers back."""
+
+    def __init__(self, cluster: Cluster, ray: Any, reference: type) -> None:
+        self.cluster = cluster
+        self.ray = ray
+        self.reference = reference
+
+    def call(self, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> Call:
+        """Arguments are sent at once, as Ray pickles them where they are given."""
+        several = options.get("num_returns")
+        if several in ("streaming", "dynamic"):
+            raise UnsupportedOperator(f"ray: num_returns={several!r}", "generators of Ray are not stood in for")
+        try:
+            sent = self.cluster.pack((tuple(args or ()), dict(kwargs or {})))
+        except (TypeError, AttributeError, ValueError) as error:
+            raise TypeError(f"Could not serialize an argument of {name}: {error}") from error
+        count = 1 if several is None else int(several)
+        return Call(name, sent, [self.reference() for _ in range(count)])
+
+    def references(self, call: Call) -> Any:
+        """What ``remote`` returns."""
+        if len(call.references) == 1:
+            return call.references[0]
+        return list(call.references) or None
+
+    def finish(self, call: Call, value: Any) -> None:
+        """The call has returned."""
+        several = [value] if len(call.references) == 1 else list(value or ())
+        try:
+            packed = [self.cluster.pack(one) for one in several]
+        except (TypeError, AttributeError) as error:
+            self.fail(call, error)
+            return
+        for reference, one in zip(call.references, packed, strict=True):
+            reference.answer.set(one)
+
+    def fail(self, call: Call, error: BaseException) -> None:
+        """The call has raised; what is gonogo's own ends the rehearsal."""
+        if not isinstance(error, Exception) or in_chain(error, UnsupportedOperator) is not None:
+            self.cluster.turns.end(error)
+        wrapped = self.as_raised(call.name, error)
+        for reference in call.references:
+            reference.answer.set(None, wrapped)
+
+    def as_raised(self, name: str, error: BaseException) -> BaseException:
+        """Ray's exception for one that a task has raised."""
+        exceptions = self.ray.exceptions
+        raised: Any = error
+        if isinstance(raised, exceptions.RayError) and not isinstance(raised, exceptions.RayTaskError):
+            return error
+        text = "".join(traceback.format_exception(error))
+        wrapped = exceptions.RayTaskError(name, text, error, proctitle=f"ray::{name}", ip="127.0.0.1")
+        wrapped.cause = error  # also where it can't be pickled
+        raised = wrapped.as_instanceof_cause() if isinstance(error, Exception) else wrapped
+        raised.gonogo_cause = getattr(error, "gonogo_cause", error)
+        return raised  # type: ignore[no-any-return]
+
+    def wait_for_arguments(self, call: Call) -> None:
+        """A call begins when the references among its arguments are there."""
+        for one in call.sent.kept:
+            answer = getattr(one, "answer", None)
+            if answer is not None:
+                wait_for(answer, self.cluster.turns)
+
+    def start_task(self, function: Any, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
+        """``function.remote(…)``."""
+        call = self.call(name, args, kwargs, options)
+
+        def start(place: Place) -> None:
+            process = self.cluster.process(name, place, variables_of(options), hides=True)
+
+            def run() -> None:
+                self.cluster.turns.join(process)
+                try:
+                    self.wait_for_arguments(call)
+                    given, named = self.cluster.resolved(call.sent)
+                    asyncio.set_event_loop(asyncio.new_event_loop())
+                    self.finish(call, function(*given, **named))
+                except Over:
+                    pass
+                except BaseException as error:
+                    self.fail(call, error)
+                finally:
+                    place.give_back()
+                    self.cluster.turns.leave()
+
+            threading.Thread(target=run, daemon=True, name=f"ray::{name}").start()
+
+        def never(why: str) -> None:
+            for reference in call.references:
+                reference.answer.never = why
+
+        wanted = resources_of(options, cpus=1.0)
+        self.cluster.queue(Waiting(name, wanted, strategy_of(options), start, never))
+        return self.references(call)
+
+
+def strategy_of(options: dict[str, Any]) -> Any:
+    """The scheduling strategy, which older programs give by other names."""
+    strategy = options.get("scheduling_strategy")
+    group = options.get("placement_group")
+    if strategy is None and group not in (None, "default"):
+        strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
+        index = options.get("placement_group_bundle_index", -1)
+        return strategies.PlacementGroupSchedulingStrategy(placement_group=group, placement_group_bundle_index=index)
+    return strategy

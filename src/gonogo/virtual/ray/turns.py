@@ -1,0 +1,113 @@
+"""One at a time: processes of a Ray cluster are threads here, and hand a turn on wherever they would wait.
+
+What belongs to a process (its environment, its process group, its devices) is put in place when another one's turn
+begins. Threads that a process starts itself have no turn: they run whenever Python lets them, as they always do.
+"""
+
+from __future__ import annotations
+
+import _thread
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_POLL = 0.2
+"""Seconds after which what waits looks whether the rehearsal is over."""
+
+
+class Over(BaseException):
+    """Raised in a waiting process once the rehearsal has ended elsewhere."""
+
+
+class Turns:
+    """Who runs. ``enter`` is told of each process whose turn begins."""
+
+    def __init__(self, enter: Callable[[Any], None]) -> None:
+        self._enter = enter
+        self._mutex = _thread.allocate_lock()
+        self._waiting: deque[Any] = deque()
+        self._held = False
+        self._of_thread = threading.local()
+        self.ended_by: BaseException | None = None
+        """What ended the rehearsal in another process's turn: raised where the driver waits."""
+        self.main: Any = None
+        """The driver's process."""
+
+    @property
+    def mine(self) -> Any:
+        """The process that this thread is, or None."""
+        return getattr(self._of_thread, "process", None)
+
+    def join(self, process: Any) -> None:
+        """This thread is a process from now on; returns when its turn has come."""
+        self._of_thread.process = process
+        self._of_thread.away = 0
+        self._take()
+
+    def leave(self) -> None:
+        """This thread is none any more."""
+        self._give()
+        self._of_thread.process = None
+
+    def _take(self) -> None:
+        gate = None
+        with self._mutex:
+            if self._held:
+                gate = _thread.allocate_lock()
+                gate.acquire()
+                self._waiting.append(gate)
+            self._held = True
+        if gate is not None:
+            gate.acquire()
+        self._enter(self.mine)
+
+    def _give(self) -> None:
+        with self._mutex:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._held = False
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Others run meanwhile: for what waits."""
+        here = self._of_thread
+        if self.mine is None or here.away:
+            yield
+            return
+        here.away = 1
+        self._give()
+        try:
+            yield
+        finally:
+            here.away = 0
+            self._take()
+            self._look()
+
+    def wait(self, gate: Any, timeout: float | None = None) -> bool:
+        """Wait until ``gate``, a lock, is let go of by someone. False where the time is over."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _POLL if end is None else min(_POLL, end - time.monotonic())
+            with self.away():
+                if gate.acquire(timeout=max(left, 0.0)):
+                    return True
+            if end is not None and time.monotonic() >= end:
+                return False
+
+    def end(self, error: BaseException) -> None:
+        """The rehearsal ends with this, in whichever process it was raised."""
+        if self.ended_by is None:
+            self.ended_by = error
+
+    def _look(self) -> None:
+        error = self.ended_by
+        if error is None:
+            return
+        if self.mine is self.main:
+            self.ended_by = Over()
+            raise error
+        raise Over

@@ -1,0 +1,157 @@
+"""Ray's workers as ranks: a plain program with a placement group and actors that train, and what Ray refuses."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+from virtual.forked import output_of, rehearse_all
+
+from gonogo.virtual.ray.context import RuntimeContext
+from gonogo.virtual.ray.groups import replacements
+from gonogo.virtual.ray.install import _Api
+
+START = """
+    import asyncio, os
+    import ray, torch
+    import torch.distributed as dist
+    from ray.util.placement_group import placement_group
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    @ray.remote
+    class Trainer:
+        def __init__(self, rank, world):
+            os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
+            self.rank = rank
+        def setup(self):
+            assert not dist.is_initialized()
+            dist.init_process_group("nccl")
+            assert (dist.get_rank(), torch.cuda.device_count()) == (self.rank, 1)
+            model = torch.nn.Linear(1 << (20 - self.rank), 4).cuda()
+            self.model = torch.nn.parallel.DistributedDataParallel(model)
+            self.optimizer = torch.optim.AdamW(self.model.parameters())
+            return os.environ["CUDA_VISIBLE_DEVICES"], ray.get_gpu_ids(), os.environ["OF_JOB"], os.environ.get("OWN")
+        def train(self, batch):
+            loss = self.model(batch.cuda()).square().mean()
+            loss.backward(); self.optimizer.step(); self.optimizer.zero_grad()
+            return {"loss": loss.detach().cpu(), "ids": torch.arange(3), "rank": self.rank}
+        def fails(self):
+            raise ValueError("of this worker")
+
+    @ray.remote
+    class Server:
+        def __init__(self):
+            self.open = asyncio.Event()
+        async def wait(self):
+            await self.open.wait()
+            return "opened"
+        async def release(self):
+            self.open.set()
+
+    def actors(world, cpus=1):
+        group = placement_group([{"GPU": 1, "CPU": cpus}] * world, strategy="STRICT_PACK")
+        ray.get(group.ready())
+        return [
+            Trainer.options(
+                num_gpus=1, runtime_env={"env_vars": {"OWN": str(rank)}},
+                scheduling_strategy=PlacementGroupSchedulingStrategy(group, rank),
+            ).remote(rank, world)
+            for rank in range(world)
+        ]
+"""
+PROGRAMS = {
+    "trains": """
+        ray.init(runtime_env={"env_vars": {"OF_JOB": "yes"}})
+        assert ray.cluster_resources()["GPU"] == 8
+        workers = actors(2)
+        assert ray.get([one.setup.remote() for one in workers]) == [
+            ("0", [0], "yes", "0"), ("1", [1], "yes", "1")], ray.get(workers[0].setup.remote())
+        assert "OWN" not in os.environ and not dist.is_initialized()
+        for step in range(2):
+            found = ray.get([w.train.remote(torch.randn(2, 1 << (20 - r))) for r, w in enumerate(workers)])
+            assert [one["rank"] for one in found] == [0, 1]
+            assert found[0]["loss"].device.type == "cpu" and found[0]["ids"].tolist() == [0, 1, 2]
+        assert ray.available_resources()["GPU"] == 6
+        """,
+    "waits_for_others": """
+        ray.init()
+        server = Server.options(name="server").remote()
+        waits = server.wait.remote()
+        assert ray.wait([waits], timeout=0.1) == ([], [waits])
+        ray.get(ray.get_actor("server").release.remote())
+        assert ray.get(waits) == "opened"
+        @ray.remote
+        def add(a, b):
+            return a + b
+        assert ray.get(add.remote(add.remote(1, 2), ray.put(3))) == 6
+        with __import__("pytest").raises(ValueError, match="of this worker"):
+            ray.get(Trainer.remote(0, 1).fails.remote())
+        """,
+    "more_than_there_is": """
+        ray.init()
+        actors(9)
+        """,
+    "twice": """
+        ray.init()
+        ray.init()
+        """,
+    "worker_fails": """
+        ray.init()
+        ray.get(Trainer.remote(0, 1).fails.remote())
+        """,
+    "not_sent": """
+        import threading
+        ray.init()
+        ray.get(Trainer.remote(0, threading.Lock()).fails.remote())
+        """,
+    "of_another_machine": """
+        ray.init("ray://head:10001")
+        """,
+}
+
+
+def test_workers_of_ray_are_ranks(tmp_path: Path) -> None:
+    programs = {name: START.replace("\n    ", "\n") + inspect.cleandoc(text) for name, text in PROGRAMS.items()}
+    records = rehearse_all(tmp_path, programs, stack="import torch\n")
+    trained = records["trains"]
+    assert trained.outcome == "completed", output_of(tmp_path, "trains")
+    assert trained.workers == ["Trainer x 2"]
+    weights = {device.device: device.by_category["optimizer"] >> 20 for device in trained.devices}
+    assert weights == {"cuda:0": 32, "cuda:1": 16}
+    assert trained.steps == 2
+    assert records["waits_for_others"].outcome == "completed", output_of(tmp_path, "waits_for_others")
+    refused = {
+        "more_than_there_is": "cannot be scheduled: 9 bundle(s)",
+        "twice": "Maybe you called ray.init twice by accident?",
+        "worker_fails": "of this worker",
+        "not_sent": "cannot pickle '_thread.lock' object",
+    }
+    for name, words in refused.items():
+        failure = records[name].failure
+        assert failure is not None, output_of(tmp_path, name)
+        assert words in failure.message, output_of(tmp_path, name)
+    worker = records["worker_fails"].failure
+    assert worker is not None
+    assert worker.type == "ValueError"
+    assert [missing.what for missing in records["of_another_machine"].unsupported] == ["ray.init('ray://head:10001')"]
+
+
+def test_stand_in_takes_what_ray_takes() -> None:
+    import ray
+
+    def names(function: object) -> set[str]:
+        found = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
+        return {one.name for one in found if one.kind is not one.VAR_KEYWORD and not one.name.startswith("_")}
+
+    for name in ("get", "put", "wait", "kill", "get_actor", "timeline", "nodes", "cluster_resources"):
+        asked, given = inspect.signature(getattr(_Api, name)), names(getattr(ray, name))
+        free = any(one.kind is one.VAR_KEYWORD for one in asked.parameters.values())
+        assert free or given <= set(asked.parameters), name
+        assert {one for one in names(getattr(_Api, name)) if one != "self"} <= given, name
+    module = inspect.getmodule(ray.util.placement_group)
+    for name, function in replacements(ray, None, object, None).items():  # type: ignore[arg-type]
+        assert names(function) <= names(getattr(module, name)) | {"handle", "group_id"}, name
+    context = {name for name in dir(ray.runtime_context.RuntimeContext) if not name.startswith("_")}
+    assert {name for name in dir(RuntimeContext) if not name.startswith("_")} <= context
+    for owner, name in ((ray.actor.ActorClass, "_remote"), (ray.remote_function.RemoteFunction, "_remote")):
+        assert {"args", "kwargs"} <= set(inspect.signature(getattr(owner, name)).parameters)
