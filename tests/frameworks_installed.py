@@ -17,6 +17,7 @@ _FOLDERS = Path(sys.prefix) / "frameworks"
 _IMPORTS = {
     "trl": "from trl import SFTTrainer",
     "trl_before_1": "import trl",
+    "trl_of_examples": "import trl",
     "swift": "from swift.pipelines import sft_main; from swift.arguments import SftArguments; import swift.trainers",
     "llamafactory": "import llamafactory.train.tuner, llamafactory.train.sft.workflow",
     "openrlhf": "import transformers, torchdata, pylatexenc",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ class Expected:
     hazard: str | None
     ranks_apart: list[list[int]]
     world_size: int = 2
+    needs: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, name: str) -> Expected:
@@ -33,6 +34,15 @@ class Expected:
 
 def world_size(folder: Path) -> int:
     """How many ranks a program is written for."""
+    return int(_stated(folder).get("world_size", 2))
+
+
+def needs(folder: Path) -> list[str]:
+    """Packages beside the usual: ``vllm`` is stood in for, and can't be run for real without a GPU."""
+    return list(_stated(folder).get("needs", []))
+
+
+def _stated(folder: Path) -> dict[str, Any]:
     stated = folder / "expected.json"
     values: dict[str, Any] = json.loads(stated.read_text()) if stated.exists() else {}
-    return int(values.get("world_size", 2))
+    return values

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rehearse.flight_dumps import told_otherwise
 from rehearse.forked_workers import forked_workers
-from world_programs import HANG, HEALTHY, WORLDS, Expected, world_size
+from world_programs import HANG, HEALTHY, WORLDS, Expected, needs, world_size
 
 from gonogo.check.beside import read_beside
 from gonogo.evidence.rehearsal.record import RehearsalRecord
@@ -26,9 +26,10 @@ from gonogo.report.json_ import report_object
 
 SOON = [
     "hang/all_gather_object_on_one_side", "hang/all_reduce_of_different_sizes", "hang/both_receive_first",
-    "hang/ddp_unused_branch", "hang/rank0_gathered_parameters", "hang/zero2_head_unused_on_a_rank",
-    "healthy/ddp_find_unused_parameters", "healthy/flag_synchronised_before_branch",
-    "healthy/sizes_exchanged_before_data", "healthy/uneven_data_ddp_join",
+    "hang/ddp_unused_branch", "hang/engine_generates_on_main_process", "hang/rank0_gathered_parameters",
+    "hang/zero2_head_unused_on_a_rank", "healthy/ddp_find_unused_parameters",
+    "healthy/engine_given_prompts_of_all_its_ranks",
+    "healthy/flag_synchronised_before_branch", "healthy/sizes_exchanged_before_data", "healthy/uneven_data_ddp_join",
 ]  # fmt: skip
 """What `make test` rehearses: one of each kind. The others are for `make test-all`."""
 BY_THE_COMMAND = "hang/mixed_image_text_zero3"
@@ -59,6 +60,8 @@ def copied(program: str, tmp_path: Path) -> tuple[Path, list[str], list[str]]:
     ranks = world_size(WORLDS / program)
     copy = tmp_path / program
     shutil.copytree(WORLDS / program, copy)
+    if "vllm" in needs(copy):
+        shutil.copytree(WORLDS / "model", copy / "model")
     options = ["--ranks", "all", "--gpus", f"{ranks}xA100-80G"]
     return copy, options, ["torchrun", "--nproc_per_node", str(ranks), "train.py"]
 

@@ -189,6 +189,36 @@ def test_an_engine_that_is_stepped_answers_what_was_added(session: Session, mode
     assert reserved() - before < GIB
 
 
+def test_ranks_of_an_engine_agree_on_the_smallest_cache(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gonogo.virtual.rollout.ranks import EngineRanks
+
+    told: list[tuple[Any, ...]] = []
+
+    class Others:
+        def are_in(self, members: tuple[int, ...]) -> bool:
+            return len(members) > 1
+
+        def call(self, group: str, members: tuple[int, ...], operator: str, **what: Any) -> list[bytes] | None:
+            told.append((members, operator, what["sizes"]))
+            return [what["payload"], b"5"] if "payload" in what else None
+
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 4)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 3)
+    shared, alone = (EngineRanks(Others(), tp) for tp in (2, 1))  # type: ignore[arg-type]
+    assert (shared.least(9), shared.least(4)) == (5, 4)
+    assert told[0] == ((0, 1, 2, 3), "vllm.LLM", (2,))
+    told.clear()
+    alone.step([[1, 2]], 1)
+    shared.step([], 0)
+    assert not told  # a step of one GPU, and one without prompts, need nobody
+    for prompts in ([[1, 2], [3]], [[1, 2], [4]]):
+        shared.step(prompts, 2)
+    (members, operator, sizes), (*_, others) = told
+    assert (members, operator, sizes[:2]) == ((2, 3), "vllm.LLM.generate", (3, 2))
+    assert sizes != others  # other prompts of the same length
+
+
 def test_generate_of_transformers_writes_words_and_ends(session: Session, model: str) -> None:
     """Rows of nothing but padding, which trainers drop to an empty completion, are what no model writes."""
     from transformers import AutoConfig, AutoModelForCausalLM

@@ -13,6 +13,11 @@ Kind = Literal["other-call", "other-size", "ended", "deadlock"]
 ended while others wait; or they wait for each other in several groups."""
 
 
+ENGINE_MADE = "vllm.LLM"
+ENGINE_STEPPED = "vllm.LLM.generate"
+"""The operators of a rollout engine in the trainers' processes: all of them make it; those that share it step it."""
+
+
 class EnclosingCondition(msgspec.Struct, frozen=True):
     """A condition or loop that a line of the program stands in."""
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from functools import cached_property
 
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal.divergence import CollectiveCall, Divergence, EnclosingCondition, Side
+from gonogo.evidence.rehearsal.divergence import (
+    ENGINE_MADE,
+    ENGINE_STEPPED,
+    CollectiveCall,
+    Divergence,
+    EnclosingCondition,
+    Side,
+)
 from gonogo.evidence.rehearsal.failures import setting
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty
@@ -43,6 +50,11 @@ class RankDivergence:
     def gathers(self) -> bool:
         """Whether a side gathers weights that ZeRO-3 has partitioned."""
         return any(call.parameters and "gather" in call.operator for _, call in self.calls)
+
+    @cached_property
+    def of_engine(self) -> tuple[Side, ...]:
+        """The sides at which a rollout engine in the trainers' processes waits for its other ranks."""
+        return tuple(side for side, call in self.calls if call.operator in (ENGINE_MADE, ENGINE_STEPPED))
 
     def own_guards(self, side: Side) -> list[EnclosingCondition]:
         """The conditions that a side's call stands in and no other side's does, innermost first."""

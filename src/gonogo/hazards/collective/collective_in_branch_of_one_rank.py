@@ -58,6 +58,7 @@ class CollectiveInBranchOfOneRank(Hazard):
         "One rank enters a collective that the others never reach", "只有一个 rank 进入集合通信，其他 rank 不会到达"
     )
     yields_to = (
+        "rollout-engine-ranks-apart",
         "collective-sizes-differ",
         "zero3-generate-without-synced-gpus",
         "ds-checkpoint-saved-on-one-rank",

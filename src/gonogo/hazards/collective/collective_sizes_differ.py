@@ -52,6 +52,8 @@ class CollectiveSizesDiffer(Hazard):
         "各 rank 在同一次集合通信中使用的张量大小或类型不同",
     )
 
+    yields_to = ("rollout-engine-ranks-apart",)
+
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """The same operator of one group, with other sizes, types or reductions."""
         divergence = rank_divergence(record)

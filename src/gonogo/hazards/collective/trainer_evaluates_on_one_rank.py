@@ -41,6 +41,7 @@ class TrainerEvaluatesOnOneRank(Hazard):
     name = "trainer-evaluates-on-one-rank"
     title = Text("The Trainer evaluates or predicts on one rank only", "Trainer 只在一个 rank 上评估或预测")
     yields_to = (
+        "rollout-engine-ranks-apart",
         "collective-sizes-differ",
         "zero3-generate-without-synced-gpus",
         "ds-checkpoint-saved-on-one-rank",

@@ -99,6 +99,7 @@ class UnevenDataPerRankHang(Hazard):
     traces = ("failure detected by watchdog at work sequence id",)
     consequence = True
     yields_to = (
+        "rollout-engine-ranks-apart",
         "collective-sizes-differ",
         "nccl-timeout-preprocessing",
         "rendezvous-port-zero-hang",

@@ -121,7 +121,12 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
     log_words = STALL_WORDS
     ends_at = (("partitioned_param_coordinator.py", "__all_gather_params(params_to_fetch"),)
     consequence = True
-    yields_to = ("collective-sizes-differ", "nccl-timeout-preprocessing", "rendezvous-port-zero-hang")
+    yields_to = (
+        "rollout-engine-ranks-apart",
+        "collective-sizes-differ",
+        "nccl-timeout-preprocessing",
+        "rendezvous-port-zero-hang",
+    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """A stall under ZeRO-3 inside generate."""

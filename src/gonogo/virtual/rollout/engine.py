@@ -19,6 +19,7 @@ import torch
 from gonogo.finding import Text
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.rollout.model import EngineModel
+from gonogo.virtual.rollout.ranks import EngineRanks
 
 _GIB = 1 << 30
 _BLOCK = 16
@@ -57,8 +58,10 @@ class Engine:
         version: tuple[int, ...],
         memory: MemoryRecord,
         unsupported: Callable[[str, str], BaseException],
+        ranks: EngineRanks | None = None,
     ) -> None:
         self.asked = asked
+        self._ranks = ranks
         self.version = version
         self.memory = memory
         self._unsupported = unsupported
@@ -132,6 +135,7 @@ class Engine:
             available -= graphs
         if not given and self.version < (0, 9):  # it counted what torch held in the process before, the trainer's too
             available -= held_before
+        available = available if self._ranks is None else self._ranks.least(available)
         self._check_cache(available, 0 if given else int(_PEAK_BAND * peak) + graphs)
         self._take("kv_cache", available - available % max(self.model.cache_of_token() * _BLOCK, 1))
         if graphs:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gonogo.finding import Text
+from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
@@ -26,7 +27,7 @@ class NotStoodIn(ImportError, UnsupportedOperator):
         self.why = why
 
 
-def install(mode: VirtualMode, life: Lifecycle, device_type: str) -> Callable[[], None]:
+def install(mode: VirtualMode, life: Lifecycle, device_type: str, peers: Peers | None = None) -> Callable[[], None]:
     """Put it in place; returns the undo. Only CUDA's vLLM is stood in for."""
     patches = Patches()
     own_generate.install(patches, mode, life)
@@ -41,7 +42,7 @@ def install(mode: VirtualMode, life: Lifecycle, device_type: str) -> Callable[[]
             )
         mode.ledger.assume(what)
 
-    rehearsal = Rehearsal(version, mode.memory, life, assume, UnsupportedOperator)
+    rehearsal = Rehearsal(version, mode.memory, life, assume, UnsupportedOperator, peers)
     package.Package(version, _names(rehearsal), NotStoodIn).install(patches)
     server.install(patches, life, assume, UnsupportedOperator)
     phases.install(patches, life)

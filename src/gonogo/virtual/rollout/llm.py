@@ -10,11 +10,13 @@ from typing import Any
 import torch
 
 from gonogo.finding import Text
+from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.rollout import engine, generation
 from gonogo.virtual.rollout.arguments import ENGINE, Asked
 from gonogo.virtual.rollout.outputs import CompletionOutput, LogprobsOf, RequestOutput
+from gonogo.virtual.rollout.ranks import EngineRanks
 
 
 class Rehearsal:
@@ -27,7 +29,9 @@ class Rehearsal:
         life: Lifecycle,
         assume: Callable[[Text], object],
         unsupported: Callable[[str, str], BaseException],
+        peers: Peers | None = None,
     ) -> None:
+        self.peers = peers
         self.version = version
         self.numbers = tuple(int(part) for part in version.split(".")[:3] if part.isdecimal())
         self.memory = memory
@@ -47,7 +51,10 @@ class LLM:
             if name not in ENGINE:
                 raise now.unsupported(f"vllm.LLM({name}=…)", "no release of vLLM that is known here has it")
         with now.life.during("init", "vllm.LLM"):
-            self._engine = engine.Engine({"model": model, **asked}, now.numbers, now.memory, now.unsupported)
+            self._ranks = EngineRanks(now.peers, int(asked.get("tensor_parallel_size") or 1))
+            self._engine = engine.Engine(
+                {"model": model, **asked}, now.numbers, now.memory, now.unsupported, self._ranks
+            )
         now.assume(engine.assumed(now.version))
         self._numbers = itertools.count()
         self._name = str(asked.get("tokenizer") or self._engine.model.folder)
@@ -77,6 +84,7 @@ class LLM:
             asked = _each(sampling_params, len(read))
             shares = iter(self._writer.next_batch(sum(one.n for one in asked)))
             now.assume(generation.ASSUMED)
+            self._ranks.step([ids for _, ids in read], sum(one.n for one in asked))
             return [self._answer(prompt, one, shares) for prompt, one in zip(read, asked, strict=True)]
 
     def chat(self, messages: Any, sampling_params: Any = None, use_tqdm: Any = True, **asked: Any) -> Any:

@@ -1,0 +1,47 @@
+"""The ranks of an engine in the trainers' processes, where what one of them does needs the others.
+
+As vLLM's ``external_launcher`` has it: each process makes an engine of its own, and these meet three times. All
+processes build vLLM's groups and agree on the smallest cache (``ExecutorWithExternalLauncher``,
+vllm/v1/executor/uniproc_executor.py); the processes of one tensor-parallel group reduce in every layer of every step
+(vllm/distributed/parallel_state.py), for which they have to be given the same prompts. With one GPU to an engine a
+step needs nobody; taking weights, sleeping and waking never do.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import torch
+
+from gonogo.evidence.rehearsal.divergence import ENGINE_MADE, ENGINE_STEPPED
+from gonogo.virtual.collectives.peers import Peers
+
+
+class EngineRanks:
+    """This rank among those that it meets. ``tp``: how many are one engine. Alone it does nothing."""
+
+    def __init__(self, peers: Peers | None, tp: int) -> None:
+        self._peers = peers if torch.distributed.is_initialized() else None
+        self._tp = tp
+
+    def least(self, available: int) -> int:
+        """The engine is made, on every process; the smallest of what they have for the cache. Sizes are bytes."""
+        if self._peers is None:
+            return available
+        everyone = tuple(range(torch.distributed.get_world_size()))
+        if not self._peers.are_in(everyone):
+            return available
+        told = self._peers.call("vllm:world", everyone, ENGINE_MADE, sizes=(self._tp,), payload=str(available).encode())
+        return min(map(int, told)) if told is not None else available
+
+    def step(self, prompts: Sequence[Sequence[int]], completions: int) -> None:
+        """The engine answers prompts, given as token ids, with so many completions."""
+        if self._peers is None or self._tp == 1 or not prompts:
+            return
+        first = torch.distributed.get_rank() // self._tp * self._tp
+        members = tuple(range(first, first + self._tp))
+        if self._peers.are_in(members):
+            tokens = sum(map(len, prompts))
+            content = zlib.crc32(repr([list(one) for one in prompts]).encode())
+            self._peers.call(f"vllm:tp:{first}", members, ENGINE_STEPPED, sizes=(tokens, completions, content))
