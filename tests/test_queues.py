@@ -11,10 +11,14 @@ from pathlib import Path
 import pytest
 
 from gonogo.check.findings import check
+from gonogo.check.runs import gather
+from gonogo.check.settings import CheckSettings
 from gonogo.evidence.document.notebook import python_of
 from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.launch.manifest import Workload, is_manifest, workloads
 from gonogo.evidence.launch.reading import read_launches
+from gonogo.finding import Certainty
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.queued import Asked, unpacked
 
@@ -235,6 +239,53 @@ def test_a_file_with_no_job_of_its_own_is_said(project: Path) -> None:
         unpacked(Asked(["two.yaml"], None, None, None))
     assert "not one job" in caught.value.text.en
     assert unpacked(Asked(["bash", "launch.sh"], None, None, None)).command == ["bash", "launch.sh"]
+
+
+IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"
+
+
+def environment_in(folder: Path, job: str, requirements: str = "") -> Environment:
+    (folder / "job.yaml").write_text(job)
+    (folder / "requirements.txt").write_text(requirements)
+    (run,) = [run for run in gather(["job.yaml"], (), settings=CheckSettings(), use_installed=True).runs if run.launch]
+    assert run.environment.told is not None, "this machine is not the image"
+    return run.environment.told
+
+
+def test_a_jobs_image_and_what_it_installs_are_its_environment(project: Path) -> None:
+    job = TRAIN_JOB.replace("pytorch/pytorch:2.6.0", IMAGE)
+    told = environment_in(project, job)
+    assert (str(told.version("torch")), told.cuda.value, told.toolkit.absent) == ("2.6.0", "12.4", True)
+    assert environment_in(project, job, "torch==2.4.1\n").version("torch") is None, "either may be what trains"
+    told = environment_in(project, job, "torch>=2.4\ndeepspeed==0.15.4\n")
+    assert (str(told.version("torch")), str(told.version("deepspeed"))) == ("2.6.0", "0.15.4")
+    command = 'command: [bash, -c, "pip install deepspeed==0.14.2 && torchrun --nproc_per_node 8 train.py"]'
+    shell = job.replace("command: [torchrun, train.py]", command).replace("    args: [--deepspeed, ds.json]\n", "")
+    told = environment_in(project, shell, "deepspeed==0.15.4\n")
+    assert str(told.version("deepspeed")) == "0.14.2", "the job installs it"
+    told = environment_in(project, shell.replace("&& torchrun", "|| torchrun"))
+    assert told.version("deepspeed") is None, "it may fail to"
+    assert environment_in(project, TRAIN_JOB.replace("pytorch/pytorch:2.6.0", "us.pkg.dev/me/train:v3")).packages == {}
+
+
+def test_skypilots_setup_and_image_are_its_environment(project: Path) -> None:
+    task = SKYPILOT.replace("setup: pip install deepspeed", "setup: |\n  pip install -U \\\n    deepspeed==0.14.2")
+    assert str(environment_in(project, task).version("deepspeed")) == "0.14.2"
+    told = environment_in(project, task.replace("resources:\n", f"resources:\n  image_id: docker:{IMAGE}\n"))
+    assert str(told.version("torch")) == "2.6.0"
+    told = environment_in(project, task.replace("resources:\n", f"resources:\n  image_id: {IMAGE}\n"))
+    assert told.version("torch") is None
+
+
+def test_a_fault_of_the_release_that_a_job_installs_is_certain(project: Path) -> None:
+    offload = {"stage": 3, "offload_optimizer": {"device": "cpu"}}
+    config = {"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0, "zero_optimization": offload}
+    (project / "ds.json").write_text(json.dumps(config))
+    (project / "sky.yaml").write_text(SKYPILOT.replace("deepspeed\n", "deepspeed==0.14.2\n", 1))
+    found = check(["sky.yaml"]).report.findings
+    (finding,) = [one for one in found if one.hazard == "zero3-offload-clip-grad-device-regression"]
+    assert finding.certainty is Certainty.CERTAIN
+    assert finding.spans[0].path == "sky.yaml"
 
 
 def test_sbatch_gets_its_words_unless_the_check_says_no(project: Path) -> None:

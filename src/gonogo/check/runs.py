@@ -20,7 +20,7 @@ from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.own_package import own_command
 from gonogo.evidence.files import FileKind, Files, environment_files, kind_of, walk
 from gonogo.evidence.launch.launch import Launch
-from gonogo.evidence.launch.manifest import is_manifest
+from gonogo.evidence.launch.manifest import Workload, is_manifest
 from gonogo.evidence.launch.words import SHELLS
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.run import Run
@@ -90,6 +90,8 @@ class _Gatherer:
         self._environments: dict[Path | None, Environment] = {}
         self._told_by: dict[Path, Environment] = {}
         self._asked_for = settings.environment
+        self._jobs: dict[int, Workload] = {}
+        """By the launch's identity: the queued job that it is of."""
         self.typed = False
         """A command was typed here: the Python that it is typed for is this one, as far as no file says otherwise."""
 
@@ -164,7 +166,20 @@ class _Gatherer:
 
             launches = read_launches(source)
             self.launches += launches
+            if kind is FileKind.YAML:
+                self._note_jobs(source, launches)
             self.placeholders += placeholders_in(source, launches)
+
+    def _note_jobs(self, source: SourceFile, launches: Sequence[Launch]) -> None:
+        """Which job of a manifest each launch is of: a script's that one runs is that one's."""
+        from gonogo.evidence.launch.manifest import workload_at, workloads
+
+        jobs = workloads(source)
+        for launch in launches:
+            at = workload_at(launch.place) if launch.place.source is source else None
+            job = at or (jobs[0] if len(jobs) == 1 else None)
+            if job is not None:
+                self._jobs[id(launch)] = job
 
     def _not_ours(self, path: str, source: SourceFile | None = None) -> None:
         why = Text("nothing that gonogo checks", "不是 gonogo 检查的内容")
@@ -235,7 +250,13 @@ class _Gatherer:
             return self._environment(None)
         files = list(environment_files(folders))
         stating = (path for path in files if any(self._told(path).has(name) for name in STACK))
-        return self._environment(next(stating, files[0] if files else None))
+        found = self._environment(next(stating, files[0] if files else None))
+        job = self._jobs.get(id(launch))
+        if job is None:
+            return found
+        from gonogo.evidence.environment.versions.queued import as_queued
+
+        return as_queued(job, found)
 
     def _environment(self, path: Path | None) -> Environment:
         key = Path(os.path.abspath(path)) if path is not None else None

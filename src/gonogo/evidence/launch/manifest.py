@@ -49,9 +49,11 @@ class Workload(msgspec.Struct, frozen=True):
     """Of /dev/shm; None where it is bounded by the memory alone, or by what is not known here."""
     container: Place
     """What runs the command: where a finding about it points."""
-    image: str | None
+    image: Word | None
     folder: str | None
     """Where it is started, in the image or on the rented machine."""
+    setup: Word | None = None
+    """What a shell runs before, on each node."""
 
 
 def is_manifest(source: SourceFile) -> bool:
@@ -164,7 +166,7 @@ def _of_pod(kind: str, spec: Node, nodes: int, per_node: str | None, given: Node
         _size(limits["memory"].text or resources["requests"]["memory"].text),
         _shm(spec, container) if container.node is not None else None,
         (container if container.node is not None else over).place,
-        container["image"].text or over["image"].text,
+        next((one["image"].word() for one in (over, container) if one["image"].text), None),
         container["workingDir"].text,
     )
 
@@ -299,6 +301,14 @@ def _skypilot(node: Node) -> Workload:
         int(float(memory) * 2**30) if re.fullmatch(r"\d+(\.\d+)?", memory) else _size(memory),
         None,
         here,
-        resources["image_id"].text,
+        _container_of(resources["image_id"]),
         node["workdir"].text,
+        node["setup"].word() if node["setup"].text else None,
     )
+
+
+def _container_of(image: Node) -> Word | None:
+    """``docker:IMAGE``; other images are machines', whose names tell no versions."""
+    if not (image.text or "").startswith("docker:"):
+        return None
+    return Word((image.text or "").removeprefix("docker:"), image.place)

@@ -54,9 +54,14 @@ def read_dockerfile(listing: Listing) -> None:
                 values[name] = value.strip("\"'")
                 listing.variables[name] = Field(decoded(values[name]))
         elif kind == "RUN":
-            for command in re.finditer(_INSTALL, instruction[2]):
-                is_conda = "conda" in command[0][: command.start(1) - command.start()] or "mamba" in command[0][:11]
-                _install(listing, command[1], start + command.start(1), values, conda=is_conda)
+            read_installs(listing, instruction[2], start, values)
+
+
+def read_installs(listing: Listing, text: str, start: int, values: dict[str, str]) -> None:
+    """What a shell's commands install, in order; ``text`` begins at byte ``start`` of the file."""
+    for command in re.finditer(_INSTALL, text):
+        is_conda = "conda" in command[0][: command.start(1) - command.start()] or "mamba" in command[0][:11]
+        _install(listing, command[1], start + command.start(1), values, conda=is_conda)
 
 
 def _begin_stage(listing: Listing, text: str, start: int, values: dict[str, str], stages: dict[str, Listing]) -> None:
