@@ -23,14 +23,15 @@ class ModuleSearch:
         self._modules: dict[tuple[str, str], str | None] = {}
         self._searched: dict[str, dict[str, list[str]]] = {}
 
-    def add(self, folders: Sequence[str]) -> None:
-        """Take folders that a script puts on ``sys.path`` into the search."""
+    def add(self, folders: Sequence[str]) -> bool:
+        """Take folders that a script puts on ``sys.path`` into the search; whether any of them is new."""
         new = [folder for folder in dict.fromkeys(folders) if folder not in self._added]
         if not new:
-            return  # what was found stays found
+            return False  # what was found stays found
         self._added += new
         self._modules.clear()
         self._searched.clear()
+        return True
 
     def package_of(self, path: str) -> str:
         """The package of a file by the ``__init__.py`` files above it."""

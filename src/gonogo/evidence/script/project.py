@@ -40,6 +40,7 @@ class Project:
         self._scripts: dict[str, Script | None] = {}
         self._views: dict[Script, ProjectView] = {}
         self._at: dict[str, Script | None] = {}
+        self._imports: dict[Script, tuple[Script, ...]] = {}
         self._entry: Script | None = None
         if entry is not None:
             folder = os.path.dirname(entry.path)
@@ -70,10 +71,11 @@ class Project:
         if script is None or script.source.data != source.data:
             script = self._scripts[path] = self._new_script(source, path)
             self._at.clear()
+            self._imports.clear()
         elif script.source is not source:
             script.take(source)
-        if b"sys.path" in source.data:
-            self.search.add(added_paths(script.index, path))
+        if b"sys.path" in source.data and self.search.add(added_paths(script.index, path)):
+            self._imports.clear()
         return script
 
     def _new_script(self, source: SourceFile, path: str, module: str = "") -> Script:
@@ -101,7 +103,9 @@ class Project:
 
     def imported_by(self, script: Script) -> tuple[Script, ...]:
         """The modules of the project that a script imports itself."""
-        return self._views[script].imported()
+        if script not in self._imports:
+            self._imports[script] = self._views[script].imported()
+        return self._imports[script]
 
     def all_scripts(self, entry: Script | None = None) -> tuple[Script, ...]:
         """The entry and what it imports, and what those import, in the order in which they are met."""
