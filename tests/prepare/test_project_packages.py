@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from gonogo.evidence.environment.own_package import own_package
-from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared
+from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
+from gonogo.evidence.rehearsal.record import Failure, RankRecord
 from gonogo.rehearse.launch.environment import ON_PATH, with_packages
 from gonogo.rehearse.launch.resolve import _own_on_path
 from gonogo.rehearse.not_as_there import itself, project_with
@@ -20,6 +21,7 @@ from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.given import AS_INSTALLED, in_prepared_environment, with_own_package
 from gonogo.rehearse.prepared.laid_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.run import InEnvironment, _runs_of, prepare
+from gonogo.rehearse.prepared.stood_in import absent
 from gonogo.rehearse.prepared.wanted import Options
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.shell.not_set import not_set
@@ -115,6 +117,53 @@ def test_requirements_that_a_setup_file_reads(tmp_path: Path) -> None:
     assert own is not None
     assert own.files == (tmp_path / "requirements.txt",)
     assert own.source == tmp_path
+
+
+def test_an_engine_that_is_stood_in_for_is_absent_where_nothing_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LMFlow guards its import of vLLM, which its extras alone have: without these no run comes to what it hides."""
+    write(tmp_path, {
+        ".git/HEAD": "",
+        "requirements.txt": "datasets\n",
+        "setup.py": "from setuptools import setup\nsetup(name='flow', install_requires=['datasets'],"
+        " extras_require={'vllm': ['vllm>=0.4.3']})\n",
+        "guarded.py": "try:\n    import vllm\nexcept ImportError:\n    vllm = None\n",
+        "train.py": "import guarded\n",
+        "grpo.py": "from trl import GRPOConfig\nGRPOConfig(use_vllm=True)\n",
+        "config.yaml": "use_vllm: true\n",
+        "train.sh": "torchrun train.py --config config.yaml\n",
+    })  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+
+    def without(*command: str) -> tuple[str, ...]:
+        runs, _ = _runs_of(command)
+        return absent(packages_of(runs, Path.cwd()), command, runs)
+
+    assert without("torchrun", "train.py") == ("vllm",)
+    assert without("torchrun", "train.py", "--use_vllm") == ()
+    assert without("torchrun", "grpo.py") == ()
+    assert without("bash", "train.sh") == ()
+    (tmp_path / "requirements.txt").write_text("trl[vllm]\n")
+    assert without("torchrun", "train.py") == ()
+    assert absent(Packages(), ["torchrun", "train.py"], []) == ()
+
+
+def test_a_worker_that_needs_the_engine_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {".git/HEAD": "", "requirements.txt": "torch==2.1.0\n", "train.py": "import rollout\n"})
+    monkeypatch.chdir(tmp_path)
+    lacks = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="raised")
+    lacks.failure = Failure("ImportError", "vLLM is not available, please install vllm.", (), "load", 0)
+    done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
+    asked: list[tuple[str, ...]] = []
+
+    def look() -> RankRecord:
+        table = read_prepared(tmp_path / FOLDER)
+        asked.append(table.absent if table is not None else ())
+        return lacks if len(asked) == 1 else done
+
+    prepare(["torchrun", "train.py"], Options(8, 64, {}), InEnvironment(), write=True, look=look)
+    assert asked == [("vllm",), ()]
 
 
 def test_only_a_name_that_something_vouches_for_is_added() -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from launchers.small_project import make_project
 from virtual.worlds import virtual_session
+from virtual_worker import answers
 
 from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.ranks.session import Session
@@ -54,6 +55,17 @@ def test_it_is_found_as_an_installed_package(session: Session) -> None:
     assert isinstance(lacks.value, UnsupportedOperator)
     with pytest.raises(UnsupportedOperator, match=r"vllm\.worker"):
         import vllm.worker.worker
+
+
+def test_it_is_not_there_where_the_run_has_none(tmp_path: Path) -> None:
+    (tmp_path / "prepared.json").write_text('{"absent": ["vllm"]}')
+    program = """
+        try:
+            import vllm
+        except ModuleNotFoundError as error:
+            answer(said=str(error))
+    """
+    assert answers(tmp_path, program, prepared=str(tmp_path)) == {"said": "No module named 'vllm'"}
 
 
 def test_the_release_is_the_newest_that_the_trainer_drives(monkeypatch: pytest.MonkeyPatch) -> None:

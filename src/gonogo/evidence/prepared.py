@@ -31,6 +31,8 @@ class Prepared(msgspec.Struct, frozen=True):
     """The file whose packages rehearsals have, from the table's folder; empty: what is installed."""
     as_of: str | None = None
     with_packages: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    """Packages that a rehearsal would stand in for, and that neither the project's lists nor the launch name."""
     source: str = ""
     """The folder of the project's own package, as an editable install puts it on the path; empty: there is none."""
 

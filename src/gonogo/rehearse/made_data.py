@@ -13,6 +13,7 @@ from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, Rehear
 from gonogo.finding import Text
 from gonogo.rehearse.not_as_there import distribution_of
 from gonogo.rehearse.prepared.environment import FILE
+from gonogo.rehearse.prepared.stood_in import asked_of
 
 # What a program raises that meets other rows than it reads.
 _OF_ROWS = frozenset(
@@ -115,6 +116,8 @@ def _of_packages(failure: Failure, table: Prepared, folder: Path) -> Text | None
     if table.environment not in ("", FILE):  # the user's own list
         return None
     module = _NO_MODULE.match(failure.message)
+    if (name := asked_of(failure, table.absent)) is not None:
+        return _NOT_LISTED.format(name=name)
     if any(frame.function == "mpi_discovery" for frame in failure.frames):  # for want of a launcher, not of a package
         return None
     if failure.type == "ModuleNotFoundError" and module is not None and not _is_own(module[1], folder):

@@ -57,6 +57,8 @@ class Packages(msgspec.Struct):
     own: OwnPackage | None = None
     asked: dict[str, str] = {}
     """What other lists of the project say of packages."""
+    absent: tuple[str, ...] = ()
+    """What a rehearsal would stand in for, and the run surely has not."""
 
     def add(self, name: str) -> bool:
         """Take a package that turned out to be missing; False where it is there, or nothing vouches for its name."""

@@ -29,6 +29,7 @@ from gonogo.rehearse.prepared.listing import alike, data_wanted, list_of, model_
 from gonogo.rehearse.prepared.make import MOST_ROWS, make
 from gonogo.rehearse.prepared.named import OF_SHELL, Named
 from gonogo.rehearse.prepared.opened_by import columns_at, named_at
+from gonogo.rehearse.prepared.stood_in import absent, asked_of
 from gonogo.rehearse.prepared.wanted import Options, Wanted
 
 Look = Callable[[], RankRecord]
@@ -115,6 +116,7 @@ def prepare(
     packages = packages_of(runs, folder)
     if given.file is not None or given.as_installed:
         packages = Packages(own=packages.own)
+    packages.absent = absent(packages, command, runs)
     done = Preparation(wanted, tokens_of(runs, options), options.rows, skipped=list(skipped), packages=packages)
     if target is None:
         return done
@@ -130,8 +132,12 @@ def prepare(
         done.looked = record.outcome
         done.ended = _end_of(record)
         done.environment = next((one.environment for one in record.unsupported if one.environment), None)
-        if record.failure is not None and [name for name in missing_in(record.failure) if packages.add(name)]:
-            continue
+        if record.failure is not None:
+            if (needed := asked_of(record.failure, packages.absent)) is not None:  # the run has it then, and so here
+                packages.absent = tuple(name for name in packages.absent if name != needed)
+                continue
+            if [name for name in missing_in(record.failure) if packages.add(name)]:
+                continue
         rows = _rows_for(record, done.wanted, options)
         if rows != options.rows_of and max(rows.values()) <= MOST_ROWS:
             done.rows, options = max(rows.values()), msgspec.structs.replace(options, rows_of=rows)
@@ -163,7 +169,7 @@ def _with_packages(
         table = msgspec.structs.replace(table, environment=str(given.file.absolute()))
     elif packages.lines and packages.differ:
         files = {**files, FILE: packages.text()}
-        table = msgspec.structs.replace(table, environment=FILE)
+        table = msgspec.structs.replace(table, environment=FILE, absent=packages.absent)
     if table.environment:
         table = msgspec.structs.replace(table, as_of=given.as_of, with_packages=given.with_packages)
     if packages.own is not None:

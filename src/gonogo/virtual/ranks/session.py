@@ -166,7 +166,7 @@ class Session:
         undo.append(data_parallel.install(self.plan.accelerator.device_type))
         undo.append(trainer.install(self.life))
         undo.append(deepcompile.install())
-        undo.append(rollout.install(self.mode, self.life, self.plan.accelerator.device_type, self.peers))
+        undo.append(rollout.install(self.mode, self.life, self.plan, self.peers))
         undo.append(engine.install(self.life, self.modules, self.facts))
         undo.append(loading.install(self.life, self.modules, self.facts))
         undo.append(threads.install(self.mode))

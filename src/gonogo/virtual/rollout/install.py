@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from gonogo.evidence.prepared import read_prepared
 from gonogo.finding import Text
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
+from gonogo.virtual.ranks.plan import WorkerPlan
 from gonogo.virtual.rollout import own_generate, package, phases, server, transfer
 from gonogo.virtual.rollout.arguments import Asked, EngineArgs
 from gonogo.virtual.rollout.llm import LLM, LLMEngine, Rehearsal
@@ -27,11 +30,12 @@ class NotStoodIn(ImportError, UnsupportedOperator):
         self.why = why
 
 
-def install(mode: VirtualMode, life: Lifecycle, device_type: str, peers: Peers | None = None) -> Callable[[], None]:
-    """Put it in place; returns the undo. Only CUDA's vLLM is stood in for."""
+def install(mode: VirtualMode, life: Lifecycle, plan: WorkerPlan, peers: Peers | None = None) -> Callable[[], None]:
+    """Put it in place; returns the undo. Only CUDA's vLLM is stood in for, and not where the run surely has none."""
     patches = Patches()
     own_generate.install(patches, mode, life)
-    if device_type != "cuda":
+    known = read_prepared(Path(plan.prepared)) if plan.prepared else None
+    if plan.accelerator.device_type != "cuda" or (known is not None and "vllm" in known.absent):
         return patches.undo
     version, installed = package.version_to_stand_for()
 
