@@ -56,6 +56,9 @@ _CASCADE = Pattern(
     r"|To avoid data inconsistency, we are taking the entire process down"
     r"|Timed out waiting \d+ ?ms for (?:recv|send) operation|[Ww]ait timeout after \d+ ?ms"
     r"|failed to recv, got 0 bytes|recvValue failed|unhandled system error"
+    r"|Engine core initialization failed|Engine process failed to start|WorkerProc initialization failed"
+    r"|EngineCore encountered an issue|Engine loop (?:is not running|has died)"
+    r"|Background loop (?:has errored|is not running)"
 )
 
 

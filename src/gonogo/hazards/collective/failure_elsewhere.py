@@ -55,7 +55,15 @@ class FailureElsewhere(Hazard):
     fallback = True
     consequence = True
     ends_at = (("single_controller/ray/base.py", "ray.get("), ("ray/_private/worker.py", "raise value"))
-    log_words = (*STALL_WORDS, "Root Cause", "roken pipe", "by peer", "death signal", "closing signal")
+    log_words = (
+        *STALL_WORDS,
+        "Root Cause",
+        "roken pipe",
+        "by peer",
+        "death signal",
+        "closing signal",
+        "See root cause above",
+    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """What a dead rank leaves behind, where no error stands beside it that could be the cause."""

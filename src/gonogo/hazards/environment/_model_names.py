@@ -13,6 +13,12 @@ _FAMILIES = (
     r"|emu3|molmo|ovis"
     r"|florence|whisper|moonshine|bloom|opt|mpt|codegen|yi|aquila|xverse|telechat|apertus|lfm|longcat|step3"
 )
+FAMILIES = (
+    r"Qwen|Llama|Mllama|Mistral|Mixtral|Ministral|Pixtral|Gemma|PaliGemma|Phi|Glm|ChatGLM|InternLM|InternVL|Llava"
+    r"|MiniCPM|Deepseek|DeepseekV|Olmo|Cohere|Falcon|Mamba|Idefics|SmolVLM|SmolLM|Granite|GptOss|GPTNeoX|GPT2|Nemotron"
+    r"|Kimi|Ernie|Whisper|Bert|Roberta|XLMRoberta|ModernBert|T5|Bart|Blip|Clip|CLIP|Siglip|Florence|Bloom|OPT|Yi|Baichuan"
+)
+"""How the classes of models begin."""
 MODEL_TYPE = Pattern(rf"^'?((?:{_FAMILIES})\d*(?:[._-]\w+)*)'?$")
 """A model type, such as qwen2_vl."""
 MODEL_CLASS = Pattern(

@@ -12,6 +12,7 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, T
 
 _RAISED = Pattern(
     r"Unexpected error from cudaGetDeviceCount|CUDA unknown error|CUDA driver initialization failed|Error 80[23]\b"
+    r"|Cuda failure (?:802 )?'system not yet initialized'|cudaErrorSystemNotReady"
 )
 _NO_GPU = Pattern(r"No CUDA GPUs are available|Found no NVIDIA driver|no CUDA-capable device is detected")
 _FP16 = Pattern(
@@ -76,6 +77,7 @@ class CudaInitFailedMasquerade(Hazard):
         "UnspecifiedPlatform",
         "CUDA unknown",
         "accelerator to",
+        "system not yet init",
     )
     ends_at = (
         ("torch/cuda/__init__.py", "torch._C._cuda_init()"),

@@ -3,6 +3,7 @@ from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import one_line
 from gonogo.hazards.environment._model_names import MODEL_CLASS
+from gonogo.hazards.environment._moved_names import moved
 from gonogo.hazards.environment._pairs import pair_finding, requirement_of
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 from gonogo.hazards.facts.how_it_trains import with_trainer
@@ -23,7 +24,8 @@ _PATCHED = ("unsloth", "vllm/", "sglang/", "verl/", "trl/", "peft/", "megatron/"
 _BASE = Pattern(r"(?:from|named) '(?:torch|numpy|pydantic|swift|triton|evaluate)\b")
 _PAIR = Pattern(
     r"cannot import name '(?:EncoderDecoderCache|HybridCache|top_k_top_p_filtering|is_torch_tpu_available"
-    r"|AutoModelForCausalLMWithValueHead"
+    r"|AutoModelForCausalLMWithValueHead|AutoModelForVision2Seq|MODEL_FOR_VISION_2_SEQ_MAPPING(?:_NAMES)?|SpecialTokensMixin"
+    r"|AutoModelWithLMHead|SinkCache|SlidingWindowCache|OffloadedCache|BeamSearchScorer|TRANSFORMERS_CACHE"
     r"|DataLoaderConfiguration|clear_device_cache|split_torch_state_dict_into_shards|cached_download|ShardedDDPOption)'"
     r"|is required for a normal functioning of this module, but found"
     r"|Accelerator\.__init__\(\) got an unexpected keyword argument"
@@ -102,7 +104,8 @@ class PythonPackageVersionMismatch(Hazard):
     Failed to import transformers.trainer because of the following error"; "tokenizers>=0.21,<0.22 is required ...
     but found"; a TypeError about an argument between two libraries; "data did not match any variant of untagged enum
     ModelWrapper" (a tokenizer.json that newer tokenizers have written); protobuf's "Descriptors cannot be created
-    directly".
+    directly". An AttributeError about a name that another release has: "BertTokenizer has no attribute
+    batch_encode_plus" (transformers 5), "type object 'Qwen2Model' has no attribute '_update_causal_mask'".
     ## Why
     peft, accelerate, trl and transformers use each other's internals. An unpinned `pip install` brings the newest of
     one beside an old other.
@@ -120,6 +123,9 @@ class PythonPackageVersionMismatch(Hazard):
     - https://github.com/haotian-liu/LLaVA/issues/1808: transformers.trainer, EncoderDecoderCache; an older peft
     - https://github.com/huggingface/peft/issues/2292: peft 0.14 with transformers 4.39
     - https://github.com/modelscope/ms-swift/issues/3028: the same in ms-swift
+    - https://github.com/Liuziyu77/Visual-RFT/issues/230: trl and a TrainingArguments of another time
+    - https://github.com/oliverguhr/german-sentiment-lib/issues/18: a tokenizer's method that transformers 5 dropped
+    - https://github.com/Zhoues/RoboRefer/issues/4: a model's method; the project pins transformers 4.49
     """
 
     name = "python-package-version-mismatch"
@@ -255,6 +261,8 @@ def _certainty(error: LoggedError) -> Certainty | None:
         return Certainty.POSSIBLE if _SETTINGS.search(message) or (by_library and _crosses(error)) else None
     if error.type == "AttributeError" and _ATTRIBUTE.search(message) and (by_library or last is None):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
+    if (renamed := moved(error)) is not None and "transformers_modules" not in (last.path if last else ""):
+        return renamed
     if error.type in ("AttributeError", "RuntimeError") and by_library and _OF_AN_OBJECT.search(message):
         # One of these reaches into another's classes, or replaces them by its own.
         return Certainty.POSSIBLE if error.passes(*_PATCHED) else None

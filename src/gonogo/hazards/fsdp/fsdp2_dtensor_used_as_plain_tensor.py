@@ -2,6 +2,9 @@ from gonogo.hazards.fsdp._mixed import GENERATES, MIXED, RECOMPUTES
 from gonogo.hazards.rule import Certainty, Pattern, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
+_LOADS = Pattern(r"aten\.(?:copy_|_to_copy|clone|set_)[.\w]*:? got mixed torch\.Tensor")
+"""What is said where a weight is copied, as a loader does."""
+
 
 class Fsdp2DtensorUsedAsPlainTensor(LoggedHazard):
     """An optimizer, a callback or a kernel takes a DTensor for a tensor.
@@ -53,6 +56,8 @@ class Fsdp2DtensorUsedAsPlainTensor(LoggedHazard):
             says=Pattern(r"data pointer on an invalid python storage"),
             beside=Pattern(r"(?i)dtensor|fsdp_?2|fully_shard"),
         ),
+        Sign(says=_LOADS, frames=(("weight_loader", "load_weights", "weight_loaders", "load_state_dict"),)),
+        Sign(says=_LOADS, outside=("clip_grad", "torch/optim/", *RECOMPUTES), certainty=Certainty.POSSIBLE),
         Sign(says=MIXED, frames=(("newtonschulz", "muon", "callback", "ema.py"),), outside=("clip_grad", *GENERATES)),
         Sign(
             says=MIXED,

@@ -4,6 +4,9 @@ from gonogo.hazards.fsdp._mixed import GENERATES, MIXED, RECOMPUTES
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
+_LOADERS = ("weight_loader", "load_weights", "load_dtensor_weights")
+"""Functions that copy weights into an engine: no method of the model runs."""
+
 
 class Fsdp2MethodOutsideForward(LoggedHazard):
     """FSDP2 gathers parameters in forward only: generate() and other methods meet DTensors.
@@ -45,7 +48,7 @@ class Fsdp2MethodOutsideForward(LoggedHazard):
     ends_at = (("tensor/_dispatch.py", "_try_replicate_spec_for_scalar_tensor"),)
     yields_to = ("fsdp2-lora-mixed-dtensor",)
     signs = (
-        Sign(says=MIXED, frames=(GENERATES,)),
+        Sign(says=MIXED, frames=(GENERATES,), outside=_LOADERS),
         Sign(
             says=Pattern(r"aten\.embedding[.\w]*:? got mixed torch\.Tensor"),
             outside=RECOMPUTES,
@@ -53,8 +56,8 @@ class Fsdp2MethodOutsideForward(LoggedHazard):
         ),
         Sign(
             says=MIXED,
-            outside=(*RECOMPUTES, "clip_grad", "torch/optim/", "foreach_reduce", "peft/"),
-            unless=Pattern(r"(?:_foreach_\w+|chunk_cat)[.\w]*:? got mixed"),
+            outside=(*RECOMPUTES, *_LOADERS, "clip_grad", "torch/optim/", "foreach_reduce", "peft/"),
+            unless=Pattern(r"(?:_foreach_\w+|chunk_cat|aten\.copy_)[.\w]*:? got mixed"),
             certainty=Certainty.POSSIBLE,
         ),
     )

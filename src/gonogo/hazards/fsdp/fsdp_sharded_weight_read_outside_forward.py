@@ -1,5 +1,5 @@
 from gonogo.hazards.fsdp._flat import FLAT, UNDER_FSDP, UNDER_ZERO
-from gonogo.hazards.rule import Pattern, Text
+from gonogo.hazards.rule import Certainty, Pattern, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
 
@@ -55,6 +55,12 @@ class FsdpShardedWeightReadOutsideForward(LoggedHazard):
             frames=(("get_delta_weight", "lora/layer.py"),),
             beside=UNDER_FSDP,
             unless=UNDER_ZERO,
+        ),
+        Sign(
+            says=Pattern(r"shape '\[[\d, -]+\]' is invalid for input of size \d+"),
+            frames=(("get_delta_weight", "lora/layer.py"),),
+            unless=UNDER_ZERO,
+            certainty=Certainty.POSSIBLE,
         ),
     )
     cause = Text(

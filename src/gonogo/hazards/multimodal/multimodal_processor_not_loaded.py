@@ -6,7 +6,8 @@ class MultimodalProcessorNotLoaded(LoggedHazard):
     """The data hold images, audio or video, and no processor could be loaded for the model.
     ## What happens
     "ValueError: Processor was not found, please check and update your model file", at LLaMA-Factory's
-    `mm_plugin.py`, `_validate_input`, while the data are tokenized.
+    `mm_plugin.py`, `_validate_input`, while the data are tokenized; before that check was there, "AttributeError:
+    'NoneType' object has no attribute 'image_processor'".
     ## Why
     `AutoProcessor.from_pretrained` failed, or gave a plain tokenizer, and LLaMA-Factory went on without it:
     transformers is older than the model's processor, the checkpoint is not in transformers' form (InternVL without
@@ -25,14 +26,23 @@ class MultimodalProcessorNotLoaded(LoggedHazard):
     ## Sources
     - https://github.com/hiyouga/LlamaFactory/issues/9458: Qwen3-VL with transformers 4.55; 4.57.1 cures it
     - https://github.com/hiyouga/LlamaFactory/issues/7802: InternVL's own checkpoint in place of the -hf one
+    - https://github.com/hiyouga/LlamaFactory/issues/6941: the AttributeError; another transformers cures it
     - https://github.com/hiyouga/LlamaFactory/issues/9244: the frames, with Qwen3-VL-30B
     """
 
     name = "multimodal-processor-not-loaded"
     title = Text("No processor was loaded for a multimodal model", "多模态模型的 processor 没有加载成功")
-    log_words = ("rocessor was not found",)
+    log_words = ("rocessor was not found", "no attribute 'image_processor")
     signs = (
         Sign(Pattern(r"(?:^|: )Processor was not found, please check and update your"), Certainty.CERTAIN),
+        Sign(
+            Pattern(r"'NoneType' object has no attribute '(?:image|video|audio|feature)_(?:processor|extractor)'"),
+            types=("AttributeError",),
+        ),
+        Sign(
+            Pattern(r"'\w*Tokenizer\w*' object has no attribute '(?:image|video|audio)_processor'"),
+            types=("AttributeError",),
+        ),
         Sign(cut=(("mm_plugin.py", "_validate_input"),), within=1, certainty=Certainty.POSSIBLE),
     )
     cause = Text(

@@ -12,7 +12,8 @@ class SequenceNotDivisibleByTp(LoggedHazard):
     `AssertionError: First dimension of the tensor should be divisible by tensor parallel size` in
     `reduce_scatter_to_sequence_parallel_region`; `assert seq_length % (world_size * 2) == 0` in context
     parallelism's load balancer; `The expanded size of the tensor (1) must match the existing size (0)`; often with
-    packed or unpadded batches, and not at every step.
+    packed or unpadded batches, and not at every step. Without that check logits get more rows than there are
+    labels: "indexing tensors could not be broadcast together" in Megatron's `cross_entropy.py`.
     ## Why
     Sequence parallelism scatters the sequence over the tensor-parallel ranks. Context parallelism with load
     balancing cuts it into 2 x CP pieces, so that each rank has one of the front and one of the back.
@@ -32,6 +33,7 @@ class SequenceNotDivisibleByTp(LoggedHazard):
     - https://github.com/verl-project/verl/issues/3296: verl with Megatron, lengths 514 and 512
     - https://github.com/alibaba/Pai-Megatron-Patch/issues/332: the assertion, and its cause
     - https://github.com/NVIDIA-NeMo/RL/pull/2933: multiples of 2 x CP x TP
+    - https://github.com/modelscope/ms-swift/issues/4030: 90,880 rows of logits, 90,752 labels
     - https://github.com/NVIDIA-NeMo/RL/issues/2110: packed sequences with TP and PP
     """
 
@@ -79,6 +81,14 @@ class SequenceNotDivisibleByTp(LoggedHazard):
                 ("_load_balancer.py", "_generate_indices"),
             ),
             within=2,
+        ),
+        Sign(
+            says=Pattern(r"broadcast a dimension of length (\d+) at -1! Mismatching argument at index 1"),
+            frames=(("tensor_parallel/cross_entropy.py", "fused_cross_entropy", "vocab_parallel"),),
+        ),
+        Sign(
+            says=Pattern(r"indexing tensors could not be broadcast together with shapes \[\d+\], \[\d+\]"),
+            frames=(("tensor_parallel/cross_entropy.py", "fused_cross_entropy", "vocab_parallel"),),
         ),
         Sign(says=_EMPTY, beside=Pattern(r"(?i)megatron|\bcp_size|context_parallel|\bthd\b|zigzag"), unless=_ZERO3),
     )

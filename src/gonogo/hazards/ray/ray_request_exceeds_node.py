@@ -45,6 +45,7 @@ class RayRequestExceedsNode(LoggedHazard):
         "number of required GPUs",
         "cannot be satisfied in this ray cluster",
         "infeasible",
+        "placement group of specs",
     )
     ends_at = (("verl/", "_check_resource_available"),)
     anywhere = True
@@ -76,6 +77,13 @@ class RayRequestExceedsNode(LoggedHazard):
                 r"|placement group .*(?:infeasible|cannot be (?:fulfilled|scheduled))"
                 r"|Current node has no GPU available|Placement group creation timed out"
             )
+        ),
+        Sign(
+            Pattern(
+                r"Waiting for creating a placement group of specs for (?:[3-9]\d|\d{3,}) seconds"
+                r"|Waiting for removing a placement group of specs for (?:[3-9]\d|\d{3,}) seconds"
+            ),
+            Certainty.POSSIBLE,
         ),
     )
     cause = Text(

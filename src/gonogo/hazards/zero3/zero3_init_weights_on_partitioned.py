@@ -2,6 +2,7 @@ import ast
 
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.traceback import LogFrame
 from gonogo.hazards.facts.zero_files import gathered, in_module, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Severity, Text
 from gonogo.hazards.zero3._empty_uses import AUXILIARY, INITIALIZING, RESIZING
@@ -13,6 +14,8 @@ _REFUSED = Pattern(
     r"index \d+ is out of bounds for dimension 0 with size [01]\b|[Pp]adding_idx|fewer than 2 dimensions"
     r"|expected to be in range of \[-1, 0\]|size of tensor [ab] \(0\)|existing size \(0\)|\[0\]"
 )
+_WHILE_MADE = ("torch/utils/_device.py", "torch/overrides.py", "torch/_dynamo/")
+"""What torch puts between a call and its operator while a model is made: it says nothing of who called."""
 _ZEROES_ROW = Pattern(r"\[[\w.]*padding_idx\]")
 _INITIALIZES = Pattern(r"padding_idx|_init_weights|initialize_weights|init_weights")
 
@@ -125,7 +128,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
         elif not log.errors and (on or not log.setup.launch) and (cut := _cut_while_initializing(log)):
             yield self._found(cut, Certainty.POSSIBLE)
         bare = first_match(log, _NO_ROW, "IndexError")
-        if bare is None or (isinstance(bare, LoggedError) and bare.frames):
+        if bare is None or (isinstance(bare, LoggedError) and any(map(_is_own, bare.frames))):
             return
         if on or log.find(_INITIALIZES):
             yield self._found(bare, Certainty.LIKELY)
@@ -157,6 +160,11 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                 "最后的调用帧是 _init_weights 或 initialize_weights，且训练使用 ZeRO-3",
             ),
         )
+
+
+def _is_own(frame: LogFrame) -> bool:
+    """Whether a frame tells where the row was asked for."""
+    return not any(part in frame.path for part in _WHILE_MADE)
 
 
 def _partitioned_at(script: Script, run: Run, weight: ast.expr) -> ast.AST | None:

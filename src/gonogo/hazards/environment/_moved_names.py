@@ -1,0 +1,53 @@
+"""What a release of a training library renamed, moved or dropped, as an AttributeError tells of it."""
+
+from gonogo.evidence.log.failure_log import LoggedError
+from gonogo.evidence.log.match import one_line
+from gonogo.hazards.environment._model_names import FAMILIES
+from gonogo.hazards.rule import Certainty, Pattern
+
+_DROPPED = Pattern(
+    r"no attribute '?(?:_VALID_DICT_FIELDS|_update_causal_mask|_prepare_4d_causal_attention_mask\w*"
+    r"|batch_encode_plus|_batch_encode_plus|encode_plus|prepare_seq2seq_batch|as_target_tokenizer|_switch_to_target_mode"
+    r"|sanitize_special_tokens|all_special_tokens_extended|special_tokens_map_extended|_call_one"
+    r"|_tie_or_clone_weights|_tie_encoder_decoder_weights|_supports_(?:sdpa|flash_attn_2|cache_class|static_cache)"
+    r"|_set_default_torch_dtype|_set_default_dtype|is_parallelizable|to_bettertransformer|get_head_mask"
+    r"|get_extended_attention_mask|invert_attention_mask|_pp_plan|_tp_plan|_tp_size|_load_state_dict_into_model"
+    r"|_rotate_checkpoints|_sorted_checkpoints|_nested_gather|_gather_and_numpify|_activate_neftune|num_tokens"
+    r"|_deactivate_neftune|prediction_loop|_inner_training_loop|_get_train_sampler|_wrap_model"
+    r"|_n_gpu|adafactor|group_by_length|half_precision_backend|fp16_backend|fp16_opt_level|past_index|no_cuda"
+    r"|per_gpu_train_batch_size|use_mps_device|save_safetensors|include_inputs_for_metrics|torchdynamo"
+    r"|to_legacy_cache|from_legacy_cache|get_max_cache_shape|max_cache_len|max_batch_size|_seen_tokens|seen_tokens"
+    r"|_get_initial_cache_position|_extract_past_from_model_output|_convert_to_standard_cache|_validate_model_class"
+    r"|_retrieve_modality_inputs|_prepare_model_inputs|tokenizer_class|feature_extractor_class|optional_call_args)'?"
+)
+"""Attributes of transformers' public classes that a release between 4.40 and 5 dropped or renamed."""
+_TYPE_OBJECT = Pattern(
+    rf"type object '(?:(?:{FAMILIES})\w*|PreTrained\w+|Pretrained\w+|TrainingArguments|\w*Trainer"
+    r"|GenerationMixin|GenerationConfig|\w*Cache|LoraConfig|Peft\w+|Accelerator\w*|Auto\w+)' has no attribute"
+)
+_OF_A_MODEL = Pattern(rf"'(?:{FAMILIES})\w*' object has no attribute '(\w+)'")
+_OF_A_TOKENIZER = Pattern(r"^\w*(?:Tokenizer\w*|TokenizersBackend|PythonBackend) has no attribute (\w+)")
+"""transformers 5 says it so, without the word object."""
+_OF_A_LIBRARY = Pattern(
+    r"'(?:Liger\w+|DeepSpeedZero\w+|BF16_Optimizer|FP16_Optimizer|DummyOptim)' object has no attribute '(?:train|eval"
+    r"|\w+_proj|experts|gate|act_fn|variance_epsilon)'"
+    r"|'(?:tensor|constexpr|block_type|JITFunction|CompiledKernel)' object has no attribute '\w+'"
+)
+"""Liger's classes in place of a model's, an optimizer's newer method, and triton's own objects (torch's are Tensor)."""
+_NOT_OF_A_RELEASE = Pattern(
+    r"no attribute '?(?:model|module|ds_\w+|no_sync|backward|step|grad|save_checkpoint|dtype|device|generate|loss|logits"
+    r"|vllm_engine|hf_device_map|pad_token_id)(?:'|$)"
+)
+
+
+def moved(error: LoggedError) -> Certainty | None:
+    """How surely an AttributeError is about a name that another release of the library has; None where it isn't."""
+    message = one_line(error.message)
+    if error.type not in ("AttributeError", "CompilationError") or _NOT_OF_A_RELEASE.search(message):
+        return None
+    known = _OF_A_MODEL.search(message) or _OF_A_TOKENIZER.search(message) or _TYPE_OBJECT.search(message)
+    if _DROPPED.search(message) and (known or "object has no attribute" in message):
+        return Certainty.LIKELY if known else Certainty.POSSIBLE
+    if _OF_A_LIBRARY.search(message) or known:
+        return Certainty.POSSIBLE
+    return None
