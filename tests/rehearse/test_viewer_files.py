@@ -97,7 +97,7 @@ def not_nested(events: list[dict[str, Any]]) -> int:
     tracks: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for event in events:
         if event["ph"] == "X":
-            assert event["dur"] >= 0
+            assert event["dur"] > 0, "some readers close other spans by one of no length"
             tracks[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
     wrong = 0
     for spans in tracks.values():
@@ -156,6 +156,9 @@ def test_the_command_writes_all_files(tmp_path: Path) -> None:
     events = json.loads(gzip.decompress((tmp_path / "t.json.gz").read_bytes()))["traceEvents"]
     assert not not_nested(events)
     assert {event["pid"] for event in events} == {0, 1}
+    threads = {(one["pid"], one["tid"]): one["args"]["name"] for one in events if one["name"] == "thread_name"}
+    assert all(threads[one["pid"], one["tid"]] == one["cat"] for one in events if one["ph"] in "Xi")
+    assert not any(tid == 0 for _, tid in threads), "which is Perfetto's idle thread, of no process"
     names = {event["cat"]: set() for event in events if event["ph"] == "X"}  # type: dict[str, set[str]]
     for event in events:
         if event["ph"] == "X":

@@ -18,6 +18,8 @@ _FAST = 3
 _A_PIECE = 4096
 _APART = 32
 """So many operators have one point of the memory counter: the highest of them."""
+_FIRST_THREAD = 1
+"""Thread 0 is Perfetto's idle one, of no process."""
 _encode = msgspec.json.encode
 
 
@@ -48,16 +50,18 @@ def _write(file: IO[bytes] | gzip.GzipFile, traces: Mapping[int, RankTrace]) -> 
 def _events(trace: RankTrace) -> Iterator[str]:
     """Each event as JSON."""
     process = trace.rank
-    yield _meta(process, 0, "process_name", {"name": f"rank {process}"})
-    yield _meta(process, 0, "process_sort_index", {"sort_index": process})
-    for thread, name in enumerate(TRACKS):
+    yield _meta(process, _FIRST_THREAD, "process_name", {"name": f"rank {process}"})
+    yield _meta(process, _FIRST_THREAD, "process_sort_index", {"sort_index": process})
+    for thread, name in enumerate(TRACKS, _FIRST_THREAD):
         yield _meta(process, thread, "thread_name", {"name": name})
         yield _meta(process, thread, "thread_sort_index", {"sort_index": thread})
     names = [_encode(name).decode() for name in trace.names]
     details = [f',"args":{_encode(detail).decode()}' for detail in trace.details]
     for track, begin, end, number, detail in trace.spans():
+        # One without an operator is a moment: as a span of no length, some readers close others by it.
+        kind = f'"X","dur":{end - begin}' if end > begin else '"i","s":"t"'
         yield (
-            f'{{"ph":"X","pid":{process},"tid":{track},"cat":"{TRACKS[track]}","ts":{begin},"dur":{end - begin},'
+            f'{{"ph":{kind},"pid":{process},"tid":{track + _FIRST_THREAD},"cat":"{TRACKS[track]}","ts":{begin},'
             f'"name":{names[number]}{details[detail] if detail >= 0 else ""}}}'
         )
     for device in trace.devices:
