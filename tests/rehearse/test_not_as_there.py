@@ -94,6 +94,18 @@ def test_a_file_above_the_repository_counts_for_nothing(project: Path) -> None:
     assert why(record_of(repository / "sft", "ModuleNotFoundError", "No module named 'no_such_tracker'")) is None
 
 
+def test_a_package_that_transformers_checks_for_is_named_in_a_sentence(project: Path) -> None:
+    """``require_version`` puts its whole sentence where importlib.metadata has a name."""
+    (project / "requirements.txt").write_text("no-such-plots>=3.7\n")
+    message = (
+        "No package metadata was found for The 'no-such-plots' distribution was not found and is required by this "
+        "application. \nTo fix: run `pip install no-such-plots`."
+    )
+    said = why(record_of(project, "importlib.metadata.PackageNotFoundError", message))
+    assert said is not None
+    assert "no-such-plots is not installed here" in said
+
+
 def test_a_module_that_nothing_asks_for_is_missing(project: Path) -> None:
     (project / "requirements.txt").write_text("torch\n")
     assert why(record_of(project, "ModuleNotFoundError", "No module named 'no_such_tracker'")) is None

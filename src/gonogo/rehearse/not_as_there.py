@@ -38,7 +38,7 @@ _OTHER_NAMES = {
 
 _MISSING = re.compile(
     r"No module named '([\w.]+)'|requires? (?:the )?[`']?(\w+)[`']? (?:to be installed|library)"
-    r"|No package metadata was found for ([\w.-]+)"
+    r"|No package metadata was found for (?:The ')?([\w.-]+)"  # transformers' require_version says so of a name
     r"|is not available => install it using `pip3? install ([\w.-]+)`"  # accelerate's word
 )
 _API = re.compile(

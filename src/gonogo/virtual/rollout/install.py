@@ -48,7 +48,7 @@ def install(mode: VirtualMode, life: Lifecycle, plan: WorkerPlan, peers: Peers |
 
     rehearsal = Rehearsal(version, mode.memory, life, assume, UnsupportedOperator, peers)
     package.Package(version, _names(rehearsal), NotStoodIn).install(patches)
-    server.install(patches, life, assume, UnsupportedOperator)
+    server.install(patches, life, mode.ledger.assume, assume, UnsupportedOperator)
     phases.install(patches, life)
     return patches.undo
 

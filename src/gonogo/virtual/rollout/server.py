@@ -1,4 +1,4 @@
-"""A rollout server, as a trainer meets it: what ``vllm serve``, ``trl vllm-serve`` and ``swift rollout`` answer.
+"""A rollout server, as a trainer meets it: ``vllm serve``, ``trl vllm-serve``, ``swift rollout``, SGLang.
 
 Nothing is sent: ``requests`` hands each request to the table below, by its path. Its GPUs are not this rehearsal's;
 that it is up, and has the engine and the options that the trainer's documentation asks for, is assumed. Paths and
@@ -17,10 +17,11 @@ from gonogo.finding import Text
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.rollout import generation
+from gonogo.virtual.rollout import generation, sglang_server
 from gonogo.virtual.rollout.outputs import LogprobsOf
 
 Answer = dict[str, Any]
+NOT_MINE = object()
 _CONFIG: Answer = {
     "weight_transfer_config": {"backend": "nccl"},
     "model_config": {"logprobs_mode": "processed_logprobs", "dtype": "torch.bfloat16"},
@@ -40,9 +41,17 @@ def _assumed(address: str) -> Text:
 class Server:
     """Answers by path. ``life`` knows the trainer's tokenizer."""
 
-    def __init__(self, life: Lifecycle, assume: Callable[[Text], object]) -> None:
+    def __init__(
+        self,
+        life: Lifecycle,
+        assume: Callable[[Text], object],
+        assume_vllm: Callable[[Text], object],
+        refuse: Callable[[str, str], BaseException],
+    ) -> None:
+        self._sglang = sglang_server.SGLang(self._write, self._ids, self._text_if_known, refuse)
         self._life = life
         self._assume = assume
+        self._assume_vllm = assume_vllm
         self._writer: generation.Writer | None = None
         self._logprobs = LogprobsOf([0])
         self._paths: dict[str, Callable[[Answer], Any]] = {
@@ -68,28 +77,45 @@ class Server:
             "/update_flattened_params", "/process_weights_after_loading", "/reset_mm_cache", "/reset_encoder_cache",
         ):  # fmt: skip
             self._paths[path] = lambda asked: {"message": "done"}
+        self._paths |= self._sglang.paths
         self._paths["/reset_prefix_cache"] = lambda asked: {"success": True, "message": "done"}
 
     def answer(self, url: str, body: Any) -> Any:
-        """The answer's JSON; None where this is no request to such a server."""
+        """The answer's JSON; ``NOT_MINE`` where this is no request to such a server."""
         parts = urlsplit(url)
         path = self._paths.get(parts.path.rstrip("/"))
         if path is None:
-            return None
-        self._assume(_assumed(f"{parts.scheme}://{parts.netloc}"))
-        return path(json.loads(body) if body else {})
+            return NOT_MINE
+        asked = json.loads(body) if body else {}
+        self._assume_of(parts.path.rstrip("/"), asked)(_assumed(f"{parts.scheme}://{parts.netloc}"))
+        return path(asked)
+
+    def _assume_of(self, path: str, asked: Answer) -> Callable[[Text], object]:
+        """SGLang's clients need no vLLM beside them."""
+        own = path in self._sglang.paths or (path == "/generate" and "prompts" not in asked)
+        return self._assume if own else self._assume_vllm
 
     def _write(self, prompts: list[list[int]], asked: Answer) -> list[tuple[list[int], list[int], str]]:
         """(prompt, completion, why it ends), the completions of a prompt one behind the other."""
         if self._writer is None:
-            tokens, eos = generation.plain_tokens(self._life.seen.processing, 0)
+            tokens, eos = self._plain(prompts, asked)
             self._writer, self._logprobs = generation.Writer(tokens, eos), LogprobsOf(tokens)
         each = int(asked.get("n") or 1)
         most = int(asked.get("max_tokens") or 16)
         self._assume(generation.ASSUMED)
         with self._life.during("generate", "the rollout server"):
             shares = iter(self._writer.next_batch(each * len(prompts)))
-            return [(ids, *self._writer.write(next(shares), most)) for ids in prompts for _ in range(each)]
+            least, whole = int(asked.get("min_tokens") or 0), bool(asked.get("ignore_eos"))
+            return [
+                (ids, *self._writer.write(next(shares), most, least, whole)) for ids in prompts for _ in range(each)
+            ]
+
+    def _plain(self, prompts: list[list[int]], asked: Answer) -> tuple[list[int], int | None]:
+        """The tokens that completions are written with; without a tokenizer, those of the prompts."""
+        if self._life.seen.processing is not None:
+            return generation.plain_tokens(self._life.seen.processing, 0)
+        ends = [int(one) for one in asked.get("stop_token_ids") or ()]
+        return sorted({token for ids in prompts for token in ids} - set(ends)) or [0], next(iter(ends), None)
 
     def _ids(self, prompt: Any) -> list[int]:
         return self._encode(prompt) if isinstance(prompt, str) else [int(one) for one in prompt]
@@ -152,8 +178,10 @@ class Server:
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **more)
         return self._encode(text)
 
-    def _generate(self, asked: Answer) -> Answer:
-        """``trl vllm-serve``."""
+    def _generate(self, asked: Answer) -> Any:
+        """``trl vllm-serve``, or SGLang's own."""
+        if "prompts" not in asked:
+            return self._sglang.generate(asked)
         return self._by_trl([self._ids(one) for one in asked["prompts"]], asked)
 
     def _chat(self, asked: Answer) -> Answer:
@@ -188,6 +216,9 @@ class Server:
         tokenizer = self._tokenizer()
         return str(tokenizer.decode(ids, skip_special_tokens=True)) if tokenizer is not None else ""
 
+    def _text_if_known(self, ids: list[int]) -> str | None:
+        return self._text(ids) if self._tokenizer() is not None else None
+
     def _by_trl(self, prompts: list[list[int]], asked: Answer) -> Answer:
         others = asked.get("logprobs", 0)
         written = [one for _, one, _ in self._write(prompts, asked)]
@@ -215,20 +246,29 @@ class _Partial(dict[str, Any]):
 
 
 def install(
-    patches: Patches, life: Lifecycle, assume: Callable[[Text], object], refuse: Callable[[str, str], BaseException]
+    patches: Patches,
+    life: Lifecycle,
+    assume: Callable[[Text], object],
+    assume_vllm: Callable[[Text], object],
+    refuse: Callable[[str, str], BaseException],
 ) -> None:
-    """Answer what ``requests`` would send."""
-    answering = Server(life, assume)
+    """Answer what ``requests`` would send. ``assume_vllm``: of what a client with vLLM beside it asks."""
+    answering = Server(life, assume, assume_vllm, refuse)
 
     def follow(module: ModuleType) -> None:
         original = module.HTTPAdapter.send
 
         def send(adapter: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-            answer = answering.answer(request.url, request.body)
-            if answer is None:
+            status, reason = 200, "OK"
+            try:
+                answer = answering.answer(request.url, request.body)
+            except sglang_server.Refused as refused:
+                status, reason, answer = 400, "Bad Request", {"error": {"message": str(refused)}}
+            if answer is NOT_MINE:
                 return original(adapter, request, *args, **kwargs)
             response = module.Response()
-            response.status_code, response.url, response.request = 200, request.url, request
+            response.status_code, response.url, response.request = status, request.url, request
+            response.reason = reason
             response._content = json.dumps(answer).encode()
             response.json = lambda **_: json.loads(response._content, object_hook=lambda held: _Partial(held, refuse))
             response.headers["Content-Type"] = "application/json"

@@ -1,0 +1,143 @@
+"""SGLang as a server (``python -m sglang.launch_server``), by its own protocol: what a trainer asks of it over HTTP.
+
+Paths and answers as in sglang/srt/entrypoints/http_server.py and managers/tokenizer_manager.py, checks and words as in
+sglang/srt/sampling/sampling_params.py, read at release 0.5.23. A trainer that writes its weights to disk and has the
+server read them is rehearsed whole; what would send tensors to the server's processes is not answered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from gonogo.virtual.rollout.outputs import LogprobsOf
+
+Answer = dict[str, Any]
+Written = list[tuple[list[int], list[int], str]]
+_SAMPLING: Answer = {
+    "max_new_tokens": 128, "stop": None, "stop_token_ids": None, "stop_regex": None, "temperature": 1.0, "top_p": 1.0,
+    "top_k": -1, "min_p": 0.0, "frequency_penalty": 0.0, "presence_penalty": 0.0, "repetition_penalty": 1.0,
+    "min_new_tokens": 0, "n": 1, "json_schema": None, "regex": None, "ebnf": None, "structural_tag": None,
+    "ignore_eos": False, "skip_special_tokens": True, "spaces_between_special_tokens": True, "no_stop_trim": False,
+    "stream_interval": None, "logit_bias": None, "sampling_seed": None, "custom_params": None,
+}  # fmt: skip
+_UNBOUNDED = 1024
+"""Tokens of a completion without ``max_new_tokens``: the server's context, which nobody here knows, bounds it."""
+
+
+class Refused(Exception):
+    """What the server answers with status 400."""
+
+
+class SGLang:
+    """Answers by path. ``write`` makes completions of prompts; ``ids`` and ``text`` are the trainer's tokenizer's.
+
+    ``text`` is None where that is not known."""
+
+    def __init__(
+        self,
+        write: Callable[[list[list[int]], Answer], Written],
+        ids: Callable[[Any], list[int]],
+        text: Callable[[list[int]], str | None],
+        refuse: Callable[[str, str], BaseException],
+    ) -> None:
+        self._write = write
+        self._ids = ids
+        self._text = text
+        self._refuse = refuse
+        self.paths: dict[str, Callable[[Answer], Any]] = {
+            "/health_generate": lambda asked: None,
+            "/flush_cache": lambda asked: "Cache flushed.",
+            "/update_weights_from_disk": lambda asked: {
+                "success": True,
+                "message": "Succeeded to update model weights.",
+                "num_paused_requests": 0,
+            },
+            "/release_memory_occupation": lambda asked: None,
+            "/resume_memory_occupation": lambda asked: None,
+        }
+
+    def generate(self, asked: Answer) -> Any:
+        """One answer for one prompt, else a list: the completions of a prompt one behind the other."""
+        given = asked.get("input_ids") if asked.get("input_ids") is not None else asked.get("text")
+        if given is None or asked.get("stream"):
+            raise self._refuse("/generate of SGLang", "this form of its requests is not stood in for")
+        single = isinstance(given, str) or (bool(given) and isinstance(given[0], int))
+        prompts = [self._ids(one) for one in ([given] if single else given)]
+        asked_sampling = asked.get("sampling_params") or {}
+        several = asked_sampling if isinstance(asked_sampling, list) else [asked_sampling] * len(prompts)
+        answers: list[Answer] = []
+        for sampling, group in _alike(several, prompts):
+            answers += self._answers(group, self._verified(sampling), bool(asked.get("return_logprob")))
+        return answers[0] if single and len(answers) == 1 else answers
+
+    def _verified(self, given: Answer) -> Answer:
+        """``SamplingParams`` and its ``verify``."""
+        for name in given:
+            if name not in _SAMPLING:
+                raise self._refuse(f"SGLang's sampling parameter {name}", "no release that is known here has it")
+        asked = _SAMPLING | {name: value for name, value in given.items() if value is not None}
+        temperature, least = asked["temperature"], asked["min_new_tokens"]
+        most = given.get("max_new_tokens", asked["max_new_tokens"])
+        must = (
+            (math.isfinite(temperature) and temperature >= 0.0,
+             f"temperature must be a non-negative finite number, got {temperature}."),
+            (0.0 < asked["top_p"] <= 1.0, f"top_p must be in (0, 1], got {asked['top_p']}."),
+            (0.0 <= asked["min_p"] <= 1.0, f"min_p must be in [0, 1], got {asked['min_p']}."),
+            (asked["top_k"] == -1 or asked["top_k"] >= 1,
+             f"top_k must be -1 (disable) or at least 1, got {asked['top_k']}."),
+            *((-2.0 <= asked[name] <= 2.0, f"{name} must be in [-2, 2], got {asked[name]}.")
+              for name in ("frequency_penalty", "presence_penalty")),
+            (0.0 < asked["repetition_penalty"] <= 2.0,
+             f"repetition_penalty must be in (0, 2] (1.0 = no penalty), got {asked['repetition_penalty']}."),
+            (least >= 0, f"min_new_tokens must be in [0, max_new_tokens], got {least}."),
+            (most is None or most >= 0, f"max_new_tokens must be at least 0, got {most}."),
+            (most is None or least <= most, f"min_new_tokens must be in [0, max_new_tokens({most})], got {least}."),
+        )  # fmt: skip
+        for right, message in must:
+            if not right:
+                raise Refused(message)
+        return {**asked, "max_new_tokens": _UNBOUNDED if most is None else most}
+
+    def _answers(self, prompts: list[list[int]], sampling: Answer, logprobs: bool) -> list[Answer]:
+        asked = {
+            "n": sampling["n"],
+            "max_tokens": sampling["max_new_tokens"],
+            "min_tokens": sampling["min_new_tokens"],
+            "ignore_eos": sampling["ignore_eos"],
+            "stop_token_ids": sampling["stop_token_ids"],
+        }
+        return [
+            self._answer(str(number), ids, written, why, logprobs)
+            for number, (ids, written, why) in enumerate(self._write(prompts, asked))
+        ]
+
+    def _answer(self, name: str, ids: list[int], written: list[int], why: str, logprobs: bool) -> Answer:
+        ends = {"type": "length", "length": len(written)} if why == "length" else {"type": why, "matched": written[-1]}
+        about: Answer = {
+            "id": name,
+            "finish_reason": ends,
+            "prompt_tokens": len(ids),
+            "completion_tokens": len(written),
+            "cached_tokens": 0,
+            "weight_version": "default",
+            "e2e_latency": 0.0,
+        }
+        if logprobs:
+            found = LogprobsOf([0]).of(written, 0) or []
+            about["output_token_logprobs"] = [
+                [each[token].logprob, token, None] for token, each in zip(written, found, strict=True)
+            ]
+        text = self._text(written)
+        return {"output_ids": written, "meta_info": about, **({"text": text} if text is not None else {})}
+
+
+def _alike(sampling: list[Answer], prompts: list[list[int]]) -> list[tuple[Answer, list[list[int]]]]:
+    """Prompts in their order, in groups that are sampled alike: one batch of the server each."""
+    groups: list[tuple[Answer, list[list[int]]]] = []
+    for one, prompt in zip(sampling, prompts, strict=True):
+        if not groups or groups[-1][0] != one:
+            groups.append((one, []))
+        groups[-1][1].append(prompt)
+    return groups

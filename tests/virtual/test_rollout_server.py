@@ -1,0 +1,82 @@
+"""Rollout servers: what vLLM's and SGLang's answer over HTTP, with nobody at the other end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from virtual.worlds import virtual_session
+
+from gonogo.virtual.mode import UnsupportedOperator
+from gonogo.virtual.ranks.session import Session
+
+SGLANG = "http://localhost:8998"
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    with virtual_session(tmp_path) as session:
+        yield session
+
+
+def generate(**asked: Any) -> Any:
+    import requests
+
+    return requests.post(f"{SGLANG}/generate", json=asked, timeout=5)
+
+
+def test_sglang_writes_with_the_tokens_of_the_prompts(session: Session) -> None:
+    sampling = {"temperature": 0.8, "max_new_tokens": 8, "stop_token_ids": [2]}
+    first, second, *others = generate(
+        input_ids=[[5, 6, 7], [8, 9], [5, 6]], sampling_params=sampling, return_logprob=True
+    ).json()
+    assert len(others) == 1
+    assert len(first["output_ids"]) == 8
+    assert first["meta_info"]["finish_reason"] == {"type": "length", "length": 8}
+    assert [token for _, token, _ in first["meta_info"]["output_token_logprobs"]] == first["output_ids"]
+    assert set(first["output_ids"]) <= {5, 6, 7, 8, 9}
+    assert second["output_ids"] == [2]
+    assert second["meta_info"]["finish_reason"] == {"type": "stop", "matched": 2}
+    with pytest.raises(UnsupportedOperator, match="'text'"):
+        first["text"]  # there is no tokenizer that the rehearsal knows of
+    alone = generate(input_ids=[5, 6, 7], sampling_params={"max_new_tokens": 4, "n": 1}).json()
+    assert alone["meta_info"]["prompt_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"temperature": -1.0}, "temperature must be a non-negative finite number, got -1.0."),
+        ({"top_p": 0.0}, "top_p must be in (0, 1], got 0.0."),
+        ({"top_k": 0}, "top_k must be -1 (disable) or at least 1, got 0."),
+        ({"repetition_penalty": 3.0}, "repetition_penalty must be in (0, 2] (1.0 = no penalty), got 3.0."),
+        ({"max_new_tokens": 4, "min_new_tokens": 8}, "min_new_tokens must be in [0, max_new_tokens(4)], got 8."),
+    ],
+)
+def test_sglang_refuses_in_its_own_words(session: Session, asked: dict[str, Any], words: str) -> None:
+    import requests
+
+    answer = generate(input_ids=[[5, 6]], sampling_params=asked)
+    assert answer.json()["error"]["message"] == words
+    with pytest.raises(requests.HTTPError, match="400 Client Error: Bad Request"):
+        answer.raise_for_status()
+
+
+def test_sglang_reads_weights_from_disk_and_needs_no_vllm(session: Session) -> None:
+    import requests
+
+    done = requests.post(f"{SGLANG}/update_weights_from_disk", json={"model_path": "/weights"}, timeout=5)
+    assert (done.status_code, done.json()["success"]) == (200, True)
+    assert requests.get(f"{SGLANG}/health_generate", timeout=5).status_code == 200
+    told = [assumption.what for assumption in session.ledger.entries()]
+    assert any("a rollout server is up at http://localhost:8998" in what for what in told)
+    assert not any("vLLM" in what for what in told)
+
+
+def test_what_sglang_is_not_known_to_take_is_no_verdict(session: Session) -> None:
+    with pytest.raises(UnsupportedOperator, match="best"):
+        generate(input_ids=[[5, 6]], sampling_params={"best": 1})
+    with pytest.raises(UnsupportedOperator, match="this form of its requests"):
+        generate(inputs="of another server")
