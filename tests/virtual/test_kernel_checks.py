@@ -119,6 +119,17 @@ def test_autocast_refuses_cross_entropy_of_probabilities(tmp_path: Path) -> None
                 assert nn.BCELoss()(chance, label).dtype == torch.float32
 
 
+@pytest.mark.parametrize(("accelerator", "has_fp8"), [("A100-80G", False), ("RTX-4090", True), ("H100-80G", True)])
+def test_products_of_8_bit_floats_need_a_newer_gpu(accelerator: str, has_fp8: bool, tmp_path: Path) -> None:
+    with virtual_session(tmp_path, name=accelerator):
+        a, one = ones(16, 32, device="cuda").to(torch.float8_e4m3fn), ones(1, device="cuda").squeeze()
+        if has_fp8:
+            assert torch._scaled_mm(a, a.t(), one, one, out_dtype=BF16).shape == (16, 16)
+        else:
+            with pytest.raises(RuntimeError, match="only supported on CUDA devices with compute capability"):
+                torch._scaled_mm(a, a.t(), one, one, out_dtype=BF16)
+
+
 @pytest.mark.parametrize(("made_for", "drawn_on"), [("cpu", "cuda"), ("cuda", "cpu")])
 def test_a_generator_draws_on_its_own_device_only(made_for: str, drawn_on: str, tmp_path: Path) -> None:
     def draws(device: str) -> list[Callable[[], Any]]:

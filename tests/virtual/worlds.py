@@ -131,9 +131,9 @@ def on_device(record: RankRecord) -> int:
 
 
 @contextmanager
-def virtual_session(folder: Path, total_bytes: int | None = None) -> Iterator[Session]:
+def virtual_session(folder: Path, total_bytes: int | None = None, name: str = "H100-80G") -> Iterator[Session]:
     """This process believes it has eight accelerators meanwhile; files that it writes land in ``folder``."""
-    accelerator = find_accelerator("H100-80G")
+    accelerator = find_accelerator(name)
     if total_bytes is not None:
         accelerator = msgspec.structs.replace(accelerator, total_bytes=total_bytes, allowance_bytes=0)
     plan = WorkerPlan(

@@ -7,15 +7,22 @@ from gonogo.hazards.facts.rank_tests import mentions_rank, on_one_rank
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, Text
 
 # How many positional arguments come before the group.
-_WITHOUT_GROUP = {"barrier": 0, "reduce": 3, "gather": 3}
+_WITHOUT_GROUP = {"barrier": 0, "reduce": 3, "gather": 3, "reduce_scatter": 3, "all_to_all_single": 4}
 _WAITS = ("barrier", "wait_for_everyone")
+_OF_TORCH = (
+    *("barrier", "all_reduce", "all_gather", "all_gather_object", "broadcast", "broadcast_object_list", "gather"),
+    *("all_gather_into_tensor", "reduce", "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single"),
+)
+# A DTensor is gathered, a distributed checkpoint is planned, by all ranks.
+_GATHERS = ("*.full_tensor", "torch.distributed.checkpoint.save", "torch.distributed.checkpoint.load")
+_OF_STATE = tuple(
+    f"torch.distributed.checkpoint.state_dict.get_{name}state_dict" for name in ("", "model_", "optimizer_")
+)
 _COLLECTIVES = (
-    *(
-        f"torch.distributed.{name}"
-        for name in ("barrier", "all_reduce", "all_gather", "all_gather_object", "broadcast")
-    ),
-    *(f"torch.distributed.{name}" for name in ("broadcast_object_list", "all_gather_into_tensor", "reduce", "gather")),
+    *(f"torch.distributed.{name}" for name in _OF_TORCH),
     *(f"accelerate.Accelerator.{name}" for name in ("wait_for_everyone", "gather", "gather_for_metrics", "reduce")),
+    *_GATHERS,
+    *_OF_STATE,
 )
 
 
@@ -25,13 +32,14 @@ _REHEARSED = Text(
 
 
 class CollectiveInBranchOfOneRank(Hazard):
-    """A barrier or another collective stands in a branch that one rank takes.
+    """A barrier or another collective stands in a branch that one rank takes, or in a function called there.
     ## What happens
     The run stands still: that rank waits for the others, which go on to the next collective (and are then matched with
     the wrong one) or to the end, until the time-out (NCCL: 10 minutes).
     ## Why
     `dist.barrier()`, `all_reduce`, `broadcast`, `gather` return when all ranks of the group have called them. Inside
-    `if rank == 0:` only one does.
+    `if rank == 0:` only one does. So it is with `full_tensor()` of a DTensor, with `get_model_state_dict` where
+    `full_state_dict` is set, and with `torch.distributed.checkpoint.save`: all ranks take part in them.
     ## Example
     ```python
     if dist.get_rank() == 0:
@@ -43,7 +51,7 @@ class CollectiveInBranchOfOneRank(Hazard):
     dist.barrier()                      # right: every rank comes to it
     ```
     ## Cure
-    Move the call behind the branch, so that every rank comes to it; the branch keeps what one rank does alone.
+    Take the call out of the branch, so that every rank comes to it; the branch keeps what one rank does alone.
     ## When it is safe
     Where the other ranks call it in a branch of their own, as in `if rank != 0: barrier()` ... `if rank == 0:
     barrier()`; or for a group that has this rank alone.
@@ -96,10 +104,18 @@ class CollectiveInBranchOfOneRank(Hazard):
         if run.world_size == 1 or (b"rank" not in data and b"is_main" not in data):
             return
         found: list[tuple[Call, ast.expr]] = []
+        without_group, of_state = (
+            {call.node for call in script.calls(*patterns)} for patterns in (_GATHERS, _OF_STATE)
+        )
         for call in script.calls(*_COLLECTIVES):
-            if call.passed("group") is not None or len(call.node.args) > _WITHOUT_GROUP.get(call.method, 2):
+            if call.passed("group") is not None or call.passed("process_group") is not None:
                 continue
-            guard = on_one_rank(script, call.node)
+            if call.node in of_state:
+                if not _is_whole(script, call):
+                    continue
+            elif call.node not in without_group and len(call.node.args) > _WITHOUT_GROUP.get(call.method, 2):
+                continue
+            guard = on_one_rank(script, call.node) or _calls_on_one_rank(script, call.node)
             if guard is not None:
                 found.append((call, guard))
             elif any(mentions_rank(script, test) for test in script.guarded_by(call.node)):
@@ -113,8 +129,36 @@ class CollectiveInBranchOfOneRank(Hazard):
                 ).format(test=script.place(guard).text, call=call.method),
                 certainty=Certainty.CERTAIN if run.distributed and call.method in _WAITS else Certainty.LIKELY,
                 cure=Text(
-                    "Move {call}() behind the branch, where every rank comes to it",
-                    "把 {call}() 移到分支之后，让每个 rank 都执行",
+                    "Take {call}() out of the branch, so that every rank comes to it; the branch keeps what one rank "
+                    "does alone",
+                    "把 {call}() 移出该分支，让每个 rank 都执行；分支里只保留单个 rank 要做的事",
                 ).format(call=call.method),
                 spans=(call.place.span(), script.place(guard).span(Text("lets one rank through", "只放行一个 rank"))),
             )
+
+
+def _is_whole(script: Script, call: Call) -> bool:
+    """Whether a state dict is asked for that is gathered from all ranks."""
+    options = call.passed("options")
+    bound = script.bound_to(options.value) if options is not None else None
+    return isinstance(bound, ast.Call) and any(
+        one.arg == "full_state_dict" and isinstance(one.value, ast.Constant) and one.value.value is True
+        for one in bound.keywords
+    )
+
+
+def _calls_on_one_rank(script: Script, node: ast.AST, deep: int = 3) -> ast.expr | None:
+    """The test by which only one rank calls the function that a node stands in, wherever it is called."""
+    function = script.enclosing_function(node)
+    if function is None or not deep or function.decorator_list or not isinstance(script.parent(function), ast.Module):
+        return None
+    uses = [each for each in script.nodes(ast.Name) if each.id == function.name]
+    guard = None
+    for use in uses:
+        called = script.parent(use)
+        if not isinstance(called, ast.Call) or called.func is not use:
+            return None  # it is handed on
+        guard = on_one_rank(script, called) or _calls_on_one_rank(script, called, deep - 1)
+        if guard is None:
+            return None
+    return guard

@@ -1,5 +1,5 @@
 from gonogo.hazards.fsdp._mixed import MIXED
-from gonogo.hazards.rule import Pattern, Text
+from gonogo.hazards.rule import Certainty, Pattern, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
 
@@ -9,9 +9,9 @@ class Fsdp2PlainParametersBesideDtensors(LoggedHazard):
     `aten._foreach_norm.Scalar: got mixed torch.Tensor and DTensor` (or `_foreach_mul_`, `_foreach_lerp_`), raised
     in `clip_grad_norm_` or in the optimizer's step, while the forward and the backward went through.
     ## Why
-    FSDP2 turned most parameters into DTensors. Others that are trained were never given to `fully_shard` (experts
-    kept on the CPU, adapters added later, ignored parameters), or are DTensors of another mesh (tensor parallelism
-    on a part). A foreach operator takes one kind only.
+    FSDP2 turned most parameters into DTensors. Others that are trained were never given to `fully_shard` (only the
+    blocks were, and not the model around them; experts kept on the CPU, adapters added later, ignored parameters),
+    or are DTensors of another mesh (tensor parallelism on a part). A foreach operator takes one kind only.
     ## Example
     ```python
     # wrong: one clip over both kinds
@@ -21,8 +21,9 @@ class Fsdp2PlainParametersBesideDtensors(LoggedHazard):
     sharded = [p for p in model.parameters() if isinstance(p.grad, DTensor)]
     ```
     ## Cure
-    Give all trained parameters to fully_shard, or clip and step the two kinds apart (accelerate and transformers of
-    late 2026 do). Until then: max_grad_norm: 0 and an optimizer with foreach=False.
+    Give all trained parameters to fully_shard: after the blocks also the whole model, which takes embeddings, norms
+    and head. Or clip and step the two kinds apart (accelerate and transformers of late 2026 do). Until then:
+    max_grad_norm: 0 and an optimizer with foreach=False.
     ## When it is safe
     Where `fully_shard` was given every parameter that is trained, on one mesh.
     ## Sources
@@ -41,7 +42,9 @@ class Fsdp2PlainParametersBesideDtensors(LoggedHazard):
     )
     log_words = ("mixed torch.Tensor and DTensor",)
     signs = (
-        Sign(says=Pattern(r"_foreach_\w+(?:\.\w+)?:? got mixed torch\.Tensor and DTensor")),
+        Sign(
+            says=Pattern(r"_foreach_\w+(?:\.\w+)?:? got mixed torch\.Tensor and DTensor"), certainty=Certainty.CERTAIN
+        ),
         Sign(
             says=MIXED,
             frames=(("clip_grad", "torch/optim/", "get_total_norm", "_get_grad_norm"),),
@@ -50,15 +53,17 @@ class Fsdp2PlainParametersBesideDtensors(LoggedHazard):
     )
     cause = Text(
         "A foreach operator of the gradient clipping or of the optimizer met DTensors and plain tensors: "
-        "some of the parameters that are trained were not sharded by FSDP2.",
-        "梯度裁剪或优化器的 foreach 算子同时遇到 DTensor 与普通张量：部分被训练的参数没有被 FSDP2 切分。",
+        "some of the parameters that are trained were not sharded by FSDP2 (or by the tensor-parallel plan).",
+        "梯度裁剪或优化器的 foreach 算子同时遇到 DTensor 与普通张量：部分被训练的参数没有被 FSDP2（或张量并行的方案）"
+        "切分。",
     )
     cures = (
         Text(
-            "Give all trained parameters to fully_shard, or clip and step the two kinds apart (accelerate "
-            "and transformers of late 2026 do)",
-            "把全部被训练的参数交给 fully_shard，或把两种参数分开裁剪和更新（2026 年末的 accelerate 与 "
-            "transformers 已如此）",
+            "Give all trained parameters to fully_shard: after the blocks call it on the whole model too, which takes "
+            "embeddings, norms and head; or clip and step the two kinds apart (accelerate and transformers of late "
+            "2026 do)",
+            "把全部被训练的参数交给 fully_shard：在各个块之后也对整个模型调用，以包含嵌入、归一化和输出头；或把两种参数"
+            "分开裁剪和更新（2026 年末的 accelerate 与 transformers 已如此）",
         ),
         Text(
             "Until then: max_grad_norm: 0 and an optimizer with foreach=False",

@@ -139,6 +139,17 @@ _OF_FULL_PRECISION = {
     aten._linalg_solve_ex.default: "lu_factor_cusolver", aten.linalg_lu_factor_ex.default: "lu_factor_cusolver",
     aten._ctc_loss.default: "ctc_loss_cuda", aten._ctc_loss.Tensor: "ctc_loss_cuda",
 }  # fmt: skip
+_WITH_FP8 = (8, 9)
+"""The least compute capability with products of 8-bit floats; CUDA's ``scaled_mm`` asks for it before anything else."""
+
+
+def _scaled_mm(a: torch.Tensor, *_: Any) -> None:
+    if a.device.type == "cuda" and torch.cuda.get_device_capability(a.device) < _WITH_FP8:
+        raise RuntimeError(
+            "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+"
+        )
+
+
 _OF_INTEGERS = {
     aten.bitwise_and.Tensor: "bitwise_and_cuda", aten.bitwise_or.Tensor: "bitwise_or_cuda",
     aten.bitwise_xor.Tensor: "bitwise_xor_cuda", aten.bitwise_not.default: "bitwise_not_cuda",
@@ -147,7 +158,7 @@ _CHECKS: dict[Any, Callable[..., None]] = {
     aten.mm.default: _mm, aten.addmm.default: _addmm, aten.bmm.default: _bmm, aten.convolution.default: _convolution,
     aten.native_layer_norm.default: _layer_norm, aten.native_group_norm.default: _affine,
     aten.grid_sampler_2d.default: _alike, aten.grid_sampler_3d.default: _alike,
-    aten._softmax.default: _softmax, aten._log_softmax.default: _softmax,
+    aten._scaled_mm.default: _scaled_mm, aten._softmax.default: _softmax, aten._log_softmax.default: _softmax,
     **{operator: _full_precision(name) for operator, name in _OF_FULL_PRECISION.items()},
     **{operator: _of_integers(name) for operator, name in _OF_INTEGERS.items()},
 }  # fmt: skip

@@ -1,0 +1,97 @@
+from gonogo.evidence.rehearsal.record import RankRecord
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, Text
+
+# Collectives that leave each rank's gradients as they are: weights made equal, waiting, objects told.
+_APART = ("broadcast", "barrier", "allgather", "_allgather", "gather", "scatter", "monitored_barrier")
+_OBJECTS = 1 << 20
+"""Bytes up to which an all-gather tells of objects and counts, and brings no gradients."""
+
+
+class GradientsNeverExchanged(Hazard):
+    """The ranks of a process group each train a model of their own: no gradient goes between them.
+    ## What happens
+    Nothing fails. Each GPU trains on its part of the data alone, the losses of the ranks drift apart, and what rank 0
+    saves has seen one part of the data. With DistributedDataParallel the weights are even made equal at the start.
+    ## Why
+    DDP exchanges gradients in the backward of what went through the wrapper's own forward. `ddp.module(x)`, or a call
+    of the model by the name that it had before it was wrapped, goes past it; so does a method of the model
+    (`ddp.module.training_loss(batch)`). Or the model was never wrapped, or all backwards are under `no_sync()`.
+    ## Example
+    ```python
+    ddp = DistributedDataParallel(model)
+    loss = loss_of(ddp.module(x), y)        # wrong: past the wrapper
+    loss = loss_of(ddp(x), y)               # right
+    ```
+    ## Cure
+    Call the wrapper. What is another method becomes a branch of `forward`, or a small module whose `forward` calls it
+    is wrapped instead. `.module` is for saving, and for generation.
+    ## When it is safe
+    Where the ranks are to train apart: a search over hyperparameters, an ensemble, local steps between averages.
+    ## Sources
+    - https://docs.pytorch.org/docs/stable/notes/ddp.html: the wrapper's forward prepares the exchange in backward
+    - https://github.com/pytorch/pytorch/issues/14616: methods other than forward, called by ddp.module
+    - https://github.com/pytorch/pytorch/pull/20282: a test that ddp.module(input) exchanges nothing
+    """
+
+    name = "gradients-never-exchanged"
+    title = Text(
+        "Each rank trains a model of its own: no gradient is exchanged", "每个 rank 各自训练自己的模型：没有交换梯度"
+    )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """Steps of several ranks in one group with no collective that could have brought gradients."""
+        apart = [rank for rank in record.ranks if _is_apart(rank)]
+        if not apart:
+            return
+        wrapped = all(_weights_made_equal(rank) for rank in apart)
+        first = apart[0]
+        yield self.finding(
+            Text(
+                "{steps} optimizer steps in a process group of {world} ranks, and no collective that exchanges "
+                "gradients{equal}.",
+                "在 {world} 个 rank 的进程组中进行了 {steps} 次优化器更新，没有任何交换梯度的集合通信{equal}。",
+            ).format(
+                steps=first.steps,
+                world=first.formed_world,
+                equal=Text(
+                    ", though the weights were made equal at the start, as DistributedDataParallel does",
+                    "，尽管开始时像 DistributedDataParallel 那样统一了权重",
+                )
+                if wrapped
+                else "",
+            ),
+            certainty=Certainty.LIKELY,
+            severity=Severity.ERROR if wrapped else Severity.WARNING,
+            cure=Text(
+                "Call the wrapper: ddp(x), not ddp.module(x), nor the model by its name before it was wrapped; other "
+                "methods go into forward. Without a wrapper: DistributedDataParallel(model), or accelerator.prepare",
+                "调用包装器：ddp(x)，而不是 ddp.module(x) 或包装之前的模型；其他方法放入 forward。没有包装时：使用 "
+                "DistributedDataParallel(model) 或 accelerator.prepare",
+            ),
+            confirm=Text(
+                "After some steps a weight differs between the ranks: print(next(model.parameters()).sum()) on each",
+                "若干步之后各 rank 的权重不同：在每个 rank 上 print(next(model.parameters()).sum())",
+            ),
+            ranks=tuple(rank.rank for rank in apart),
+        )
+
+
+def _is_apart(rank: RankRecord) -> bool:
+    run = rank.as_run
+    return (
+        run is not None
+        and not run.strategy
+        and not run.idle
+        and rank.steps > 0
+        and rank.formed_world > 1
+        and all(
+            total.operator.startswith(_APART) and (total.operator.startswith(_APART[:2]) or total.bytes <= _OBJECTS)
+            for total in rank.collectives
+        )
+    )
+
+
+def _weights_made_equal(rank: RankRecord) -> bool:
+    """Whether at least a byte a parameter was broadcast."""
+    told = sum(total.bytes for total in rank.collectives if total.operator.startswith("broadcast"))
+    return 0 < rank.parameter_count <= told
