@@ -51,6 +51,29 @@ def plan(
     network: Annotated[
         float | None, typer.Option(min=0.1, metavar="GBIT", help="Gbit/s of a GPU to other nodes. Default: 200.")
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="sft|dpo|kto|rm|grpo|rloo|gkd", help="What it is trained by, with TRL. Default: sft."),
+    ] = None,
+    prompt_len: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --task: tokens of a prompt. Default: 512.")
+    ] = None,
+    completion_len: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --task: tokens of an answer, at most. Default: 1024.")
+    ] = None,
+    generations: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="grpo, rloo: completions of each prompt. Default: 8.")
+    ] = None,
+    beta: Annotated[
+        float | None, typer.Option(min=0.0, metavar="B", help="Weight of the reference; 0: none. Default: TRL's.")
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option(metavar="colocate|server|none", help="grpo, rloo: where vLLM runs. Default: any.")
+    ] = None,
+    reward_model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="grpo, rloo: a model that rewards; else a function does.")
+    ] = None,
+    teacher: Annotated[str | None, typer.Option(metavar="MODEL", help="gkd: the model that is learned from.")] = None,
     solve: Annotated[
         str | None,
         typer.Option(metavar="micro-batch|seq-len|gpus", help="The most that fits: or, of GPUs, the fewest."),
@@ -107,6 +130,7 @@ def plan(
         from gonogo.trials.plan.search import Plan, check_batch, search
         from gonogo.trials.plan.solve import check_unknown
         from gonogo.trials.plan.solve import solve as solve_for
+        from gonogo.trials.plan.task.settings import TaskOptions
         from gonogo.trials.plan.write import check_folder, write_best
 
         words, command = before_and_after(arguments or [])
@@ -122,9 +146,12 @@ def plan(
             global_batch=global_batch,
             network=network,
             timeout=timeout,
+            task=TaskOptions(task, prompt_len, completion_len, generations, beta, teacher, reward_model, engine),
         )
         request, notes = request_of(asked, read_training_command(command) if command else None)
         check_model(request.model, request.name)
+        if request.task is not None and request.task.beside is not None:
+            check_model(request.task.beside, request.task.beside_name)
         wanted = tokens_of(tokens)
         paid = None if price is None else read_price(price, gpus, request.machine.accelerator.name)
         unknown = None if solve is None else check_unknown(solve)
@@ -132,7 +159,7 @@ def plan(
         if write is not None:
             check_folder(write)
         check_torch()
-        check_packages(request.tune)
+        check_packages(request.tune, "sft" if request.task is None else request.task.task)
         with (
             scratch_folder() as scratch,
             _progress(language) as (say, on_done),

@@ -20,7 +20,22 @@ class Model(msgspec.Struct, frozen=True):
     layers: int
 
 
-class Strategy(msgspec.Struct, frozen=True):
+class Rollout(msgspec.Struct, frozen=True):
+    """What generates completions: an engine in the trainer's processes, or on GPUs of its own, or the model itself."""
+
+    engine: str
+    """``colocate``, ``server`` or ``none``."""
+    tensor_parallel: int
+    memory_share: float
+    """Of each of its GPUs; 0 of no engine."""
+    sleep: bool
+    gpus: int
+    """That a server has, of all nodes; the rest train."""
+    seconds_of_step: float
+    """Of generating, by estimate, with the weights' way to the engine."""
+
+
+class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     """A way to train it on these accelerators. ``band`` is how far the memory may be off, as a share of it."""
 
     strategy: str
@@ -44,9 +59,12 @@ class Strategy(msgspec.Struct, frozen=True):
     limit: str
     limit_said: Text
     why: tuple[Text, ...]
+    reference: str = ""
+    """Of preferences and rewards: ``model``, ``adapter`` or ``precomputed``; empty where none is held."""
+    rollout: Rollout | None = None
 
 
-class Solution(Strategy, frozen=True):
+class Solution(Strategy, frozen=True, kw_only=True):
     """A strategy with what ``--solve`` found for it; ``at_limit`` where more was not tried."""
 
     solved: int
@@ -55,7 +73,7 @@ class Solution(Strategy, frozen=True):
     nodes: int
 
 
-class TooLarge(Strategy, frozen=True):
+class TooLarge(Strategy, frozen=True, kw_only=True):
     """A strategy that does not fit, with what would make it fit."""
 
     shortfall: Text
@@ -85,6 +103,10 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     seq_len: int
     tune: str
     global_batch: int
+    task: str = ""
+    """What it is trained by; empty for plain fine-tuning."""
+    prompt_len: int = 0
+    generations: int = 0
     solve: str = ""
     """What was asked for: ``seq-len``, ``micro-batch``, ``gpus``, or nothing."""
     fitting: tuple[Strategy, ...]

@@ -95,6 +95,9 @@ def storage_bytes(tensor: torch.Tensor) -> int:
 def flops(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> int:
     """Floating-point operations of an operator by torch's formulas; 0 where it has none."""
     flop_counter: Any = importlib.import_module("torch.utils.flop_counter")
+    # Products that are given the dtype of what comes out have no formulas of their own; torch's know no such argument.
+    args = tuple(value for value in args if not isinstance(value, torch.dtype))
+    kwargs = {name: value for name, value in kwargs.items() if name != "out_dtype"}
     registry = getattr(flop_counter, "flop_registry", None)
     if registry is not None:
         counted = registry.get(func._overloadpacket)

@@ -20,6 +20,7 @@ _LETTERS = {
     "activations": "A",
     "communication": "C",
     "temporary": "T",
+    "rollout": "R",
     "reserve": "·",
     "free": " ",
 }
@@ -69,6 +70,10 @@ def plan_summary(plan: Plan, language: str) -> str:
     if trained < 1:
         said[0] += f"，训练其中 {trained:.2%}" if chinese else f" ({trained:.2%} trained)"
     said.append(count if plan.solve != "gpus" else plan.accelerator)
+    if plan.task:
+        said.append(plan.task)
+    if plan.generations > 1:
+        said.append(f"每个提示 {plan.generations} 个回答" if chinese else f"{plan.generations} completions of a prompt")
     if plan.solve != "seq-len":
         said.append(f"序列长度 {plan.seq_len}" if chinese else f"sequences of {plan.seq_len}")
     if not plan.solve:

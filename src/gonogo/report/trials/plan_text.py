@@ -15,6 +15,7 @@ _COLOURS = {
     "activations": "green",
     "communication": "yellow",
     "temporary": "red",
+    "rollout": "blue",
     "reserve": "dim",
     "free": "dim",
 }

@@ -11,13 +11,15 @@ from msgspec.structs import asdict
 from gonogo.evidence.environment.hardware import Accelerator, all_accelerators
 from gonogo.finding import Report, Skipped, Text, Verdict, planned
 from gonogo.trials.plan import roofline
+from gonogo.trials.plan.arguments import CONFIG
 from gonogo.trials.plan.choice import BANDS, Choice
-from gonogo.trials.plan.launch_files import CONFIG
 from gonogo.trials.plan.machine_room import HOST_RESERVE
 from gonogo.trials.plan.reasons import GIB, limit, shortfall, why
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import Plan
 from gonogo.trials.plan.solve import Solved
+from gonogo.trials.plan.task.rollout import SERVER_SHARE
+from gonogo.trials.plan.task.said import not_rehearsed
 from gonogo.trials.plan.write import files_of
 from gonogo.virtual.measuring.jobs import Facts
 
@@ -67,9 +69,15 @@ def covered(plan: Plan | Solved, whole: Sequence[Choice]) -> list[Text]:
     """What was rehearsed. ``whole``: at full depth."""
     said = [
         Text(
-            "{count} rehearsals of the real transformers and DeepSpeed ({new} new, {old} cached), {seconds:.0f} s",
-            "用真实的 transformers 和 DeepSpeed 排练 {count} 次（新 {new} 次，缓存 {old} 次），{seconds:.0f} 秒",
-        ).format(count=plan.rehearsed + plan.reused, new=plan.rehearsed, old=plan.reused, seconds=plan.seconds)
+            "{count} rehearsals of the real {stack} ({new} new, {old} cached), {seconds:.0f} s",
+            "用真实的 {stack} 排练 {count} 次（新 {new} 次，缓存 {old} 次），{seconds:.0f} 秒",
+        ).format(
+            stack=_stack(plan.request),
+            count=plan.rehearsed + plan.reused,
+            new=plan.rehearsed,
+            old=plan.reused,
+            seconds=plan.seconds,
+        )
     ]
     if whole:
         said.append(
@@ -78,6 +86,12 @@ def covered(plan: Plan | Solved, whole: Sequence[Choice]) -> list[Text]:
             )
         )
     return said
+
+
+def _stack(request: PlanRequest) -> Text:
+    if request.task is None:
+        return Text("transformers and DeepSpeed", "transformers 和 DeepSpeed")
+    return Text("TRL, transformers and DeepSpeed", "TRL、transformers 和 DeepSpeed")
 
 
 def _skipped(plan: Plan) -> list[Skipped]:
@@ -93,12 +107,13 @@ def _skipped(plan: Plan) -> list[Skipped]:
                 ),
             )
         )
-    return [*skipped, *uncovered(plan.failed)]
+    return [*skipped, *uncovered(plan.failed, plan.request)]
 
 
-def uncovered(failed: Sequence[tuple[Choice, str]]) -> list[Skipped]:
+def uncovered(failed: Sequence[tuple[Choice, str]], request: PlanRequest) -> list[Skipped]:
     """What no plan covers, and the strategies whose rehearsal came to no figures."""
     skipped = [
+        *not_rehearsed(request),
         Skipped(
             Text("step times", "每步耗时"),
             Text(
@@ -107,7 +122,7 @@ def uncovered(failed: Sequence[tuple[Choice, str]]) -> list[Skipped]:
                 "由 roofline 模型给出（矩阵算力 {matmul:.0%}、显存带宽 {memory:.0%}、链路带宽 {link:.0%}）：用于排序，"
                 "不是承诺",
             ).format(matmul=roofline.MATMUL_SHARE, memory=roofline.MEMORY_SHARE, link=roofline.LINK_SHARE),
-        )
+        ),
     ]
     for choice, message in failed:
         skipped.append(
@@ -142,7 +157,7 @@ def shown_files(choice: Choice, request: PlanRequest, facts: Facts) -> tuple[tup
 
 def planned_for(request: PlanRequest, facts: Facts, global_batch: int, **found: Any) -> planned.Plan:
     """What was asked for, with what was ``found``."""
-    machine = request.machine
+    machine, task = request.machine, request.task
     return planned.Plan(
         model=planned.Model(request.name, facts.model_class, facts.parameters, facts.trainable, facts.depth),
         accelerator=machine.accelerator.name,
@@ -153,6 +168,9 @@ def planned_for(request: PlanRequest, facts: Facts, global_batch: int, **found: 
         seq_len=request.seq_len,
         tune=request.tune,
         global_batch=global_batch,
+        task="" if task is None else task.task,
+        prompt_len=0 if task is None else task.prompt_len,
+        generations=0 if task is None else task.generations,
         **found,
     )
 
@@ -181,7 +199,17 @@ def planned_strategy(choice: Choice, request: PlanRequest, fastest: Choice | Non
         limit=choice.time.limit,
         limit_said=limit(choice),
         why=tuple(why(choice, request, fastest)) if choice.room.fits else (),
+        reference=strategy.reference,
+        rollout=_rollout(choice),
     )
+
+
+def _rollout(choice: Choice) -> planned.Rollout | None:
+    chosen = choice.strategy.rollout
+    if not chosen.engine:
+        return None
+    share = SERVER_SHARE if chosen.engine == "server" else chosen.share
+    return planned.Rollout(chosen.engine, chosen.tp, share, chosen.sleep, chosen.gpus, choice.time.generation)
 
 
 def too_large(choice: Choice, request: PlanRequest) -> planned.TooLarge:
@@ -202,6 +230,8 @@ def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
     """What would make it fit."""
     machine = request.machine
     cures = []
+    if choice.room.short_of == "engine":
+        cures.append(Text("an engine on GPUs of its own (--engine server)", "让引擎使用单独的 GPU（--engine server）"))
     if choice.room.short_of == "accelerator":
         needed = choice.reserved * (1 + BANDS[choice.source])
         larger = _next_larger(machine.accelerator, needed)

@@ -16,8 +16,8 @@ from gonogo.trials.plan.answer import (
     uncovered,
     unstated,
 )
-from gonogo.trials.plan.candidates import default_global_batch
 from gonogo.trials.plan.solve import Solution, Solved
+from gonogo.trials.plan.task.batches import global_batch
 
 _RECOMPUTED = Text(
     "only strategies with gradient checkpointing were tried: without it less fits",
@@ -34,7 +34,7 @@ def solved_report(solved: Solved, notes: Sequence[Text] = ()) -> Report:
         command="plan",
         verdict=verdict,
         covered=tuple(covered(solved, whole)),
-        skipped=tuple(uncovered(solved.failed)),
+        skipped=tuple(uncovered(solved.failed, solved.request)),
         plan=_planned(solved),
         notes=(*notes, *own, *unstated(solved.request)),
     )
@@ -45,7 +45,7 @@ def _planned(solved: Solved) -> planned.Plan:
     return planned_for(
         request,
         solved.facts,
-        request.global_batch or default_global_batch(request.world_size),
+        global_batch(request),
         solve=solved.unknown,
         fitting=tuple(_solution(one) for one in solved.solutions),
         too_large=tuple(too_large(choice, request) for choice in solved.too_large),

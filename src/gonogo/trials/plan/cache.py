@@ -20,7 +20,18 @@ from gonogo.rehearse.kept.known import source_digest
 from gonogo.rehearse.kept.store import Store
 from gonogo.virtual.measuring.jobs import Facts, Job, Measured
 
-_STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "bitsandbytes", "flash-attn")
+_STACK = (
+    "torch",
+    "deepspeed",
+    "transformers",
+    "accelerate",
+    "peft",
+    "bitsandbytes",
+    "flash-attn",
+    "trl",
+    "datasets",
+    "vllm",
+)
 # The rooms whose code measures: a change in it makes what was kept worthless.
 _ROOMS = ("evidence", "virtual")
 _MATTERS = ("PYTORCH_", "DEEPSPEED_", "DS_", "ACCELERATE_", "TRANSFORMERS_")
@@ -34,14 +45,14 @@ def key_of(job: Job, accelerator: Accelerator, folder: Path) -> str:
     """
     place = Path(job.answer).parent
     contents = {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(place.iterdir())
+        str(path.relative_to(place)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(place.rglob("*"))
         if path.suffix in (".json", ".py", ".jinja") and path.name != "answer.json"
     }
     identity: dict[str, Any] = {
         "files": contents,
         "arguments": [argument.replace(str(place), "") for argument in job.arguments],
-        "world": [job.world_size, job.local_world_size, job.describe, job.capacity],
+        "world": [job.world_size, job.local_world_size, job.describe, job.capacity, job.program],
         "accelerator": msgspec.to_builtins(accelerator),
         "environment": {name: value for name, value in os.environ.items() if name.startswith(_MATTERS)},
         "versions": _versions(),

@@ -7,12 +7,15 @@ from typing import Literal
 import msgspec
 
 from gonogo.trials.plan import closed_form
-from gonogo.trials.plan.closed_form import Calibration
+from gonogo.trials.plan.closed_form import Calibration, Estimate
 from gonogo.trials.plan.extend import Peak, Work
 from gonogo.trials.plan.machine_room import Room, room
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.roofline import NETWORK_BYTES, StepTime, collective_seconds, step_time
 from gonogo.trials.plan.strategy import Strategy
+from gonogo.trials.plan.task import engine
+from gonogo.trials.plan.task.kinds import ON_POLICY
+from gonogo.trials.plan.task.rollout import with_engine
 from gonogo.virtual.measuring.jobs import Facts
 
 Source = Literal["rehearsed", "extended", "formula"]
@@ -61,29 +64,55 @@ class Choice(msgspec.Struct, frozen=True):
 
 def by_formula(request: PlanRequest, facts: Facts, strategy: Strategy, known: Calibration) -> Choice:
     """What the closed form says of a strategy."""
-    estimate = closed_form.memory(facts, strategy, world_size=request.world_size, seq_len=request.seq_len, known=known)
+    estimate = closed_form.memory(
+        facts, strategy, world_size=request.world_size, seq_len=request.tokens_of_sample, known=known
+    )
+    estimate = _beside_the_model(request, facts, strategy, estimate)
     speed = request.machine.accelerator.speed
     assert speed is not None
     taken = closed_form.time(
         facts, strategy, world_size=request.world_size, ranks_per_node=request.machine.count, speed=speed,
-        seq_len=request.seq_len, bandwidth=bandwidth(request), nvme_drives=request.nvme_drives, known=known,
+        seq_len=request.tokens_of_sample, bandwidth=bandwidth(request), nvme_drives=request.nvme_drives, known=known,
+        generation=engine.seconds(request, facts, strategy),
     )  # fmt: skip
     return _choice(
-        request, strategy, "formula", estimate.allocated, estimate.allocated * _FRAGMENTED, estimate.by_category,
-        estimate.host, estimate.host, estimate.nvme, taken,
+        request, facts, strategy, "formula", estimate.allocated, estimate.allocated * _FRAGMENTED, estimate.by_category,
+        estimate.host, estimate.host, estimate.nvme, taken, estimate.by_category["parameters"],
     )  # fmt: skip
+
+
+def _beside_the_model(request: PlanRequest, facts: Facts, strategy: Strategy, estimate: Estimate) -> Estimate:
+    """With a reference, a reward model or a teacher, and an engine, at the phase that takes most."""
+    of_each = request.world_size if strategy.family.zero == 3 else 1
+    others = 2.0 * facts.beside_parameters + (facts.weight_bytes if strategy.reference == "model" else 0.0)
+    held = estimate.by_category
+    held = held | {"parameters": held["parameters"] + others / of_each}
+    beside = engine.beside(request, facts, strategy)
+    if beside is None:
+        return msgspec.structs.replace(estimate, by_category=held)
+    training = held | {"rollout": beside.in_phase("backward")}
+    generating = held | {"rollout": beside.in_phase("generate"), "activations": 0.0}
+    return msgspec.structs.replace(estimate, by_category=max(training, generating, key=lambda one: sum(one.values())))
 
 
 def by_peak(request: PlanRequest, facts: Facts, strategy: Strategy, at: Strategy, peak: Peak, source: Source) -> Choice:
-    """What a rehearsal of ``at`` says of a strategy that differs from it in micro-batch and accumulation at most."""
+    """What a rehearsal of ``at`` says of a strategy that differs from it in micro-batch, accumulation and engine."""
     peak = peak.with_samples(strategy.micro_batch / at.micro_batch)
+    beside = engine.beside(request, facts, strategy)
+    if beside is not None and source != "rehearsed":
+        peak = with_engine(peak, beside)
     speed = request.machine.accelerator.speed
     assert speed is not None
     family = strategy.family
     share = facts.trainable / (request.world_size if family.zero else 1)
     offloaded = share if family.optimizer != "gpu" else 0.0
     times = strategy.accumulation
-    passes = (peak.forward, peak.backward)
+    passes, generation = [peak.forward, peak.backward], engine.seconds(request, facts, strategy)
+    if request.task is not None and request.task.kind.generates:
+        generation = ON_POLICY * times * _alone(peak.score, request)
+    else:
+        passes.append(peak.score)
+    generation += _alone(peak.sync, request)
     taken = step_time(
         compute=sum(part.seconds for part in passes) * times + peak.step.seconds,
         communication=sum(_sending(part, request) for part in passes) * times + _sending(peak.step, request),
@@ -94,12 +123,19 @@ def by_peak(request: PlanRequest, facts: Facts, strategy: Strategy, at: Strategy
         ranks_per_node=request.machine.count,
         nvme_drives=request.nvme_drives,
         speed=speed,
+        generation=generation,
     )
-    formula = closed_form.memory(facts, strategy, world_size=request.world_size, seq_len=request.seq_len)
+    formula = closed_form.memory(facts, strategy, world_size=request.world_size, seq_len=request.tokens_of_sample)
+    before = peak.phases.get("load")
     return _choice(
-        request, strategy, source, peak.allocated, peak.reserved, peak.highest.by_category, peak.host, peak.pinned,
-        formula.nvme, taken,
+        request, facts, strategy, source, peak.allocated, peak.reserved, peak.highest.by_category, peak.host,
+        peak.pinned, formula.nvme, taken, before.allocated if before is not None else 0.0,
     )  # fmt: skip
+
+
+def _alone(work: Work, request: PlanRequest) -> float:
+    """Seconds of work beside which nothing else runs."""
+    return max(work.seconds, _sending(work, request))
 
 
 def bandwidth(request: PlanRequest) -> float:
@@ -123,13 +159,17 @@ def _sending(work: Work, request: PlanRequest) -> float:
 
 
 def _choice(
-    request: PlanRequest, strategy: Strategy, source: Source, allocated: float, reserved: float,
-    by_category: dict[str, float], host: float, pinned: float, nvme: float, taken: StepTime,
+    request: PlanRequest, facts: Facts, strategy: Strategy, source: Source, allocated: float, reserved: float,
+    by_category: dict[str, float], host: float, pinned: float, nvme: float, taken: StepTime, held: float,
 ) -> Choice:  # fmt: skip
-    tokens = strategy.micro_batch * strategy.accumulation * request.seq_len
+    """``held``: what the trainer has of the GPU before a rollout engine starts."""
+    tokens: float = strategy.micro_batch * strategy.accumulation * request.tokens_of_sample
+    tokens *= request.world_size / (request.world_size + strategy.rollout.gpus)  # the server's GPUs train none
+    beside = engine.beside(request, facts, strategy)
     left = room(
         request.machine, reserved=reserved, host_of_rank=host, nvme_of_rank=nvme, nvme_bytes=request.nvme_bytes,
-        band=BANDS[source],
+        band=BANDS[source], unsure=beside.unsure if beside is not None else 0.0,
+        engine=engine.margin(request, facts, strategy, held),
     )  # fmt: skip
     return Choice(
         strategy=strategy, source=source, allocated=allocated, reserved=reserved, by_category=by_category, host=host,

@@ -97,9 +97,9 @@ def _activations(facts: Facts, strategy: Strategy, seq_len: int) -> float:
 
 def time(
     facts: Facts, strategy: Strategy, *, world_size: int, ranks_per_node: int, seq_len: int, speed: Speed,
-    bandwidth: float, nvme_drives: int, known: Calibration = NOTHING_KNOWN,
+    bandwidth: float, nvme_drives: int, known: Calibration = NOTHING_KNOWN, generation: float = 0.0,
 ) -> StepTime:  # fmt: skip
-    """The time of a step, by formula. ``bandwidth``: bytes/s of a rank's slowest link."""
+    """The time of a step, by formula. ``bandwidth``: bytes/s of a rank's slowest link; ``generation``: its seconds."""
     family = strategy.family
     samples = strategy.micro_batch * strategy.accumulation
     of_sample = known.seconds.get(strategy.checkpointing)
@@ -123,6 +123,7 @@ def time(
         ranks_per_node=ranks_per_node,
         nvme_drives=nvme_drives,
         speed=speed,
+        generation=generation,
     )
 
 

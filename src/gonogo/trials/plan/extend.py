@@ -10,7 +10,7 @@ from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.trials.plan.roofline import LAUNCH_SECONDS
 from gonogo.virtual.measuring.jobs import Measured, PhasePeak
 
-_OF_SAMPLES = {"forward", "backward"}
+_OF_SAMPLES = {"forward", "backward", "score", "reward"}
 """Phases in which activations, and what is temporary beside them, grow with the micro-batch."""
 _GROWS_WITH_BATCH = ("activations", "temporary")
 
@@ -38,6 +38,9 @@ class Work(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, long_seconds=longer, short_seconds=shorter)
 
 
+NOTHING = Work(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, {})
+
+
 class Peak(msgspec.Struct, frozen=True):
     """Memory of one rank and its work of one step, in bytes."""
 
@@ -51,6 +54,10 @@ class Peak(msgspec.Struct, frozen=True):
     """Of one micro-batch."""
     step: Work
     """What comes once in an optimizer step, however many micro-batches it has."""
+    score: Work = NOTHING
+    """Of one micro-batch: what is generated, rewarded and scored before it is trained on."""
+    sync: Work = NOTHING
+    """Once in an optimizer step: the weights' way to the rollout engine."""
 
     @property
     def highest(self) -> PhasePeak:
@@ -84,6 +91,7 @@ class Peak(msgspec.Struct, frozen=True):
             reserved=self.reserved * allocated / self.allocated if self.allocated else self.reserved,
             forward=self.forward.with_samples(ratio),
             backward=self.backward.with_samples(ratio),
+            score=self.score.with_samples(ratio),
         )
 
 
@@ -102,8 +110,9 @@ def peak_of(measured: Measured, accumulation: int) -> Peak:
     assert host is not None
     last = max((work.step for work in measured.work if work.phase == "step"), default=0)
 
-    def work(phase: str, times: int) -> Work:
-        return work_of([one for one in measured.work if one.step == last and one.phase == phase], times)
+    def work(phases: str | tuple[str, ...], times: int) -> Work:
+        named = (phases,) if isinstance(phases, str) else phases
+        return work_of([one for one in measured.work if one.step == last and one.phase in named], times)
 
     return Peak(
         phases=measured.peaks,
@@ -113,6 +122,8 @@ def peak_of(measured: Measured, accumulation: int) -> Peak:
         forward=work("forward", accumulation),
         backward=work("backward", accumulation),
         step=work("step", 1),
+        score=work(("generate", "reward", "score"), accumulation),
+        sync=work("sync", 1),
     )
 
 
@@ -174,4 +185,6 @@ def extended(first: Peak, second: Peak, at: tuple[float, float], to: float, *, s
         forward=work(first.forward, second.forward),
         backward=work(first.backward, second.backward),
         step=work(first.step, second.step),
+        score=work(first.score, second.score),
+        sync=work(first.sync, second.sync),
     )

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.evidence.paths import exists, expanded, resolved
+from gonogo.trials.plan.arguments import CONFIG, options
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.request import PlanRequest
 
-CONFIG = "ds_config.json"
 _SWIFT_TUNES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}
 _DATASET_INFO = {
     "data": {
@@ -27,40 +27,27 @@ _FACTORY_TUNES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-visio
 
 def launch_files(choice: Choice, request: PlanRequest, arguments: dict[str, Any]) -> dict[str, str]:
     """Name and text of each file. ``arguments``: transformers' TrainingArguments."""
-    program = [*_program(request), *_options(arguments)]
+    program = [*_program(request), *options(arguments)]
     return {
-        **({"hostfile": _hostfile(request)} if request.machine.nodes > 1 else {}),
-        "launch_deepspeed.sh": _script(choice, request, _deepspeed(request), program),
-        "launch_torchrun.sh": _script(choice, request, _torchrun(request), program),
-        "accelerate.yaml": _accelerate_yaml(request),
-        "launch_accelerate.sh": _script(
+        **({"hostfile": hostfile(request)} if request.machine.nodes > 1 else {}),
+        "launch_deepspeed.sh": script(choice, request, by_deepspeed(request), program),
+        "launch_torchrun.sh": script(choice, request, by_torchrun(request), program),
+        "accelerate.yaml": accelerate_yaml(request),
+        "launch_accelerate.sh": script(
             choice,
             request,
-            ["accelerate", "launch", "--config_file", "accelerate.yaml", *_accelerate_rank(request)],
+            ["accelerate", "launch", "--config_file", "accelerate.yaml", *accelerate_rank(request)],
             program,
         ),
-        "launch_swift.sh": _script(
-            choice, request, ["swift", "sft"], _swift(choice, request, arguments), _swift_world(request)
+        "launch_swift.sh": script(
+            choice, request, ["swift", "sft"], _swift(choice, request, arguments), swift_world(request)
         ),
         "llamafactory.yaml": _llamafactory_yaml(choice, request, arguments),
         "dataset_info.json": json.dumps(_DATASET_INFO, indent=2) + "\n",
-        "launch_llamafactory.sh": _script(
+        "launch_llamafactory.sh": script(
             choice, request, ["llamafactory-cli", "train", "llamafactory.yaml"], [], _factory_world(request), data=False
         ),
     }
-
-
-def _options(arguments: dict[str, Any]) -> list[str]:
-    found = []
-    for name, value in arguments.items():
-        if value is False:
-            continue
-        found += [f"--{name}", json.dumps(value) if isinstance(value, dict) else _plain(value)]
-    return found
-
-
-def _plain(value: Any) -> str:
-    return "true" if value is True else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _program(request: PlanRequest) -> list[str]:
@@ -70,26 +57,28 @@ def _program(request: PlanRequest) -> list[str]:
     ]  # fmt: skip
 
 
-def _script(
-    choice: Choice,
+def script(
+    choice: Choice | None,
     request: PlanRequest,
     launcher: list[str],
     arguments: list[str],
     exports: tuple[str, ...] = (),
     *,
+    said: str = 'a line each: {"messages": [...]} or {"text": "..."}',
     data: bool = True,
 ) -> str:
+    """A shell script that runs a launcher. ``said``: of the data; with neither, none is read."""
     lines = ["#!/usr/bin/env bash", "set -euo pipefail", 'cd "$(dirname "$0")"']
     if data:
         lines.append(f"MODEL=${{MODEL:-{shlex.quote(_model(request))}}}")
-        lines.append('DATA=${DATA:-data.jsonl}   # a line each: {"messages": [...]} or {"text": "..."}')
+        lines += [f"DATA=${{DATA:-data.jsonl}}   # {said}"] if said else []
     if request.machine.nodes > 1:
         lines += [
             "NODE_RANK=${NODE_RANK:-0}",
             "MASTER_ADDR=${MASTER_ADDR:-localhost}",
             "MASTER_PORT=${MASTER_PORT:-29500}",
         ]
-    if choice.strategy.family.optimizer != "gpu":
+    if choice is not None and choice.strategy.family.optimizer != "gpu":
         count = request.machine.count
         lines.append(f"THREADS=$(($(nproc) / {count}))   # cores a rank: the optimizer runs on them")
         lines.append("export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((THREADS > 0 ? THREADS : 1))}")
@@ -105,7 +94,8 @@ def _model(request: PlanRequest) -> str:
     return str(resolved(request.model)) if exists(expanded(Path(request.name))) else request.name
 
 
-def _hostfile(request: PlanRequest) -> str:
+def hostfile(request: PlanRequest) -> str:
+    """The nodes, for DeepSpeed's launcher."""
     names = (f"node{number} slots={request.machine.count}" for number in range(request.machine.nodes))
     return "\n".join(["# The nodes' names, the first one's first.", *names, ""])
 
@@ -125,7 +115,8 @@ def _word(word: str) -> str:
     return f'"{word}"' if word.startswith("$") else shlex.quote(word)
 
 
-def _deepspeed(request: PlanRequest) -> list[str]:
+def by_deepspeed(request: PlanRequest) -> list[str]:
+    """DeepSpeed's launcher."""
     machine = request.machine
     if machine.nodes == 1:
         return ["deepspeed", "--num_gpus", str(machine.count)]
@@ -135,7 +126,8 @@ def _deepspeed(request: PlanRequest) -> list[str]:
     ]  # fmt: skip
 
 
-def _torchrun(request: PlanRequest) -> list[str]:
+def by_torchrun(request: PlanRequest) -> list[str]:
+    """torchrun."""
     machine = request.machine
     if machine.nodes == 1:
         return ["torchrun", "--nproc_per_node", str(machine.count)]
@@ -145,13 +137,15 @@ def _torchrun(request: PlanRequest) -> list[str]:
     ]  # fmt: skip
 
 
-def _accelerate_rank(request: PlanRequest) -> list[str]:
+def accelerate_rank(request: PlanRequest) -> list[str]:
+    """What accelerate is told of the node it runs on."""
     if request.machine.nodes == 1:
         return []
     return ["--machine_rank", "$NODE_RANK", "--main_process_ip", "$MASTER_ADDR", "--main_process_port", "$MASTER_PORT"]
 
 
-def _accelerate_yaml(request: PlanRequest) -> str:
+def accelerate_yaml(request: PlanRequest) -> str:
+    """accelerate's configuration."""
     machine = request.machine
     return "\n".join(
         [
@@ -169,7 +163,8 @@ def _accelerate_yaml(request: PlanRequest) -> str:
     )
 
 
-def _swift_world(request: PlanRequest) -> tuple[str, ...]:
+def swift_world(request: PlanRequest) -> tuple[str, ...]:
+    """The variables by which ms-swift learns of nodes and GPUs."""
     machine = request.machine
     lines = [f"export NPROC_PER_NODE={machine.count}"]
     if machine.nodes > 1:
@@ -180,22 +175,23 @@ def _swift_world(request: PlanRequest) -> tuple[str, ...]:
 def _swift(choice: Choice, request: PlanRequest, arguments: dict[str, Any]) -> list[str]:
     words = [
         "--model", "$MODEL", "--dataset", "$DATA", "--tuner_type", _SWIFT_TUNES[request.tune],
-        "--torch_dtype", _dtype(request),
+        "--torch_dtype", torch_dtype(request),
         "--max_length", str(request.seq_len), "--output_dir", "output",
     ]  # fmt: skip
     if request.tune in ("lora", "qlora"):
         words += ["--lora_rank", str(request.lora_rank), "--target_modules", "all-linear"]
     if request.tune == "qlora":
-        words += ["--quant_method", "bnb", "--quant_bits", "4", "--bnb_4bit_quant_storage", _dtype(request)]
+        words += ["--quant_method", "bnb", "--quant_bits", "4", "--bnb_4bit_quant_storage", torch_dtype(request)]
     if request.tune == "freeze-vision":
         words += ["--freeze_vit", "true", "--freeze_aligner", "false"]
     if not choice.strategy.checkpointing:
         words += ["--gradient_checkpointing", "false"]
     kept = {name: value for name, value in arguments.items() if name not in (request.dtype, "num_train_epochs")}
-    return [*words, *_options(kept)]
+    return [*words, *options(kept)]
 
 
-def _dtype(request: PlanRequest) -> str:
+def torch_dtype(request: PlanRequest) -> str:
+    """The dtype by the name that PyTorch has for it."""
     return "bfloat16" if request.dtype == "bf16" else "float16"
 
 

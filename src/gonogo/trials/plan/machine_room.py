@@ -19,6 +19,8 @@ class Room(msgspec.Struct, frozen=True):
     """If the figure is too low by all of its band."""
     host: float | None
     nvme: float | None
+    engine: float | None = None
+    """By how much a rollout engine beside the trainer surely starts."""
 
     @property
     def fits(self) -> bool:
@@ -27,13 +29,13 @@ class Room(msgspec.Struct, frozen=True):
 
     @property
     def others_fit(self) -> bool:
-        """Whether host memory and NVMe hold what lies there."""
-        return all(left is None or left >= 0 for left in (self.host, self.nvme))
+        """Whether host memory and NVMe hold what lies there, and an engine starts."""
+        return all(left is None or left >= 0 for left in (self.host, self.nvme, self.engine))
 
     @property
     def short_of(self) -> str | None:
-        """What is too small: ``accelerator``, ``host`` or ``nvme``; None where all fits."""
-        for name in ("accelerator", "host", "nvme"):
+        """What is too small: ``accelerator``, ``engine``, ``host`` or ``nvme``; None where all fits."""
+        for name in ("accelerator", "engine", "host", "nvme"):
             left = getattr(self, name)
             if left is not None and left < 0:
                 return name
@@ -41,13 +43,17 @@ class Room(msgspec.Struct, frozen=True):
 
 
 def room(
-    machine: Machine, *, reserved: float, host_of_rank: float, nvme_of_rank: float, nvme_bytes: int | None, band: float
-) -> Room:
-    """What is left. ``reserved``: of a rank's caching allocator; ``band``: how far it may be off, as a share."""
+    machine: Machine, *, reserved: float, host_of_rank: float, nvme_of_rank: float, nvme_bytes: int | None, band: float,
+    unsure: float = 0.0, engine: float | None = None,
+) -> Room:  # fmt: skip
+    """What is left. ``reserved``: of a rank's caching allocator; ``band``: how far it may be off, as a share.
+
+    ``unsure``: by how many bytes an engine's part of it may be off besides; ``engine``: by how much it starts.
+    """
     accelerator = machine.accelerator
     capacity = accelerator.total_bytes - accelerator.allowance_bytes
     host = None
     if machine.host_bytes is not None:
         host = machine.host_bytes * (1 - HOST_RESERVE) - host_of_rank * (1 + min(band, _HOST_BAND)) * machine.count
     nvme = None if nvme_bytes is None else nvme_bytes - nvme_of_rank * machine.count
-    return Room(capacity - reserved * (1 + band), host, nvme)
+    return Room(capacity - reserved * (1 + band) - unsure, host, nvme, engine)

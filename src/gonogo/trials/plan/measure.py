@@ -9,18 +9,21 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from gonogo.rehearse.launch.environment import fixed_environment
 from gonogo.rehearse.launch.python_start import python_module
+from gonogo.trials.plan.arguments import learning_rate, options, task_arguments, training_arguments
 from gonogo.trials.plan.cache import cached, keep, key_of
 from gonogo.trials.plan.choice import BANDS, capacity_of
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config
+from gonogo.trials.plan.task.script import SCRIPT, script_of
+from gonogo.trials.plan.task.settings import TaskSettings
 from gonogo.virtual.measuring.depth import with_depth
-from gonogo.virtual.measuring.jobs import Facts, Job, JobEnded, Measured
+from gonogo.virtual.measuring.jobs import EngineFacts, Facts, Job, JobEnded, Measured
 from gonogo.virtual.measuring.server import ServerSettings
 
 _OF_MODEL = ("preprocessor_config.json", "processor_config.json", "tokenizer_config.json", "tokenizer.json",
@@ -56,6 +59,8 @@ class Meter:
         self.rehearsed = 0
         """Rehearsals that were made, and not found in the cache."""
         self.reused = 0
+        self._class = ""
+        self._engine: tuple[EngineFacts, ...] = ()
 
     def __enter__(self) -> Meter:
         return self
@@ -68,7 +73,9 @@ class Meter:
     def facts(self) -> Facts:
         """What the model is made of. Raises NotMeasured."""
         job = self._job("facts", Measurement(Strategy(_ANY, False, 1, 1), 0, 16, 1), describe=True)
-        return self._answered([job], Facts)[0]
+        found = self._answered([job], Facts)[0]
+        self._class, self._engine = found.stored_class, found.engine
+        return found
 
     def measure(self, cells: Sequence[Measurement]) -> list[Measured | NotMeasured]:
         """Rehearse the cells, as many at once as there are cores; an answer for each, in their order."""
@@ -153,13 +160,15 @@ class Meter:
             )  # fmt: skip
             log.close()
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-            start = ServerSettings(request.machine.accelerator.name, str(self._folder), max(1, cores))
+            start = ServerSettings(
+                request.machine.accelerator.name, str(self._folder), max(1, cores), _imports(request.task)
+            )
             assert self._process.stdin is not None
             self._process.stdin.write(msgspec.json.encode(start) + b"\n")
         return self._process
 
     def _job(self, name: str, cell: Measurement, *, describe: bool = False) -> Job:
-        request = self._request
+        request, strategy = self._request, cell.strategy
         place = self._folder / name
         place.mkdir(parents=True, exist_ok=True)
         config = with_depth(self.config, cell.depth) if cell.depth else self.config
@@ -167,15 +176,14 @@ class Meter:
         for file in (*_OF_MODEL, *(path.name for path in request.model.glob("*.py"))):
             if (request.model / file).exists() and not (place / file).exists():
                 (place / file).symlink_to((request.model / file).resolve())
-        written = deepspeed_config(cell.strategy, world_size=cell.world_size, dtype=request.dtype)
+        written = deepspeed_config(strategy, world_size=cell.world_size, dtype=request.dtype)
+        of_task = request.task is not None and not describe
+        if of_task:
+            written["optimizer"]["params"]["lr"] = learning_rate(request)
+            arguments = self._prepared(place, cell)
+        else:
+            arguments = self._plain(place, cell, describe)
         (place / "deepspeed.json").write_text(json.dumps(written), encoding="utf-8")
-        strategy = cell.strategy
-        arguments = [
-            "--model", str(place), "--deepspeed", str(place / "deepspeed.json"), "--seq-len", str(cell.seq_len),
-            "--micro-batch", str(strategy.micro_batch), "--steps", str(cell.steps), "--tune", request.tune,
-            "--lora-rank", str(request.lora_rank), "--attention", request.attention,
-            *(["--gradient-checkpointing"] if strategy.checkpointing else []),
-        ]  # fmt: skip
         return Job(
             name=name,
             arguments=tuple(arguments),
@@ -186,19 +194,92 @@ class Meter:
             steps=cell.steps,
             capacity=int(capacity_of(request) / (1 + BANDS["rehearsed"])) if cell.real else None,
             describe=describe,
+            program=_OF_TASKS if of_task else _PLAIN,
         )
+
+    def _plain(self, place: Path, cell: Measurement, describe: bool) -> list[str]:
+        """The arguments of the program that trains on one batch again and again, or that describes the model."""
+        request, strategy, task = self._request, cell.strategy, self._request.task
+        arguments = [
+            "--model", str(place), "--deepspeed", str(place / "deepspeed.json"), "--seq-len", str(cell.seq_len),
+            "--micro-batch", str(strategy.micro_batch), "--steps", str(cell.steps), "--tune", request.tune,
+            "--lora-rank", str(request.lora_rank), "--attention", request.attention,
+            *(["--gradient-checkpointing"] if strategy.checkpointing else []),
+        ]  # fmt: skip
+        if describe and task is not None:
+            arguments += ["--task", task.task, *(["--engine"] if task.kind.rolls_out else [])]
+            arguments += ["--beside", str(self._beside(place))] if task.beside is not None else []
+        return arguments
+
+    def _prepared(self, place: Path, cell: Measurement) -> list[str]:
+        """The script of a task with all that it reads, and the arguments of the program that runs it."""
+        request, strategy, task = self._request, cell.strategy, self._request.task
+        assert task is not None
+        (place / SCRIPT).write_text(script_of(task.task), encoding="utf-8")
+        config = json.loads((place / "config.json").read_text(encoding="utf-8"))
+        if not config.get("architectures"):  # TRL asks it which class to make
+            (place / "config.json").write_text(json.dumps(config | {"architectures": [self._class]}), encoding="utf-8")
+        settings = training_arguments(strategy, request) | task_arguments(strategy, request)
+        settings |= {"deepspeed": str(place / "deepspeed.json"), "output_dir": str(place / "output")}
+        settings |= {"max_steps": cell.steps, "report_to": "none", "save_strategy": "no", "disable_tqdm": True}
+        if task.task == "gkd":
+            settings["lmbda"] = 1.0  # each step generates: that takes the most
+        if cell.seq_len != request.seq_len:
+            settings |= _of_length(task, cell.seq_len, settings)
+        if task.beside is not None:
+            settings["teacher" if task.task == "gkd" else "reward_model"] = str(self._beside(place))
+        rows = strategy.micro_batch * strategy.accumulation * cell.world_size * (cell.steps + 1)
+        return [
+            "--script", str(place / SCRIPT), "--task", task.task, "--rows", str(rows),
+            "--prompt-len", str(task.prompt_len), "--completion-len", str(cell.seq_len - task.prompt_len),
+            *([] if cell.real else ["--cache-bytes", str(self._cache_bytes(cell))]),
+            "--model", str(place), "--tune", request.tune, "--lora_rank", str(request.lora_rank), *options(settings),
+        ]  # fmt: skip
+
+    def _beside(self, place: Path) -> Path:
+        """A folder with the configuration of the reward model, or of the teacher."""
+        task = self._request.task
+        assert task is not None
+        assert task.beside is not None
+        folder = place / "beside"
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_bytes((task.beside / "config.json").read_bytes())
+        return folder
+
+    def _cache_bytes(self, cell: Measurement) -> int:
+        """Room for the longest sequence, and as much again, in the cache of an engine that is reckoned apart."""
+        of_token = max((one.cache_of_token for one in self._engine), default=1)
+        return 2 * (cell.seq_len + 4096) * of_token
 
 
 _ANY = Family(0)
+_PLAIN, _OF_TASKS = "gonogo.virtual.measuring.program", "gonogo.virtual.measuring.post_training"
+
+
+def _of_length(task: TaskSettings, seq_len: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that say how long a sample is, for one of another length than was asked."""
+    completion = seq_len - task.prompt_len
+    lengths = {"max_length": seq_len, "vllm_max_model_length": seq_len, "max_completion_length": completion,
+               "max_new_tokens": completion}  # fmt: skip
+    return {name: length for name, length in lengths.items() if name in settings}
+
+
+def _imports(task: TaskSettings | None) -> tuple[str, ...]:
+    """What the measuring process imports once for all rehearsals of a task."""
+    if task is None:
+        return ()
+    return ("trl", "datasets", "peft", *(("trl.experimental.gkd",) if task.task == "gkd" else ()))
 
 
 def _name(cell: Measurement) -> str:
-    family, strategy = cell.strategy.family, cell.strategy
+    family, strategy, rollout = cell.strategy.family, cell.strategy, cell.strategy.rollout
     words = [
         f"zero{family.zero}", family.optimizer, family.parameters, f"buckets{family.bucket}",
         "recomputed" if strategy.checkpointing else "kept",
         f"{strategy.micro_batch}x{strategy.accumulation}", f"depth{cell.depth}", f"tokens{cell.seq_len}",
         f"world{cell.world_size}", f"steps{cell.steps}", *(["real"] if cell.real else []),
+        *(word for word in (strategy.reference, rollout.engine and f"{rollout.engine}{rollout.gpus}") if word),
+        *([f"tp{rollout.tp}", f"share{rollout.share:.2f}", f"sleep{rollout.sleep:d}"] if rollout.share else []),
     ]  # fmt: skip
     return "-".join(words)
 

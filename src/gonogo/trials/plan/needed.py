@@ -15,8 +15,15 @@ from gonogo.trials.plan.strategy import Tune
 _NEEDED: dict[Tune, tuple[str, ...]] = {"lora": ("peft",), "qlora": ("peft", "bitsandbytes")}
 
 
-def check_packages(tune: Tune) -> None:
-    """Raise UserError where a package is missing that the way of tuning needs."""
+def check_packages(tune: Tune, task: str = "sft") -> None:
+    """Raise UserError where a package is missing that the way of tuning, or the task, needs."""
+    if task != "sft" and importlib.util.find_spec("trl") is None:
+        raise UserError(
+            Text(
+                "--task {task} rehearses TRL's own trainer, which is not installed for {python}: pip install trl",
+                "--task {task} 会排练 TRL 自己的训练器，而 {python} 没有安装：pip install trl",
+            ).format(task=task, python=sys.executable)
+        )
     for name in _NEEDED.get(tune, ()):
         if importlib.util.find_spec(name) is None:
             raise UserError(

@@ -8,6 +8,7 @@ from gonogo.finding import Text
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.roofline import ALIKE
+from gonogo.trials.plan.task.said import of_task
 
 GIB = 1 << 30
 
@@ -86,12 +87,14 @@ _LIMITS = {
     "host_link": Text("PCIe copies", "PCIe 拷贝"),
     "host_optimizer": Text("CPU optimizer", "CPU 优化器"),
     "nvme": Text("NVMe", "NVMe"),
+    "generation": Text("generating", "生成"),
 }
 _LIMITS_SAID = {
     **_LIMITS,
     "communication": Text("communication between GPUs", "卡间通信"),
     "host_link": Text("copies between GPU and host (PCIe)", "显存与内存之间的拷贝（PCIe）"),
     "host_optimizer": Text("the optimizer on the CPU", "CPU 上的优化器"),
+    "generation": Text("completions to be generated", "生成回答"),
 }
 _CATEGORIES = {
     "parameters": Text("the weights", "权重"),
@@ -100,6 +103,7 @@ _CATEGORIES = {
     "activations": Text("activations", "激活"),
     "communication": Text("buffers for communication", "通信缓冲区"),
     "temporary": Text("temporary tensors", "临时张量"),
+    "rollout": Text("the rollout engine", "rollout 引擎"),
 }
 _NOTABLE = 4 * GIB
 """Host memory of a node that is worth a sentence."""
@@ -118,6 +122,7 @@ def limit(choice: Choice) -> Text:
 def why(choice: Choice, request: PlanRequest, fastest: Choice | None) -> tuple[Text, ...]:
     """The reasons of a strategy, one sentence each; ``fastest``: the first of those that fit, if they are compared."""
     said = [*_spread(choice, request), _RECOMPUTED if choice.strategy.checkpointing else _KEPT]
+    said += of_task(choice, request)
     said += _memory(choice, request)
     return (*said, _speed(choice, fastest)) if fastest is not None else tuple(said)
 
@@ -163,6 +168,11 @@ def shortfall(choice: Choice, request: PlanRequest) -> Text:
     name = choice.room.short_of
     assert name is not None
     missing = -getattr(choice.room, name) / GIB
+    if name == "engine":
+        return Text(
+            "the rollout engine lacks {missing:.1f} GiB to start surely beside the trainer",
+            "rollout 引擎要在训练器旁可靠启动，还缺 {missing:.1f} GiB",
+        ).format(missing=missing)
     if name == "accelerator":
         accelerator = request.machine.accelerator
         return Text(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from gonogo.evidence.environment.hardware import Machine, machine_from, memory_size, nodes_asked
 from gonogo.evidence.paths import exists, expanded, is_file
@@ -12,6 +13,7 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.from_command import TrainingCommand
 from gonogo.trials.plan.strategy import TUNES, Tune
+from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings, settings_of
 
 _SEQ_LEN = 4096
 _LORA_RANK = 16
@@ -35,6 +37,7 @@ class PlanOptions(msgspec.Struct, frozen=True):
     network: float | None = None
     """Gbit/s."""
     timeout: float = 300.0
+    task: TaskOptions = TaskOptions()
 
 
 class PlanRequest(msgspec.Struct, frozen=True):
@@ -57,11 +60,27 @@ class PlanRequest(msgspec.Struct, frozen=True):
     dtype: str = "bf16"
     attention: str = "sdpa"
     timeout: float = 300.0
+    task: TaskSettings | None = None
+    """None for plain fine-tuning."""
 
     @property
     def world_size(self) -> int:
         """Ranks of all nodes."""
         return self.machine.count * self.machine.nodes
+
+    @property
+    def tokens_of_sample(self) -> int:
+        """Tokens that are trained of a sample, all its sequences together."""
+        return self.seq_len * (1 if self.task is None else self.task.kind.sequences)
+
+    def without(self, gpus: int) -> PlanRequest:
+        """The same on the GPUs that are left, where a rollout server has so many."""
+        if not gpus:
+            return self
+        machine = self.machine
+        if machine.nodes > 1:
+            return replace(self, machine=replace(machine, nodes=machine.nodes - gpus // machine.count))
+        return replace(self, machine=replace(machine, count=machine.count - gpus))
 
 
 def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[PlanRequest, list[Text]]:
@@ -70,7 +89,8 @@ def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[P
     name = options.model or said.model
     if name is None:
         raise UserError(_NO_MODEL if command is None else _MODEL_UNTOLD)
-    if command is not None and options.seq_len is None and said.seq_len is None:
+    lengths = (options.seq_len, said.seq_len, options.task.completion_len)
+    if command is not None and all(length is None for length in lengths):
         raise UserError(_LENGTH_UNTOLD)
     tune = options.tune or said.tune or "full"
     chosen = next((known for known in TUNES if known == tune), None)
@@ -83,12 +103,15 @@ def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[P
     nodes = nodes_asked(options.gpus, options.nodes)
     machine = machine_from(options.gpus, nodes or said.nodes, options.host_memory, said.gpus or _GPUS)
     own_world = (options.gpus is None or said.gpus == machine.count) and nodes in (None, said.nodes)
+    asked_length = options.seq_len or said.seq_len
+    task = settings_of(options.task, asked_length, chosen, model_folder)
+    length = (asked_length or _SEQ_LEN) if task is None else task.prompt_len + task.completion_len
     half = machine.accelerator.device_type == "cuda" and machine.accelerator.compute_capability < _HAS_BF16
     request = PlanRequest(
         model=model_folder(name),
         name=name,
         machine=machine,
-        seq_len=options.seq_len or said.seq_len or _SEQ_LEN,
+        seq_len=length,
         tune=chosen,
         lora_rank=options.lora_rank or said.lora_rank or _LORA_RANK,
         global_batch=options.global_batch or (said.global_batch if own_world else None),
@@ -96,8 +119,31 @@ def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[P
         network_bytes=None if options.network is None else options.network * 1e9 / 8,
         dtype="fp16" if half else "bf16",
         timeout=options.timeout,
+        task=task,
     )
+    check_rollouts(request)
     return request, [] if command is None else [_taken(request)]
+
+
+def check_rollouts(request: PlanRequest) -> None:
+    """Raise UserError where the engine that generates is not known on such accelerators."""
+    task, accelerator = request.task, request.machine.accelerator
+    if task is None or not task.kind.rolls_out or task.engine == "none":
+        return
+    if accelerator.device_type != "cuda" or request.dtype != "bf16":
+        raise UserError(
+            Text(
+                "--task {task} on {name}: how much memory vLLM takes there is not known; --engine none plans without",
+                "--task {task} 在 {name} 上：不知道 vLLM 在其上占用多少显存；--engine none 可不用它来规划",
+            ).format(task=task.task, name=accelerator.name)
+        )
+    if task.engine == "server" and request.world_size < 2:
+        raise UserError(
+            Text(
+                "--engine server needs GPUs of its own: with one GPU none is left for the trainer",
+                "--engine server 需要单独的 GPU：只有一张卡时没有卡可供训练",
+            )
+        )
 
 
 _NO_MODEL = Text(

@@ -41,6 +41,8 @@ class StepTime(msgspec.Struct, frozen=True):
     host_optimizer: float
     nvme: float
     total: float
+    generation: float = 0.0
+    """Of generating completions, and of bringing the weights to the engine before: nothing else runs meanwhile."""
 
     @property
     def limit(self) -> str:
@@ -51,11 +53,12 @@ class StepTime(msgspec.Struct, frozen=True):
             "host_link": self.host_link,
             "host_optimizer": self.host_optimizer,
             "nvme": self.nvme,
+            "generation": self.generation,
         }
         return max(parts, key=lambda name: parts[name])
 
 
-LIMITS = ("compute", "communication", "host_link", "host_optimizer", "nvme")
+LIMITS = ("compute", "communication", "host_link", "host_optimizer", "nvme", "generation")
 
 
 def collective_seconds(operator: str, sent_bytes: int, ranks: int, bandwidth: float) -> float:
@@ -89,6 +92,7 @@ def step_time(
     ranks_per_node: int,
     nvme_drives: int,
     speed: Speed,
+    generation: float = 0.0,
 ) -> StepTime:
     """The time of a step.
 
@@ -100,5 +104,5 @@ def step_time(
     host_link = max(to_host_bytes, from_host_bytes) / link
     optimizer = host_parameters * ADAM_HOST_BYTES * ranks_per_node / HOST_MEMORY_BYTES
     nvme = nvme_parameters * ADAM_NVME_BYTES * ranks_per_node / (NVME_BYTES * max(nvme_drives, 1))
-    total = max(compute, communication, host_link) + max(optimizer, nvme)
-    return StepTime(compute, communication, host_link, optimizer, nvme, total)
+    total = max(compute, communication, host_link) + max(optimizer, nvme) + generation
+    return StepTime(compute, communication, host_link, optimizer, nvme, total, generation)

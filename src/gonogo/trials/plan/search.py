@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.candidates import Candidates, Group, group_of
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.measure import Meter
 from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.task.batches import check_completions
 from gonogo.virtual.measuring.jobs import Facts
 
 Say = Callable[[Text], None]
@@ -42,7 +45,8 @@ class Plan:
 
 
 def check_batch(request: PlanRequest) -> None:
-    """Raise UserError where the world does not divide the global batch."""
+    """Raise UserError where the world does not divide the global batch, or completions of a prompt would be parted."""
+    check_completions(request)
     batch, world = request.global_batch, request.world_size
     if batch is not None and batch % world:
         below, above = batch // world * world, (batch // world + 1) * world
@@ -66,7 +70,7 @@ def search(request: PlanRequest, meter: Meter, say: Say) -> Plan:
     _measure_the_best(candidates, groups)
     for _ in range(_WHOLE_ROUNDS):
         best = _hopeful(candidates, groups)[:1]
-        if not best or best[0].source == "rehearsed":
+        if not best or best[0].source == "rehearsed" or candidates.fails_alike():
             break
         say(Text("rehearsing the best at full depth", "以完整深度排练最优方案"))
         candidates.rehearse_whole(best[0].strategy)
@@ -79,7 +83,7 @@ def _measure_the_best(candidates: Candidates, groups: list[Group]) -> None:
     for _ in range(len(groups)):
         hopeful = _hopeful(candidates, groups)[:_AT_ONCE]
         unknown = [choice for choice in hopeful if not candidates.is_measured(group_of(choice.strategy))]
-        if not unknown or hopeful[0] not in unknown:
+        if not unknown or hopeful[0] not in unknown or candidates.fails_alike():
             return
         candidates.rehearse_short(unknown)
 
@@ -91,20 +95,21 @@ def _hopeful(candidates: Candidates, groups: list[Group]) -> list[Choice]:
 
 
 def _plan(candidates: Candidates, meter: Meter, seconds: float) -> Plan:
-    fitting, too_large, unsettled = [], [], []
-    for group in candidates.groups():
-        if group in candidates.failed:
+    fitting: list[Choice] = []
+    too_large: list[Choice] = []
+    unsettled: list[Choice] = []
+    for groups in _rows(candidates):
+        known = [group for group in groups if group not in candidates.failed]
+        found = [best for group in known if (best := candidates.best(group)) is not None]
+        if found:
+            fitting.append(candidates.ranked(found)[0])
             continue
-        best = candidates.best(group)
-        smallest = candidates.choices(group)[0]
-        if best is not None:
-            fitting.append(best)
-        elif group[0].small_buckets:
+        usual = [group for group in known if not group.family.small_buckets and candidates.choices(group)]
+        if not usual:
             continue  # what is too large with the usual buckets says it all
-        elif candidates.surely_too_large(group):
-            too_large.append(smallest)
-        else:
-            unsettled.append(smallest)
+        smallest = min((candidates.smallest(group) for group in usual), key=lambda choice: choice.reserved)
+        sure = all(candidates.surely_too_large(group) for group in usual)
+        (too_large if sure else unsettled).append(smallest)
     return Plan(
         request=candidates.request,
         facts=candidates.facts,
@@ -117,3 +122,14 @@ def _plan(candidates: Candidates, meter: Meter, seconds: float) -> Plan:
         rehearsed=meter.rehearsed,
         reused=meter.reused,
     )
+
+
+def _rows(candidates: Candidates) -> list[list[Group]]:
+    """The groups that are told of as one: all apart; with an engine, those of one way to spread states and generate."""
+    rows: dict[Group, list[Group]] = {}
+    for group in candidates.groups():
+        row = group
+        if group.engine:
+            row = group._replace(checkpointing=False, gpus=0, family=replace(group.family, small_buckets=False))
+        rows.setdefault(row, []).append(group)
+    return list(rows.values())

@@ -116,9 +116,10 @@ class _Solver:
         if self.unknown == "micro-batch":
             return range(1, _MOST_SAMPLES + 1)
         if self.unknown == "seq-len":
-            most = longest_sequence(self.meter.config)
+            most, task = longest_sequence(self.meter.config), self.request.task
             steps = [*range(256, min(most, 16384), 256), *range(16384, most, 1024), most]
-            return sorted({min(step, most) for step in steps})
+            prompt = 0 if task is None else task.prompt_len
+            return sorted({min(step, most) for step in steps if step > prompt}) or [most]
         count = self.request.machine.count
         of_node = {1 << power for power in range(count.bit_length()) if 1 << power <= count} | {count}
         worlds = of_node | {count << power for power in range(_MOST_NODES.bit_length())}
@@ -126,9 +127,11 @@ class _Solver:
 
     def _is_asked(self, group: Group) -> bool:
         """Where memory is short activations are recomputed; with a given length, keeping them is a choice too."""
-        family, checkpointing = group
+        family = group.family
+        if self.unknown == "gpus" and group.gpus:
+            return False  # how many a server is given is a choice, not a need
         return not family.small_buckets and (
-            checkpointing or (self.unknown == "micro-batch" and family.optimizer == "gpu")
+            group.checkpointing or (self.unknown == "micro-batch" and family.optimizer == "gpu")
         )
 
     def _at(self, value: int) -> Candidates:
@@ -136,7 +139,9 @@ class _Solver:
 
     def _request(self, value: int) -> PlanRequest:
         if self.unknown == "seq-len":
-            return replace(self.request, seq_len=value)
+            task = self.request.task
+            longer = task and replace(task, completion_len=max(value - task.prompt_len, 1))
+            return replace(self.request, seq_len=value, task=longer)
         if self.unknown == "micro-batch":
             return self.request
         machine = self.request.machine
@@ -178,18 +183,19 @@ class _Solver:
         return self.values[hard // 2 if hard > 1 else 0], self.values[hard]
 
     def _by_formula(self, group: Group, value: int) -> Choice:
-        return by_formula(self._request(value), self.facts, self._strategy(group, value), NOTHING_KNOWN)
+        asked = self._request(value).without(group.gpus)
+        return by_formula(asked, self.facts, self._strategy(group, value), NOTHING_KNOWN)
 
     def _estimate(self, group: Group, value: int) -> Choice:
         """By the line through what was measured."""
         (first, at_first), (second, at_second) = self._lines[group]
         if first == second:
-            strategy = self._strategy(group, value)
-            return by_peak(self._request(value), self.facts, strategy, strategy, at_first, "extended")
+            strategy, asked = self._strategy(group, value), self._request(value).without(group.gpus)
+            return by_peak(asked, self.facts, strategy, strategy, at_first, "extended")
         coordinates = self._coordinate(first), self._coordinate(second)
         peak = extended(at_first, at_second, coordinates, self._coordinate(value), same_batch=False)
-        strategy = self._strategy(group, value)
-        return by_peak(self._request(value), self.facts, strategy, strategy, peak, "extended")
+        strategy, asked = self._strategy(group, value), self._request(value).without(group.gpus)
+        return by_peak(asked, self.facts, strategy, strategy, peak, "extended")
 
     # -- answering ---------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from gonogo.trials.plan.task.kinds import Reference
+from gonogo.trials.plan.task.rollout import Rollout
+
 Place = Literal["gpu", "cpu", "nvme"]
 Tune = Literal["full", "lora", "qlora", "freeze-vision"]
 TUNES: tuple[Tune, ...] = ("full", "lora", "qlora", "freeze-vision")
@@ -64,11 +67,15 @@ class Strategy(msgspec.Struct, frozen=True):
     checkpointing: bool
     micro_batch: int
     accumulation: int
+    reference: Reference = ""
+    rollout: Rollout = Rollout()
 
     @property
     def label(self) -> str:
         """As it is called in reports."""
-        return f"{self.family.label}{', checkpointing' if self.checkpointing else ''}"
+        words = [self.family.label, *(["checkpointing"] if self.checkpointing else []), self.rollout.label]
+        words += ["reference precomputed"] if self.reference == "precomputed" else []
+        return ", ".join(word for word in words if word)
 
 
 def families(world_size: int, *, nvme: bool, host: bool = True) -> Iterator[Family]:
@@ -89,10 +96,10 @@ def families(world_size: int, *, nvme: bool, host: bool = True) -> Iterator[Fami
             yield msgspec.structs.replace(family, small_buckets=True)
 
 
-def micro_batches(global_batch: int, world_size: int) -> tuple[int, ...]:
+def micro_batches(global_batch: int, world_size: int, least: int = 1) -> tuple[int, ...]:
     """Micro-batches that divide a rank's share of the global batch, smallest first, powers of two and the share itself.
 
-    Empty where the world does not divide the global batch.
+    Empty where the world does not divide the global batch. ``least``: what the trainer takes at least.
     """
     if global_batch % world_size:
         return ()
@@ -100,7 +107,7 @@ def micro_batches(global_batch: int, world_size: int) -> tuple[int, ...]:
     sizes = {size for size in (1 << n for n in range(16)) if share % size == 0 and size <= _LARGEST_MICRO_BATCH}
     if share <= _LARGEST_MICRO_BATCH:
         sizes.add(share)
-    return tuple(sorted(sizes))
+    return tuple(sorted(size for size in sizes if size >= least))
 
 
 def deepspeed_config(strategy: Strategy, *, world_size: int, dtype: str = "bf16", nvme_path: str = "/local_nvme",

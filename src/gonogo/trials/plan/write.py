@@ -11,12 +11,15 @@ from gonogo.evidence.paths import exists, is_folder
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.report.atomic import write_atomically
+from gonogo.trials.plan.arguments import CONFIG, learning_rate, task_arguments, training_arguments
 from gonogo.trials.plan.choice import Choice
-from gonogo.trials.plan.launch_files import CONFIG, launch_files
+from gonogo.trials.plan.launch_files import launch_files
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import Plan
 from gonogo.trials.plan.solve import Solved
 from gonogo.trials.plan.strategy import deepspeed_config
+from gonogo.trials.plan.task.launch import SERVER, task_files
+from gonogo.trials.plan.task.script import SCRIPT, lines_of, script_of
 from gonogo.trials.plan.training_script import TRAINING_SCRIPT
 from gonogo.virtual.measuring.jobs import Facts
 
@@ -81,13 +84,30 @@ def write_best(folder: Path, plan: Plan | Solved) -> list[Text]:
 
 def to_change(choice: Choice, request: PlanRequest) -> list[Text]:
     """What the user has to put into the files, since gonogo can't know it."""
+    task = request.task
     said = [
         Text(
             "data.jsonl beside them, or DATA=…: a line for each sample, {example}",
             "在旁边放 data.jsonl，或设置 DATA=…：每行一个样本，{example}",
-        ).format(example='{"messages": [...]}')
+        ).format(example='{"messages": [...]}' if task is None else lines_of(task.task))
     ]
-    if request.machine.nodes > 1:
+    if task is not None and task.kind.rolls_out and task.beside is None:
+        said.append(
+            Text(
+                "the reward: reward() in {script}, --reward_funcs in launch_swift.sh",
+                "奖励：{script} 中的 reward()，launch_swift.sh 中的 --reward_funcs",
+            ).format(script=SCRIPT)
+        )
+    if choice.strategy.rollout.engine == "server":
+        said.append(
+            Text(
+                "{server} has to be up before the training starts; for ms-swift start swift rollout in its place",
+                "训练开始前须先启动 {server}；用 ms-swift 时改为启动 swift rollout",
+            ).format(server=SERVER)
+        )
+        if request.machine.nodes > 1:
+            said.append(Text("SERVER_ADDR: the server's node", "SERVER_ADDR：服务所在的节点"))
+    if request.without(choice.strategy.rollout.gpus).machine.nodes > 1:
         said.append(
             Text(
                 "the nodes' names in hostfile; NODE_RANK and MASTER_ADDR on each node",
@@ -105,9 +125,10 @@ def to_change(choice: Choice, request: PlanRequest) -> list[Text]:
 
 def written_config(choice: Choice, request: PlanRequest, facts: Facts) -> dict[str, Any]:
     """The DeepSpeed config, in numbers where transformers would fill in ``"auto"``."""
-    config = deepspeed_config(choice.strategy, world_size=request.world_size, dtype=request.dtype)
+    trains = request.without(choice.strategy.rollout.gpus).world_size
+    config = deepspeed_config(choice.strategy, world_size=trains, dtype=request.dtype)
     del config["zero_allow_untested_optimizer"]
-    config["optimizer"]["params"]["lr"] = _learning_rate(request)
+    config["optimizer"]["params"]["lr"] = learning_rate(request)
     zero, hidden = config["zero_optimization"], facts.hidden_size
     if hidden and zero["stage"] == 3:
         zero |= {
@@ -118,41 +139,14 @@ def written_config(choice: Choice, request: PlanRequest, facts: Facts) -> dict[s
     return config
 
 
-def _learning_rate(request: PlanRequest) -> float:
-    """A usual one to begin with: adapters take larger steps."""
-    return 1e-4 if request.tune in ("lora", "qlora") else 1e-5
-
-
 def files_of(choice: Choice, request: PlanRequest, facts: Facts) -> dict[str, str]:
     """Name and text of each file."""
     config = written_config(choice, request, facts)
-    arguments = training_arguments(choice, request)
-    return {
-        CONFIG: json.dumps(config, indent=2) + "\n",
-        "training_arguments.json": json.dumps(arguments, indent=2) + "\n",
-        "train.py": TRAINING_SCRIPT,
-        **launch_files(choice, request, arguments),
-    }
-
-
-def training_arguments(choice: Choice, request: PlanRequest) -> dict[str, Any]:
-    """transformers' TrainingArguments that agree with the DeepSpeed config."""
-    strategy = choice.strategy
-    arguments: dict[str, Any] = {
-        "deepspeed": CONFIG,
-        request.dtype: True,
-        "per_device_train_batch_size": strategy.micro_batch,
-        "gradient_accumulation_steps": strategy.accumulation,
-        "gradient_checkpointing": strategy.checkpointing,
-        "learning_rate": _learning_rate(request),
-        "adam_beta1": 0.9,
-        "adam_beta2": 0.999,
-        "adam_epsilon": 1e-8,
-        "weight_decay": 0.0,
-        "max_grad_norm": 1.0,
-        "num_train_epochs": 1,
-        "logging_steps": 1,
-    }
-    if strategy.checkpointing:
-        arguments["gradient_checkpointing_kwargs"] = {"use_reentrant": False}
-    return arguments
+    arguments = training_arguments(choice.strategy, request)
+    written = {CONFIG: json.dumps(config, indent=2) + "\n"}
+    if request.task is not None:
+        arguments |= task_arguments(choice.strategy, request)
+        written |= {SCRIPT: script_of(request.task.task), **task_files(choice, request, arguments)}
+    else:
+        written |= {"train.py": TRAINING_SCRIPT, **launch_files(choice, request, arguments)}
+    return {**written, "training_arguments.json": json.dumps(arguments, indent=2) + "\n"}

@@ -8,11 +8,14 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 from gonogo.virtual.measuring.depth import depth_of, period_of
+from gonogo.virtual.measuring.engine_facts import engine_facts
 from gonogo.virtual.measuring.jobs import Facts
 from gonogo.virtual.measuring.program import parse
 from gonogo.virtual.measuring.tuning import bytes_of_weights, tuned
-from gonogo.virtual.synthetic.model import read_model
+from gonogo.virtual.synthetic.model import Found, read_model
 
 _LAYER = re.compile(r"(.*?\.(?:layers|h|blocks|block|layer))\.(\d+)\.(.*)")
 
@@ -20,7 +23,8 @@ _LAYER = re.compile(r"(.*?\.(?:layers|h|blocks|block|layer))\.(\d+)\.(.*)")
 def facts_of(arguments: tuple[str, ...]) -> Facts:
     """The facts of the model that the program ``gonogo.virtual.measuring.program`` would train with those arguments."""
     given = parse(list(arguments))
-    found = read_model(given.model)
+    stored = read_model(given.model)
+    found = _of_task(stored, given.task)
     with torch.device("meta"):
         model: Any = found.model_class(found.config)
     weight_bytes = bytes_of_weights(model, given.tune)
@@ -40,7 +44,34 @@ def facts_of(arguments: tuple[str, ...]) -> Facts:
         vocabulary=int(getattr(text, "vocab_size", None) or 0),
         largest_parameter=max(sizes.values(), default=0),
         weight_bytes=weight_bytes,
+        engine=engine_facts(given.model, "bfloat16", hasattr(found.config, "auto_map")) if given.engine else (),
+        stored_class=stored.model_class.__name__,
+        beside_parameters=0 if given.beside is None else _parameters(given.beside),
     )
+
+
+def _of_task(found: Found, task: str) -> Found:
+    """A reward model scores: it has a head for that in place of the words'."""
+    if task != "rm":
+        return found
+    from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING as SCORING
+
+    if type(found.config) not in SCORING:
+        raise UserError(
+            Text(
+                "--task rm: transformers has no model of {kind} that scores (AutoModelForSequenceClassification)",
+                "--task rm：transformers 没有可给序列打分的 {kind} 模型（AutoModelForSequenceClassification）",
+            ).format(kind=found.config.model_type)
+        )
+    found.config.num_labels = 1
+    return Found(found.config, SCORING[type(found.config)], found.folder)
+
+
+def _parameters(folder: str) -> int:
+    found = read_model(folder)
+    with torch.device("meta"):
+        model = found.model_class(found.config)
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _layer(sizes: dict[str, int], depth: int) -> int:

@@ -23,6 +23,8 @@ class Job(msgspec.Struct, frozen=True):
     """What the caching allocator may reserve; None: however much it asks for."""
     describe: bool = False
     """Only say what the model is made of."""
+    program: str = "gonogo.virtual.measuring.program"
+    """The module that is run."""
 
 
 class PhasePeak(msgspec.Struct, frozen=True):
@@ -40,6 +42,25 @@ class Measured(msgspec.Struct, frozen=True):
     work: tuple[PhaseWork, ...]
     peaks: dict[str, PhasePeak]
     """By phase: with more layers or samples another phase may be the highest."""
+
+
+class EngineFacts(msgspec.Struct, frozen=True):
+    """What one rank of a rollout engine takes of a GPU for the model, with ``tp`` ranks to share it. Bytes."""
+
+    tp: int
+    weights: int
+    cache_of_token: int
+    forward: int
+    """Activations of the forward by which the engine measures itself, with TRL's ``max_num_batched_tokens``."""
+    sampler_of_sequence: int
+    """Of each sequence that may run at once, in the same measurement."""
+    graphs: int
+    graphs_in_share: bool
+    """Whether the release leaves room for its CUDA graphs within its share of the GPU."""
+
+    def profiled(self, sequences: int) -> int:
+        """What the engine measures beside its weights."""
+        return max(self.forward, sequences * self.sampler_of_sequence)
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -60,6 +81,12 @@ class Facts(msgspec.Struct, frozen=True):
     weight_bytes: int
     """What the weights take on one GPU that has all of them."""
     dtype: str = "bf16"
+    engine: tuple[EngineFacts, ...] = ()
+    """By tensor-parallel size, as far as the heads can be divided; none where no engine is asked for, or known."""
+    stored_class: str = ""
+    """The class of the model's checkpoint, where the one that is trained is another."""
+    beside_parameters: int = 0
+    """Of the reward model or the teacher."""
 
 
 class JobEnded(msgspec.Struct, frozen=True):

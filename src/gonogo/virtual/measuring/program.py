@@ -25,6 +25,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--tune", default="full")
     parser.add_argument("--lora-rank", type=int, default=16)
     parser.add_argument("--attention", default="sdpa")
+    about = parser.add_argument_group("what the model's description is to say as well")
+    about.add_argument("--task", default="sft")
+    about.add_argument("--engine", action="store_true")
+    about.add_argument("--beside")
     return parser.parse_args(arguments)
 
 

@@ -36,6 +36,8 @@ class ServerSettings(msgspec.Struct, frozen=True):
     accelerator: str
     folder: str
     at_once: int
+    trains_by: tuple[str, ...] = ()
+    """Modules that all jobs import beside transformers and DeepSpeed."""
 
 
 class _Running:
@@ -60,7 +62,7 @@ def main() -> None:
     session = _session(start)
     with session:
         with session.mode:
-            _import_the_stack()
+            _import_the_stack(start.trains_by)
         _serve(session, start, _Lines(jobs, rest), answers)
 
 
@@ -89,13 +91,18 @@ def _session(start: ServerSettings) -> Any:
     return Session(plan)
 
 
-def _import_the_stack() -> None:
+def _import_the_stack(more: tuple[str, ...]) -> None:
     """What every job needs; a child does not import it again."""
+    import importlib
+
     import deepspeed  # noqa: F401
     import transformers.models.auto.modeling_auto  # noqa: F401
     from transformers import Trainer, TrainingArguments  # noqa: F401
 
     from gonogo.virtual.synthetic import batch, model, program  # noqa: F401
+
+    for name in more:
+        importlib.import_module(name)
 
 
 def _read_line(descriptor: int) -> bytes:
@@ -183,6 +190,7 @@ def _rehearse(session: Any, job: Job) -> NoReturn:
         os.environ["LOCAL_WORLD_SIZE"] = str(job.local_world_size)
         session.plan = msgspec.structs.replace(
             session.plan,
+            program=job.program,
             arguments=job.arguments,
             world_size=job.world_size,
             local_world_size=job.local_world_size,

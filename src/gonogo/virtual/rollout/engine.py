@@ -18,21 +18,16 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual.memory.tracking import MemoryRecord
+from gonogo.virtual.rollout.bands import BLOCK, CONTEXT_BAND, PEAK_BAND
 from gonogo.virtual.rollout.model import EngineModel
 from gonogo.virtual.rollout.ranks import EngineRanks
 
 _GIB = 1 << 30
-_BLOCK = 16
-"""Tokens in a block of the cache."""
 GRAPHS_OF_LAYER = 10 << 20
 GRAPHS_AT_LEAST = 200 << 20
 """CUDA graphs: "Graph capturing finished in 20 secs, took 0.54 GiB" of a model with 28 layers; 0.2 to 1.5 GiB."""
 GRAPHS_IN_BUDGET = (0, 21)
 """Since this release (vllm/envs.py, VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS) the cache leaves room for the graphs."""
-_CONTEXT_BAND = 512 << 20
-"""Context and communicators of the real device take so much more or less than is assumed."""
-_PEAK_BAND = 0.3
-"""The same of the activations that vLLM measures, as a share."""
 POOL_WITH_EXPANDABLE = (0, 20)
 """Since this release (vllm-project/vllm#40812) the pool turns expandable segments off by itself."""
 WEIGHTS, CACHE, GRAPHS = "vLLM: weights", "vLLM: KV cache", "vLLM: CUDA graphs"
@@ -117,7 +112,7 @@ class Engine:
         free, total = torch.cuda.mem_get_info(self.device)
         share = float(self.asked.get("gpu_memory_utilization") or 0.9)
         requested = total * share
-        self._must_be_clear(free - requested, _CONTEXT_BAND, f"{_gib(requested)} GiB asked for, {_gib(free)} GiB free")
+        self._must_be_clear(free - requested, CONTEXT_BAND, f"{_gib(requested)} GiB asked for, {_gib(free)} GiB free")
         if free < requested:
             raise ValueError(
                 f"Free memory on device {self.device} ({_gib(free)}/{_gib(total)} GiB) on startup is less than desired "
@@ -136,8 +131,8 @@ class Engine:
         if not given and self.version < (0, 9):  # it counted what torch held in the process before, the trainer's too
             available -= held_before
         available = available if self._ranks is None else self._ranks.least(available)
-        self._check_cache(available, 0 if given else int(_PEAK_BAND * peak) + graphs)
-        self._take("kv_cache", available - available % max(self.model.cache_of_token() * _BLOCK, 1))
+        self._check_cache(available, 0 if given else int(PEAK_BAND * peak) + graphs)
+        self._take("kv_cache", available - available % max(self.model.cache_of_token() * BLOCK, 1))
         if graphs:
             with self._counting(GRAPHS):
                 self._held[GRAPHS] = torch.empty(graphs, dtype=torch.uint8, device=self.device)
@@ -146,7 +141,7 @@ class Engine:
     def _check_cache(self, available: int, band: int) -> None:
         more = "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
         length = self.model.max_model_len
-        needed = self.model.cache_of(length, _BLOCK, self.batched)
+        needed = self.model.cache_of(length, BLOCK, self.batched)
         self._must_be_clear(available - needed, band, f"{_gib(needed)} GiB of cache needed, {_gib(available)} GiB left")
         if available <= 0:
             raise ValueError(
@@ -154,7 +149,7 @@ class Engine:
                 f"the engine. {more}"
             )
         if needed > available:
-            fits = int(length * available / needed) // _BLOCK * _BLOCK
+            fits = int(length * available / needed) // BLOCK * BLOCK
             raise ValueError(
                 f"To serve at least one request with the models's max seq len ({length}), ({_gib(needed)} GiB KV cache "
                 f"is needed, which is larger than the available KV cache memory ({_gib(available)} GiB). Based on the "
@@ -169,15 +164,8 @@ class Engine:
 
     def _run_once(self) -> int:
         """``profile_run``: one forward of a full batch and the sampler; returns what it takes beside the weights."""
-        text = self.model.text
-        width = getattr(text, "hidden_size", 0) or 0
-        inner = getattr(text, "intermediate_size", None) or 4 * width
-        vocabulary = getattr(text, "vocab_size", 0) or 0
-        size = self.model.dtype.itemsize
-        tokens = min(self.batched, max(self.model.max_model_len, self.batched))
-        forward = tokens * size * (3 * width + 3 * inner // self.tp)
-        # Logits, their float32, sorted values with their indices, and probabilities.
-        sampler = min(self.sequences, tokens) * vocabulary * (size + 4 + 4 + 8 + 4)
+        forward = forward_of(self.model, self.batched)
+        sampler = min(self.sequences, self.batched) * sampler_of(self.model)
         with self._counting("vLLM: activations"):
             for nbytes in (forward, sampler):
                 torch.empty(nbytes, dtype=torch.uint8, device=self.device)
@@ -192,10 +180,7 @@ class Engine:
         return sum(rank * sum(shape) * self.model.dtype.itemsize for shape in linear) // self.tp
 
     def _graphs(self) -> int:
-        if self.asked.get("enforce_eager"):
-            return 0
-        layers = getattr(self.model.text, "num_hidden_layers", 0) or 0
-        return max(GRAPHS_AT_LEAST, layers * GRAPHS_OF_LAYER + GRAPHS_AT_LEAST)
+        return 0 if self.asked.get("enforce_eager") else graphs_of(self.model)
 
     def _take(self, tag: str, nbytes: int) -> None:
         self._sizes[tag] = nbytes
@@ -237,6 +222,24 @@ class Engine:
         """Before it generates: raises where weights or cache are asleep."""
         if self.asleep:
             raise self._unsupported("vllm.LLM.generate", f"the engine sleeps ({', '.join(sorted(self.asleep))})")
+
+
+def forward_of(model: EngineModel, tokens: int) -> int:
+    """Bytes that a forward of so many tokens takes beside the weights, on one rank."""
+    width = getattr(model.text, "hidden_size", 0) or 0
+    inner = getattr(model.text, "intermediate_size", None) or 4 * width
+    return int(tokens * model.dtype.itemsize * (3 * width + 3 * inner // model.tp))
+
+
+def sampler_of(model: EngineModel) -> int:
+    """Bytes of one sequence's logits, their float32, sorted values with their indices, and probabilities."""
+    return int(getattr(model.text, "vocab_size", 0) or 0) * (model.dtype.itemsize + 4 + 4 + 8 + 4)
+
+
+def graphs_of(model: EngineModel) -> int:
+    """Bytes of the CUDA graphs."""
+    layers = getattr(model.text, "num_hidden_layers", 0) or 0
+    return int(GRAPHS_AT_LEAST + layers * GRAPHS_OF_LAYER)
 
 
 def _gib(nbytes: float) -> float:

@@ -1,0 +1,99 @@
+"""What a strategy is launched with: transformers' TrainingArguments, and what TRL's configs have beside them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.strategy import Strategy
+from gonogo.trials.plan.task.kinds import ON_POLICY
+
+CONFIG = "ds_config.json"
+
+
+def learning_rate(request: PlanRequest) -> float:
+    """A usual one to begin with: adapters take larger steps, reinforcement smaller ones."""
+    adapts = request.tune in ("lora", "qlora")
+    if request.task is None:
+        return 1e-4 if adapts else 1e-5
+    return 1e-5 if adapts else 1e-6
+
+
+def training_arguments(strategy: Strategy, request: PlanRequest) -> dict[str, Any]:
+    """transformers' TrainingArguments that agree with the DeepSpeed config."""
+    arguments: dict[str, Any] = {
+        "deepspeed": CONFIG,
+        request.dtype: True,
+        "per_device_train_batch_size": strategy.micro_batch,
+        "gradient_accumulation_steps": strategy.accumulation,
+        "gradient_checkpointing": strategy.checkpointing,
+        "learning_rate": learning_rate(request),
+        "adam_beta1": 0.9,
+        "adam_beta2": 0.999,
+        "adam_epsilon": 1e-8,
+        "weight_decay": 0.0,
+        "max_grad_norm": 1.0,
+        "num_train_epochs": 1,
+        "logging_steps": 1,
+    }
+    if strategy.checkpointing:
+        # PEFT under ZeRO-3 trains right with re-entrant checkpointing alone (huggingface/trl#2514).
+        again = request.task is not None and request.tune == "lora" and strategy.family.zero == 3
+        arguments["gradient_checkpointing_kwargs"] = {"use_reentrant": again}
+    return arguments
+
+
+def task_arguments(strategy: Strategy, request: PlanRequest) -> dict[str, Any]:
+    """What the config of the task's trainer has beside TrainingArguments; nothing for plain fine-tuning."""
+    task = request.task
+    if task is None:
+        return {}
+    arguments: dict[str, Any] = {}
+    if not strategy.checkpointing:
+        arguments["gradient_checkpointing"] = "false"  # TRL's default is another
+    if task.task in ("dpo", "kto", "rm", "gkd"):
+        arguments["max_length"] = request.seq_len
+    if task.task == "gkd":
+        return arguments | {"max_new_tokens": task.completion_len, "lmbda": ON_POLICY}
+    if task.kind.beta or task.kind.rolls_out:
+        arguments["beta"] = task.beta
+    if strategy.reference == "precomputed":
+        arguments["precompute_ref_log_probs"] = True
+    if task.kind.rolls_out:
+        arguments |= {
+            "num_generations": task.generations,
+            "max_completion_length": task.completion_len,
+            "steps_per_generation": strategy.accumulation,
+            **_engine(strategy, request),
+        }
+    return arguments
+
+
+def _engine(strategy: Strategy, request: PlanRequest) -> dict[str, Any]:
+    rollout = strategy.rollout
+    if rollout.engine == "none":
+        return {}
+    arguments: dict[str, Any] = {"use_vllm": True, "vllm_mode": rollout.engine}
+    if rollout.engine == "server":
+        return arguments
+    arguments |= {
+        "vllm_gpu_memory_utilization": rollout.share,
+        "vllm_tensor_parallel_size": rollout.tp,
+        "vllm_max_model_length": request.seq_len,
+    }
+    return arguments | ({"vllm_enable_sleep_mode": True} if rollout.sleep else {})
+
+
+def options(arguments: dict[str, Any]) -> list[str]:
+    """The same as words of a command line; what is False is left out."""
+    found = []
+    for name, value in arguments.items():
+        if value is False:
+            continue
+        found += [f"--{name}", json.dumps(value) if isinstance(value, dict) else _plain(value)]
+    return found
+
+
+def _plain(value: Any) -> str:
+    return "true" if value is True else f"{value:g}" if isinstance(value, float) else str(value)

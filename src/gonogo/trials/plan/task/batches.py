@@ -1,0 +1,51 @@
+"""Batches of a task: what a step has in all, and how few micro-batches of it show what it takes."""
+
+from __future__ import annotations
+
+from math import lcm
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.strategy import Strategy
+
+_USUAL = 64
+
+
+def global_batch(request: PlanRequest) -> int:
+    """Samples of an optimizer step: as asked, else the least number from 64 on that GPUs and generations divide."""
+    if request.global_batch is not None:
+        return request.global_batch
+    of = lcm(request.world_size, generations(request))
+    return -(-_USUAL // of) * of
+
+
+def generations(request: PlanRequest) -> int:
+    """Completions of a prompt, which all have to be in one step."""
+    return 1 if request.task is None else request.task.generations
+
+
+def least_micro_batch(request: PlanRequest) -> int:
+    """KTO compares each sample with its neighbour's completion: TRL takes no micro-batch of one."""
+    return 2 if request.task is not None and request.task.task == "kto" else 1
+
+
+def measured_accumulation(request: PlanRequest, strategy: Strategy) -> int:
+    """Micro-batches that a rehearsal's step has: two, or as many as hold all completions of a prompt."""
+    least = min(strategy.accumulation, 2)
+    of, once = generations(request), strategy.micro_batch * request.world_size
+    return next(n for n in range(least, least + of) if n * once % of == 0)
+
+
+def check_completions(request: PlanRequest) -> None:
+    """Raise UserError where a step can't hold all completions of each of its prompts."""
+    batch, of = request.global_batch, generations(request)
+    if batch is None or batch % of == 0:
+        return
+    whole = lcm(of, request.world_size)
+    raise UserError(
+        Text(
+            "--global-batch {batch} counts completions: it must hold all {of} of each prompt; {near} can be shared",
+            "--global-batch {batch}：按回答计数，每个提示的 {of} 个回答须在同一步内；可改为 {near}",
+        ).format(batch=batch, of=of, near=-(-batch // whole) * whole)
+    )

@@ -1,0 +1,121 @@
+"""The script that ``gonogo plan --task … --write`` writes, on TRL's trainers; what is rehearsed is the same."""
+
+from __future__ import annotations
+
+from gonogo.trials.plan.task.kinds import Task
+
+SCRIPT = "train.py"
+_LINES = {
+    "dpo": '{"prompt": [...], "chosen": [...], "rejected": [...]}',
+    "kto": '{"prompt": [...], "completion": [...], "label": true}',
+    "rm": '{"chosen": [...], "rejected": [...]}',
+    "grpo": '{"prompt": [...], "answer": "..."}',
+    "rloo": '{"prompt": [...], "answer": "..."}',
+    "gkd": '{"messages": [...]}',
+}
+_TITLES = {
+    "dpo": "Direct preference optimization",
+    "kto": "Kahneman-Tversky optimization",
+    "rm": "A reward model",
+    "grpo": "Group relative policy optimization",
+    "rloo": "REINFORCE leave-one-out",
+    "gkd": "Generalized knowledge distillation",
+}
+_TRAINERS = {"dpo": "DPO", "kto": "KTO", "rm": "Reward", "grpo": "GRPO", "rloo": "RLOO", "gkd": "GKD"}
+_KINDS = {"rm": "SEQ_CLS"}
+
+_HEAD = '''"""{title}, by TRL's {name}Trainer. Written by gonogo plan, yours from now on."""
+
+from dataclasses import dataclass, field
+
+from datasets import load_dataset
+{more}from transformers import HfArgumentParser
+from {package} import {name}Config, {name}Trainer
+'''
+_REWARD = '''
+
+def reward(completions, answer=None, **columns):
+    """1 for a completion that contains the answer; without answers, 1 for one that ends before the limit. Yours."""
+    texts = [one if isinstance(one, str) else one[-1]["content"] for one in completions]
+    wanted = answer or [""] * len(texts)
+    return [float(str(right) in text) for right, text in zip(wanted, texts)]
+'''
+_SETTINGS = """
+
+@dataclass
+class Settings:
+    model: str
+    data: str = field(metadata={{"help": 'lines of {lines}'}})
+    tune: str = field(default="full", metadata={{"help": "full or lora"}})
+    lora_rank: int = 16
+"""
+_MAIN = """
+
+def main():
+    settings, arguments = HfArgumentParser((Settings, {name}Config)).parse_args_into_dataclasses()
+    dtype = "bfloat16" if arguments.bf16 else "float16"
+    arguments.model_init_kwargs = {{"dtype": dtype}}
+    adapters = None
+    if settings.tune == "lora":
+        from peft import LoraConfig
+
+        adapters = LoraConfig(
+            r=settings.lora_rank, lora_alpha=2 * settings.lora_rank, target_modules="all-linear", task_type="{kind}"
+        )
+    data = load_dataset("json", data_files=settings.data, split="train")
+"""
+_TRAIN = """    trainer.train()
+    trainer.save_model()
+
+
+if __name__ == "__main__":
+    main()
+"""
+_OPTIONS = {
+    "grpo": '    reward_model: str = field(default="", metadata={"help": "a folder or hub name"})\n',
+    "gkd": '    teacher: str = field(default="", metadata={"help": "a folder or hub name"})\n',
+}
+_OPTIONS["rloo"] = _OPTIONS["grpo"]
+_MAKING = {
+    "plain": """    trainer = {name}Trainer(settings.model, args=arguments, train_dataset=data, peft_config=adapters)
+""",
+    "rewarded": """    rewards = [settings.reward_model] if settings.reward_model else [reward]
+    trainer = {name}Trainer(
+        settings.model, reward_funcs=rewards, args=arguments, train_dataset=data, peft_config=adapters
+    )
+""",
+    "taught": """    arguments.teacher_model_init_kwargs = {{"dtype": dtype}}
+    trainer = {name}Trainer(
+        settings.model,
+        teacher_model=settings.teacher,
+        args=arguments,
+        train_dataset=data,
+        processing_class=AutoTokenizer.from_pretrained(settings.model),
+        peft_config=adapters,
+    )
+""",
+}
+
+
+def script_of(task: Task) -> str:
+    """The whole script of a task."""
+    name = _TRAINERS[task]
+    making = {"grpo": "rewarded", "rloo": "rewarded", "gkd": "taught"}.get(task, "plain")
+    more = "from transformers import AutoTokenizer\n" if task == "gkd" else ""
+    package = "trl.experimental.gkd" if task == "gkd" else "trl"
+    return "".join(
+        [
+            _HEAD.format(title=_TITLES[task], name=name, package=package, more=more),
+            _REWARD if making == "rewarded" else "",
+            _SETTINGS.format(lines=_LINES[task]),
+            _OPTIONS.get(task, ""),
+            _MAIN.format(name=name, kind=_KINDS.get(task, "CAUSAL_LM")),
+            _MAKING[making].format(name=name),
+            _TRAIN,
+        ]
+    )
+
+
+def lines_of(task: Task) -> str:
+    """What a line of the task's data is."""
+    return _LINES[task]

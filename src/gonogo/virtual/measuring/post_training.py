@@ -1,0 +1,146 @@
+"""The program of ``gonogo plan --task``: the script that is written for the user, on samples of the lengths asked for.
+
+The script is run as it is, with TRL's trainers. Two things are made for it: its data, and a tokenizer that turns each
+word into a token, so that a sample is as long as was asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import json
+import os
+import runpy
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gonogo.virtual.measuring.work import counting
+
+_WORDS = 500
+_PAD, _END = "<pad>", "<end>"
+_BOUNDLESS = 1 << 45
+_TEMPLATE = (
+    "{% for m in messages %}{{ m['content'] + ' ' }}{% if m['role'] == 'assistant' %}{{ '<end> ' }}{% endif %}"
+    "{% endfor %}"
+)
+
+
+def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The program's own command line, and the script's."""
+    parser = argparse.ArgumentParser(prog="gonogo.virtual.measuring.post_training", allow_abbrev=False)
+    parser.add_argument("--script", required=True)
+    parser.add_argument("--task", required=True)
+    parser.add_argument("--rows", type=int, required=True)
+    parser.add_argument("--prompt-len", type=int, required=True)
+    parser.add_argument("--completion-len", type=int, required=True)
+    parser.add_argument("--cache-bytes", type=int, default=0)
+    return parser.parse_known_args(arguments)
+
+
+def main(arguments: list[str]) -> None:
+    """Make the samples, and run the script on them."""
+    given, rest = parse(arguments)
+    data = os.path.join(os.path.dirname(given.script), "data.jsonl")
+    with open(data, "w", encoding="utf-8") as file:
+        for row in rows(given.task, given.rows, given.prompt_len, given.completion_len):
+            file.write(f"{json.dumps(row)}\n")
+    _count_training()
+    _hash_nothing()
+    if given.cache_bytes:
+        _give_engine_room(given.cache_bytes)
+    sys.argv = [given.script, "--data", data, *rest]
+    with _tokenizer_in_place():
+        runpy.run_path(given.script, run_name="__main__")
+
+
+def rows(task: str, count: int, prompt: int, completion: int) -> Iterator[dict[str, Any]]:
+    """Samples of so many tokens."""
+    for number in range(count):
+        asked, answer, worse = _text(prompt, number), _text(completion, number + 1), _text(completion, number + 2)
+        if task in ("grpo", "rloo"):
+            yield {"prompt": asked, "answer": "w1"}
+        elif task == "dpo":
+            yield {"prompt": asked, "chosen": answer, "rejected": worse}
+        elif task == "rm":
+            yield {"chosen": f"{asked} {answer}", "rejected": f"{asked} {worse}"}
+        elif task == "kto":
+            yield {"prompt": asked, "completion": answer, "label": number % 2 == 0}
+        else:
+            turns = (("user", asked), ("assistant", answer))
+            yield {"messages": [{"role": role, "content": said} for role, said in turns]}
+
+
+def _text(words: int, start: int) -> str:
+    return " ".join(f"w{(7 * index + start) % _WORDS}" for index in range(words))
+
+
+def _tokenizer() -> Any:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    known = {f"w{number}": number for number in range(_WORDS)} | {_PAD: _WORDS, _END: _WORDS + 1}
+    words = Tokenizer(models.WordLevel(known, unk_token="w0"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made: Any = PreTrainedTokenizerFast(tokenizer_object=words, pad_token=_PAD, eos_token=_END)
+    made.chat_template = _TEMPLATE
+    return made
+
+
+@contextmanager
+def _tokenizer_in_place() -> Iterator[None]:
+    """Whoever asks for a model's tokenizer, or its processor, is given the made one."""
+    import transformers
+
+    made = _tokenizer()
+    for owner in (transformers.AutoTokenizer, transformers.AutoProcessor):
+        owner.from_pretrained = staticmethod(lambda *_, **__: made)
+    yield
+
+
+def _count_training() -> None:
+    """What ``Trainer.train`` runs is counted, where someone watches."""
+    from transformers import Trainer
+
+    original: Any = Trainer.train
+
+    @functools.wraps(original)
+    def train(*arguments: Any, **asked: Any) -> Any:
+        with counting():
+            return original(*arguments, **asked)
+
+    setattr(Trainer, "train", train)  # noqa: B010  mypy knows it as a method
+
+
+def _hash_nothing() -> None:
+    """TRL names a file by all bytes of the model's weights, which are not here; any name will do."""
+    for module in ("dpo_trainer", "kto_trainer"):
+        trainer = importlib.import_module(f"trl.trainer.{module}")
+        if hasattr(trainer, "hash_module"):
+            setattr(trainer, "hash_module", lambda *_: "none")  # noqa: B010  mypy knows it as a function
+
+
+def _give_engine_room(cache: int) -> None:
+    """An engine with so large a cache, however much the GPU has: what it takes is reckoned apart from the trainer."""
+    import torch
+
+    stand_in: Any = importlib.import_module("vllm")  # of the rehearsal: it need not be installed
+    asking: Any = torch.cuda
+    original = stand_in.LLM.__init__
+
+    @functools.wraps(original)
+    def start(engine: Any, *arguments: Any, **asked: Any) -> None:
+        told = asking.mem_get_info
+        asking.mem_get_info = lambda *_: (_BOUNDLESS, told()[1])
+        try:
+            original(engine, *arguments, **asked | {"kv_cache_memory_bytes": cache, "gpu_memory_utilization": 1.0})
+        finally:
+            asking.mem_get_info = told
+
+    stand_in.LLM.__init__ = start
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

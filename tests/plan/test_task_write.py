@@ -1,0 +1,140 @@
+"""What ``--task … --write`` writes: ``gonogo check`` finds nothing in it, and the real TRL, rehearsed, is GO."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from frameworks_installed import framework
+from launchers.small_project import make_project
+from msgspec.structs import replace
+from plan.facts import SEVEN_BILLION, model_in
+from plan.test_tasks import ENGINES
+
+from gonogo.check.findings import check
+from gonogo.finding import Verdict
+from gonogo.trials.plan.choice import by_formula
+from gonogo.trials.plan.closed_form import NOTHING_KNOWN
+from gonogo.trials.plan.request import PlanOptions, request_of
+from gonogo.trials.plan.strategy import Family, Strategy
+from gonogo.trials.plan.task.rollout import Rollout
+from gonogo.trials.plan.task.settings import TaskOptions
+from gonogo.trials.plan.write import to_change, write
+
+COLOCATED = Rollout("colocate", share=0.3, sleep=True)
+SERVED = Rollout("server", gpus=1)
+TASKS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"task": "dpo"}, {"reference": "model"}),
+    ({"task": "dpo"}, {"reference": "precomputed"}),
+    ({"task": "kto"}, {"reference": "adapter"}),
+    ({"task": "rm"}, {}),
+    ({"task": "gkd", "teacher": "model"}, {}),
+    ({"task": "grpo"}, {"rollout": COLOCATED}),
+    ({"task": "grpo", "reward_model": "model"}, {"rollout": COLOCATED}),
+    ({"task": "grpo"}, {"rollout": SERVED}),
+    ({"task": "rloo", "beta": 0.1}, {"rollout": COLOCATED, "reference": "model"}),
+]
+NAMES = ["dpo", "dpo-precomputed", "kto-lora", "rm", "gkd", "grpo", "grpo-rewarded", "grpo-server", "rloo"]
+
+
+def written(
+    folder: Path, given: dict[str, Any], chosen: dict[str, Any], gpus: str = "2xH100-80G", width: int = 3584
+) -> Path:
+    """The files of a strategy under ZeRO-3, of the model below the folder."""
+    tune = "lora" if chosen.get("reference") == "adapter" else "full"
+    lengths = {"prompt_len": 96, "completion_len": 16, **({"generations": 4} if "rollout" in chosen else {})}
+    options = PlanOptions(model="model", gpus=gpus, tune=tune, task=TaskOptions(**lengths, **given))
+    asked, _ = request_of(options, None)
+    strategy = Strategy(Family(3), True, 4, 2, **chosen)
+    facts = replace(SEVEN_BILLION, hidden_size=width, engine=ENGINES)
+    choice = by_formula(asked.without(strategy.rollout.gpus), facts, strategy, NOTHING_KNOWN)
+    write(folder / "written", choice, asked, facts)
+    assert to_change(choice, asked)
+    return folder / "written"
+
+
+@pytest.mark.parametrize(("given", "chosen"), TASKS, ids=NAMES)
+def test_check_finds_nothing_in_it(
+    given: dict[str, Any], chosen: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model_in(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    folder = written(tmp_path, given, chosen)
+    monkeypatch.chdir(folder)
+    launches = {path.name for path in folder.glob("launch_*.sh")} - {"launch_server.sh"}
+    expected = {f"launch_{name}.sh" for name in ("deepspeed", "torchrun", "accelerate", "swift")}
+    assert launches == expected - ({"launch_swift.sh"} if chosen.get("reference") == "precomputed" else set())
+    for launch in sorted(launches):
+        report = check([], ["bash", launch]).report
+        assert (report.verdict, report.findings) == (Verdict.GO, ()), launch
+
+
+def test_a_server_has_the_gpus_that_the_trainer_has_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model_in(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    folder = written(tmp_path, {"task": "grpo"}, {"rollout": Rollout("server", tp=2, gpus=2)}, "8xH100-80G")
+    assert "CUDA_VISIBLE_DEVICES=6,7" in (folder / "launch_server.sh").read_text()
+    trains = (folder / "launch_torchrun.sh").read_text()
+    assert "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5\n" in trains
+    assert "--nproc_per_node 6" in trains
+    assert json.loads((folder / "ds_config.json").read_text())["train_batch_size"] == 4 * 2 * 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "chosen", "launcher"),
+    [
+        pytest.param(*TASKS[0], "deepspeed", marks=pytest.mark.very_slow),
+        pytest.param(*TASKS[1], "torchrun", marks=pytest.mark.very_slow),
+        pytest.param(*TASKS[2], "accelerate", marks=pytest.mark.very_slow),
+        pytest.param(*TASKS[3], "torchrun", marks=pytest.mark.very_slow),
+        pytest.param(*TASKS[4], "accelerate", marks=pytest.mark.very_slow),
+        pytest.param(*TASKS[5], "accelerate"),
+        pytest.param(*TASKS[6], "torchrun", marks=pytest.mark.very_slow),
+        pytest.param(*TASKS[7], "deepspeed", marks=pytest.mark.very_slow),
+        pytest.param(*TASKS[8], "accelerate", marks=pytest.mark.very_slow),
+    ],
+    ids=NAMES,
+)
+def test_the_real_trl_rehearses_go(
+    given: dict[str, Any], chosen: dict[str, Any], launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("deepspeed")
+    make_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    folder = written(tmp_path, given, chosen, width=64)
+    (folder / "data.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in samples(given["task"])))
+    for name in {given.get("teacher"), given.get("reward_model")} - {None}:
+        (folder / name).symlink_to(tmp_path / name)
+    environment = {**os.environ, "PYTHONPATH": str(framework("trl"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "2xH100-80G", "--host-memory", "1T", "--format", "json",
+         "--", "bash", f"launch_{launcher}.sh"],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    report = json.loads(done.stdout)
+    assert report["verdict"] == "GO", (report["findings"], report["skipped"], done.stderr[-2000:])
+
+
+def samples(task: str) -> list[dict[str, Any]]:
+    """Conversations, as the written script's comment asks for them."""
+    rows = []
+    for number in range(64):
+        asked = [{"role": "user", "content": f"What is {number} plus 1?"}]
+        good, bad = (
+            [{"role": "assistant", "content": f"It is {answer}."}] for answer in (number + 1, number + 2)
+        )  # fmt: skip
+        rows.append(
+            {
+                "dpo": {"prompt": asked, "chosen": good, "rejected": bad},
+                "rm": {"chosen": asked + good, "rejected": asked + bad},
+                "kto": {"prompt": asked, "completion": good, "label": number % 2 == 0},
+                "gkd": {"messages": asked + good},
+            }.get(task, {"prompt": asked, "answer": str(number + 1)})
+        )
+    return rows

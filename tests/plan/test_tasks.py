@@ -1,0 +1,211 @@
+"""``gonogo plan --task``: what is asked, what is tried, and how an engine's memory and time are reckoned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from msgspec.structs import replace
+from plan.facts import SEVEN_BILLION, model_in, request
+
+from gonogo.finding.errors import UserError
+from gonogo.trials.plan.candidates import Candidates
+from gonogo.trials.plan.request import PlanOptions, PlanRequest, request_of
+from gonogo.trials.plan.strategy import Family, Strategy
+from gonogo.trials.plan.task.batches import global_batch, measured_accumulation
+from gonogo.trials.plan.task.generation import generation_seconds
+from gonogo.trials.plan.task.rollout import Rollout, memory_of, shares, with_engine
+from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings
+from gonogo.virtual.measuring.jobs import EngineFacts, PhasePeak
+
+GIB = 1 << 30
+ENGINES = tuple(
+    EngineFacts(
+        tp=tp, weights=15_231_233_024 // tp, cache_of_token=57_344 // tp, forward=GIB // 2,
+        sampler_of_sequence=3_345_408, graphs=480 << 20, graphs_in_share=True,
+    )
+    for tp in (1, 2, 4)
+)  # fmt: skip
+FACTS = replace(SEVEN_BILLION, engine=ENGINES)
+
+
+def asked(tmp_path: Path, gpus: str = "8xH100-80G", **given: Any) -> PlanRequest:
+    """The request that the command line makes."""
+    plain = {name: given.pop(name) for name in ("seq_len", "tune", "global_batch") if name in given}
+    options = PlanOptions(model=str(model_in(tmp_path / "model")), gpus=gpus, task=TaskOptions(**given), **plain)
+    return request_of(options, None)[0]
+
+
+class Meter:
+    """Rehearses nothing."""
+
+    config: ClassVar[dict[str, Any]] = {"model_type": "qwen2", "num_hidden_layers": 28}
+
+
+@pytest.mark.parametrize(
+    ("given", "lengths"),
+    [
+        ({"task": "grpo"}, (512, 1024)),
+        ({"task": "dpo"}, (512, 3584)),
+        ({"task": "grpo", "completion_len": 2048}, (512, 2048)),
+        ({"task": "grpo", "prompt_len": 100, "seq_len": 1100}, (100, 1000)),
+        ({"task": "dpo", "seq_len": 600}, (300, 300)),
+        ({"task": "kto", "seq_len": 4096, "completion_len": 1096}, (3000, 1096)),
+    ],
+)
+def test_lengths_of_prompt_and_completion(tmp_path: Path, given: dict[str, Any], lengths: tuple[int, int]) -> None:
+    found = asked(tmp_path, **given)
+    assert found.task is not None
+    assert (found.task.prompt_len, found.task.completion_len) == lengths
+    assert found.seq_len == sum(lengths)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"task": "ppo"}, "--task ppo: one of sft, dpo, kto, rm, grpo, rloo, gkd"),
+        ({"task": "dpo", "generations": 4}, "--generations means nothing for --task dpo: it is of grpo, rloo"),
+        ({"prompt_len": 5}, "--prompt-len means nothing for --task sft"),
+        ({"task": "rm", "beta": 0.1}, "--beta means nothing for --task rm: it is of dpo, kto, grpo, rloo"),
+        ({"task": "gkd"}, "--task gkd distils from a teacher"),
+        ({"task": "grpo", "generations": 1}, "at least 2"),
+        ({"task": "grpo", "engine": "sideways"}, "--engine sideways: one of colocate, server, none"),
+        ({"task": "grpo", "tune": "qlora"}, "--tune qlora with --task grpo: only full, lora"),
+        ({"task": "dpo", "seq_len": 100, "prompt_len": 100}, "--seq-len 100 is prompt and completion together"),
+        ({"task": "grpo", "gpus": "1xH100-80G", "engine": "server"}, "with one GPU none is left"),
+        ({"task": "grpo", "gpus": "8xV100-32G"}, "how much memory vLLM takes there is not known"),
+        ({"task": "grpo", "reward_model": "nowhere"}, "nowhere: no such folder"),
+    ],
+)
+def test_what_cannot_be_planned_is_said_in_a_line(tmp_path: Path, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError) as raised:
+        asked(tmp_path, **given)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_reference_is_held_computed_before_or_the_model_without_adapters(tmp_path: Path) -> None:
+    def references(**given: Any) -> tuple[str, ...]:
+        found = asked(tmp_path, **given)
+        assert found.task is not None
+        return found.task.references(found.tune)
+
+    assert references(task="dpo") == ("model", "precomputed")
+    assert references(task="dpo", tune="lora") == ("adapter",)
+    assert references(task="grpo") == ("",)
+    assert references(task="grpo", beta=0.04) == ("model",)
+    assert references(task="rloo") == ("model",)
+    assert references(task="rm") == ("",)
+
+
+def test_a_step_holds_all_completions_of_each_prompt(tmp_path: Path) -> None:
+    grpo = asked(tmp_path, task="grpo", generations=6)
+    assert global_batch(grpo) == 72
+    assert global_batch(grpo.without(1)) == 84
+    one = asked(tmp_path, "1xH100-80G", task="grpo")
+    assert measured_accumulation(one, Strategy(Family(0), False, 1, 64)) == 8
+    assert measured_accumulation(grpo, Strategy(Family(3), False, 2, 4)) == 3
+
+
+def test_what_an_engine_takes_in_each_phase() -> None:
+    rollout = Rollout("colocate", tp=1, share=0.5, sleep=True)
+    engine = memory_of(ENGINES[0], rollout, 64, 80 * GIB)
+    awake = engine.weights + engine.cache + engine.graphs
+    assert awake + engine.profiled == pytest.approx(40 * GIB, rel=1e-3)
+    assert engine.in_phase("load") == 0
+    assert engine.in_phase("generate") == awake
+    assert engine.in_phase("sync") == engine.weights + engine.graphs
+    assert engine.in_phase("backward") == engine.graphs
+    assert memory_of(ENGINES[0], replace(rollout, sleep=False), 64, 80 * GIB).in_phase("backward") == awake
+
+
+def test_it_starts_only_where_share_and_cache_are_surely_there() -> None:
+    engine = memory_of(ENGINES[0], Rollout("colocate", share=0.3), 64, 80 * GIB)
+    sequence = 1536 * ENGINES[0].cache_of_token
+    assert engine.margin(sequence, 10 * GIB, 80 * GIB, 2 * GIB) > 0
+    assert engine.margin(sequence, 54 * GIB, 80 * GIB, 2 * GIB) < 0
+    small = memory_of(ENGINES[0], Rollout("colocate", share=0.19), 64, 80 * GIB)
+    assert small.margin(sequence, 0, 80 * GIB, 2 * GIB) < 0
+    assert min(shares(ENGINES[0], 64, 1536, 80 * GIB)) == 0.2
+
+
+def test_a_trainer_is_put_beside_another_engine_than_it_was_rehearsed_with() -> None:
+    measured = peak_of({"forward": (20.0, 5.0), "generate": (12.0, 5.0)}, reserved=22.0)
+    engine = memory_of(ENGINES[0], Rollout("colocate", share=0.5, sleep=True), 64, 80 * GIB)
+    found = with_engine(measured, engine)
+    assert found.phases["forward"].allocated == 15 * GIB + engine.graphs
+    assert found.highest is found.phases["generate"]
+    assert found.highest.by_category["rollout"] == engine.in_phase("generate")
+    assert found.reserved - found.allocated == 2 * GIB
+
+
+def peak_of(phases: dict[str, tuple[float, float]], reserved: float) -> Any:
+    """Phases by GiB in all, and of it the engine's."""
+    from gonogo.trials.plan.extend import NOTHING, Peak
+
+    held = {
+        name: PhasePeak(all_ * GIB, {"rollout": engine * GIB, "parameters": (all_ - engine) * GIB})
+        for name, (all_, engine) in phases.items()
+    }
+    return Peak(held, reserved * GIB, GIB, 0.0, NOTHING, NOTHING, NOTHING)
+
+
+def test_generating_reads_weights_and_cache_for_each_token(tmp_path: Path) -> None:
+    speed = asked(tmp_path, task="grpo").machine.accelerator.speed
+    assert speed is not None
+
+    def seconds(cache: float, completions: int = 64, tp: int = 0) -> float:
+        return generation_seconds(
+            FACTS, ENGINES[tp], speed, cache=cache, completions=completions, generations=8, prompt=512, completion=1024
+        )
+
+    least = 1024 * ENGINES[0].weights / (speed.memory_bytes * 0.8)
+    assert least < seconds(40 * GIB) < 2 * least
+    assert seconds(2 * GIB) > 2 * seconds(40 * GIB)  # the sequences wait for one another
+    assert seconds(40 * GIB, tp=1) < seconds(40 * GIB)  # two GPUs read half of the weights each
+    assert seconds(40 * GIB, completions=128) > seconds(40 * GIB)
+
+
+def test_engines_beside_the_trainer_and_on_gpus_of_their_own(tmp_path: Path) -> None:
+    candidates = Candidates(asked(tmp_path, task="grpo"), FACTS, Meter())  # type: ignore[arg-type]
+    groups = candidates.groups()
+    assert {(group.engine, group.gpus) for group in groups} == {
+        ("colocate", 0), ("server", 1), ("server", 2), ("server", 4)
+    }  # fmt: skip
+    server = next(group for group in groups if group.gpus == 2)
+    assert candidates.on(2).world_size == 6
+    assert {choice.strategy.rollout.tp for choice in candidates.choices(server)} == {1, 2}
+    colocated = next(group for group in groups if group.engine == "colocate" and group.family == Family(3))
+    found = candidates.choices(colocated)
+    assert {choice.strategy.rollout.sleep for choice in found} == {False, True}
+    assert {choice.strategy.rollout.tp for choice in found} == {1, 2, 4}
+    best = candidates.best(colocated)
+    assert best is not None
+    assert best.time.generation > 0
+    assert best.by_category["rollout"] > 0
+
+
+def test_on_several_nodes_a_server_has_a_node(tmp_path: Path) -> None:
+    wide = asked(tmp_path, task="grpo")
+    wide = replace(wide, machine=replace(wide.machine, nodes=2))
+    candidates = Candidates(wide, FACTS, Meter())  # type: ignore[arg-type]
+    assert {group.gpus for group in candidates.groups()} == {0, 8}
+    assert candidates.on(8).machine.nodes == 1
+
+
+def test_kto_takes_no_micro_batch_of_one(tmp_path: Path) -> None:
+    candidates = Candidates(asked(tmp_path, task="kto"), FACTS, Meter())  # type: ignore[arg-type]
+    assert candidates.sizes(candidates.groups()[0]) == (2, 4, 8)
+
+
+def test_a_preference_trains_two_sequences(tmp_path: Path) -> None:
+    dpo, kto = asked(tmp_path, task="dpo", seq_len=1536), asked(tmp_path, task="kto", seq_len=1536)
+    assert dpo.tokens_of_sample == 2 * kto.tokens_of_sample == 3072
+    assert request(model_in(tmp_path / "plain")).tokens_of_sample == 4096
+
+
+def test_settings_are_none_for_plain_fine_tuning(tmp_path: Path) -> None:
+    assert asked(tmp_path).task is None
+    assert asked(tmp_path, task="sft").task is None
+    assert isinstance(asked(tmp_path, task="rm").task, TaskSettings)
