@@ -27,7 +27,8 @@ def choice(name: str, reserved: float, *, band: float = 0.03, **categories: floa
     """A strategy with what makes it either kind: what fits has no use for the rest."""
     by_category = {part: round(gib * GIB) for part, gib in categories.items()}
     return TooLarge(
-        name, 2, "none", "none", False, True, 2, 4, "rehearsed",
+        strategy=name, zero_stage=2, offload_optimizer="none", offload_parameters="none", small_buckets=False,
+        gradient_checkpointing=True, micro_batch=2, gradient_accumulation=4, source="rehearsed",
         allocated_bytes=sum(by_category.values()), reserved_bytes=round(reserved * GIB), band=band,
         host_bytes_of_node=0, nvme_bytes_of_node=0, by_category=by_category, seconds_of_step=1.0,
         tokens_per_second_per_gpu=3412.3, limit="compute", limit_said=NOTHING, why=(), shortfall=NOTHING, would_fit=(),

@@ -210,6 +210,12 @@ class _Tools:
         seq_len: Annotated[int | None, Field(ge=8)] = None,
         tune: Literal["full", "lora", "qlora", "freeze-vision"] | None = None,
         global_batch: Annotated[int | None, Field(ge=1)] = None,
+        task: Literal["sft", "dpo", "kto", "rm", "grpo", "rloo", "gkd"] | None = None,
+        completion_len: Annotated[int | None, Field(ge=1, description="Tokens of an answer, with task.")] = None,
+        generations: Annotated[int | None, Field(ge=2, description="Completions of a prompt: grpo, rloo.")] = None,
+        engine: Annotated[Literal["colocate", "server", "none"] | None, Field(description="Where vLLM runs.")] = None,
+        teacher: Annotated[str, Field(description="gkd: a folder or hub name.")] = "",
+        reward_model: Annotated[str, Field(description="grpo, rloo: a folder or hub name.")] = "",
         folder: _Folder = "",
         language: _Language = "en",
         wait: _Wait = _WAIT,
@@ -217,11 +223,12 @@ class _Tools:
         """Find the strategies (ZeRO stage, offload, checkpointing, micro-batch) that fit a model, fastest first."""
         where = self.folders.folder(folder)
         words = self._machine(gpus, nodes, host_memory)
-        for option, value in (("seq-len", seq_len), ("tune", tune), ("global-batch", global_batch)):
-            words += [] if value is None else [f"--{option}={value}"]
-        if model:
-            is_hub_name = re.fullmatch(r"[\w][\w.-]*/[\w][\w.-]*", model) and not (where / model).exists()
-            words.append(model if is_hub_name else self.folders.word(model, where))
+        given: dict[str, object] = {"seq-len": seq_len, "tune": tune, "global-batch": global_batch, "task": task}
+        given |= {"completion-len": completion_len, "generations": generations, "engine": engine}
+        words += [f"--{option}={value}" for option, value in given.items() if value is not None]
+        for option, name in (("teacher", teacher), ("reward-model", reward_model)):
+            words += [f"--{option}={self._model(name, where)}"] if name else []
+        words += [self._model(model, where)] if model else []
         return await self._run(ctx, "plan", where, language, words, command, wait)
 
     async def explain(
@@ -256,6 +263,11 @@ class _Tools:
         if cancel:
             await known.end()
         return await self._waited(ctx, known, wait)
+
+    def _model(self, name: str, where: Path) -> str:
+        """A hub name as it is, else a folder below the root."""
+        is_hub_name = re.fullmatch(r"[\w][\w.-]*/[\w][\w.-]*", name) and not (where / name).exists()
+        return name if is_hub_name else self.folders.word(name, where)
 
     def _machine(self, gpus: str, nodes: int | None, host_memory: str) -> list[str]:
         given = (("gpus", gpus), ("nodes", nodes or ""), ("host-memory", host_memory))

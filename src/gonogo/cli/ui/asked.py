@@ -34,6 +34,8 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
     model: str = ""
     seq_len: int | None = None
     tune: str = ""
+    task: str = ""
+    teacher: str = ""
     training_changes: bool = False
     log: str = ""
     """A log as text."""
@@ -82,14 +84,21 @@ def _rehearse(asked: Asked, folders: Folders, folder: Path, launched: list[str])
 
 
 def _plan(asked: Asked, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
-    words = [*_machine(asked), *_given(seq_len=asked.seq_len, tune=asked.tune)]
+    words = [*_machine(asked), *_given(seq_len=asked.seq_len, tune=asked.tune, task=asked.task)]
+    if asked.teacher:
+        words.append(f"--teacher={_model(asked.teacher, folders, folder)}")
     if asked.model:
-        is_name = _MODEL.fullmatch(asked.model) and not (folder / asked.model).exists()
-        words.append(asked.model if is_name else folders.word(asked.model, folder))
+        words.append(_model(asked.model, folders, folder))
         launched.clear()  # of the two, the model is what was named for it
     elif not launched:
         raise Refused(Text("plan needs a model, or a command that trains one", "规划需要模型，或训练模型的命令"))
     return words
+
+
+def _model(name: str, folders: Folders, folder: Path) -> str:
+    """A hub name as it is, else a folder below the root."""
+    is_name = _MODEL.fullmatch(name) and not (folder / name).exists()
+    return name if is_name else folders.word(name, folder)
 
 
 def _cure(asked: Asked, folders: Folders, folder: Path, launched: list[str]) -> list[str]:

@@ -37,6 +37,8 @@ WORDS = {
     "model hint": Text("a folder, or a name on the hub", "目录，或 hub 上的名称"),
     "seq len": Text("Tokens of a sample", "每个样本的 token 数"),
     "tune": Text("Trained", "训练方式"),
+    "task": Text("Trained by", "训练任务"),
+    "teacher": Text("Teacher (gkd)", "教师模型（gkd）"),
     "training changes": Text("Cure may change what is trained", "修复时可以改动训练内容"),
     "check": Text("Check", "检查"),
     "rehearse": Text("Rehearse", "排练"),

@@ -14,7 +14,6 @@ import os
 import runpy
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from gonogo.virtual.measuring.work import counting
@@ -52,8 +51,8 @@ def main(arguments: list[str]) -> None:
     if given.cache_bytes:
         _give_engine_room(given.cache_bytes)
     sys.argv = [given.script, "--data", data, *rest]
-    with _tokenizer_in_place():
-        runpy.run_path(given.script, run_name="__main__")
+    _put_tokenizer_in_place(os.path.dirname(given.script))
+    runpy.run_path(given.script, run_name="__main__")
 
 
 def rows(task: str, count: int, prompt: int, completion: int) -> Iterator[dict[str, Any]]:
@@ -64,8 +63,9 @@ def rows(task: str, count: int, prompt: int, completion: int) -> Iterator[dict[s
             yield {"prompt": asked, "answer": "w1"}
         elif task == "dpo":
             yield {"prompt": asked, "chosen": answer, "rejected": worse}
-        elif task == "rm":
-            yield {"chosen": f"{asked} {answer}", "rejected": f"{asked} {worse}"}
+        elif task == "rm":  # TRL puts an end behind each, and leaves out what is too long then
+            chosen, rejected = (f"{asked} {said}".rpartition(" ")[0] for said in (answer, worse))
+            yield {"chosen": chosen, "rejected": rejected}
         elif task == "kto":
             yield {"prompt": asked, "completion": answer, "label": number % 2 == 0}
         else:
@@ -77,27 +77,32 @@ def _text(words: int, start: int) -> str:
     return " ".join(f"w{(7 * index + start) % _WORDS}" for index in range(words))
 
 
-def _tokenizer() -> Any:
-    from tokenizers import Tokenizer, models, pre_tokenizers
+def _tokenizer(folder: str) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     known = {f"w{number}": number for number in range(_WORDS)} | {_PAD: _WORDS, _END: _WORDS + 1}
-    words = Tokenizer(models.WordLevel(known, unk_token="w0"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    made: Any = PreTrainedTokenizerFast(tokenizer_object=words, pad_token=_PAD, eos_token=_END)
+    special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    described = {
+        "version": "1.0",
+        "added_tokens": [{"id": known[name], "content": name, **special} for name in (_PAD, _END)],
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "model": {"type": "WordLevel", "vocab": known, "unk_token": "w0"},
+    }
+    file = os.path.join(folder, "words")
+    with open(file, "w", encoding="utf-8") as stream:
+        json.dump(described, stream)
+    made: Any = PreTrainedTokenizerFast(tokenizer_file=file, pad_token=_PAD, eos_token=_END)
     made.chat_template = _TEMPLATE
     return made
 
 
-@contextmanager
-def _tokenizer_in_place() -> Iterator[None]:
+def _put_tokenizer_in_place(folder: str) -> None:
     """Whoever asks for a model's tokenizer, or its processor, is given the made one."""
     import transformers
 
-    made = _tokenizer()
+    made = _tokenizer(folder)
     for owner in (transformers.AutoTokenizer, transformers.AutoProcessor):
         owner.from_pretrained = staticmethod(lambda *_, **__: made)
-    yield
 
 
 def _count_training() -> None:

@@ -2,7 +2,7 @@
 // Whatever comes from files, logs and programs is set as text: nothing here is parsed as markup.
 const $ = (id) => document.getElementById(id);
 const NUMBERS = ["nodes", "steps", "seq_len"];
-const TEXTS = ["command", "gpus", "host_memory", "ranks", "model", "tune"];
+const TEXTS = ["command", "gpus", "host_memory", "ranks", "model", "tune", "task", "teacher"];
 let told = null; // what the server told at the start
 let language = document.documentElement.lang;
 let folder = "";
