@@ -91,3 +91,30 @@ def test_paths_in_one_word_are_several(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "train.py").write_text('print(lambda row: row["text"])\n')
     command = ["torchrun", "train.py", "--data_file_paths", "/nowhere/a.jsonl:/nowhere/b.jsonl"]
     assert set(listed(command)) == {"/nowhere/a.jsonl", "/nowhere/b.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("program", "option", "separator"),
+    [
+        (
+            'parser.add_argument("--csv-separator", type=str, default="\\t")\nrows = pandas.read_csv(path, sep=sep)',
+            "",
+            "\t",
+        ),
+        ('parser.add_argument("--csv-separator", type=str, default="\\t")', "--csv-separator=;", ";"),
+        ('rows = pandas.read_csv(path, sep="|")', "", "|"),
+        ('rows = pandas.read_csv(path)\nothers = csv.reader(file, delimiter="|")', "", ","),
+        ("rows = load(path)", "", ","),
+    ],
+)
+def test_a_csv_is_separated_as_the_program_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, option: str, separator: str
+) -> None:
+    """open_clip's separator is a tab by default; its pictures stand in the column that --csv-img-key names."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(f"import argparse, csv, pandas\nparser = argparse.ArgumentParser()\n{program}\n")
+    options = ["--train-data=rows.csv", "--csv-img-key", "path", "--csv-caption-key", "title"]
+    found = listed(["python", "train.py", *options, *([option] if option else [])])
+    lines = Path("gonogo-prepared", found["rows.csv"].found or "").read_text().splitlines()
+    assert lines[0] == f"path{separator}title"
+    assert lines[1].startswith(f"{tmp_path}/gonogo-prepared/media/picture.png{separator}")

@@ -13,7 +13,7 @@ from gonogo.rehearse.prepared.rows import TEMPLATE, kind_by_name
 
 _COLUMN_OPTION = re.compile(
     r"(?:.*[._])?(text|messages|conversations|prompt|completion|response|question|answer|input|output|chosen|rejected"
-    r"|label|image|images|video|videos|audio|caption)_(?:key|column|field|column_name)$"
+    r"|label|image|images|img|video|videos|audio|caption)_(?:key|column|field|column_name)$"
 )
 
 

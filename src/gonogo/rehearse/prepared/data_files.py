@@ -23,13 +23,16 @@ _NO_PYARROW = Text(
 )
 
 
-def data_file(path: str, rows: Sequence[dict[str, Any]]) -> bytes:
-    """Rows in the form that a file's name says, JSON where it says nothing. Raises UserError where it can't be made."""
+def data_file(path: str, rows: Sequence[dict[str, Any]], separator: str = "") -> bytes:
+    """Rows in the form that a file's name says, JSON where it says nothing. Raises UserError where it can't be made.
+
+    ``separator`` is what the program takes to stand between columns, where that is told.
+    """
     suffix = os.path.splitext(path)[1].lower()
     if suffix == ".jsonl":
         return _lines(rows)
     if suffix in (".csv", ".tsv"):
-        return _csv(rows, "\t" if suffix == ".tsv" else ",")
+        return _csv(rows, separator or ("\t" if suffix == ".tsv" else ","))
     if suffix == ".txt":
         letters = f"{string.ascii_letters} {string.digits} {string.punctuation}\n"  # a model of letters asks for any
         return (letters + "".join(f"{_longest(row)}\n" for row in rows)).encode()

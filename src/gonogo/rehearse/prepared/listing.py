@@ -21,6 +21,7 @@ from gonogo.rehearse.prepared import axolotl
 from gonogo.rehearse.prepared.columns import columns_in, columns_in_options, texts_in
 from gonogo.rehearse.prepared.named import OF_SHELL, Named, is_hub_name, kind_of_option, named_in, whole_path
 from gonogo.rehearse.prepared.rows import format_told_by
+from gonogo.rehearse.prepared.separators import separator_in
 from gonogo.rehearse.prepared.wanted import Options, State, Wanted
 
 _LENGTHS = (
@@ -214,6 +215,8 @@ def data_wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], 
         hub = named.is_hub
     wanted = Wanted("data", name, named.place, None if hub else path, "can-be-made", subset=subset)
     wanted.splits, wanted.rows = _parts(named.split or "")
+    if path.endswith((".csv", ".tsv")):
+        wanted.separator = separator_in(run)
     known = published_dataset(name) if hub else None
     if known is not None:
         wanted.columns = tuple(known.columns_in(subset))

@@ -119,7 +119,7 @@ def _place_rows(
         files |= {f"{place}/{name}": content for name, content in hub_folder(columns, rows, ("train",), ()).items()}
     else:
         place += os.path.splitext(one.path)[1]
-        files[place] = data_file(one.path, rows)
+        files[place] = data_file(one.path, rows, one.separator)
         one.found = place
     paths[one.path] = place
 

@@ -38,6 +38,8 @@ class Wanted(msgspec.Struct):
     splits: tuple[str, ...] = ()
     rows: int = 0
     """Of a data set: the fewest rows for the parts of it that are asked for; 0 where it is asked for whole."""
+    separator: str = ""
+    """Of a file of data: what separates its columns, where that is told."""
 
     @property
     def key(self) -> tuple[str, str]:
