@@ -14,6 +14,7 @@ from gonogo.finding import Text
 from gonogo.rehearse.not_as_there import distribution_of
 from gonogo.rehearse.prepared.environment import FILE
 from gonogo.rehearse.prepared.stood_in import asked_of
+from gonogo.rehearse.tested_paths import tested_path
 
 # What a program raises that meets other rows than it reads.
 _OF_ROWS = frozenset(
@@ -24,9 +25,9 @@ _BY_NAME = re.compile(r"__getitem__|.*collat.*|.*dataset.*|.*preprocess.*|.*toke
 _DEEPEST = 4
 _ASSERTED = "device-side assert triggered"
 _NOT_HERE = Text(
-    "{path} is not here, and gonogo prepare could not tell what it holds: put the file there, or one with a few rows "
-    "of its form",
-    "{path} 不在本机，gonogo prepare 也看不出其内容：请放入该文件，或放入格式相同的几行数据",
+    "{path} is not here, and gonogo prepare could not tell what it holds: put the file or folder there, or one with a "
+    "few rows of its form",
+    "{path} 不在本机，gonogo prepare 也看不出其内容：请放入该文件或目录，或放入格式相同的几行数据",
 )
 _TRAINING = frozenset({"forward", "backward", "step"})
 _NO_DATA = re.compile(r"(?:any data file|any data|data files?) at (\S+?)\.?(?:$|\s)")
@@ -84,6 +85,8 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
             and not os.path.exists(match[1])
         ):
             lacks = match[1]
+        if lacks is None and not set(rank.phases) & _TRAINING:
+            lacks = tested_path(failure, record.command, folder)
         if (file := _NOT_MADE.search(f"{failure.message} {failure.cause}")) is not None:
             why = _NO_WEIGHTS.format(file=file[1], name=file[2])
         elif missed is not None:  # the refusal itself was caught by the program, which then raised of its own

@@ -19,6 +19,7 @@ from gonogo.evidence.run import Run
 from gonogo.finding import Text
 from gonogo.rehearse.prepared import axolotl
 from gonogo.rehearse.prepared.columns import columns_in, columns_in_options, texts_in
+from gonogo.rehearse.prepared.image_folders import image_folder, is_alone
 from gonogo.rehearse.prepared.named import OF_SHELL, Named, is_hub_name, kind_of_option, named_in, whole_path
 from gonogo.rehearse.prepared.rows import format_told_by
 from gonogo.rehearse.prepared.separators import separator_in
@@ -210,6 +211,8 @@ def data_wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], 
         return Wanted("data", name, named.place, path, "here", path)
     if _SETTINGS.search(named.option):
         return Wanted("data", name, named.place, path, "missing", why=_NO_SETTINGS)
+    if not named.is_hub and not is_hub_name(name) and is_alone(run) and (made := image_folder(run, path, named.place)):
+        return made
     hub = named.is_hub or is_hub_name(name) or ("/" not in name and "." not in name and named.option in _HUB_OPTIONS)
     if hub and is_folder(folder / name.partition("/")[0]) and "/" in name and not published_dataset(name):
         hub = named.is_hub

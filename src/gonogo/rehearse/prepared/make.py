@@ -10,6 +10,7 @@ from pathlib import Path
 from gonogo.evidence.prepared import Prepared
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
+from gonogo.rehearse.prepared import image_folders
 from gonogo.rehearse.prepared.data_files import data_file, hub_folder, picture, sound
 from gonogo.rehearse.prepared.model_folder import model_files
 from gonogo.rehearse.prepared.rows import FORMATS, Maker, kind_by_name
@@ -39,6 +40,12 @@ def make(wanted: Sequence[Wanted], folder: Path, tokens: int, options: Options) 
         elif one.kind == "media":
             paths[one.path or ""] = "media"
             files |= {_PICTURE: picture(), _SOUND: sound()}
+        elif one.format == image_folders.FORMAT and one.path is not None:
+            one.found = f"data/{_plain(one.name)}"
+            files |= image_folders.files_of(
+                one.found, one.path, max(options.rows_of.get(one.key, options.rows), one.rows)
+            )
+            paths[one.path] = one.found
         else:
             columns = columns_of(one)
             names = {"image": "picture.png", "audio": "sound.wav"} if has_media_folder else media

@@ -24,6 +24,7 @@ from gonogo.rehearse.not_as_there import missing_in
 from gonogo.rehearse.prepared.columns import columns_in
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.folder import check_folder, write_folder
+from gonogo.rehearse.prepared.image_folders import image_folder, is_asked_for
 from gonogo.rehearse.prepared.laid_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.listing import alike, data_wanted, list_of, model_wanted, tokens_of
 from gonogo.rehearse.prepared.make import MOST_ROWS, make
@@ -31,6 +32,7 @@ from gonogo.rehearse.prepared.named import OF_SHELL, Named
 from gonogo.rehearse.prepared.opened_by import columns_at, named_at
 from gonogo.rehearse.prepared.stood_in import absent, asked_of
 from gonogo.rehearse.prepared.wanted import Options, Wanted
+from gonogo.rehearse.tested_paths import tested_path
 
 Look = Callable[[], RankRecord]
 _TIMES = 10
@@ -144,7 +146,7 @@ def prepare(
             continue
         if _split_for(record, done.wanted):
             continue
-        more, columns = _learned(record, runs, folder, done.wanted, options)
+        more, columns = _learned(record, runs, command, done.wanted, options)
         if not more and columns == options.columns:
             if record.outcome == "completed":  # it has opened all that it opens, with the variables that there are
                 done.wanted = [one for one in done.wanted if one.state != "unknown" and one.format != OF_SHELL]
@@ -207,17 +209,22 @@ def _line(text: str) -> str:
 
 
 def _learned(
-    record: RankRecord, runs: Sequence[Run], folder: Path, wanted: Sequence[Wanted], options: Options
+    record: RankRecord, runs: Sequence[Run], command: Sequence[str], wanted: Sequence[Wanted], options: Options
 ) -> tuple[list[Wanted], dict[str, tuple[str, ...]]]:
     """What a worker has shown to be needed beside what is known: things it missed, columns that rows lack."""
+    folder = Path.cwd()
     known = {one.key for one in wanted if one.state != "unknown"}
     found = [wanted for one in record.missed for wanted in _missed(one, runs, folder, options)]
     failure = record.failure
     columns = dict(options.columns)
     if failure is not None and record.outcome != "completed":
         text = failure.message
+        tested = tested_path(failure, command, folder)
+        if tested is not None and (pictures := image_folder(runs[0], tested)):
+            found.append(pictures)
         if match := _NO_FILE.search(text):
-            found.append(_path(match[1], runs, folder, options, columns_at(failure)))
+            pictures = image_folder(runs[0], match[1]) if is_asked_for(failure) else None
+            found.append(pictures or _path(match[1], runs, folder, options, columns_at(failure)))
         if match := _NO_MODEL.match(text):
             found.append(model_wanted(match[1], "", folder, options, asked=True))
         if failure.type in ("KeyError", "ValueError") and (key := _KEY.search(text)):

@@ -26,10 +26,8 @@ def separator_in(run: Run) -> str:
         for call in script.calls(*_READERS):
             given = next((one for one in (call.keyword("sep"), call.keyword("delimiter")) if not one.absent), None)
             read.add("," if given is None else given.string)
-    for found in (defaults, read):
-        if len(found) == 1 and (told := next(iter(found))):
-            return _one(told)
-    return ""
+    only = [next(iter(found)) for found in (defaults, read) if len(found) == 1]
+    return next((_one(told) for told in only if told), "")
 
 
 def _one(text: str) -> str:

@@ -1,0 +1,106 @@
+"""Paths of a launch that are not here, and that the program tests for itself; folders of pictures made for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gonogo.evidence.prepared import read_prepared
+from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
+from gonogo.rehearse.made_data import set_data_apart
+from gonogo.rehearse.prepared.run import InEnvironment, options_of, prepare
+
+PROGRAM = """\
+import os, sys
+def reader(root):
+    assert os.path.exists(root)
+    return ImageFolder(root)
+def other(root):
+    if not os.path.isdir(root):
+        print("see the README")
+        raise RuntimeError("no data")
+    raise RuntimeError("too small")
+def last(root, parts):
+    assert len(parts) == 2
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def failed(folder: Path, kind: str, line: int) -> RankRecord:
+    record = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="raised")
+    record.failure = Failure(kind, "", (Frame(str(folder / "train.py"), line, "reader", "", "user"),), "load", 0)
+    return record
+
+
+def told(rank: RankRecord, folder: Path, *command: str) -> str:
+    facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
+    record = RehearsalRecord(["python", "train.py", *command], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank])
+    set_data_apart(record, folder)
+    return rank.unsupported[0].why if rank.outcome == "unsupported" else rank.outcome
+
+
+@pytest.mark.parametrize("line", [3, 8])
+def test_a_path_that_the_program_tests_for_is_not_here(project: Path, line: int) -> None:
+    """timm asserts that its --data-dir exists: a certain NO-GO of a laptop that has no ImageNet."""
+    kind = "AssertionError" if line == 3 else "RuntimeError"
+    said = told(failed(project, kind, line), project, "--data-dir", "/nowhere/imagenet", "--out=/nowhere/out")
+    assert said.startswith("/nowhere/imagenet is not here")
+    (project / "train.sh").write_text("DATA=/nowhere/pictures\npython train.py --data=$DATA\n")
+    assert "/nowhere/pictures is not here" in told(failed(project, kind, line), project, "train.sh")
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        (3, ["--output_dir", "/nowhere/out"]),
+        (3, ["--config", "configs/mine.yaml"]),
+        (3, ["--data-dir", "."]),
+        (3, ["--url=https://nowhere/data"]),
+        (9, ["--data-dir", "/nowhere/imagenet"]),
+        (11, ["--data-dir", "/nowhere/imagenet"]),
+    ],
+)
+def test_what_else_a_program_raises_is_its_own(project: Path, line: int, command: list[str]) -> None:
+    assert told(failed(project, "AssertionError", line), project, *command) == "raised"
+
+
+def prepared(folder: Path, command: list[str], *records: RankRecord) -> list[str]:
+    done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
+    worker = iter([*records, done, done])
+    given = InEnvironment(as_installed=True)
+    prepare(command, options_of(8, 32, ()), given, write=True, look=lambda: next(worker))
+    table = read_prepared(folder / "gonogo-prepared")
+    return sorted(table.paths) if table is not None else []
+
+
+def test_pictures_are_made_where_a_folder_of_them_is_read(project: Path) -> None:
+    command = ["torchrun", "--nproc_per_node", "4", "train.py", "--data-dir", "/nowhere/imagenet", "--batch-size", "16"]
+    (project / "train.py").write_text(f"{PROGRAM}from datasets import load_dataset\n")  # it may read others too
+    assert prepared(project, command, failed(project, "AssertionError", 3)) == ["/nowhere/imagenet"]
+    (root,) = (project / "gonogo-prepared" / "data").iterdir()
+    assert len(list((root / "train").glob("*/*.png"))) == 128
+    assert {one.name for one in (root / "val").iterdir()} == {"class_a", "class_b"}
+
+
+def test_a_folder_of_one_split_has_its_classes_itself(project: Path) -> None:
+    assert prepared(project, ["python", "train.py", "--data_path", "/nowhere/train"]) == ["/nowhere/train"]
+    (root,) = (project / "gonogo-prepared" / "data").iterdir()
+    assert {one.name for one in root.iterdir()} == {"class_a", "class_b"}
+
+
+def test_a_folder_that_torchvision_does_not_find_is_one_of_pictures(project: Path) -> None:
+    (project / "train.py").write_text(f"{PROGRAM}from datasets import load_dataset\n")
+    record = failed(project, "FileNotFoundError", 4)
+    assert record.failure is not None
+    library = Frame("/site-packages/torchvision/datasets/folder.py", 41, "find_classes", "", "library")
+    said = "[Errno 2] No such file or directory: '/nowhere/val'"
+    record.failure = Failure("FileNotFoundError", said, (*record.failure.frames, library), "load", 0)
+    assert prepared(project, ["python", "train.py"], record) == ["/nowhere/val"]
+    assert len(list((project / "gonogo-prepared" / "data").glob("*/class_a/*.png"))) == 4
