@@ -13,9 +13,10 @@ import pytest
 
 from gonogo.evidence.environment.own_package import own_package
 from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
-from gonogo.evidence.rehearsal.record import Failure, RankRecord
+from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, RankRecord, RehearsalRecord
 from gonogo.rehearse.launch.environment import ON_PATH, with_packages
 from gonogo.rehearse.launch.resolve import _own_on_path
+from gonogo.rehearse.made_data import set_data_apart
 from gonogo.rehearse.not_as_there import itself, project_with
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.given import AS_INSTALLED, in_prepared_environment, with_own_package
@@ -320,3 +321,35 @@ def test_the_projects_own_command_is_prepared_and_never_taken_for_anothers(
     laid = with_own_package(os.environ, tmp_path)["PATH"]
     assert _own_on_path("tune", "tuner.cli:main", laid) == str(tmp_path / FOLDER / "project" / "bin" / "tune")
     assert [one.name for one in done.wanted if one.kind == "model"] == ["gpt2"]
+
+
+def test_a_package_that_the_program_says_is_to_be_installed_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """open_clip asserts it of tensorboard, which none of its lists has."""
+    write(tmp_path, {".git/HEAD": "", "requirements.txt": "torch==2.1.0\n", "train.py": "import torch\n"})
+    monkeypatch.chdir(tmp_path)
+
+    def told(said: str) -> RankRecord:
+        record = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="raised")
+        record.failure = Failure("AssertionError", said, (), "load", 0)
+        return record
+
+    done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
+    worker = iter([told("Please install tensorboard."), told("Please install the latest release."), done, done])
+    found = prepare(
+        ["torchrun", "train.py"], Options(8, 64, {}), InEnvironment(), write=True, look=lambda: next(worker)
+    )
+    assert found.packages.added == ["tensorboard"]
+    facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
+
+    def outcome(said: str, **has: str) -> str:
+        rank = told(said)
+        record = RehearsalRecord(["python"], str(tmp_path), 1, 1, 1, facts, 2, None, ranks=[rank], laid_over=has)
+        record.whole_environment = True
+        set_data_apart(record, tmp_path)
+        return rank.outcome
+
+    assert outcome("Please install `wandb`, or leave it out") == "unsupported"
+    assert outcome("Please install `wandb`, or leave it out", wandb="0.20") == "raised"
+    assert outcome("Please install the latest release.") == "raised"

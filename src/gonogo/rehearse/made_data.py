@@ -11,8 +11,8 @@ from gonogo.evidence.paths import exists, is_file
 from gonogo.evidence.prepared import FOLDER, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord, Unsupported
 from gonogo.finding import Text
-from gonogo.rehearse.not_as_there import distribution_of
-from gonogo.rehearse.prepared.environment import FILE
+from gonogo.rehearse.not_as_there import distribution_of, lacking
+from gonogo.rehearse.prepared.environment import FILE, USUAL
 from gonogo.rehearse.prepared.stood_in import asked_of
 from gonogo.rehearse.tested_paths import tested_path
 
@@ -93,7 +93,7 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
             why = _NOT_FETCHED.format(name=missed)
         elif lacks is not None:
             why = _NOT_HERE.format(path=lacks)
-        elif (packages := _of_packages(failure, table, folder)) is not None:
+        elif (packages := _of_packages(failure, table, record, folder)) is not None:
             why = packages
         elif table.guessed and _is_of_rows(failure):
             why = _GUESSED.format(names=", ".join(table.guessed[:3]))
@@ -114,7 +114,7 @@ def _may_come_of(missed: Missed, failure: Failure, rank: RankRecord) -> bool:
     return named or (missed.kind == "data" and not set(rank.phases) & _TRAINING)
 
 
-def _of_packages(failure: Failure, table: Prepared, folder: Path) -> Text | None:
+def _of_packages(failure: Failure, table: Prepared, record: RehearsalRecord, folder: Path) -> Text | None:
     """What of a failure may come of packages, or of a Python, that nobody has said the run has; None: nothing."""
     if table.environment not in ("", FILE):  # the user's own list
         return None
@@ -125,6 +125,9 @@ def _of_packages(failure: Failure, table: Prepared, folder: Path) -> Text | None
         return None
     if failure.type == "ModuleNotFoundError" and module is not None and not _is_own(module[1], folder):
         return _NOT_LISTED.format(name=distribution_of(module[1]))
+    for name in lacking(failure, record):
+        if name in USUAL:  # "Please install tensorboard."
+            return _NOT_LISTED.format(name=name)
     if failure.type == "ValueError" and _MUTABLE.match(failure.message):
         return _OTHER_PYTHON.format(here=platform.python_version())
     return None

@@ -40,6 +40,7 @@ _MISSING = re.compile(
     r"No module named '([\w.]+)'|requires? (?:the )?[`']?(\w+)[`']? (?:to be installed|library)"
     r"|No package metadata was found for (?:The ')?([\w.-]+)"  # transformers' require_version says so of a name
     r"|is not available => install it using `pip3? install ([\w.-]+)`"  # accelerate's word
+    r"|[Pp]lease (?:pip )?install [`'\"]?([A-Za-z][\w-]*)[`'\"]?(?=\.?(?:$|[\s,;]))"
 )
 _API = re.compile(
     r"cannot import name|No module named|has no attribute|unexpected keyword argument|missing \d+ required"
@@ -148,6 +149,11 @@ def missing_in(failure: Failure) -> list[str]:
     """The distributions (canonical names) whose want a failure tells of."""
     said = "\n".join(f"{told.type}: {told.message}" for told in chain_of(failure))
     return [distribution_of(match[match.lastindex or 0]) for match in _MISSING.finditer(said)]
+
+
+def lacking(failure: Failure, record: RehearsalRecord) -> list[str]:
+    """Those of :func:`missing_in` that the rehearsal did not have."""
+    return [name for name in missing_in(failure) if not _was_there(name, record)]
 
 
 def _first_line(failure: Failure) -> str:

@@ -1,4 +1,4 @@
-"""A path of the launch that is not on this machine, and that the program itself tests for: ``assert os.path.exists(root)``.
+"""A path of the launch that is not here, and that the program itself tests for: ``assert os.path.exists(root)``.
 
 Such a program ends with an exception of its own, which often does not name the path: an AssertionError, say.
 """

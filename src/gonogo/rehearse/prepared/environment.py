@@ -38,7 +38,7 @@ _ALONE = frozenset(
 )
 """pip's options without a value."""
 # What a launch asks for by its options alone, and what frameworks import when they are told to.
-_USUAL = frozenset({
+USUAL = frozenset({
     "deepspeed", "accelerate", "transformers", "datasets", "peft", "trl", "tokenizers", "sentencepiece", "protobuf",
     "tensorboard", "tensorboardx", "wandb", "swanlab", "einops", "tiktoken", "safetensors", "evaluate", "numpy",
     "pandas", "scipy", "scikit-learn", "pillow", "tqdm", "jsonlines", "timm", "bitsandbytes", "liger-kernel",
@@ -64,7 +64,7 @@ class Packages(msgspec.Struct):
         """Take a package that turned out to be missing; False where it is there, or nothing vouches for its name."""
         own = self.own.name if self.own is not None else ""
         name = f"python-{name}" if name not in self.asked and f"python-{name}" in self.asked else name
-        if name in self.lines or name == own or not (name in _USUAL or name in self.asked):
+        if name in self.lines or name == own or not (name in USUAL or name in self.asked):
             return False
         self.lines[name] = self.asked.get(name, name)
         self.added.append(name)
