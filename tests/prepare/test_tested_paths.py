@@ -104,3 +104,14 @@ def test_a_folder_that_torchvision_does_not_find_is_one_of_pictures(project: Pat
     record.failure = Failure("FileNotFoundError", said, (*record.failure.frames, library), "load", 0)
     assert prepared(project, ["python", "train.py"], record) == ["/nowhere/val"]
     assert len(list((project / "gonogo-prepared" / "data").glob("*/class_a/*.png"))) == 4
+
+
+def test_no_rows_are_made_for_a_file_that_has_none(project: Path) -> None:
+    """nanochat's tokenizer is a pickle, which its own script leaves: JSON in its place would fail as the program's."""
+    (project / "train.py").write_text(f'{PROGRAM}def read(row):\n    return row["text"]\n')
+    record = failed(project, "FileNotFoundError", 3)
+    assert record.failure is not None
+    said = "[Errno 2] No such file or directory: '/nowhere/tokenizer.pkl'"
+    record.failure = Failure("FileNotFoundError", said, record.failure.frames, "load", 0)
+    assert prepared(project, ["python", "train.py"], record) == []
+    assert told(record, project).startswith("/nowhere/tokenizer.pkl is not here")

@@ -1,4 +1,4 @@
-"""The columns that scripts ask rows for, by what stands in them."""
+"""The columns that scripts ask rows for, by what stands in them; and what separates them in a file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from gonogo.evidence.config.training_arguments import Arguments
+from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.rehearse.prepared.named import given_to
 from gonogo.rehearse.prepared.rows import TEMPLATE, kind_by_name
@@ -15,6 +16,8 @@ _COLUMN_OPTION = re.compile(
     r"(?:.*[._])?(text|messages|conversations|prompt|completion|response|question|answer|input|output|chosen|rejected"
     r"|label|image|images|img|video|videos|audio|caption)_(?:key|column|field|column_name)$"
 )
+_SEPARATOR_OPTION = re.compile(r"-*(?:\w+[-_])?(?:separator|sep|delimiter)")
+_READERS = ("*.read_csv", "csv.reader", "csv.DictReader")
 
 
 def columns_in(scripts: Sequence[Script]) -> tuple[str, ...]:
@@ -64,3 +67,29 @@ def columns_in_options(arguments: Arguments) -> tuple[str, ...]:
         is_chat = match[1] in ("chosen", "rejected") and in_template
         found[column] = "chat" if is_chat or match[1] == "conversations" else kind_by_name(match[1])
     return tuple(f"{column}:{kind}" for column, kind in found.items())
+
+
+def separator_in(run: Run) -> str:
+    """By the option of the launch, the option's default, else the only one that its readers are given; "": not told."""
+    for name in run.arguments.names():
+        value = run.arguments.get(name).string if _SEPARATOR_OPTION.fullmatch(name.lower()) else None
+        if value is not None and (told := _one(value)):
+            return told
+    defaults: set[str] = set()
+    read: set[str | None] = set()
+    for script in run.scripts:
+        for call in script.calls("*.add_argument"):
+            option = call.argument(0).string
+            if option is not None and _SEPARATOR_OPTION.fullmatch(option.lower()):
+                defaults.add(_one(call.keyword("default").string or ""))
+        for call in script.calls(*_READERS):
+            given = next((one for one in (call.keyword("sep"), call.keyword("delimiter")) if not one.absent), None)
+            read.add("," if given is None else given.string)
+    only = [next(iter(found)) for found in (defaults, read) if len(found) == 1]
+    return next((_one(told) for told in only if told), "")
+
+
+def _one(text: str) -> str:
+    """The character that a text stands for."""
+    text = {"\\t": "\t", "tab": "\t", "comma": ","}.get(text.lower(), text)
+    return text if len(text) == 1 else ""

@@ -18,11 +18,10 @@ from gonogo.evidence.published.models import PublishedModel, close_names, publis
 from gonogo.evidence.run import Run
 from gonogo.finding import Text
 from gonogo.rehearse.prepared import axolotl
-from gonogo.rehearse.prepared.columns import columns_in, columns_in_options, texts_in
+from gonogo.rehearse.prepared.columns import columns_in, columns_in_options, separator_in, texts_in
 from gonogo.rehearse.prepared.image_folders import image_folder, is_alone
 from gonogo.rehearse.prepared.named import OF_SHELL, Named, is_hub_name, kind_of_option, named_in, whole_path
 from gonogo.rehearse.prepared.rows import format_told_by
-from gonogo.rehearse.prepared.separators import separator_in
 from gonogo.rehearse.prepared.wanted import Options, State, Wanted
 
 _LENGTHS = (
@@ -63,6 +62,14 @@ _OF_SHELL = Text(
     "启动脚本使用了它而没有设置：请 export（没有设置时为空）",
 )
 _MEDIA = Text("a folder with made pictures", "含生成图片的目录")
+_OF_NO_ROWS = frozenset({
+    ".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".safetensors", ".gguf", ".onnx", ".npy", ".npz", ".h5", ".hdf5", ".arrow",
+    ".mdb", ".tar", ".zip", ".gz", ".zst", ".model", ".vocab", ".so",
+})  # fmt: skip
+_NO_ROWS = Text(
+    "a file of that kind is not made: put it there, as the step before leaves it",
+    "不生成这类文件：请放入上一步得到的文件",
+)
 _SETTINGS = re.compile(r"(?:^|_)(?:config|cfg|args|arguments|settings)(?:_|$)")
 _NO_SETTINGS = Text(
     "a file of settings, which only its author can write: is the path right?",
@@ -211,6 +218,8 @@ def data_wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], 
         return Wanted("data", name, named.place, path, "here", path)
     if _SETTINGS.search(named.option):
         return Wanted("data", name, named.place, path, "missing", why=_NO_SETTINGS)
+    if not named.is_hub and os.path.splitext(path)[1].lower() in _OF_NO_ROWS:
+        return Wanted("data", name, named.place, path, "missing", why=_NO_ROWS)
     if not named.is_hub and not is_hub_name(name) and is_alone(run) and (made := image_folder(run, path, named.place)):
         return made
     hub = named.is_hub or is_hub_name(name) or ("/" not in name and "." not in name and named.option in _HUB_OPTIONS)
