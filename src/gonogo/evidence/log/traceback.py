@@ -61,7 +61,7 @@ _GROUP = compiled_when_used(r"^ {2,}(?:\| ?|\+-+.*$|\+ )")
 _NAME = r"(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Za-z_]\w{0,80}"
 _FINAL = compiled_when_used(rf"^({_NAME}(?:\(\w+\))?)(?::(?: (.*))?)?$")
 _NO_EXCEPTION = compiled_when_used(
-    r"^(?:INFO|WARN(?:ING)?|ERROR|DEBUG|CRITICAL|FATAL|Epoch|Step|Loss|Note|NOTE)$|Warning$"
+    r"^(?:INFO|WARN(?:ING)?|ERROR|DEBUG|CRITICAL|FATAL|Epoch|Step|Loss|Note|NOTE)$|Warning$|^(?:self|cls)\."
 )
 _LIKE_AN_EXCEPTION = compiled_when_used(r"\.\w+$|^[A-Z]\w*$")
 _SUFFIX = r"(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Mismatch)"
@@ -98,6 +98,8 @@ class _Open(msgspec.Struct):
     """True in IPython's form, which shows the lines around a frame's and points at it."""
     wrapped: str = ""
     """The first part of a path that Rich broke over two lines."""
+    indent: int = 0
+    """How far the last frame's line is indented: what ends the traceback is indented less."""
     flush: bool = False
     """True where the last frame's line lost its indentation when it was pasted; its code has none either then."""
 
@@ -176,6 +178,7 @@ class _Reader:
             self._frame(found.group(1), found.group(2), found.group(3) or "")
             assert self._open is not None
             self._open.flush = text[0] not in " \t"
+            self._open.indent = len(text) - len(text.lstrip())
             return True
         if self._open is not None and (found := _FRAME_AFTER_CODE.match(text)):  # a line break was lost
             self._code(found.group(1))
@@ -203,7 +206,7 @@ class _Reader:
             self._boxed(found.group(1))
             return True
         code = _ARROW_CODE.match(text)
-        if code or (text[0] in " \t" and self._open.frames):
+        if code or (text[0] in " \t" and self._open.frames and not self._indented_end(text)):
             if code or not (self._open.arrows or _MARKERS.match(text)):
                 self._code(code.group(1) if code else text)
             return True
@@ -214,6 +217,12 @@ class _Reader:
                 self._open.flush = False
                 return True
         return False
+
+    def _indented_end(self, text: str) -> bool:
+        """True for the exception's line of a traceback that was pasted with an indentation of its own."""
+        assert self._open is not None
+        left = len(text) - len(text.lstrip()) < self._open.indent
+        return left and bool(self._open.frames[-1].code) and _BARE.match(text.strip()) is not None
 
     def _boxed(self, inner: str) -> None:
         assert self._open is not None

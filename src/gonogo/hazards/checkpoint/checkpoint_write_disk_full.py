@@ -22,7 +22,9 @@ _SAVES = (
 )  # fmt: skip
 _LOADS = ("file_download.py", "arrow_writer.py", "datasets/builder.py", "download", "SemLock", "load_dataset", ".map(")
 _SAYS_IT_SAVES = Pattern(r"(?i)sav(?:e|ing)\b.{0,30}(?:checkpoint|model|optimizer)|checkpoint-\d+|global_step\d+|保存")
-_OTHER_PLACE = Pattern(r"/dev/shm|NCCL WARN|shared memory|torch_extensions|\.triton|pip install|wandb/|core dump")
+_OTHER_PLACE = Pattern(
+    r"/dev/shm|SemLock|NCCL WARN|shared memory|torch_extensions|\.triton|pip install|wandb/|core dump"
+)
 
 
 class CheckpointWriteDiskFull(Hazard):

@@ -44,7 +44,7 @@ class NcclShmNoSpace(Hazard):
     title = Text("NCCL finds no room in /dev/shm", "NCCL 在 /dev/shm 中没有空间")
     log_words = ("posix_fallocate", "/dev/shm/nccl", "shared memory segment")
     ends_at = (("torch/distributed/utils.py", "_sync_module_states"),)
-    traces = ("include/shm.h:",)
+    traces = ("include/shm.h:", "unhandled system error")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """docker run without --shm-size and --ipc=host, with several ranks and no data loader workers to blame."""

@@ -22,6 +22,7 @@ _NOT_REACHED = Pattern(
     r"|failed|returned \d+)|NCCL WARN Call to connect .*(?:failed|refused|timeout)"
     r"|Call to connect returned (?:Connection refused|No route to host|Connection timed out"
     r"|Network is unreachable)|Gloo connectFullMesh failed|connectFullMesh failed"
+    r"|gloo/transport/tcp/\S+\] connect \[127\.\S+: Connection refused"
     r"|(?:socket|ncclSocket)\w{0,20}Connect\w*: Connect to \S+ (?:failed|returned)"
 )
 # "[12]veth6163fba:fe80::…", which NCCL lists on lines of their own where there are several.
@@ -85,7 +86,12 @@ class NcclWrongNetworkInterface(Hazard):
         "inconsistent 0 params",
         "network error",
     )
-    traces = ("ncclSystemError: System call", "unhandled system error, NCCL version", "internal error, NCCL version")
+    traces = (
+        "ncclSystemError: System call",
+        "unhandled system error",
+        "unhanled system error",
+        "internal error, NCCL version",
+    )
     consequence = True
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:

@@ -1,14 +1,27 @@
 from gonogo.evidence.guarded.ends import all_joined, roots, unseen
 from gonogo.evidence.guarded.standstill import standstill
 from gonogo.evidence.guarded.whereabouts import own_frame
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding.ranks import capital, ranks_text
+from gonogo.hazards.collective._store_barrier import joined_at_store
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
+
+_START = Text(
+    "Start the launcher on every node with its own node rank, and the same address, port and number of nodes; in a "
+    "queue, see that all nodes were given",
+    "在每个节点上启动启动器：各自的节点序号，相同的地址、端口与节点数；使用队列时确认所有节点都已分配",
+)
+_WAY = Text(
+    "From that node, nc -zv MASTER_ADDR MASTER_PORT has to succeed",
+    "在该节点上执行 nc -zv MASTER_ADDR MASTER_PORT 应当成功",
+)
 
 
 class RankNeverJoined(Hazard):
     """Ranks of the world are not there when training begins.
     ## What happens
-    The others wait in their first collective, or in `init_process_group`, until the time-out.
+    The others wait in their first collective, or in `init_process_group`, until the time-out: "Timed out initializing
+    process group in store based barrier on rank: 0, ... (world_size=2, worker_count=1, timeout=0:30:00)".
     ## Why
     The process was never started (a node's launcher is missing, another node rank was given twice, a queue has not
     let it in), it cannot reach the master's address, or it is still loading while the others are through.
@@ -25,10 +38,32 @@ class RankNeverJoined(Hazard):
     ## Sources
     - https://github.com/pytorch/pytorch/issues/79388: a node that cannot reach the master
     - https://github.com/meta-pytorch/torchtune/issues/2676: ranks that wait for one that does not come
+    - https://github.com/NVIDIA/Megatron-LM/issues/782: one of two has come to the store's barrier
     """
 
     name = "rank-never-joined"
     title = Text("Ranks are missing when training begins", "训练开始时缺少 rank")
+
+    log_words = ("store based barrier",)
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A barrier at the store that timed out while fewer had come than the world has."""
+        short = next((one for one in joined_at_store(log) if one.timed_out and one.joined < one.world), None)
+        if short is None:
+            return
+        yield self.log_finding(
+            short.evidence,
+            Text(
+                "{joined} of {world} processes came to the rendezvous before the time-out.",
+                "超时之前 {world} 个进程中只有 {joined} 个到达会合点。",
+            ).format(joined=short.joined, world=short.world),
+            certainty=Certainty.LIKELY,
+            cure=(_START, _WAY),
+            confirm=Text(
+                "The others have no process, have died (their logs tell), or can't reach the master's address and port",
+                "其余进程没有启动、已经退出（见其日志），或无法到达主节点的地址与端口",
+            ),
+        )
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """Ranks that nothing was heard of, and those that the others missed before the first step."""
@@ -62,19 +97,12 @@ class RankNeverJoined(Hazard):
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR,
             cure=(
-                Text(
-                    "Start the launcher on every node with its own node rank, and the same address, port and number of "
-                    "nodes; in a queue, see that all nodes were given",
-                    "在每个节点上启动启动器：各自的节点序号，相同的地址、端口与节点数；使用队列时确认所有节点都已分配",
-                ),
+                _START,
                 Text(
                     "If they do run: give gonogo run on every node the same --folder, which all of them see",
                     "若它们确实在运行：请让每个节点上的 gonogo run 使用同一个各节点都能看到的 --folder",
                 ),
-                Text(
-                    "From that node, nc -zv MASTER_ADDR MASTER_PORT has to succeed",
-                    "在该节点上执行 nc -zv MASTER_ADDR MASTER_PORT 应当成功",
-                ),
+                _WAY,
             ),
             ranks=ranks,
             confirm=Text(

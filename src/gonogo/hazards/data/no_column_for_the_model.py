@@ -1,16 +1,25 @@
 from gonogo.hazards.rule import Certainty, Pattern, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
+_EMPTY = Pattern(r"Invalid key: .{1,40} is out of bounds for size 0")
+_EMPTY_CAUSE = Text(
+    "A data set without columns has no rows: the Trainer keeps only columns that the model's forward takes, and "
+    "found none.",
+    "没有列的数据集没有行：Trainer 只保留模型 forward 接受的列，而一列也没有找到。",
+)
+
 
 class NoColumnForTheModel(LoggedHazard):
     """The data's columns are not what the trainer or the model takes.
     ## What happens
     "ValueError: No columns in the dataset match the model's forward method signature: (input_ids, ...). The
     following columns have been ignored: [text]", when training starts; of preference training "KeyError:
-    'rejected'" or "'chosen'" from trl.
+    'rejected'" or "'chosen'" from trl. Before transformers 4.39: "IndexError: Invalid key: 14 is out of bounds for
+    size 0" in the first batch, though the data has rows (a data set without columns has length 0).
     ## Why
     The Trainer drops every column that is no parameter of the model's `forward`, and here none is left: the
-    text was never tokenized, the map's result has other names, or the collator was to make the inputs out of
+    text was never tokenized, the map's result was thrown away or has other names, the model is wrapped so that its
+    forward is `(*args, **kwargs)`, or the collator was to make the inputs out of
     columns that were dropped before it saw them. TRL's trainers ask for columns by name: prompt, chosen and
     rejected for DPO and reward models, messages, text, or prompt and completion for SFT.
     ## Example
@@ -27,11 +36,15 @@ class NoColumnForTheModel(LoggedHazard):
     - https://github.com/huggingface/transformers/issues/33119: a model wrapped in DataParallel has another forward
     - https://github.com/huggingface/transformers/issues/29458: the same before it was told so
     - https://github.com/canopyai/Orpheus-TTS/issues/105: text and audio, not tokenized
+    - https://github.com/huggingface/datasets/issues/2988: map without a return: nothing is left; size 0
+    - https://github.com/huggingface/datasets/issues/5946: the result of map was not kept; size 0
     """
 
     name = "no-column-for-the-model"
     title = Text("No column of the data is what the model takes", "数据中没有模型可接收的列")
-    log_words = ("No columns in the dataset",)
+    log_words = ("No columns in the dataset", "is out of bounds for size 0")
+    ends_at = (("datasets/formatting/formatting.py", "_check_valid_index_key"),)
+    anywhere = True
     signs = (
         Sign(
             Pattern(
@@ -50,6 +63,8 @@ class NoColumnForTheModel(LoggedHazard):
                 "TRL 的训练器需要列 {has}，而数据中没有。",
             ),
         ),
+        Sign(_EMPTY, types=("IndexError",), frames=(("transformers/trainer",),), lines=False, cause=_EMPTY_CAUSE),
+        Sign(_EMPTY, Certainty.POSSIBLE, cause=_EMPTY_CAUSE),
     )
     cause = Text(
         "The data has the columns {has}; none is a parameter of the model's forward, so the Trainer drops all of them.",

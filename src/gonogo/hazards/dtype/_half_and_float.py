@@ -23,7 +23,8 @@ _QUANTIZED = (
 )  # fmt: skip
 _QUANTIZED_SAID = compiled_when_used(
     r"(?i)MatMul8bitLt|load_in_[48]bit(?!['\"]?\s*[=:]\s*(?:false|none))|quantization_bit(?!['\"]?\s*[=: ]\s*none)"
-    r"|\bq-?lora\b|bitsandbytes|\bbnb\b|\bint[48]\b|\b[48][ -]?bit|gptq|prepare_model_for_kbit",
+    r"|\bbits['\"]?\s{0,3}[=: ]\s{0,3}['\"]?[48]\b|\bq-?lora\b|bitsandbytes|\bbnb\b|\bint[48]\b|\b[48][ "
+    r"-]?bit|gptq|prepare_model_for_kbit",
     re.ASCII,
 )
 _EVALUATION = ("_maybe_log_save_evaluate", "compute_metrics")

@@ -8,7 +8,7 @@ _MIXED = Pattern(
 )
 _DEEPSPEED = Pattern(r"--(?:use_)?deepspeed\b|deepspeed/runtime|distributed_type: DEEPSPEED|^deepspeed ")
 _ADAPTERS = ("peft/", "lora", "bitsandbytes/")
-_ADAPTED = Pattern(r"(?i)\blora\b|\bpeft(?:[^\w=]|$)|load_in_[48]bit|quantization_bit")
+_ADAPTED = Pattern(r"(?i)\blora(?:_enable)?\b|--bits[= ][48]|\bpeft(?:[^\w=]|$)|load_in_[48]bit|quantization_bit")
 
 
 class DeepspeedNoAutocastForInputs(LoggedHazard):

@@ -9,6 +9,7 @@ _OTHERS = Pattern(
     r"(?:CUDA|PyTorch) version mismatch! DeepSpeed ops were compiled"
     r"|Cuda extensions are being compiled with a version of Cuda that does not match"
 )
+_TOO_OLD = Pattern(r"(?:FlashAttention|flash-attn|FlashAttention-3) is only supported on CUDA (\d[\d.]*\d) and above")
 _TWO = Pattern(
     r"Installed CUDA version (\d[\d.]*\d) does not match the\s+version torch was compiled with (\d[\d.]*\d)"
     r"|detected CUDA version \((\d[\d.]*\d)\) mismatches .*PyTorch ?\((\d[\d.]*\d)\)"
@@ -56,6 +57,7 @@ class CudaTorchVersionMismatch(Hazard):
     ends_at = (("op_builder/builder.py", "raise Exception("),)
     traces = ("Please make sure to use the same CUDA versions",)
     log_words = (
+        "is only supported on CUDA",
         "CUDAMismatch",
         "Installed CUDA version",
         "detected CUDA version",
@@ -95,6 +97,7 @@ class CudaTorchVersionMismatch(Hazard):
         """The refusal; where a compiler's error stands beside it, only a possibility."""
         evidence = mismatch(log) or first(log, _OTHERS)
         if evidence is None:
+            yield from self._too_old(log)
             return
         found = _TWO.search(text_of(evidence))
         two = [group for group in found.groups() if group] if found else []
@@ -117,3 +120,22 @@ class CudaTorchVersionMismatch(Hazard):
                 "nvcc --version 与 torch.version.cuda 大版本不同，且之后没有编译器报错",
             ),
         )
+
+    def _too_old(self, log: FailureLog) -> Findings:
+        """flash-attn's build, which asks nvcc for its version: mostly a distribution's old one comes first in PATH."""
+        if (evidence := first(log, _TOO_OLD)) and (found := _TOO_OLD.search(text_of(evidence))):
+            yield self.log_finding(
+                evidence,
+                Text(
+                    "The nvcc that was found is older than CUDA {floor}, which flash-attn needs; the CUDA that torch "
+                    "brings "
+                    "has no nvcc.",
+                    "找到的 nvcc 低于 flash-attn 所需的 CUDA {floor}；torch 自带的 CUDA 不含 nvcc。",
+                ).format(floor=str(found.group(1))),
+                cure=_CURE[:1],
+                certainty=Certainty.LIKELY,
+                confirm=Text(
+                    "nvcc -V is older than torch.version.cuda (which nvcc: /usr/bin is the distribution's)",
+                    "nvcc -V 低于 torch.version.cuda（which nvcc：/usr/bin 是发行版自带的）",
+                ),
+            )

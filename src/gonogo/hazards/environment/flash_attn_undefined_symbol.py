@@ -8,12 +8,13 @@ _LIBRARY = (
 )
 _UNDEFINED = Pattern(rf"{_LIBRARY}\S*:?\s*undefined symbol|DLL load failed while importing {_LIBRARY}")
 _BARE = Pattern(
-    r"undefined symbol:? ?_?Z?\w+|libcudart\.so[.\d]*: cannot open shared object|No module named 'flash_attn_2_cuda'"
+    r"undefined symbol:? ?_?Z?\w+|libtorch_cuda_c\w+\.so: cannot open shared object|libcudart\.so[.\d]*: cannot open "
+    r"shared object|No module named 'flash_attn_2_cuda'"
 )
 _FLASH = Pattern(r"(?i)flash[-_ ]?att(?:n|ention)")
 _IMPORTS = Pattern(r"^\s*import flash_attn(?:_\d)?_cuda\b|^\s*import flash_attn_cuda\b")
 _NO_FLASH = Pattern(
-    r"libbitsandbytes|libcusparse|libnccl|libcublas|torch_npu|libc10|libtorch_cuda|nvJitLink|_vllm_|mmcv"
+    r"libbitsandbytes|libcusparse|libnccl|libcublas|torch_npu|libc10|libtorch_cuda\.so|libtorch_cpu|nvJitLink|_vllm_|mmcv"
 )
 _CURE = (
     Text(
@@ -62,7 +63,7 @@ class FlashAttnUndefinedSymbol(Hazard):
         ("flash_attn/__init__.py", "from flash_attn.flash_attn_interface import"),
         ("flash_attn_interface.py", "flash_attn_gpu"),
     )
-    traces = ("import flash_attn_2_cuda as", "_ZN3c10")
+    traces = ("import flash_attn_2_cuda as", "_ZN3c10", "undefined symbol: _ZN2at4_ops")
     log_words = ("undefined symbol", "flash_attn_2_cuda", "flash_attn")
     yields_to = ("glibc-older-than-package",)
 

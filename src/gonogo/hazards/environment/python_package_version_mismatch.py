@@ -66,12 +66,18 @@ _FIXED_CALL = Pattern(
     r"|even_batches|split_batches|dataloader_config|logging_dir)'"
 )
 """What one library passes to another in its own code, with a name that is right in some release."""
+_OF_DDP = Pattern(r"'\w*(?:DistributedDataParallel|DataParallel)' object has no attribute '_[a-z]\w+'")
 _KNOWN_KEYWORD = Pattern(
     r"argument '(?:tokenizer|processing_class|max_seq_length|max_prompt_length|dataset_text_field|dataset_kwargs"
     r"|model_init_kwargs|evaluation_strategy|eval_strategy|evaluate_during_training|include_num_input_tokens_seen"
     r"|use_mps_device|neftune_noise_alpha|peft_config|use_dora|eva_config|corda_config|exclude_modules|lora_bias"
     r"|num_items_in_batch|dispatch_batches|even_batches|use_seedable_sampler|dataloader_config|logging_dir|kwargs_handlers"
     r"|project_config|gradient_accumulation_plugin|deepspeed_plugins|keep_torch_compile)'"
+)
+_KEYWORD = Pattern(r"\(\) got an unexpected keyword argument")
+_OF_WRAPPER = Pattern(
+    r"(?:FullyShardedDataParallel|DistributedDataParallel|DeepSpeedEngine|\bInit)\.__init__\(\) got an unexpected "
+    r"keyword"
 )
 _CALLBACK = Pattern(r"\bon_\w+\(\)|forward\(\)|collat\w*\(\)|compute_metrics\(\)")
 _SETTINGS = Pattern(
@@ -80,8 +86,15 @@ _SETTINGS = Pattern(
 _ATTRIBUTE = Pattern(
     rf"module '{_FAMILY}[\w.]*' has no attribute|'(?:Accelerator|AcceleratorState|PartialState"
     rf"|GenerationConfig|TrainingArguments"
-    r"|DynamicCache|PeftModel\w*|LoraConfig|\w*Trainer|AdamW)' object has no attribute"
+    r"|DynamicCache|PeftModel\w*|LoraConfig|\w*Trainer|AdamW|Linear4bit|Linear8bitLt|BitsAndBytesConfig)' object has "
+    r"no "
+    r"attribute"
 )
+_WRAPPER = Pattern(
+    r"\b(?:FSDP|FullyShardedDataParallel|fully_shard|DDP|DistributedDataParallel|MixedPrecision|deepspeed\.zero\.Init"
+    r"|zero\.Init|deepspeed\.initialize|init_device_mesh|DeviceMesh)\("
+)
+"""What a training framework calls of torch or DeepSpeed, with the keywords of the release that it was written for."""
 _CURE = (
     Text(
         "Install versions of one time: pip install -U transformers peft accelerate trl, or the set that the training "
@@ -255,10 +268,16 @@ def _certainty(error: LoggedError) -> Certainty | None:
         return Certainty.LIKELY
     if error.type in ("ImportError", "ModuleNotFoundError") and _INSTALLED.search(one_line(message)):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
+    if error.type == "TypeError" and _KEYWORD.search(message) and last is not None and _WRAPPER.search(last.code):
+        return Certainty.LIKELY if by_library else Certainty.POSSIBLE
+    if error.type == "TypeError" and _OF_WRAPPER.search(message):
+        return Certainty.POSSIBLE
     if error.type == "TypeError" and _ARGUMENT.search(message) and not _CALLBACK.search(message):
         if by_library and _between_libraries(error):
             return Certainty.LIKELY
         return Certainty.POSSIBLE if _SETTINGS.search(message) or (by_library and _crosses(error)) else None
+    if error.type == "AttributeError" and _OF_DDP.search(message):
+        return Certainty.LIKELY if by_library else Certainty.POSSIBLE  # torch's own, which another release has
     if error.type == "AttributeError" and _ATTRIBUTE.search(message) and (by_library or last is None):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
     if (renamed := moved(error)) is not None and "transformers_modules" not in (last.path if last else ""):

@@ -3,6 +3,7 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, from_file, span_of
 from gonogo.hazards.facts.on_npu import ON_NPU
+from gonogo.hazards.facts.on_windows import ON_WINDOWS
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text
 from gonogo.hazards.signs import told
 
@@ -58,6 +59,7 @@ class TorchCpuBuildOnGpus(Hazard):
         )
 
     log_words = ("not compiled with CUDA enabled", "NCCL built in")
+    yields_to = ("nccl-backend-on-windows",)
     ends_at = (
         ("torch/cuda/__init__.py", "Torch not compiled with CUDA enabled"),
         ("distributed_c10d.py", "Distributed package doesn't have NCCL"),
@@ -70,10 +72,12 @@ class TorchCpuBuildOnGpus(Hazard):
                 return  # beside torch_npu this build is right, and the code that asks for CUDA is wrong
             # Windows has no NCCL whatever the build; a script for one's own machine may have no GPU in mind.
             nccl = "NCCL" in error.message
-            if nccl and any("\\" in frame.path for frame in error.frames):
+            if nccl and told(log, ON_WINDOWS):
                 continue
             # Only the version says it for certain: any accelerator's plugin takes such a build.
             certainty = Certainty.CERTAIN if told(log, _CPU_BUILD) and not nccl else Certainty.LIKELY
+            if nccl and not error.frames and not told(log, _CPU_BUILD):
+                certainty = Certainty.POSSIBLE
             yield self.log_finding(
                 error,
                 Text(

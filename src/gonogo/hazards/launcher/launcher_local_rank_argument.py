@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
 
 _REFUSED = Pattern(
-    r"unrecognized arguments:.*--local[-_]rank|[Nn]o such option:? '?--local[-_]rank"
+    r"unrecognized arguments:.*[-\x{2013}\x{2014}]{1,2}local[-_]rank|[Nn]o such option:? '?--local[-_]rank"
     r"|Could not consume arg: --local[-_]rank|not used by the HfArgumentParser:.*--local[-_]rank"
     r"|[Uu]nknown (?:command line flag|option|argument)s?:? *\[?'?(?:--)?local[-_]rank"
     r"|ambiguous option: --local[-_]rank"

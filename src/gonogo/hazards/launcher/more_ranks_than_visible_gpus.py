@@ -9,7 +9,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Re
 
 _ASKED_FOR = Pattern(r"device (\d{1,4}) was asked for")
 _INVALID = Pattern(
-    r"invalid device ordinal|Invalid device [Ii][Dd]|You requested gpu: .* But your machine only has"
+    r"invalid device ordinal|Invalid device [Ii][Dd]|You requested (?i:gpus?): \[|But your machine only has"
     r"|requested .* gpus but only .* (?:are )?available|num_processes.* (?:greater|more) than .*(?:GPU|device)s"
 )
 _STRICT = Pattern(r"CUDA error: invalid device ordinal|invalid device ordinal|But your machine only has")
@@ -71,6 +71,7 @@ class MoreRanksThanVisibleGpus(Hazard):
         "Duplicate GPU",
         "Local process index",
         "your machine only has",
+        "You requested gpu: [",
     )
     ends_at = (("accelerate/state.py", "set_device"), ("torch/cuda/__init__.py", "set_device"))
     traces = (

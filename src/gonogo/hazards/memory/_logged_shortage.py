@@ -269,7 +269,9 @@ def _of_line(log: FailureLog, evidence: LoggedError | Found, message: str) -> Lo
     kind = _kind_by_surroundings(log, at)
     certainty = Certainty.LIKELY
     requested, capacity, allocated = (_size(pattern, message) for pattern in (_ASKED, _CAPACITY, _ALLOCATED))
-    if kind is None:
+    if kind != EVALUATION and _copies_all(requested, allocated):
+        kind = STATES
+    elif kind is None:
         full = capacity and allocated and allocated > 0.85 * capacity
         small = requested is not None and requested <= _GIB // 4
         kind, certainty = (STATES if full and small else ACTIVATIONS), Certainty.POSSIBLE
@@ -277,6 +279,13 @@ def _of_line(log: FailureLog, evidence: LoggedError | Found, message: str) -> Lo
         certainty = Certainty.POSSIBLE
     also = tuple(other for other in (ACTIVATIONS, STATES) if other != kind)
     return _shortage(evidence, kind, certainty, also, None, message)
+
+
+def _copies_all(requested: float | None, allocated: float | None) -> bool:
+    """True where one allocation is as large as all that is there, or twice: the fp32 copy of all weights."""
+    if requested is None or not allocated or requested < 2 * _GIB:
+        return False
+    return any(abs(requested - times * allocated) < 0.03 * allocated for times in (1, 2))
 
 
 def _kind_by_surroundings(log: FailureLog, at: LogLine) -> str | None:

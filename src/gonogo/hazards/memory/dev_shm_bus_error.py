@@ -10,7 +10,8 @@ _SAYS = Pattern(
     r"killed by signal: Bus error|Unexpected bus error encountered in worker|insufficient shared memory"
     r"|out of shared memory|unable to (?:write to|resize|allocate) (?:file"
     r"|shared memory)[^:]*</?torch_\d+.*(?:No space left|\(28\))|shared memory object </?torch_.*(?:No space left"
-    r"|\(28\))|shm_open.*No space left|/dev/shm/(?:torch_|psm_|sem\.|pym-).*No space left"
+    r"|\(28\))|shm_open.*No space left|SemLock\(.{0,80}(?:\[Errno 28\]|No space "
+    r"left)|/dev/shm/(?:torch_|psm_|sem\.|pym-).*No space left"
 )
 _NO_SPACE = Pattern(r"\[Errno 28\]|No space left on device")
 _BUS_ERROR = Pattern(r"(?i:\bbus error\b)|SIGBUS|signal 7 \(")

@@ -9,7 +9,9 @@ class ImageTokensTruncated(LoggedHazard):
     """A length limit cuts a sequence through its image placeholders, while all image features stay.
     ## What happens
     "Image features and image tokens do not match: tokens: 8142, features 11392" (Video, Audio alike): fewer tokens than
-    features. transformers' processors say "Mismatch in `image` token count between text and `input_ids`. … Likely due
+    features. Before transformers 4.48: "The number of image tokens is 1014 while the number of image given to the model
+    is 2"; LLaVA's first release: "The number of image start tokens and image end tokens should be the same".
+    transformers' processors say "Mismatch in `image` token count between text and `input_ids`. … Likely due
     to `truncation='max_length'`".
     ## Why
     Each image stands for hundreds to thousands of tokens (Qwen-VL: pixels / 784). `cutoff_len` (LLaMA-Factory),
@@ -30,6 +32,8 @@ class ImageTokensTruncated(LoggedHazard):
     - https://github.com/EvolvingLMMs-Lab/open-r1-multimodal/issues/28: GRPO: max_prompt_length 8192
     - https://github.com/huggingface/trl/pull/5881: DPO: max_length cuts ids and keeps pixel_values
     - https://github.com/hiyouga/LlamaFactory/issues/7363: videos: raise the cutoff
+    - https://github.com/zjysteven/lmms-finetune/issues/63: MODEL_MAX_LEN 512 with LLaVA
+    - https://github.com/haotian-liu/LLaVA/issues/201: model_max_length 256 with LLaVA's first release
     """
 
     name = "image-tokens-truncated"
@@ -41,7 +45,13 @@ class ImageTokensTruncated(LoggedHazard):
         ("modeling_qwen2_vl.py", "forward"),
         ("modeling_qwen2_5_vl.py", "forward"),
     )
-    log_words = ("tokens do not match", "token count between text", "multimodal tokens to")
+    log_words = (
+        "given to the model is",
+        "image end tokens",
+        "tokens do not match",
+        "token count between text",
+        "multimodal tokens to",
+    )
     anywhere = True
     signs = (
         Sign(
@@ -49,6 +59,13 @@ class ImageTokensTruncated(LoggedHazard):
             Certainty.CERTAIN,
         ),
         Sign(MISMATCH),
+        Sign(
+            Pattern(
+                r"number of (?:image|video) tokens is \d+ while the number of (?:image|video)s? given to the model is"
+            ),
+            Certainty.POSSIBLE,
+        ),
+        Sign(Pattern(r"number of image start tokens and image end tokens should be the same")),
     )
     cause = Text(
         "A length limit (cutoff_len, max_length, max_prompt_length) cut image or video tokens off, and "

@@ -37,7 +37,10 @@ class TrainerOverrideWithoutNumItems(Hazard):
     name = "trainer-override-without-num-items"
     title = Text("A Trainer's override lacks num_items_in_batch", "Trainer 的重写方法缺少 num_items_in_batch")
     refusal = Refusal(
-        Pattern(r"\w*Trainer\w*\.compute_loss\(\) got an unexpected keyword argument 'num_items_in_batch'"),
+        Pattern(
+            r"\w*Trainer\w*\.(?:compute_loss\(\) got an unexpected keyword argument 'num_items_in_batch'"
+            r"|training_step\(\) takes 3 positional arguments but 4 were given)"
+        ),
         unless=_A_LIBRARYS,
     )
 

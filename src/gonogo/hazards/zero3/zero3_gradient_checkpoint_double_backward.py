@@ -17,6 +17,7 @@ _ASSERTED = Pattern(
     r"|params_in_ipg_bucket.{0,60}AssertionError|AssertionError.{0,60}params_in_ipg_bucket"
 )
 _NAMED = Pattern(r"params_in_ipg_bucket")
+_BACKWARD = Pattern(r"optimizer\.backward\(loss")
 _REDUCING = ("reduce_and_partition_ipg_grads", "reduce_independent_p_g_buckets")
 
 
@@ -79,6 +80,9 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
             evidence, certainty = cut, Certainty.LIKELY
         if evidence is None and (evidence := log.find(_ASSERTED) or log.find(_NAMED)):
             certainty = Certainty.LIKELY if log.has("AssertionError") else Certainty.POSSIBLE
+        bare = any(not (error.frames or error.message) for error in log.errors_of("AssertionError"))
+        if evidence is None and bare and (cut := cut_at(log, "deepspeed/runtime/engine.py", code=_BACKWARD)):
+            evidence, certainty = cut, Certainty.POSSIBLE  # another rank's last line, and this one's frames
         if evidence is None:
             return
         yield self.log_finding(
