@@ -41,7 +41,7 @@ class CheckpointRecomputeDiffers(LoggedHazard):
         Sign(
             Pattern(
                 r"A different number of tensors was saved during the original forward and recomputation"
-                r"|Recomputed values for the following tensors have different metadata"
+                r"|Recomputed values for the following tensors have different metadata[\s\S]*recomputed metadata"
             )
         ),
     )

@@ -99,7 +99,7 @@ class CpuRamOomKilled(Hazard):
         "返回码",
     )
     ends_at = (("_utils/signal_handling.py", "_error_if_any_worker_fails"),)
-    traces = ("resource_tracker: There appear to be", "sigkill_handler] Killing subprocess")
+    traces = ("resource_tracker: There appear to be",)
     title = Text("The node's host memory runs out, and the kernel kills the run", "节点主机内存耗尽，进程被内核杀死")
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
