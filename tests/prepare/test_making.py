@@ -43,9 +43,8 @@ def _last_ordinary(layout: TokenizerLayout) -> int:
 
 def test_the_table_is_whole() -> None:
     assert len(all_models()) >= 300
-    assert {model.name for model in all_models() if model.tokenizer is None} <= {
-        "google/vit-base-patch16-224", "google/vit-base-patch16-224-in21k"
-    }  # fmt: skip
+    without = {model.name for model in all_models() if model.tokenizer is None}
+    assert all(name.startswith(("google/vit-base-patch16-224", "google/siglip")) for name in without)
     last = {name: _last_ordinary(tokenizer_layout(name)) for name in LAYOUTS}
     for model in all_models():
         assert model.model_type in CONFIG_MAPPING, model.name
@@ -260,3 +259,21 @@ def test_a_file_of_token_numbers_has_small_ones_at_either_width() -> None:
         numbers = [number for (number,) in struct.iter_unpack(f"<{width}", data)]
         assert len(set(numbers)) > 10
         assert max(numbers) < 50
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"), [("google/siglip-base-patch16-224", 203), ("google/siglip2-so400m-patch14-384", 1136)]
+)
+def test_siglip_has_its_published_size(name: str, millions: int) -> None:
+    import torch
+    from transformers import SiglipConfig, SiglipModel
+
+    model = published_model(name)
+    assert model is not None
+    files = model_files(model)
+    processor = json.loads(files["preprocessor_config.json"])
+    edge = int(name.rpartition("-")[2])
+    assert processor["size"] == {"height": edge, "width": edge}
+    with torch.device("meta"):
+        whole = SiglipModel(SiglipConfig(**json.loads(files["config.json"])))
+    assert round(sum(one.numel() for one in whole.parameters()) / 1e6) == millions

@@ -63,8 +63,8 @@ _OF_SHELL = Text(
 )
 _MEDIA = Text("a folder with made pictures", "含生成图片的目录")
 _OF_NO_ROWS = frozenset({
-    ".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".safetensors", ".gguf", ".onnx", ".npy", ".npz", ".h5", ".hdf5", ".arrow",
-    ".mdb", ".tar", ".zip", ".gz", ".zst", ".model", ".vocab", ".so",
+    ".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".safetensors", ".gguf", ".onnx", ".npy", ".npz", ".h5", ".hdf5",
+    ".arrow", ".mdb", ".tar", ".zip", ".gz", ".zst", ".model", ".vocab", ".so",
 })  # fmt: skip
 _NO_ROWS = Text(
     "a file of that kind is not made: put it there, as the step before leaves it",

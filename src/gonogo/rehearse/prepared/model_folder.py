@@ -40,9 +40,11 @@ def _processors(model: PublishedModel) -> dict[str, dict[str, Any]]:
     for content in files.values():
         if "num_mel_bins" in model.config and "feature_size" in content:
             content["feature_size"] = model.config["num_mel_bins"]
-        size = model.config.get("vision_config", {}).get("image_size") if model.model_type == "clip" else None
-        if size:
+        size = model.config.get("vision_config", {}).get("image_size")
+        if size and model.model_type == "clip":
             content |= {"size": {"shortest_edge": size}, "crop_size": {"height": size, "width": size}}
+        if size and model.model_type == "siglip":
+            content["size"] = {"height": size, "width": size}
     return files
 
 
