@@ -115,3 +115,29 @@ def test_no_rows_are_made_for_a_file_that_has_none(project: Path) -> None:
     record.failure = Failure("FileNotFoundError", said, record.failure.frames, "load", 0)
     assert prepared(project, ["python", "train.py"], record) == []
     assert told(record, project).startswith("/nowhere/tokenizer.pkl is not here")
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ("No .txt files found in train data []", "the files of data that it looks for"),
+        ("No dataset parquet files found, did you run dataset.py?", "the files of data that it looks for"),
+        ("Found no images in /nowhere", "the files of data that it looks for"),
+        ("No attention layers found", "raised"),
+        ("no pad token", "raised"),
+    ],
+)
+def test_a_program_that_finds_no_files_of_data(project: Path, said: str, outcome: str) -> None:
+    record = failed(project, "AssertionError", 11)
+    record.failure = Failure("AssertionError", said, record.failure.frames if record.failure else (), "load", 0)
+    assert told(record, project).startswith(outcome)
+
+
+def test_a_model_whose_folder_the_program_tests_for_is_made_there(project: Path) -> None:
+    """litgpt takes the name of a model for a folder below the one that it runs in."""
+    record = failed(project, "NotADirectoryError", 8)
+    said = "The checkpoint directory does not exist: EleutherAI/pythia-160m"
+    record.failure = Failure("NotADirectoryError", said, record.failure.frames if record.failure else (), "load", 0)
+    command = ["python", "train.py", "--tokenizer_dir", "EleutherAI/pythia-160m"]
+    assert prepared(project, command, record) == [str(project / "EleutherAI" / "pythia-160m")]
+    assert "EleutherAI/pythia-160m is not here" in told(record, project, *command[2:])

@@ -14,7 +14,7 @@ from gonogo.finding import Text
 from gonogo.rehearse.not_as_there import distribution_of, lacking
 from gonogo.rehearse.prepared.environment import FILE, USUAL
 from gonogo.rehearse.prepared.stood_in import asked_of
-from gonogo.rehearse.tested_paths import tested_path
+from gonogo.rehearse.tested_paths import finds_nothing, tested_path
 
 # What a program raises that meets other rows than it reads.
 _OF_ROWS = frozenset(
@@ -28,6 +28,11 @@ _NOT_HERE = Text(
     "{path} is not here, and gonogo prepare could not tell what it holds: put the file or folder there, or one with a "
     "few rows of its form",
     "{path} 不在本机，gonogo prepare 也看不出其内容：请放入该文件或目录，或放入格式相同的几行数据",
+)
+_FINDS_NOTHING = Text(
+    "the files of data that it looks for are not here: put a few of their form where it looks, as the project's steps "
+    "before this one leave them",
+    "它要找的数据文件不在本机：请在它查找的位置放入几个格式相同的文件（由项目在此之前的步骤得到）",
 )
 _TRAINING = frozenset({"forward", "backward", "step"})
 _NO_DATA = re.compile(r"(?:any data file|any data|data files?) at (\S+?)\.?(?:$|\s)")
@@ -93,6 +98,8 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
             why = _NOT_FETCHED.format(name=missed)
         elif lacks is not None:
             why = _NOT_HERE.format(path=lacks)
+        elif finds_nothing(failure) and not set(rank.phases) & _TRAINING:
+            why = _FINDS_NOTHING
         elif (packages := _of_packages(failure, table, record, folder)) is not None:
             why = packages
         elif table.guessed and _is_of_rows(failure):

@@ -20,6 +20,11 @@ from gonogo.finding.errors import UserError
 _TESTS = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir", "lexists", "glob", "rglob", "listdir", "access"})
 _WRITTEN = re.compile(r"out|save|log|work_?dir|job_?dir|cache|report|run_?name", re.IGNORECASE)
 _OF_THE_PROJECT = (".yaml", ".yml", ".py", ".toml", ".sh")
+_OWN_ERRORS = frozenset({"AssertionError", "ValueError", "RuntimeError", "FileNotFoundError", "Exception"})
+_NOTHING = re.compile(
+    r"\b[Nn]o\b[^.\n]{0,20}\.?[^.\n]{0,40}\b(?:files?|shards?|images?|samples?|examples?)\b[^.\n]{0,30}\bfound\b"
+    r"|\b(?:[Ff]ound|[Ff]inds?) no\b[^.\n]{0,40}\b(?:files?|shards?|images?|samples?|examples?)\b"
+)
 _LARGEST = 1 << 20
 
 
@@ -28,7 +33,13 @@ def tested_path(failure: Failure, command: Sequence[str], folder: Path) -> str |
     frame = failure.innermost("user")
     if failure.phase != "load" or frame is None or not _tests_for_a_file(Path(frame.path), frame.line):
         return None
-    return next(_missing(command, folder), None)
+    return next(_missing(command, folder, failure.message), None)
+
+
+def finds_nothing(failure: Failure) -> bool:
+    """Whether a program ended since a folder held nothing that it reads: ``No .txt files found in …``."""
+    own = failure.innermost("user") is not None and failure.phase == "load"
+    return own and failure.type in _OWN_ERRORS and _NOTHING.search(failure.message) is not None
 
 
 def _tests_for_a_file(path: Path, line: int) -> bool:
@@ -53,7 +64,7 @@ def _asks(test: ast.expr) -> bool:
     return any(name in _TESTS for name in names)
 
 
-def _missing(command: Sequence[str], folder: Path) -> Iterator[str]:
+def _missing(command: Sequence[str], folder: Path, said: str) -> Iterator[str]:
     """The paths in the launch, and in scripts that it names, where nothing lies and which are not to be written."""
     words = list(command)
     for word in command:
@@ -73,6 +84,6 @@ def _missing(command: Sequence[str], folder: Path) -> Iterator[str]:
         whole = os.path.normpath(os.path.join(folder, os.path.expanduser(value)))
         if value.endswith(_OF_THE_PROJECT) and not value.startswith(("/", "~")):
             continue  # it should have come with the project
-        is_path = value.startswith(("/", ".", "~")) or os.path.splitext(value)[1]
+        is_path = value.startswith(("/", ".", "~")) or os.path.splitext(value)[1] or value in said
         if is_path and not os.path.lexists(whole):
             yield whole

@@ -220,8 +220,10 @@ def _learned(
     if failure is not None and record.outcome != "completed":
         text = failure.message
         tested = tested_path(failure, command, folder)
-        if tested is not None and (pictures := image_folder(runs[0], tested)):
-            found.append(pictures)
+        if tested is not None:
+            model = model_wanted(tested, "", folder, options)
+            pictures = image_folder(runs[0], tested)
+            found += [model] if model.state == "can-be-made" else [pictures] if pictures is not None else []
         if match := _NO_FILE.search(text):
             pictures = image_folder(runs[0], match[1]) if is_asked_for(failure) else None
             found.append(pictures or _path(match[1], runs, folder, options, columns_at(failure)))
