@@ -41,6 +41,7 @@ class Source:
     commit: str
     folder: str
     recipes: tuple[str, ...]
+    """Files; ``#2`` is the second command that one has."""
 
 
 SOURCES = {
@@ -84,6 +85,9 @@ SOURCES = {
             "examples/scripts/prm.py", "examples/scripts/nash_md.py", "examples/scripts/online_dpo.py",
             "examples/scripts/xpo.py", "examples/scripts/tpo.py", "examples/scripts/distillation.py",
             "examples/scripts/gold.py", "examples/scripts/bco.py", "examples/scripts/ppo/ppo_tldr.py",
+            "trl/scripts/sft.py #2", "trl/scripts/dpo.py #2", "examples/scripts/cpo.py #2",
+            "examples/scripts/orpo.py #2", "examples/scripts/reward_modeling.py #2", "examples/scripts/prm.py #2",
+            "examples/scripts/tpo.py #2", "examples/scripts/tpo.py #3",
         ),
     ),
     "openrlhf": Source(
@@ -103,7 +107,8 @@ _DATA = {
 
 def command_of(name: str, recipe: str, text: str, folder: Path) -> str:
     """Write the recipe, made small, where its repository has it; returns what starts it."""
-    path = folder / SOURCES[name].folder / recipe
+    file, _, which = recipe.partition(" #")
+    path = folder / SOURCES[name].folder / file
     if name == "swift":
         path.write_text(_small_swift(text))
         return f"bash {path.relative_to(folder)}"
@@ -113,7 +118,7 @@ def command_of(name: str, recipe: str, text: str, folder: Path) -> str:
     if name == "openrlhf":
         path.write_text(_small_openrlhf(text))
         return f"bash {path.relative_to(folder)}"
-    return _small_trl(text, path.stem)
+    return _small_trl(text, path.stem, int(which or 1))
 
 
 def _small_swift(text: str) -> str:
@@ -148,10 +153,9 @@ def _small_openrlhf(text: str) -> str:
     return re.sub(r"--data.dataset \S+", f"--data.dataset data/{data}", text)
 
 
-def _small_trl(text: str, algorithm: str) -> str:
-    """The first command of the script's docstring."""
-    start = re.search(r"(?m)^(?:accelerate launch|python) .*", text)
-    assert start is not None, algorithm
+def _small_trl(text: str, algorithm: str, which: int) -> str:
+    """A command of the script's docstring."""
+    start = list(re.finditer(r"(?m)^(?:accelerate launch|python) .*", text))[which - 1]
     words = []
     for line in text[start.start() :].splitlines():
         words.append(line.strip().rstrip("\\").strip())
@@ -222,7 +226,7 @@ def main() -> int:
             folder = Path(scratch)
             prepare(name, asked.sources, folder)
             for recipe in chosen:
-                text = (folder / source.folder / recipe).read_text(encoding="utf-8")
+                text = (folder / source.folder / recipe.partition(" #")[0]).read_text(encoding="utf-8")
                 found = run_command(
                     command_of(name, recipe, text, folder), folder, PACKAGES.get(name, name), GPUS[name]
                 )

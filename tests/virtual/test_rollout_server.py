@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from virtual.worlds import virtual_session
 
 from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.ranks.session import Session
+from gonogo.virtual.rollout.meeting import MEETING
 
 SGLANG = "http://localhost:8998"
 
@@ -80,3 +82,69 @@ def test_what_sglang_is_not_known_to_take_is_no_verdict(session: Session) -> Non
         generate(input_ids=[[5, 6]], sampling_params={"best": 1})
     with pytest.raises(UnsupportedOperator, match="this form of its requests"):
         generate(inputs="of another server")
+
+
+VLLM = "http://localhost:8000"
+
+
+def post(path: str) -> Any:
+    import requests
+
+    return requests.post(f"{VLLM}{path}", json={"prompts": [[5]], "max_tokens": 2}, timeout=5)
+
+
+def communicator() -> Any:
+    from vllm.distributed.device_communicators.pynccl import PyNcclCommunicator
+
+    return PyNcclCommunicator(device=0)
+
+
+def test_a_request_that_waits_for_its_own_thread_is_never_answered(session: Session) -> None:
+    import torch
+
+    post("/init_weight_transfer_engine")
+    with pytest.raises(RuntimeError, match="answered only when the trainer joins the group"):
+        communicator()
+    MEETING.forget()
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(post, "/init_weight_transfer_engine")
+        group = communicator()
+        asked.result()
+        for _ in range(2):
+            asked = threads.submit(post, "/update_weights")
+            group.broadcast(torch.ones(4, device="cuda"))
+            asked.result()
+        post("/finish_weight_update")
+    post("/update_weights")
+    with pytest.raises(RuntimeError, match="answered only when the trainer broadcasts the weights"):
+        group.broadcast(torch.ones(4, device="cuda"))
+
+
+def test_a_server_that_answers_at_once_has_to_be_sent_what_it_was_told(session: Session) -> None:
+    import torch
+
+    post("/init_communicator")
+    group = communicator()
+    for _ in range(3):
+        post("/update_named_param")
+        group.broadcast(torch.ones(4, device="cuda"))
+    post("/generate")
+    post("/update_named_param")
+    with pytest.raises(RuntimeError, match="waits in /update_named_param for weights that are not broadcast"):
+        post("/generate")
+    group.broadcast(torch.ones(4, device="cuda"))
+    with pytest.raises(RuntimeError, match="no server was asked to receive"):
+        post("/generate")
+    group.broadcast(torch.ones(4, device="cuda"))
+    with pytest.raises(RuntimeError, match="before /update_named_param asks"):
+        post("/update_named_param")
+
+
+def test_a_group_that_the_server_was_not_asked_to_join(session: Session) -> None:
+    communicator()
+    with pytest.raises(RuntimeError, match="not asked to join"):
+        post("/generate")
+    with pytest.raises(RuntimeError, match="joins before /init_communicator asks"):
+        post("/init_communicator")
+    communicator()
+    post("/generate")  # with several groups nothing is compared

@@ -18,6 +18,7 @@ from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.rollout import generation, sglang_server
+from gonogo.virtual.rollout.meeting import MEETING
 from gonogo.virtual.rollout.outputs import LogprobsOf
 
 Answer = dict[str, Any]
@@ -86,6 +87,7 @@ class Server:
         path = self._paths.get(parts.path.rstrip("/"))
         if path is None:
             return NOT_MINE
+        MEETING.request(parts.netloc, parts.path.rstrip("/"))
         asked = json.loads(body) if body else {}
         self._assume_of(parts.path.rstrip("/"), asked)(_assumed(f"{parts.scheme}://{parts.netloc}"))
         return path(asked)
@@ -254,6 +256,7 @@ def install(
 ) -> None:
     """Answer what ``requests`` would send. ``assume_vllm``: of what a client with vLLM beside it asks."""
     answering = Server(life, assume, assume_vllm, refuse)
+    MEETING.forget()
 
     def follow(module: ModuleType) -> None:
         original = module.HTTPAdapter.send

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from gonogo.virtual.rollout.meeting import MEETING
+
 _BUFFER = 1 << 30
 _BUFFERS = 2
 
@@ -24,12 +26,14 @@ class PyNcclCommunicator:
         self.device = torch.device("cuda", device) if isinstance(device, int) else device and torch.device(device)
         self.rank, self.world_size = 0, 2
         self.disabled = False
+        MEETING.joined()
 
     def broadcast(self, tensor: torch.Tensor, src: int = 0, stream: Any = None) -> None:
         """Sends a tensor of the device. Raises what vLLM asserts of one that is not there."""
         assert tensor.device.type != "cpu", (
             f"this nccl communicator is created to work on {self.device}, but the input tensor is on {tensor.device}"
         )
+        MEETING.sent()
 
 
 class StatelessProcessGroup:
