@@ -160,6 +160,11 @@ def is_shortage(rank: RankRecord, failure: Failure) -> bool:
 _SENT_ALIKE = "every rank sends what this rank sends"
 
 
+_VALUES_READ = "values that the program reads are zero"
+_WHATEVER_THE_VALUES = re.compile(r"unsupported ScalarType|device type tensor to numpy|call numpy\(\) on Tensor")
+"""What is refused of a tensor that is read as a whole, in the very line that reads it: whatever is in it."""
+
+
 def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
     """An assumption made on, or just above, the line that raised: it may have chosen the branch.
 
@@ -168,11 +173,14 @@ def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
     """
     raising = failure.frames[-1] if failure.frames else None
     called = next((frame for frame in reversed(failure.frames) if "/torch/" not in frame.path), None)
+    whatever = _WHATEVER_THE_VALUES.search(failure.message) is not None
     for assumption in rank.assumptions:
         path, _, number = assumption.where.rpartition(":")
         if not number.isdigit() or (failure.phase == "backward" and assumption.what == _SENT_ALIKE):
             continue
         line = int(number)
+        if whatever and assumption.what == _VALUES_READ and raising and (path, line) == (raising.path, raising.line):
+            continue
         if raising and path == raising.path and 0 <= raising.line - line <= _LINES_BEFORE:
             return assumption
         if called and (path, line) == (called.path, called.line):

@@ -100,26 +100,7 @@ class CollectiveInBranchOfOneRank(Hazard):
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Collectives in a branch of one rank, where no branch of the others has one."""
-        data = script.source.data
-        if run.world_size == 1 or (b"rank" not in data and b"is_main" not in data):
-            return
-        found: list[tuple[Call, ast.expr]] = []
-        without_group, of_state = (
-            {call.node for call in script.calls(*patterns)} for patterns in (_GATHERS, _OF_STATE)
-        )
-        for call in script.calls(*_COLLECTIVES):
-            if call.passed("group") is not None or call.passed("process_group") is not None:
-                continue
-            if call.node in of_state:
-                if not _is_whole(script, call):
-                    continue
-            elif call.node not in without_group and len(call.node.args) > _WITHOUT_GROUP.get(call.method, 2):
-                continue
-            guard = on_one_rank(script, call.node) or _calls_on_one_rank(script, call.node)
-            if guard is not None:
-                found.append((call, guard))
-            elif any(mentions_rank(script, test) for test in script.guarded_by(call.node)):
-                return  # the others' branch has its own
+        found = [*_in_branches(script, run), *_logged_together(script)]
         for call, guard in found:
             yield self.finding(
                 Text(
@@ -137,6 +118,29 @@ class CollectiveInBranchOfOneRank(Hazard):
             )
 
 
+def _in_branches(script: Script, run: Run) -> list[tuple[Call, ast.expr]]:
+    """Collectives in a branch of one rank, with its test."""
+    data = script.source.data
+    if run.world_size == 1 or (b"rank" not in data and b"is_main" not in data):
+        return []
+    found: list[tuple[Call, ast.expr]] = []
+    without_group, of_state = ({call.node for call in script.calls(*patterns)} for patterns in (_GATHERS, _OF_STATE))
+    for call in script.calls(*_COLLECTIVES):
+        if call.passed("group") is not None or call.passed("process_group") is not None:
+            continue
+        if call.node in of_state:
+            if not _is_whole(script, call):
+                continue
+        elif call.node not in without_group and len(call.node.args) > _WITHOUT_GROUP.get(call.method, 2):
+            continue
+        guard = on_one_rank(script, call.node) or _calls_on_one_rank(script, call.node)
+        if guard is not None:
+            found.append((call, guard))
+        elif any(mentions_rank(script, test) for test in script.guarded_by(call.node)):
+            return []  # the others' branch has its own
+    return found
+
+
 def _is_whole(script: Script, call: Call) -> bool:
     """Whether a state dict is asked for that is gathered from all ranks."""
     options = call.passed("options")
@@ -145,6 +149,17 @@ def _is_whole(script: Script, call: Call) -> bool:
         one.arg == "full_state_dict" and isinstance(one.value, ast.Constant) and one.value.value is True
         for one in bound.keywords
     )
+
+
+def _logged_together(script: Script) -> Iterator[tuple[Call, ast.expr]]:
+    """``self.log(…, sync_dist=True)`` of a LightningModule, which reduces the value over all ranks."""
+    if b"sync_dist" not in script.source.data:
+        return
+    if any(trainer.keyword("devices").number == 1 for trainer in script.calls("*.Trainer")):
+        return
+    for call in script.calls("*.log", "*.log_dict"):
+        if call.keyword("sync_dist").truth is True and (guard := on_one_rank(script, call.node)) is not None:
+            yield call, guard
 
 
 def _calls_on_one_rank(script: Script, node: ast.AST, deep: int = 3) -> ast.expr | None:

@@ -1,4 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.patterns import Match
 from gonogo.hazards.multimodal._counts import FEW, MISMATCH, counts_of
 from gonogo.hazards.rule import Certainty, Pattern, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
@@ -104,4 +105,24 @@ class ImagePlaceholdersMalformed(LoggedHazard):
         if counts is None:
             return Certainty.POSSIBLE
         tokens, features = counts
+        if _before_merging(tokens, features):
+            return Certainty.LIKELY
         return Certainty.LIKELY if 0 < tokens - features <= FEW or not features else Certainty.POSSIBLE
+
+    def cause_told(self, match: Match | None) -> Text:
+        """Placeholders for each patch, where patches are merged, are told as that."""
+        groups = match.groupdict() if match is not None else {}
+        tokens, features = (int(groups.get(name) or 0) for name in ("tokens", "features"))
+        if not _before_merging(tokens, features):
+            return self.cause
+        return Text(
+            "The text has {tokens} placeholders for {features} features, {times} for each: they were counted by the "
+            "patches of image_grid_thw, which the model merges {times} to one (merge_size ** 2).",
+            "文本中有 {tokens} 个占位符，而特征为 {features} 个，即每个特征 {times} 个：占位符是按 image_grid_thw 的 "
+            "patch 数计算的，而模型会把 {times} 个合并为一个（merge_size ** 2）。",
+        ).format(tokens=tokens, features=features, times=tokens // features)
+
+
+def _before_merging(tokens: int, features: int) -> bool:
+    """Whether each feature has as many placeholders as patches that a vision tower merges: 2 x 2, 3 x 3, 4 x 4."""
+    return features > 0 and tokens in (4 * features, 9 * features, 16 * features)

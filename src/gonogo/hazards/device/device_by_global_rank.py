@@ -1,0 +1,97 @@
+import ast
+from collections.abc import Iterator
+
+from gonogo.hazards.facts.training_script import first_argument
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text
+
+
+class DeviceByGlobalRank(Hazard):
+    """On several nodes a process takes the GPU whose number is its rank in the whole world.
+    ## What happens
+    The first node starts, and on the second each process ends with "CUDA error: invalid device ordinal": its ranks are
+    8 to 15, its GPUs 0 to 7. On one node the same script works.
+    ## Why
+    `dist.get_rank()` and `RANK` count over all nodes; GPUs are counted on each by itself. The number among the
+    processes of the node is LOCAL_RANK.
+    ## Example
+    ```python
+    torch.cuda.set_device(dist.get_rank())                  # wrong on several nodes
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))    # right
+    ```
+    ## Cure
+    `int(os.environ["LOCAL_RANK"])`, which torchrun, deepspeed and accelerate set; with Slurm's srun `SLURM_LOCALID`.
+    Or `dist.get_rank() % torch.cuda.device_count()`.
+    ## When it is safe
+    On one node, or where the rank is taken modulo the number of GPUs.
+    ## Sources
+    - https://docs.pytorch.org/docs/stable/elastic/run.html: LOCAL_RANK and RANK
+    - https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html: rank % device_count
+    """
+
+    name = "device-by-global-rank"
+    title = Text("The GPU is chosen by the rank in the world, on several nodes", "多节点时按全局 rank 选择 GPU")
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """set_device, a device or DDP's device_ids by the global rank, in a launch of several nodes."""
+        launch = run.launch
+        if launch is None or b"rank" not in script.source.data.lower():
+            return
+        nodes, processes = launch.nodes.number, launch.processes_per_node.number
+        if not isinstance(nodes, int) or nodes < 2 or not isinstance(processes, int) or processes < 2:
+            return
+        node = next(_by_global_rank(script), None)
+        if node is None:
+            return
+        yield self.finding(
+            Text(
+                "{rank} is 0 to {last} over the {nodes} nodes of {processes} processes: from the second node on there "
+                "is no GPU of that number.",
+                "{rank} 在 {nodes} 个节点、每个节点 {processes} 个进程上为 0 到 {last}：从第二个节点起没有该编号的 "
+                "GPU。",
+            ).format(rank=script.place(node).text, last=nodes * processes - 1, nodes=nodes, processes=processes),
+            certainty=Certainty.LIKELY,
+            cure=Text(
+                "Take the number on the node: int(os.environ['LOCAL_RANK']), or the rank modulo "
+                "torch.cuda.device_count()",
+                "使用节点内的编号：int(os.environ['LOCAL_RANK'])，或 rank 对 torch.cuda.device_count() 取模",
+            ),
+            spans=(script.place(node).span(), launch.nodes.span(), launch.place.span()),
+            confirm=Text("A node has no more GPUs than it starts processes", "每个节点的 GPU 数不多于其启动的进程数"),
+        )
+
+
+def _by_global_rank(script: Script) -> Iterator[ast.expr]:
+    for call in script.calls("torch.cuda.set_device", "torch.device", "*.DistributedDataParallel"):
+        for node in _devices(call):
+            if _is_global_rank(script, node):
+                yield node
+
+
+def _devices(call: Call) -> Iterator[ast.expr]:
+    """The expressions that number a device."""
+    if call.method == "DistributedDataParallel":
+        ids = call.keyword_node("device_ids")
+        yield from ids.elts if isinstance(ids, ast.List) and len(ids.elts) == 1 else ()
+        return
+    node = call.node.args[1] if len(call.node.args) == 2 else first_argument(call, "device")
+    if isinstance(node, ast.JoinedStr):  # f"cuda:{rank}"
+        yield from (each.value for each in node.values if isinstance(each, ast.FormattedValue))
+    elif node is not None:
+        yield node
+
+
+def _is_global_rank(script: Script, node: ast.expr) -> bool:
+    """Whether it is the world's rank: ``dist.get_rank()`` of no group, or the variable RANK."""
+    bound = script.bound_to(node)
+    if isinstance(bound, ast.Call) and script.qualified(bound.func) == "int" and len(bound.args) == 1:
+        bound = bound.args[0]
+    if isinstance(bound, ast.Subscript):
+        key = bound.slice
+        return script.qualified(bound.value) == "os.environ" and isinstance(key, ast.Constant) and key.value == "RANK"
+    if not isinstance(bound, ast.Call) or bound.keywords:
+        return False
+    name = script.qualified(bound.func)
+    if name == "torch.distributed.get_rank":
+        return not bound.args
+    first = bound.args[0] if bound.args else None
+    return name in ("os.environ.get", "os.getenv") and isinstance(first, ast.Constant) and first.value == "RANK"

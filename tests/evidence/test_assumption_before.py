@@ -1,0 +1,29 @@
+"""Which assumption of a rehearsal may be why an exception was raised."""
+
+from __future__ import annotations
+
+import pytest
+
+from gonogo.evidence.rehearsal.failures import assumption_before
+from gonogo.evidence.rehearsal.record import Assumption, Failure, Frame, RankRecord
+
+READ = "values that the program reads are zero"
+NO_BFLOAT16 = "Got unsupported ScalarType BFloat16"
+
+
+@pytest.mark.parametrize(
+    ("what", "line", "message", "weakens"),
+    [
+        (READ, 43, NO_BFLOAT16, False),  # scores.cpu().numpy(): refused whatever is in it
+        (READ, 42, NO_BFLOAT16, True),  # what was read in the line above may have chosen the way
+        ("a condition is taken as false", 43, NO_BFLOAT16, True),
+        (READ, 43, "index 3 is out of bounds for axis 0 with size 2", True),
+    ],
+)
+def test_what_is_read_as_a_whole_is_refused_whatever_it_holds(
+    what: str, line: int, message: str, weakens: bool
+) -> None:
+    frame = Frame(path="/home/user/train.py", line=43, function="<module>", owner="user")
+    failure = Failure(type="TypeError", message=message, frames=(frame,), phase="evaluate", step=1)
+    rank = RankRecord(0, 0, "cuda:0", "raised", assumptions=[Assumption(what, f"/home/user/train.py:{line}")])
+    assert (assumption_before(rank, failure) is not None) is weakens
