@@ -45,7 +45,11 @@ class CheckpointRecomputeDiffers(LoggedHazard):
             )
         ),
     )
-    yields_to = ("zero3-gradient-checkpoint-recompute", "fsdp2-checkpoint-recompute-resharded")
+    yields_to = (
+        "zero3-gradient-checkpoint-recompute",
+        "fsdp2-checkpoint-recompute-resharded",
+        "cache-with-gradient-checkpointing",
+    )
     cause = Text(
         "Gradient checkpointing ran a part of the forward again, and it did not do the same: something "
         "that it depends on had changed since.",

@@ -1,13 +1,19 @@
 import ast
 from collections.abc import Iterator
 
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Pattern, Run, Script, Severity, Text
+
+_SAVED = Pattern(r"saved metadata: \{'shape': torch\.Size\(\[([\d, ]+)\]\)")
+_RECOMPUTED = Pattern(r"recomputed metadata: \{'shape': torch\.Size\(\[([\d, ]+)\]\)")
 
 
 class CacheWithGradientCheckpointing(Hazard):
     """The key-value cache is switched on for a training with gradient checkpointing.
     ## What happens
+    "CheckpointError: Recomputed values for the following tensors have different metadata": a shape in which one size
+    has doubled, `[1, 12, 171, 128]` and `[1, 12, 342, 128]`.
     "`use_cache=True` is incompatible with gradient checkpointing. Setting `use_cache=False`" in the log. Models with
     code of their own that lacks this step keep a cache which is of no use in training: memory is wasted, or the
     backward pass fails with shapes that do not fit.
@@ -26,11 +32,43 @@ class CacheWithGradientCheckpointing(Hazard):
     After training; for models of transformers itself, which switch it off.
     ## Sources
     - https://github.com/huggingface/transformers/pull/30320: the backward pass fails with a shape error
+    - https://github.com/pytorch/pytorch/issues/155171: the length has doubled when Qwen2-VL's layer runs again
     - https://github.com/huggingface/transformers/issues/23808: what the cache costs in training
     """
 
     name = "cache-with-gradient-checkpointing"
     title = Text("use_cache is on while gradients are checkpointed", "使用梯度检查点时打开了 use_cache")
+
+    log_words = ("recomputed metadata", "saved metadata")
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """A tensor that was saved with one length and recomputed with twice that: the cache was appended to again."""
+        for saved in log.find_all(_SAVED):
+            before = _SAVED.search(saved.text)
+            after = log.find(_RECOMPUTED)
+            if before is None or after is None or (again := _RECOMPUTED.search(after.text)) is None:
+                continue
+            if _one_doubled(_sizes(before.group(1)), _sizes(again.group(1))):
+                yield self.log_finding(
+                    after,
+                    Text(
+                        "A tensor of {saved} was {again} when its layer ran again: the key-value cache had grown a "
+                        "second "
+                        "time.",
+                        "张量 {saved} 在该层重算时变为 {again}：键值缓存又增长了一次。",
+                    ).format(saved=f"[{before.group(1)}]", again=f"[{again.group(1)}]"),
+                    cure=Text(
+                        "model.config.use_cache = False for the training (for a vision-language model in its "
+                        "text_config "
+                        "too), or pass use_cache=False to forward",
+                        "训练时设 model.config.use_cache = False（视觉语言模型的 text_config 也要设），或向 "
+                        "forward 传入 "
+                        "use_cache=False",
+                    ),
+                    certainty=Certainty.LIKELY,
+                    confirm=Text("model.config.use_cache is True", "model.config.use_cache 为 True"),
+                )
+                return
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``use_cache = True`` before training, given to the model or to its config."""
@@ -54,6 +92,16 @@ class CacheWithGradientCheckpointing(Hazard):
                 spans=(field.span(), on.span(Text("gradients are checkpointed", "打开了梯度检查点"))),
                 fixes=_switching_off(script, node),
             )
+
+
+def _sizes(listed: str) -> list[int]:
+    return [int(size) for size in listed.split(",") if size.strip()]
+
+
+def _one_doubled(saved: list[int], again: list[int]) -> bool:
+    """Whether the shapes differ in one size alone, which has doubled."""
+    pairs = [pair for pair in zip(saved, again, strict=False) if pair[0] != pair[1]]
+    return len(saved) == len(again) and len(pairs) == 1 and pairs[0][1] == 2 * pairs[0][0] > 2
 
 
 def _switching_off(script: Script, node: ast.expr) -> tuple[Fix, ...]:

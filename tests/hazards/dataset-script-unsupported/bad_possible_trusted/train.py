@@ -1,0 +1,6 @@
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+rows = load_dataset("org/corpus", trust_remote_code=True, split="train")
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+Trainer(model=model, args=TrainingArguments("out"), train_dataset=rows).train()
