@@ -353,3 +353,18 @@ def test_a_package_that_the_program_says_is_to_be_installed_is_taken(
     assert outcome("Please install `wandb`, or leave it out") == "unsupported"
     assert outcome("Please install `wandb`, or leave it out", wandb="0.20") == "raised"
     assert outcome("Please install the latest release.") == "raised"
+
+
+def test_a_package_without_an_init_file_is_the_projects_own(tmp_path: Path) -> None:
+    """llama-cookbook's: below src, and imported by its examples."""
+    write(tmp_path, {
+        "pyproject.toml": '[project]\nname = "llama-cookbook"\ndynamic = ["dependencies"]\n',
+        "src/README.md": "",
+        "src/llama_cookbook/finetuning.py": "",
+        "src/llama_cookbook/configs/__init__.py": "",
+    })  # fmt: skip
+    own = own_package(tmp_path)
+    assert own is not None
+    assert own.source == tmp_path / "src"
+    (tmp_path / "src/llama_cookbook/finetuning.py").unlink()
+    assert own_package(tmp_path) is None

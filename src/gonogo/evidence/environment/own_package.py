@@ -88,6 +88,8 @@ def _source(folder: Path, name: str, where: str) -> Path | None:
         found = modules_in(place)
         if module in {one.lower() for one in found} or (found - NO_PACKAGES and place != folder):
             return place
+        if module and any(is_file(one) for one in (place / module).glob("*.py")):  # a package without __init__.py
+            return place
     return folder if modules_in(folder) - NO_PACKAGES else None
 
 
