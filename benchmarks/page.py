@@ -1,10 +1,12 @@
 """What a rehearsal's page costs: CPU seconds of recording memory over time, and of writing it all as HTML.
 
     python benchmarks/page.py [--rounds N] [EXAMPLE ...]
+    python benchmarks/page.py --open PAGE.html
 
 In each round the example is rehearsed without the recording, with it, and with its page as well, one after the other;
 CPU seconds of all processes are counted, so that other work on the machine weighs little. Beside that, the page alone
-is made again from the same report, the best of five.
+is made again from the same report, the best of five. ``--open``: how long a page takes to open in a real Chromium
+(Debian's `chromium`), from its address to the second frame that is drawn.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -97,12 +100,34 @@ def measured(example: str, rounds: int) -> None:
     )
 
 
+def opened(page: Path, rounds: int) -> None:
+    """Print how long it takes to open."""
+    from playwright.sync_api import sync_playwright
+
+    drawn = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    times = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for _ in range(rounds):
+            tab = browser.new_page(viewport={"width": 1100, "height": 900})
+            begun = time.perf_counter()
+            tab.goto(page.resolve().as_uri())
+            tab.evaluate(drawn)
+            times.append(time.perf_counter() - begun)
+            tab.close()
+    print(f"{page.stat().st_size / 1024:.0f} KiB: median {statistics.median(times):.2f} s, worst {max(times):.2f} s")
+
+
 def main() -> None:
     """Measure each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("examples", nargs="*", default=EXAMPLES)
+    parser.add_argument("--open", type=Path, metavar="PAGE")
     asked = parser.parse_args()
+    if asked.open is not None:
+        opened(asked.open, asked.rounds)
+        return
     print(f"CPU seconds, median of {asked.rounds}; {time.strftime('%Y-%m-%d')}")
     print("| example | rehearsal | recording | page | whole difference | size |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")

@@ -31,7 +31,10 @@ def charted_report() -> Report:
         for layer in range(4)
     )
     rank = msgspec.structs.replace(
-        rank, devices=(msgspec.structs.replace(device, modules=modules),), timelines=(_timeline(device.device),)
+        rank,
+        devices=(msgspec.structs.replace(device, modules=modules),),
+        timelines=(_timeline(device.device), _timeline("cpu")),
+        host_modules=(ModuleMemory("model.embed_tokens", {"optimizer": 7 << 30}, 1),),
     )
     ranks = (rank, msgspec.structs.replace(rank, rank=1))
     return msgspec.structs.replace(report, rehearsal=msgspec.structs.replace(report.rehearsal, ranks=ranks))

@@ -96,7 +96,8 @@ def test_the_charts_data_is_whole_and_can_not_end_its_element() -> None:
     assert found is not None
     assert not set("<>&") & set(found[1])
     data = json.loads(found[1])
-    assert len(data["modules"]) == 4
+    assert [len(one) for one in data["modules"]["lists"]] == [4, 1]
+    assert data["modules"]["of"] == [0, 0, 1, 1]
     for timeline in data["timelines"]:
         points = [sum(point) for point in zip(*timeline["held"].values(), strict=True)]
         assert len(points) <= 512

@@ -128,6 +128,10 @@ def test_modules_open_and_close_and_tables_sort(opened: Any) -> None:
     assert parts.count() < before
     parts.first.click()
     assert parts.count() == before
+    page.locator(".chooser:visible select").select_option(label="rank 1, cpu")
+    assert parts.all_inner_texts() == ["all 7.0 GiB", "model 7.0 GiB", "embed_tokens 7.0 GiB"]
+    page.locator(".chooser:visible select").select_option("0")
+    assert parts.count() == before
     head = page.locator("table:visible th button").first
     head.click()
     assert head.locator("xpath=..").get_attribute("aria-sort") == "descending"

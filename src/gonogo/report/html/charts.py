@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gonogo.finding import Report, Text
-from gonogo.finding.rehearsal import Device, MemoryTimeline, Rank
+from gonogo.finding.rehearsal import Device, MemoryTimeline, ModuleMemory, Rank
 from gonogo.finding.words import CATEGORIES, PHASE_NAMES
 from gonogo.report.table import short_place
 from gonogo.report.untrusted import clean_line
@@ -123,9 +123,28 @@ def _fullest(report: Report) -> tuple[Rank, Device] | None:
     return max(devices, key=lambda pair: pair[1].peak_allocated_bytes, default=None)
 
 
-def _modules(report: Report) -> list[list[Any]]:
-    """[path, bytes by category, how many] of the fullest device's peak."""
+def _modules(report: Report) -> dict[str, Any]:
+    """[path, bytes by category, how many] of peaks: ``lists`` of them, and the number ``of`` each timeline's.
+
+    The first list is the fullest device's: it is shown where there is no timeline, or of its device nothing is known.
+    """
     fullest = _fullest(report)
-    if fullest is None:
-        return []
-    return [[clean_line(part.module), part.by_category, part.count] for part in fullest[1].modules]
+    shown = [fullest[1].modules] if fullest is not None else [()]
+    of = []
+    for rank, timeline in timelines(report):
+        modules = _held_at_peak(report, rank, timeline.device)
+        if modules and modules not in shown:
+            shown.append(modules)
+        of.append(shown.index(modules) if modules else 0)
+    lists = [[[clean_line(part.module), part.by_category, part.count] for part in modules] for modules in shown]
+    return {"lists": lists, "of": of}
+
+
+def _held_at_peak(report: Report, number: int, name: str) -> tuple[ModuleMemory, ...]:
+    ranks = report.rehearsal.ranks if report.rehearsal is not None else ()
+    for rank in ranks:
+        if rank.rank == number and name == "cpu":
+            return rank.host_modules
+        if rank.rank == number:
+            return next((device.modules for device in rank.devices if device.device == name), ())
+    return ()

@@ -29,7 +29,11 @@ _DRAG = Text(
     "拖动可放大，双击恢复；键盘：方向键、+ 与 -、0。每个点是一段分配过程中的最高时刻；虚拟加速卡没有时钟。",
 )
 _BY_MODULE = Text("Who holds it at the peak", "峰值时由谁占用")
-_CLICK = Text("Choose a part to see what it is made of.", "选择一个部分以查看其构成。")
+_CLICK = Text(
+    "Of the device that is chosen above. Choose a part to see what it is made of.",
+    "所示为上面选中的设备。选择一个部分以查看其构成。",
+)
+_CLICK_ALONE = Text("Choose a part to see what it is made of.", "选择一个部分以查看其构成。")
 _DEVICE = Text("Device", "设备")
 _WHY = Text("Why", "理由")
 
@@ -121,7 +125,7 @@ def _charts(report: Report, language: str) -> Iterator[str]:
             "section",
             heading(2, _BY_MODULE.in_language(language)),
             element("div", klass="icicle"),
-            element("p", text(_CLICK.in_language(language)), klass="remark"),
+            element("p", text((_CLICK if drawn else _CLICK_ALONE).in_language(language)), klass="remark"),
         )
 
 

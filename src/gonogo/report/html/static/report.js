@@ -124,9 +124,9 @@ function onKey(event) {
 
 // -- modules at the peak -----------------------------------------------------------------------------------------------
 
-function moduleTree() {
+function moduleTree(modules) {
   const root = { name: say("all"), path: "", bytes: 0, held: {}, below: new Map() };
-  for (const [path, held, count] of data.modules) {
+  for (const [path, held, count] of modules) {
     const names = path ? path.split(".") : [say("outside")];
     let at = root;
     for (const [depth, name] of [null, ...names].entries()) {
@@ -180,13 +180,13 @@ let moduleRoot = null;
 function draw() {
   const page = shown();
   const host = page.querySelector(".over-time");
+  const chosen = page.querySelector(".chooser select");
   if (host) {
-    const chosen = page.querySelector(".chooser select");
     if (data.steps) drawSteps(host, page.querySelector(".at"), data.steps, chosen.value);
     else drawTimeline(host, page.querySelector(".at"), data.timelines[Number(chosen.value)]);
   }
   const icicle = page.querySelector(".icicle");
-  if (icicle) drawModules(icicle, (moduleRoot = moduleTree()));
+  if (icicle) drawModules(icicle, (moduleRoot = moduleTree(data.modules.lists[data.modules.of[Number(chosen?.value ?? 0)] ?? 0])));
 }
 
 function speak(chosen) {
