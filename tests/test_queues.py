@@ -164,6 +164,7 @@ def test_a_job_says_what_it_runs_and_on_what(project: Path, name: str, kind: str
     assert "export DS=ds.json" in asked.command[2]
     gpus = "8xH100-80G" if name != "train" else "8"  # a TrainJob names no kind of GPU
     assert (asked.gpus, asked.nodes, asked.host_memory) == (gpus, nodes, "524288M")
+    assert asked.shm_bytes == work.shm_bytes
     assert unpacked(Asked([f"{name}.yaml"], "4xA100-80G", 1, "1T")).gpus == "4xA100-80G"
 
 

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from virtual.data_operations import CASES, made, outcome, outcomes
 from virtual.worlds import virtual_session
 
+from gonogo.evidence.rehearsal.loading import Loading
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.ranks.session import Session
 
@@ -161,3 +162,18 @@ def test_a_forked_worker_cant_use_the_accelerator(
 def test_a_worker_of_a_process_without_cuda_has_its_own(session: Session) -> None:
     assert not torch.cuda.is_initialized()
     assert next(iter(DataLoader(Samples("cpu", "cuda"), batch_size=2, num_workers=2))).is_cuda
+
+
+def test_what_workers_would_keep_in_shared_memory_is_told(session: Session) -> None:
+    """Whole pages of each tensor once; as many batches as they read ahead, or as there are; the most of all loaders."""
+    rows = [{"image": torch.zeros(1000), "name": "a"} for _ in range(40)]
+    for batch in DataLoader(rows, batch_size=4):
+        assert batch["image"].shape == (4, 1000)
+    assert session.life.loading is None
+    next(iter(DataLoader(rows, batch_size=4, num_workers=3)))
+    assert session.life.loading == Loading(workers=3, ahead=6, batch_bytes=16384)
+    assert session.life.loading.held_bytes == 6 * 16384
+    next(iter(DataLoader(rows, batch_size=4, num_workers=1)))
+    assert session.life.loading.workers == 3
+    next(iter(DataLoader(rows, batch_size=20, num_workers=2, prefetch_factor=9)))
+    assert session.life.loading == Loading(workers=2, ahead=2, batch_bytes=81920)

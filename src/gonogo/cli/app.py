@@ -190,6 +190,7 @@ def rehearse(
             viewers=ViewerFiles(memory_viz, trace, flight_recorder),
             ray=ray,
             use_cache=not no_cache,
+            shm_bytes=asked.shm_bytes,
         )
         earlier = None if against is None else read_earlier(against)
         with live_display(language) as on_progress:

@@ -40,3 +40,5 @@ class RehearsalRequest:
     use_cache: bool = True
     only_looks: bool = False
     as_installed: bool = False
+    shm_bytes: int | None = None
+    """A node's /dev/shm, where what the command was taken from says it."""

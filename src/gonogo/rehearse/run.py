@@ -78,6 +78,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
             _tell_apart(record, request)
         else:
             record = _rehearsed(request, stated, overlay, kept, scratch, started, show)
+    record.shm_bytes = request.shm_bytes  # which an earlier one need not have had
     for rank_record in record.ranks:
         if rank_record.user_error is not None:
             raise UserError(Text(*rank_record.user_error))
@@ -353,6 +354,7 @@ def _record(
         ),
         steps=request.steps,
         host_memory_bytes=machine.host_bytes,
+        shm_bytes=request.shm_bytes,
         seconds=seconds,
         ranks=records,
         launcher=launch.launcher,

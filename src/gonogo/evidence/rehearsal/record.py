@@ -14,6 +14,7 @@ import msgspec
 from gonogo.evidence.rehearsal.divergence import Divergence
 from gonogo.evidence.rehearsal.frame import Frame as Frame
 from gonogo.evidence.rehearsal.frame import Owner as Owner
+from gonogo.evidence.rehearsal.loading import Loading
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun
 
@@ -331,6 +332,8 @@ class RankRecord(msgspec.Struct):
     """The last batch that was read: (name, type and shape)."""
     batches: int = 0
     """How many batches were read."""
+    loading: Loading | None = None
+    """What worker processes of its data loader would pass through /dev/shm; None where there are none."""
     batches_left: int | None = None
     """How many were left where the rehearsal ended the data, where that differs between the ranks."""
     formed_world: int = 1
@@ -388,5 +391,7 @@ class RehearsalRecord(msgspec.Struct):
     """Where the rehearsed ranks diverged; None where they did not, or where one rank alone was rehearsed."""
     laid_over: dict[str, str] = {}
     """Packages (canonical name) that were rehearsed in another version than is installed."""
+    shm_bytes: int | None = None
+    """A node's /dev/shm, where what the command was taken from says it."""
     whole_environment: bool = False
     """Whether :attr:`laid_over` are all the packages that there were: nothing of the installed ones was seen."""

@@ -2,9 +2,21 @@ from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
+from gonogo.finding.words import size
 from gonogo.hazards.facts.exit_summary import exits
 from gonogo.hazards.facts.shared_memory import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, small_shared_memory
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    Findings,
+    Hazard,
+    Launch,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Severity,
+    Text,
+)
 
 _SAYS = Pattern(
     r"killed by signal: Bus error|Unexpected bus error encountered in worker|insufficient shared memory"
@@ -41,7 +53,7 @@ class DevShmBusError(Hazard):
     `docker run --shm-size=16g` or `--ipc=host`; Kubernetes: an `emptyDir` with `medium: Memory` at /dev/shm. Or
     fewer workers (`dataloader_num_workers: 0` uses none of it), a smaller prefetch_factor.
     ## When it is safe
-    With /dev/shm larger than ranks * workers * prefetch_factor * batch.
+    With /dev/shm larger than ranks * workers * prefetch_factor * batch, which `gonogo rehearse JOB.yaml` compares.
     ## Sources
     - https://github.com/NVIDIA/Megatron-LM/issues/878: Errno 28 in SemLock, and the bus error
     - https://github.com/bytedance/Protenix/issues/2: the bus error of a DataLoader worker in a container
@@ -104,6 +116,42 @@ class DevShmBusError(Hazard):
             spans=(workers.span(), environment.dev_shm.span()),
             confirm=Text("df -h /dev/shm, where it trains", "在训练机器上执行 df -h /dev/shm"),
         )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """The batches that the workers of a node's ranks keep ready are more than the /dev/shm that it is given."""
+        seen = [rank for rank in record.ranks if rank.loading is not None]
+        fullest = max(seen, key=lambda rank: rank.loading.held_bytes if rank.loading else 0, default=None)
+        loading = fullest.loading if fullest is not None else None
+        if record.shm_bytes is None or loading is None or fullest is None:
+            return
+        ranks = max(1, record.ranks_per_node)
+        if loading.held_bytes * ranks <= record.shm_bytes:
+            return
+        yield self.finding(
+            Text(
+                "{workers} data loader workers of each rank keep {ahead} batches of {batch} ready, which come through "
+                "/dev/shm: {needed} for {ranks} ranks of a node, and the job's file gives it {given}.",
+                "每个 rank 的 {workers} 个数据加载 worker 预先准备 {ahead} 个 batch，每个 {batch}，都经由 /dev/shm："
+                "一个节点的 {ranks} 个 rank 需要 {needed}，而作业文件只给 {given}。",
+            ).format(
+                workers=loading.workers, ahead=loading.ahead, batch=size(loading.batch_bytes), ranks=ranks,
+                needed=size(loading.held_bytes * ranks), given=size(record.shm_bytes),
+            ),
+            certainty=Certainty.LIKELY,
+            ranks=(fullest.rank,),
+            cure=(
+                Text(
+                    "Give the pod a larger volume at /dev/shm: emptyDir with medium: Memory and no sizeLimit, or one "
+                    "above {needed} (it counts as memory of the container)",
+                    "为 pod 的 /dev/shm 挂载更大的卷：medium: Memory 的 emptyDir，不设 sizeLimit，或大于 {needed}（计入"
+                    "容器的内存）",
+                ).format(needed=size(loading.held_bytes * ranks)),
+                Text(
+                    "Or keep fewer batches ready: fewer workers, or a smaller prefetch_factor",
+                    "或少准备一些 batch：减少 worker 数，或减小 prefetch_factor",
+                ),
+            ),
+        )  # fmt: skip
 
     def in_log(self, log: FailureLog) -> Findings:
         """A worker's bus error, no room where a lock or a shared tensor is made, or exit code -7 without an error."""

@@ -43,6 +43,8 @@ class Asked(msgspec.Struct, frozen=True):
     gpus: str | None
     nodes: int | None
     host_memory: str | None
+    shm_bytes: int | None = None
+    """A node's /dev/shm, where the file says it."""
 
 
 def unpacked(asked: Asked) -> Asked:
@@ -68,7 +70,8 @@ def unpacked(asked: Asked) -> Asked:
     work = found[0]
     memory = None if work.memory_bytes is None else f"{max(1, work.memory_bytes >> 20)}M"
     gpus = asked.gpus or _machine_of(work)
-    return Asked(_command_of(work, Path(path)), gpus, asked.nodes or work.nodes, asked.host_memory or memory)
+    command = _command_of(work, Path(path))
+    return Asked(command, gpus, asked.nodes or work.nodes, asked.host_memory or memory, work.shm_bytes)
 
 
 def _notebook_of(command: list[str]) -> str | None:

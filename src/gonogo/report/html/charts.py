@@ -129,7 +129,7 @@ def _modules(report: Report) -> dict[str, Any]:
     The first list is the fullest device's: it is shown where there is no timeline, or of its device nothing is known.
     """
     fullest = _fullest(report)
-    shown = [fullest[1].modules] if fullest is not None else [()]
+    shown: list[tuple[ModuleMemory, ...]] = [fullest[1].modules if fullest is not None else ()]
     of = []
     for rank, timeline in timelines(report):
         modules = _held_at_peak(report, rank, timeline.device)

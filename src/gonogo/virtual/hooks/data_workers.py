@@ -6,6 +6,7 @@ A process that is forked after the training process has used the accelerator can
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import multiprocessing
 from collections.abc import Callable
@@ -14,11 +15,13 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gonogo.evidence.rehearsal.loading import Loading
 from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import VirtualTensor, resolve
 
+_PAGE = 4096
 IN_THIS_PROCESS = Text(
     "the data is loaded in the training process, not in worker processes", "数据在训练进程中加载，而不是在工作进程中"
 )
@@ -42,6 +45,33 @@ def in_this_process(loader: Any, make: Callable[[Any], Any], mode: VirtualMode) 
     if fetcher is not None and context.get_start_method() == "fork":
         fetcher.fetch = _forked(fetcher.fetch)
     return iterator
+
+
+def loading_of(loader: Any, batch: Any, before: Loading | None) -> Loading | None:
+    """What the loader's workers would keep in shared memory, by a batch as they would make it: the most so far."""
+    workers = getattr(loader, "num_workers", 0)
+    if not workers:
+        return before
+    ahead = workers * (getattr(loader, "prefetch_factor", None) or 2)
+    with contextlib.suppress(TypeError, NotImplementedError):  # a data set without a length
+        ahead = min(ahead, len(loader))
+    now = Loading(workers, ahead, sum(_pages(batch, {}).values()))
+    return now if before is None or now.held_bytes > before.held_bytes else before
+
+
+def _pages(batch: Any, found: dict[int, int]) -> dict[int, int]:
+    """Bytes, in whole pages, of each storage in main memory; what holds no tensors goes through a pipe."""
+    if isinstance(batch, torch.Tensor):
+        if batch.device.type == "cpu" and type(batch) is torch.Tensor:
+            storage = batch.untyped_storage()
+            found[storage.data_ptr()] = -(-storage.nbytes() // _PAGE) * _PAGE
+    elif isinstance(batch, dict) or isinstance(getattr(batch, "data", None), dict):
+        for value in (batch if isinstance(batch, dict) else batch.data).values():
+            _pages(value, found)
+    elif isinstance(batch, list | tuple):
+        for value in batch:
+            _pages(value, found)
+    return found
 
 
 def _forked(fetch: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from gonogo.evidence.rehearsal.loading import Loading
 from gonogo.evidence.rehearsal.record import Assumption, Phase, TensorPlace
 from gonogo.finding import Text
 from gonogo.virtual.hooks.seen import Seen
@@ -81,6 +82,7 @@ class Lifecycle:
         """Told of each data loader that the program begins to read for training."""
         self.ask_left: Callable[[int], list[int] | None] | None = None
         """Asks the ranks that are rehearsed together how many batches each has left, given the own number."""
+        self.loading: Loading | None = None
         self.batches_left: int | None = None
         """How many there were where the rehearsal ended the data, if that is known."""
         self.data_ended: Assumption | None = None

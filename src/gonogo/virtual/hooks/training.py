@@ -16,6 +16,7 @@ from torch import nn
 from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES
 from gonogo.virtual import private
 from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.data_workers import in_this_process, loading_of
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
 from gonogo.virtual.hooks.owning import local_tensors, own_model, own_states
@@ -204,8 +205,6 @@ def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
 def _follow_loader(
     patches: Patches, owner: Any, iterator: Callable[[Any], Any], life: Lifecycle, mode: VirtualMode
 ) -> None:
-    from gonogo.virtual.hooks.data_workers import in_this_process
-
     original = owner.__iter__
 
     def iterate(loader: Any) -> Any:
@@ -239,6 +238,7 @@ class Batches:
     def __init__(self, loader: Any, original: Callable[[Any], Any], life: Lifecycle, mode: VirtualMode) -> None:
         self._life = life
         self._mode = mode
+        self._loader = loader
         self._given = 0
         self._ahead: list[Any] = []
         """Batches that were read to see whether there are any."""
@@ -270,6 +270,7 @@ class Batches:
         finally:
             life.activity = before
         self._given += 1
+        life.loading = loading_of(self._loader, batch, life.loading)
         given = virtual_batch(batch, self._mode)
         if not evaluating:
             life.seen.batch(given)

@@ -326,6 +326,7 @@ class Session:
             batch=list(self.batch),
             batches=self.batches,
             data_shapes=self.data_shapes,
+            loading=self.life.loading,
             batches_left=self.life.batches_left,
             data_ended=self.life.data_ended,
             formed_world=self.life.world if not workers else 1,
