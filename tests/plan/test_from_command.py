@@ -10,6 +10,7 @@ from plan.facts import model_in
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.from_command import TrainingCommand, read_training_command
 from gonogo.trials.plan.request import PlanOptions, request_of
+from gonogo.trials.plan.task.settings import TaskOptions
 
 SCRIPT = """
 from peft import LoraConfig, get_peft_model
@@ -112,3 +113,36 @@ def test_older_gpus_train_in_fp16(folder: Path) -> None:
     assert request_of(PlanOptions(model="model", gpus="2xT4"), None)[0].dtype == "fp16"
     assert request_of(PlanOptions(model="model", gpus="2xA10"), None)[0].dtype == "bf16"
     assert request_of(PlanOptions(model="model", gpus="8xAscend-910B2"), None)[0].dtype == "bf16"
+
+
+def test_the_task_that_it_trains_by(folder: Path) -> None:
+    (folder / "grpo.py").write_text(
+        "from trl import GRPOConfig, GRPOTrainer\n"
+        "args = GRPOConfig('out', num_generations=4, max_completion_length=256, per_device_train_batch_size=4)\n"
+        "GRPOTrainer(model='model', reward_funcs=len, args=args, train_dataset=data).train()\n"
+    )
+    told = launched(folder, "torchrun --nproc_per_node 8 grpo.py")
+    assert told.task == TaskOptions("grpo", completion_len=256, generations=4)
+    request, _ = request_of(PlanOptions(model="model"), told)
+    assert request.task is not None
+    assert (request.task.prompt_len, request.task.completion_len, request.task.generations) == (512, 256, 4)
+    told = launched(
+        folder, "swift rlhf --rlhf_type grpo --model model --max_length 700 --max_completion_length 300 --beta 0.04"
+    )
+    assert told.task == TaskOptions("grpo", prompt_len=700, completion_len=300, beta=0.04)
+    told = launched(folder, "swift rlhf --rlhf_type dpo --model model --max_length 700")
+    assert (told.task, told.seq_len) == (TaskOptions("dpo"), 700)
+    told = launched(folder, "trl reward --model_name_or_path model --max_length 512")
+    assert (told.task, told.seq_len) == (TaskOptions("rm"), 512)
+    (folder / "dpo.yaml").write_text(FACTORY.replace("stage: sft", "stage: dpo"))
+    assert launched(folder, "llamafactory-cli train dpo.yaml").task == TaskOptions("dpo")
+    assert launched(folder, "llamafactory-cli train qwen.yaml").task == TaskOptions("sft")
+
+
+def test_a_task_that_no_plan_knows_is_not_planned_for_as_another(folder: Path) -> None:
+    told = launched(folder, "swift rlhf --rlhf_type orpo --model model --max_length 700")
+    with pytest.raises(UserError, match="trains by orpo, which no plan knows"):
+        request_of(PlanOptions(), told)
+    request, _ = request_of(PlanOptions(task=TaskOptions("dpo", beta=0.0)), told)
+    assert request.task is not None
+    assert request.task.references("full") == ("",)

@@ -11,6 +11,8 @@ from gonogo.evidence.config.training_defaults import training_defaults
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.strategy import Tune
+from gonogo.trials.plan.task.in_command import task_in
+from gonogo.trials.plan.task.settings import TaskOptions
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
@@ -44,6 +46,8 @@ class TrainingCommand(msgspec.Struct, frozen=True):
     nodes: int | None = None
     micro_batch: int | None = None
     accumulation: int | None = None
+    task: TaskOptions = TaskOptions()
+    """What it trains by; of one that is not known, its name alone."""
 
     @property
     def global_batch(self) -> int | None:
@@ -71,15 +75,18 @@ def read_training_command(command: Sequence[str]) -> TrainingCommand:
         )
     nodes = _whole(run.launch.nodes.number)
     per_node = _whole(run.launch.processes_per_node.number)
+    task = task_in(run)
+    length = _number(run, _LENGTHS) or _FRAMEWORK_LENGTHS.get(run.framework or "")
     return TrainingCommand(
         model=run.model.name if run.model is not None else None,
-        seq_len=_number(run, _LENGTHS) or _FRAMEWORK_LENGTHS.get(run.framework or ""),
+        seq_len=None if task.completion_len is not None else length,
         tune=_tune(run),
         lora_rank=_number(run, _RANKS),
         gpus=per_node,
         nodes=nodes,
         micro_batch=_batch(run, "per_device_train_batch_size", "train_micro_batch_size_per_gpu"),
         accumulation=_batch(run, "gradient_accumulation_steps", "gradient_accumulation_steps"),
+        task=task,
     )
 
 

@@ -13,7 +13,7 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.from_command import TrainingCommand
 from gonogo.trials.plan.strategy import TUNES, Tune
-from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings, settings_of
+from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings, merged, settings_of
 
 _SEQ_LEN = 4096
 _LORA_RANK = 16
@@ -89,7 +89,8 @@ def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[P
     name = options.model or said.model
     if name is None:
         raise UserError(_NO_MODEL if command is None else _MODEL_UNTOLD)
-    lengths = (options.seq_len, said.seq_len, options.task.completion_len)
+    asked_task = merged(options.task, said.task)
+    lengths = (options.seq_len, said.seq_len, asked_task.completion_len)
     if command is not None and all(length is None for length in lengths):
         raise UserError(_LENGTH_UNTOLD)
     tune = options.tune or said.tune or "full"
@@ -104,7 +105,7 @@ def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[P
     machine = machine_from(options.gpus, nodes or said.nodes, options.host_memory, said.gpus or _GPUS)
     own_world = (options.gpus is None or said.gpus == machine.count) and nodes in (None, said.nodes)
     asked_length = options.seq_len or said.seq_len
-    task = settings_of(options.task, asked_length, chosen, model_folder)
+    task = settings_of(asked_task, asked_length, chosen, model_folder)
     length = (asked_length or _SEQ_LEN) if task is None else task.prompt_len + task.completion_len
     half = machine.accelerator.device_type == "cuda" and machine.accelerator.compute_capability < _HAS_BF16
     request = PlanRequest(
@@ -163,12 +164,13 @@ _LENGTH_UNTOLD = Text(
 def _taken(request: PlanRequest) -> Text:
     machine = request.machine
     return Text(
-        "planned for what the command shows: {model}, {tune}, sequences of {length}, {nodes} node(s) x {count} GPUs, "
-        "{batch} samples a step; options change it",
-        "按命令中的信息规划：{model}，{tune}，序列长度 {length}，{nodes} 个节点 x {count} 卡，每步 {batch} 个样本；可用"
-        "选项修改",
+        "planned for what the command shows: {model}, {task}{tune}, sequences of {length}, {nodes} node(s) x {count} "
+        "GPUs, {batch} samples a step; options change it",
+        "按命令中的信息规划：{model}，{task}{tune}，序列长度 {length}，{nodes} 个节点 x {count} 卡，每步 {batch} 个样本；"
+        "可用选项修改",
     ).format(
         model=request.name,
+        task="" if request.task is None else Text(f"{request.task.task}, ", f"{request.task.task}，"),
         tune=request.tune,
         length=request.seq_len,
         nodes=machine.nodes,

@@ -67,6 +67,21 @@ class TaskSettings(msgspec.Struct, frozen=True):
         return ("model", "precomputed") if self.kind.precomputes else ("model",)
 
 
+def merged(options: TaskOptions, said: TaskOptions) -> TaskOptions:
+    """The options, and what a command says besides. Raises UserError where it trains by what no plan knows."""
+    if options.task is None and said.task is not None and said.task not in TASKS:
+        raise UserError(
+            Text(
+                "the command trains by {name}, which no plan knows: --task names the nearest of {known}",
+                "命令使用 {name} 训练，无法规划：请用 --task 指定最接近的一种：{known}",
+            ).format(name=said.task, known=", ".join(TASKS))
+        )
+    if options.task not in (None, said.task):
+        return options
+    given = msgspec.structs.asdict(options)
+    return TaskOptions(**{name: getattr(said, name) if value is None else value for name, value in given.items()})
+
+
 def settings_of(
     asked: TaskOptions, seq_len: int | None, tune: str, folder_of: Callable[[str], Path]
 ) -> TaskSettings | None:
