@@ -142,8 +142,10 @@ def test_fewer_gpus_are_on_fewer_nodes() -> None:
 
 
 def test_an_unknown_that_there_is_not() -> None:
-    with pytest.raises(UserError, match="--solve nodes: one of micro-batch, seq-len, gpus"):
-        check_unknown("nodes")
+    with pytest.raises(UserError, match="--solve nodes: one of micro-batch, seq-len, gpus, generations"):
+        check_unknown("nodes", request(MODEL))
+    with pytest.raises(UserError, match="--solve generations: only --task grpo and rloo"):
+        check_unknown("generations", request(MODEL))
 
 
 def test_a_model_too_large_for_every_value() -> None:

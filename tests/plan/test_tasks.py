@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from plan.facts import SEVEN_BILLION, model_in, request
+from plan.fake_meter import FakeMeter
 
+from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError
+from gonogo.trials.plan.answer import plan_report
+from gonogo.trials.plan.answer_solved import solved_report
 from gonogo.trials.plan.candidates import Candidates
+from gonogo.trials.plan.choice import by_formula
+from gonogo.trials.plan.closed_form import NOTHING_KNOWN
+from gonogo.trials.plan.reasons import shortfall
 from gonogo.trials.plan.request import PlanOptions, PlanRequest, request_of
+from gonogo.trials.plan.search import search
+from gonogo.trials.plan.solve import Unknown, solve
 from gonogo.trials.plan.strategy import Family, Strategy
-from gonogo.trials.plan.task.batches import global_batch, measured_accumulation
+from gonogo.trials.plan.task import ways
+from gonogo.trials.plan.task.batches import global_batch, measured_accumulation, measured_generations
 from gonogo.trials.plan.task.generation import generation_seconds
 from gonogo.trials.plan.task.rollout import Rollout, memory_of, shares, with_engine
 from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings
-from gonogo.virtual.measuring.jobs import EngineFacts, PhasePeak
+from gonogo.virtual.measuring.jobs import EngineFacts, Facts, PhasePeak
 
 GIB = 1 << 30
 ENGINES = tuple(
@@ -37,10 +47,11 @@ def asked(tmp_path: Path, gpus: str = "8xH100-80G", **given: Any) -> PlanRequest
     return request_of(options, None)[0]
 
 
-class Meter:
-    """Rehearses nothing."""
+class Meter(FakeMeter):
+    """Of a model whose engine's figures are known."""
 
-    config: ClassVar[dict[str, Any]] = {"model_type": "qwen2", "num_hidden_layers": 28}
+    def facts(self) -> Facts:
+        return FACTS
 
 
 @pytest.mark.parametrize(
@@ -104,8 +115,9 @@ def test_a_step_holds_all_completions_of_each_prompt(tmp_path: Path) -> None:
     assert global_batch(grpo) == 72
     assert global_batch(grpo.without(1)) == 84
     one = asked(tmp_path, "1xH100-80G", task="grpo")
-    assert measured_accumulation(one, Strategy(Family(0), False, 1, 64)) == 8
-    assert measured_accumulation(grpo, Strategy(Family(3), False, 2, 4)) == 3
+    assert measured_accumulation(one, Strategy(Family(0), False, 1, 1)) == 2
+    assert measured_accumulation(grpo, Strategy(Family(3), False, 2, 4)) == 2
+    assert [measured_generations(samples) for samples in (2, 7, 9, 32)] == [2, 7, 3, 2]
 
 
 def test_what_an_engine_takes_in_each_phase() -> None:
@@ -209,3 +221,53 @@ def test_settings_are_none_for_plain_fine_tuning(tmp_path: Path) -> None:
     assert asked(tmp_path).task is None
     assert asked(tmp_path, task="sft").task is None
     assert isinstance(asked(tmp_path, task="rm").task, TaskSettings)
+
+
+def test_the_best_is_rehearsed_whole_with_its_engine_and_said_so(tmp_path: Path) -> None:
+    meter = Meter()
+    report = plan_report(search(asked(tmp_path, task="grpo"), meter, lambda _: None))  # type: ignore[arg-type]
+    assert report.verdict is Verdict.GO
+    assert report.plan is not None
+    assert (report.plan.task, report.plan.generations) == ("grpo", 8)
+    best = report.plan.fitting[0]
+    assert best.rollout is not None
+    assert best.rollout.engine in ("colocate", "server")
+    assert best.rollout.seconds_of_step > 0
+    assert meter.cells[-1].real
+    assert {cell.strategy.rollout.share for cell in meter.cells if not cell.real} == {0.0}
+    rows = {(one.zero_stage, one.offload_optimizer, one.offload_parameters, one.rollout and one.rollout.engine)
+            for one in report.plan.fitting}  # fmt: skip
+    assert len(rows) == len(report.plan.fitting)  # of each way to spread and generate, the best alone
+    said = " ".join(text.en for text in best.why)
+    assert "vLLM runs" in said
+    assert "by estimate" in said
+    skipped = {one.what.en for one in report.skipped}
+    assert {"the speed of generating", "ms-swift's launch", "the rollout server's GPUs"} <= skipped
+
+
+@pytest.mark.parametrize("unknown", ["micro-batch", "seq-len", "gpus", "generations"])
+def test_the_most_that_fits_beside_an_engine(unknown: Unknown, tmp_path: Path) -> None:
+    found = solve(unknown, asked(tmp_path, task="grpo"), Meter(), lambda _: None)  # type: ignore[arg-type]
+    report = solved_report(found)
+    assert report.verdict is Verdict.GO
+    best = found.solutions[0]
+    assert best.choice.strategy.rollout.engine == "colocate"
+    assert best.choice.strategy.rollout.sleep
+    if unknown == "generations":
+        of_gpu = best.choice.strategy.micro_batch * best.choice.strategy.accumulation
+        assert of_gpu == best.value  # eight prompts on eight GPUs
+        assert ways.holding(best.request, FACTS, of_gpu) is not None
+        if not best.at_limit:
+            assert ways.holding(best.request, FACTS, of_gpu + 1) is None or best.choice.room.accelerator < 2 * GIB
+
+
+def test_where_the_engine_may_not_start_it_is_ruled_out_and_said(tmp_path: Path) -> None:
+    one = asked(tmp_path, "1xA100-40G", task="grpo")
+    strategy = Strategy(Family(2, "cpu"), True, 1, 64, rollout=Rollout("colocate", share=0.7, sleep=True))
+    choice = by_formula(one, FACTS, strategy, NOTHING_KNOWN)
+    assert not choice.room.fits
+    assert choice.room.engine is not None
+    assert choice.room.engine < 0
+    assert not choice.may_fit(80 * GIB)
+    roomy = replace(choice, room=replace(choice.room, accelerator=GIB))
+    assert "to start surely beside the trainer" in shortfall(roomy, one).en

@@ -76,7 +76,7 @@ def plan(
     teacher: Annotated[str | None, typer.Option(metavar="MODEL", help="gkd: the model that is learned from.")] = None,
     solve: Annotated[
         str | None,
-        typer.Option(metavar="micro-batch|seq-len|gpus", help="The most that fits: or, of GPUs, the fewest."),
+        typer.Option(metavar="micro-batch|seq-len|gpus|generations", help="The most that fits; of GPUs, the fewest."),
     ] = None,
     write: Annotated[
         Path | None,
@@ -154,7 +154,7 @@ def plan(
             check_model(request.task.beside, request.task.beside_name)
         wanted = tokens_of(tokens)
         paid = None if price is None else read_price(price, gpus, request.machine.accelerator.name)
-        unknown = None if solve is None else check_unknown(solve)
+        unknown = None if solve is None else check_unknown(solve, request)
         check_batch(request)
         if write is not None:
             check_folder(write)

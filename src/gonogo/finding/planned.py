@@ -108,7 +108,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     prompt_len: int = 0
     generations: int = 0
     solve: str = ""
-    """What was asked for: ``seq-len``, ``micro-batch``, ``gpus``, or nothing."""
+    """What was asked for: ``seq-len``, ``micro-batch``, ``gpus``, ``generations``, or nothing."""
     fitting: tuple[Strategy, ...]
     too_large: tuple[TooLarge, ...]
     seconds: float

@@ -41,6 +41,10 @@ _COLUMNS = (
 _SOLVED = {
     "seq-len": (Text("The longest sequences that fit", "能放下的最长序列"), Text("tokens", "token")),
     "micro-batch": (Text("The largest micro-batches that fit", "能放下的最大 micro-batch"), Text("samples", "样本")),
+    "generations": (
+        Text("The most completions of a prompt that fit and run at once", "放得下且能同时生成的最多回答数"),
+        Text("completions", "回答数"),
+    ),
     "gpus": (Text("The fewest GPUs that hold it", "所需的最少 GPU 数"), Text("GPUs", "GPU 数")),
 }
 """By what was asked for: the table's title, and the column's."""

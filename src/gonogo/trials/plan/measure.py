@@ -20,6 +20,7 @@ from gonogo.trials.plan.cache import cached, keep, key_of
 from gonogo.trials.plan.choice import BANDS, capacity_of
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config
+from gonogo.trials.plan.task.batches import measured_generations
 from gonogo.trials.plan.task.script import SCRIPT, script_of
 from gonogo.trials.plan.task.settings import TaskSettings
 from gonogo.virtual.measuring.depth import with_depth
@@ -224,6 +225,9 @@ class Meter:
         settings |= {"max_steps": cell.steps, "report_to": "none", "save_strategy": "no", "disable_tqdm": True}
         if task.task == "gkd":
             settings["lmbda"] = 1.0  # each step generates: that takes the most
+        if task.kind.rolls_out:
+            once = strategy.micro_batch * strategy.accumulation * cell.world_size
+            settings["num_generations"] = measured_generations(once)
         if cell.seq_len != request.seq_len:
             settings |= _of_length(task, cell.seq_len, settings)
         if task.beside is not None:

@@ -166,8 +166,8 @@ def _taken(request: PlanRequest) -> Text:
     return Text(
         "planned for what the command shows: {model}, {task}{tune}, sequences of {length}, {nodes} node(s) x {count} "
         "GPUs, {batch} samples a step; options change it",
-        "按命令中的信息规划：{model}，{task}{tune}，序列长度 {length}，{nodes} 个节点 x {count} 卡，每步 {batch} 个样本；"
-        "可用选项修改",
+        "按命令中的信息规划：{model}，{task}{tune}，序列长度 {length}，{nodes} 个节点 x {count} 卡，每步 {batch} 个样本"
+        "；可用选项修改",
     ).format(
         model=request.name,
         task="" if request.task is None else Text(f"{request.task.task}, ", f"{request.task.task}，"),

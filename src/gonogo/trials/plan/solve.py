@@ -22,15 +22,18 @@ from gonogo.trials.plan.extend import Peak, extended
 from gonogo.trials.plan.measure import Meter
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.strategy import Strategy
+from gonogo.trials.plan.task import ways
+from gonogo.trials.plan.task.batches import generations, global_batch, least_micro_batch
 from gonogo.virtual.measuring.depth import longest_sequence
 from gonogo.virtual.measuring.jobs import Facts
 
-Unknown = Literal["micro-batch", "seq-len", "gpus"]
-UNKNOWNS: tuple[Unknown, ...] = ("micro-batch", "seq-len", "gpus")
+Unknown = Literal["micro-batch", "seq-len", "gpus", "generations"]
+UNKNOWNS: tuple[Unknown, ...] = ("micro-batch", "seq-len", "gpus", "generations")
 Say = Callable[[Text], None]
 
 _MOST_SAMPLES = 256
 _MOST_NODES = 64
+_MOST_GENERATIONS = 512
 _MOST_WHOLE = 4
 """Rehearsals at full depth that the best answer is worth."""
 _NEAR_ENOUGH = 16
@@ -63,8 +66,22 @@ class Solved(msgspec.Struct, frozen=True):
     reused: int
 
 
-def check_unknown(name: str) -> Unknown:
-    """The unknown of that name. Raises UserError for another."""
+def check_unknown(name: str, request: PlanRequest) -> Unknown:
+    """The unknown of that name. Raises UserError for another, and for one that the task does not have."""
+    if name == "generations" and (request.task is None or not request.task.kind.rolls_out):
+        raise UserError(
+            Text(
+                "--solve generations: only --task grpo and rloo generate several completions of a prompt",
+                "--solve generations：只有 --task grpo 和 rloo 会为每个提示生成多个回答",
+            )
+        )
+    if name == "gpus" and request.task is not None and request.task.engine == "server":
+        raise UserError(
+            Text(
+                "--solve gpus with --engine server: how many GPUs a server is given is a choice; solve it colocated",
+                "--solve gpus 与 --engine server：服务占几张卡由您选择；请用 colocate 求解",
+            )
+        )
     for known in UNKNOWNS:
         if known == name:
             return known
@@ -108,6 +125,9 @@ class _Solver:
         self.values = self._values()
         """From the easiest to the hardest."""
         self.groups = [group for group in self._at(self.values[0]).groups() if self._is_asked(group)]
+        if request.task is not None and request.task.engine == "server":
+            fewest = min((group.gpus for group in self.groups), default=0)
+            self.groups = [group for group in self.groups if group.gpus == fewest]
         self.too_large: list[Choice] = []
         self.failed: list[tuple[Choice, str]] = []
         self._lines: dict[Group, tuple[tuple[int, Peak], tuple[int, Peak]]] = {}
@@ -120,16 +140,24 @@ class _Solver:
             steps = [*range(256, min(most, 16384), 256), *range(16384, most, 1024), most]
             prompt = 0 if task is None else task.prompt_len
             return sorted({min(step, most) for step in steps if step > prompt}) or [most]
+        if self.unknown == "generations":
+            world = self.request.world_size
+            return [count for count in range(2, _MOST_GENERATIONS + 1) if self._prompts() * count % world == 0]
         count = self.request.machine.count
         of_node = {1 << power for power in range(count.bit_length()) if 1 << power <= count} | {count}
         worlds = of_node | {count << power for power in range(_MOST_NODES.bit_length())}
         return sorted(worlds, reverse=True)
 
+    def _prompts(self) -> int:
+        """Prompts of a step, which stay as many however many completions each has."""
+        return max(global_batch(self.request) // generations(self.request), 1)
+
     def _is_asked(self, group: Group) -> bool:
         """Where memory is short activations are recomputed; with a given length, keeping them is a choice too."""
         family = group.family
-        if self.unknown == "gpus" and group.gpus:
-            return False  # how many a server is given is a choice, not a need
+        asked = self.request.task
+        if group.engine == "server" and (asked is None or asked.engine != "server" or self.unknown == "generations"):
+            return False  # how many GPUs a server is given is a choice, and its memory is not the trainer's
         return not family.small_buckets and (
             group.checkpointing or (self.unknown == "micro-batch" and family.optimizer == "gpu")
         )
@@ -144,14 +172,31 @@ class _Solver:
             return replace(self.request, seq_len=value, task=longer)
         if self.unknown == "micro-batch":
             return self.request
+        if self.unknown == "generations":
+            assert self.request.task is not None
+            several = replace(self.request.task, generations=value)
+            return replace(self.request, global_batch=self._prompts() * value, task=several)
         machine = self.request.machine
         count = min(value, machine.count)
         return replace(self.request, machine=replace(machine, count=count, nodes=-(-value // count)), global_batch=None)
 
     def _strategy(self, group: Group, value: int) -> Strategy:
         """Accumulating at all of the values: the sum of gradients that it keeps would break the line."""
-        found = self._at(value).strategy(group, value if self.unknown == "micro-batch" else 1)
+        asked = self._request(value).without(group.gpus)
+        least = least_micro_batch(asked)
+        micro_batch = max(value, least) if self.unknown == "micro-batch" else least
+        found = self._at(value).strategy(group, micro_batch)
+        if self.unknown == "generations":
+            found = replace(found, rollout=ways.holding(asked, self.facts, found.accumulation) or found.rollout)
         return replace(found, accumulation=max(found.accumulation, 2))
+
+    def _fits(self, choice: Choice, value: int) -> bool:
+        """Whether it fits; of generations, whether the engine has room for all of a GPU's completions at once, too."""
+        if self.unknown != "generations":
+            return choice.room.fits
+        strategy = choice.strategy
+        held = ways.holding(self._request(value), self.facts, strategy.micro_batch * strategy.accumulation)
+        return choice.room.fits and held is not None
 
     def _coordinate(self, value: int) -> float:
         """In which memory is a line."""
@@ -180,6 +225,8 @@ class _Solver:
         fitting = [number for number, value in enumerate(self.values) if self._by_formula(group, value).room.fits]
         guess = max(fitting, default=0)
         hard = max(guess, min(1, len(self.values) - 1))
+        if self.unknown == "generations":  # what grows with them is the engine's cache alone
+            return self.values[0], self.values[0]
         return self.values[hard // 2 if hard > 1 else 0], self.values[hard]
 
     def _by_formula(self, group: Group, value: int) -> Choice:
@@ -203,7 +250,7 @@ class _Solver:
         """The hardest value of each group that surely fits, best first."""
         found = []
         for group in self._lines:
-            value = self._hardest(group, lambda choice: choice.room.fits)
+            value = self._hardest(group, self._fits)
             if value is None:
                 self.too_large.append(self._estimate(group, self.values[0]))
             else:
@@ -213,11 +260,12 @@ class _Solver:
     def _goodness(self, solution: Solution) -> tuple[int, float]:
         return -self.values.index(solution.value), -solution.choice.tokens_per_second
 
-    def _hardest(self, group: Group, fits: Callable[[Choice], bool]) -> int | None:
+    def _hardest(self, group: Group, fits: Callable[[Choice, int], bool]) -> int | None:
         low, high = -1, len(self.values)
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if fits(self._estimate(group, self.values[middle])) else (low, middle)
+            value = self.values[middle]
+            low, high = (middle, high) if fits(self._estimate(group, value), value) else (low, middle)
         return self.values[low] if low >= 0 else None
 
     def _solution(self, value: int, choice: Choice) -> Solution:
@@ -226,7 +274,9 @@ class _Solver:
     def _most_hoped(self, solution: Solution) -> int:
         """Where in the values a strategy may end at best."""
         capacity = capacity_of(solution.request)
-        value = self._hardest(group_of(solution.choice.strategy), lambda choice: choice.may_fit(capacity))
+        if self.unknown == "generations":
+            return self.values.index(solution.value)
+        value = self._hardest(group_of(solution.choice.strategy), lambda choice, _: choice.may_fit(capacity))
         return max(self.values.index(solution.value), self.values.index(value) if value is not None else 0)
 
     def proven(self, solutions: list[Solution]) -> list[Solution]:
@@ -243,7 +293,7 @@ class _Solver:
             choice = self._at(value).rehearse_whole(self._strategy(group, value))
             if choice is None:
                 break
-            if choice.room.fits:
+            if self._fits(choice, value):
                 shown, low = self._solution(value, choice), trial
                 if high - low <= max(low // _NEAR_ENOUGH, 1):
                     break

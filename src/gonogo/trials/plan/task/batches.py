@@ -31,10 +31,17 @@ def least_micro_batch(request: PlanRequest) -> int:
 
 
 def measured_accumulation(request: PlanRequest, strategy: Strategy) -> int:
-    """Micro-batches that a rehearsal's step has: two, or as many as hold all completions of a prompt."""
-    least = min(strategy.accumulation, 2)
-    of, once = generations(request), strategy.micro_batch * request.world_size
-    return next(n for n in range(least, least + of) if n * once % of == 0)
+    """Micro-batches that a rehearsal's step has: the second shows what any later one would."""
+    alone = strategy.micro_batch * request.world_size == 1 and generations(request) > 1
+    return 2 if alone else min(strategy.accumulation, 2)
+
+
+def measured_generations(samples: int) -> int:
+    """Completions of a prompt in a rehearsal's step of so many samples: the fewest that make it up.
+
+    How many of them have one prompt decides nothing that is measured: each is trained, and scored, by itself.
+    """
+    return next(count for count in range(2, samples + 1) if samples % count == 0)
 
 
 def check_completions(request: PlanRequest) -> None:

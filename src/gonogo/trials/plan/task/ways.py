@@ -67,6 +67,21 @@ def rollouts(request: PlanRequest, facts: Facts, engine: Where, gpus: int, sampl
             yield [Rollout(engine, one.tp, share, sleep) for share in rising]
 
 
+def holding(request: PlanRequest, facts: Facts, samples: int) -> Rollout | None:
+    """The smallest colocated engine, asleep while the trainer works, whose cache has all of a step's completions."""
+    total = request.machine.accelerator.total_bytes
+    found = []
+    for one in facts.engine:
+        if one.tp > request.machine.count or request.machine.count % one.tp:
+            continue
+        sequences = samples * one.tp
+        for share in shares(one, sequences, request.seq_len, total)[-1:]:
+            rollout = Rollout("colocate", one.tp, share, sleep=True)
+            if memory_of(one, rollout, sequences, total).cache >= sequences * request.seq_len * one.cache_of_token:
+                found.append(rollout)
+    return min(found, key=lambda one: (one.share, one.tp), default=None)
+
+
 def leanest(request: PlanRequest, facts: Facts, engine: Where, gpus: int, samples: int) -> Rollout:
     """What takes the least memory beside the trainer, of those that :func:`rollouts` has."""
     if engine not in ("colocate", "server"):
