@@ -11,6 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+import pandas
 from frameworks_installed import framework
 from launchers.small_project import make_project
 
@@ -35,6 +36,21 @@ _OPENRLHF = (
     "deepspeed --num_gpus 2 --module openrlhf.cli.train_%s --model.model_name_or_path model --ckpt.output_dir out "
     "--train.micro_batch_size 2 --train.batch_size 8 --data.max_len 128 --data.apply_chat_template --data.dataset"
 )
+_VERL = (
+    "python -m verl.trainer.main_ppo data.train_files=train.parquet data.val_files=train.parquet "
+    "data.train_batch_size=8 data.max_prompt_length=64 data.max_response_length=32 actor_rollout_ref.model.path=model "
+    "actor_rollout_ref.actor.ppo_mini_batch_size=8 actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 "
+    "actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.gpu_memory_utilization=0.4 "
+    "actor_rollout_ref.rollout.tensor_model_parallel_size=1 actor_rollout_ref.rollout.agent.num_workers=2 "
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2 "
+    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=2 trainer.logger=console trainer.n_gpus_per_node=2 "
+    "trainer.nnodes=1 trainer.total_epochs=1 trainer.total_training_steps=2 trainer.save_freq=2 trainer.test_freq=-1 "
+    "trainer.val_before_train=False reward.num_workers=2"
+)
+_VERL_KIND = {
+    "grpo": "algorithm.adv_estimator=grpo actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.rollout.n=4",
+    "ppo": "algorithm.adv_estimator=gae critic.model.path=model critic.ppo_micro_batch_size_per_gpu=2",
+}
 _FACTORY = """
 model_name_or_path: model
 do_train: true
@@ -132,6 +148,10 @@ def _openrlhf(kind: str, strategy: str, options: str, names: str = "", package: 
     return Cell(package, kind, strategy, f"{_OPENRLHF % kind} {options}", names)
 
 
+def _verl(kind: str, strategy: str, options: str = "", names: str = "") -> Cell:
+    return Cell("verl", kind, strategy, f"{_VERL} {_VERL_KIND[kind]} {options}".strip(), names)
+
+
 def _factory(kind: str, strategy: str, names: str = "", more: str = "") -> Cell:
     return Cell("llamafactory", kind, strategy, f"llamafactory-cli train {kind}.yaml {more}".strip(), names)
 
@@ -203,6 +223,10 @@ CELLS = (
     _openrlhf("dpo", "ZeRO-2", "data/pairs --ds.zero_stage 2"),
     _openrlhf("dpo", "ZeRO-3, offload", "data/pairs --ds.zero_stage 3 --ds.adam_offload"),
     _openrlhf("rm", "ZeRO-3", "data/pairs --ds.zero_stage 3"),
+    _verl("grpo", "vLLM, FSDP"),
+    _verl("grpo", "vLLM, FSDP2", "actor_rollout_ref.actor.strategy=fsdp2 actor_rollout_ref.ref.strategy=fsdp2"),
+    _verl("grpo", "vLLM on two GPUs, FSDP", "actor_rollout_ref.rollout.tensor_model_parallel_size=2"),
+    _verl("ppo", "vLLM, critic, FSDP"),
 )  # fmt: skip
 BROKEN = (
     _grpo("share of 1", "zero2", {"vllm_gpu_memory_utilization": 1.0}, "rollout-memory-fraction-too-large"),
@@ -257,6 +281,12 @@ BROKEN = (
     _swift("grpo", "context of 8", f"{_SWIFT_COLOCATED} --vllm_max_model_len 8", "prompts",
            "rollout-max-model-len-exceeded"),
     _openrlhf("dpo", "batch of 9", "data/pairs --ds.zero_stage 2 --train.batch_size 9", "batch"),
+    _verl("grpo", "four GPUs of two", "trainer.n_gpus_per_node=4", "ray-request-exceeds-node"),
+    _verl("grpo", "share of 0.99", "actor_rollout_ref.rollout.gpu_memory_utilization=0.99",
+          "rollout-memory-fraction-too-large"),
+    _verl("grpo", "context of 100000", "actor_rollout_ref.rollout.max_model_len=100000", "max_position_embeddings"),
+    _verl("grpo", "seven prompts", "data.train_batch_size=7", "real_train_batch_size"),
+    _verl("grpo", "reward of nobody's data", "data.train_files=unknown.parquet", "Reward function is not implemented"),
     _factory("dpo", "data without pairs", "stage", "dataset=sums"),
     _factory("ppo", "no reward model", "reward_model", "reward_model=null"),
     _factory("dpo", "loss that is none", "pref_loss", "pref_loss=best"),
@@ -320,6 +350,10 @@ def make_files(folder: Path) -> None:
     (folder / "three.yaml").write_text((_DEEPSPEED % (2, "none")).replace("num_processes: 2", "num_processes: 3"))
     fsdp2 = framework("trl") / "trl" / "accelerate_configs" / "fsdp2.yaml"
     (folder / "fsdp2.yaml").write_text(fsdp2.read_text().replace("num_processes: 8", "num_processes: 2"))
+    for name, source in (("train", "openai/gsm8k"), ("unknown", "my/sums")):
+        rows = [{"data_source": source, "prompt": [{"role": "user", "content": q}], "ability": "math",
+                 "reward_model": {"style": "rule", "ground_truth": good}} for q, good, _ in sums[:64]]  # fmt: skip
+        pandas.DataFrame(rows).to_parquet(folder / f"{name}.parquet")
     (folder / "grpo.py").write_text(_GRPO_SCRIPT.format(kind="GRPO"))
     (folder / "gkd.py").write_text(_GKD_SCRIPT)
     (folder / "online_dpo.py").write_text(_ONLINE_DPO_SCRIPT)

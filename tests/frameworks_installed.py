@@ -21,6 +21,7 @@ _IMPORTS = {
     "swift": "from swift.pipelines import sft_main; from swift.arguments import SftArguments; import swift.trainers",
     "llamafactory": "import llamafactory.train.tuner, llamafactory.train.sft.workflow",
     "openrlhf": "import transformers, torchdata, pylatexenc",
+    "verl": "import verl.trainer.main_ppo, verl.workers.fsdp_workers, verl.experimental.agent_loop, peft, pandas",
     "axolotl": "import axolotl.train, axolotl.cli.main, axolotl.core.builders",
     "liger": "import triton.language, liger_kernel.transformers",
 }

@@ -6,8 +6,10 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
+import pandas
 import pytest
 from frameworks_installed import framework
 from small_project import make_project
@@ -88,12 +90,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def rehearsed(line: str, *, gpus: str = "2xH100-80G", ranks: str = "0") -> RehearsalRecord:
+def rehearsed(
+    line: str, *, gpus: str = "2xH100-80G", ranks: str = "0", needs: Collection[str] = ("save",)
+) -> RehearsalRecord:
     """The record of a rehearsal that has to be a GO, by way of all that a real run does."""
     record = rehearse(RehearsalRequest(shlex.split(line), gpus=gpus, ranks=ranks, timeout=800.0), None)
     assert rehearsal_report(record).verdict is Verdict.GO, [(rank.failure, rank.unsupported) for rank in record.ranks]
     for rank in record.ranks:
-        assert {"forward", "backward", "step", "save"} <= set(rank.phases)
+        assert {"forward", "backward", "step", *needs} <= set(rank.phases)
         assert rank.steps == 2
     return record
 
@@ -278,3 +282,35 @@ def test_a_framework_that_is_not_installed_is_named(
     with pytest.raises(UserError, match=f"pip install {package}") as told:
         rehearse(RehearsalRequest(line.split(), gpus="2xH100-80G"), None)
     assert f"pip install {package}" in told.value.text.zh
+
+
+@pytest.mark.very_slow
+def test_verl_grpo_with_its_ray_workers_and_vllm(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(framework("verl")))
+    rows = [
+        {"data_source": "openai/gsm8k", "prompt": [{"role": "user", "content": f"What is {a} plus 1?"}],
+         "ability": "math", "reward_model": {"style": "rule", "ground_truth": str(a + 1)}}
+        for a in range(32)
+    ]  # fmt: skip
+    pandas.DataFrame(rows).to_parquet(project / "train.parquet")
+    record = rehearsed(_VERL, needs={"generate", "sync", "save"})
+    assert (record.world_size, record.ranks[0].workers[0]) == (1, "TaskRunner x 1")
+    assert {"WorkerDict x 2", "vLLMHttpServer x 2"} <= set(record.ranks[0].workers)
+    assert [device.device for device in record.ranks[0].devices] == ["cuda:0", "cuda:1"]
+    request = RehearsalRequest(shlex.split(f"{_VERL} trainer.n_gpus_per_node=4"), gpus="2xH100-80G", timeout=800.0)
+    report = rehearsal_report(rehearse(request, None))
+    assert report.verdict is Verdict.NO_GO
+    assert "ray-request-exceeds-node" in [finding.hazard for finding in report.findings]
+
+
+_VERL = (
+    "python -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=train.parquet "
+    "data.val_files=train.parquet data.train_batch_size=8 data.max_prompt_length=64 data.max_response_length=32 "
+    "actor_rollout_ref.model.path=model actor_rollout_ref.actor.ppo_mini_batch_size=8 "
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 actor_rollout_ref.rollout.name=vllm "
+    "actor_rollout_ref.rollout.tensor_model_parallel_size=1 actor_rollout_ref.rollout.gpu_memory_utilization=0.4 "
+    "actor_rollout_ref.rollout.n=4 actor_rollout_ref.rollout.agent.num_workers=2 reward.num_workers=2 "
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2 trainer.logger=console trainer.n_gpus_per_node=2 "
+    "trainer.nnodes=1 trainer.total_training_steps=2 trainer.save_freq=2 trainer.test_freq=-1 "
+    "trainer.val_before_train=False"
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
+import pytest
 from virtual.forked import output_of, rehearse_all
 
 from gonogo.virtual.ray.context import RuntimeContext
@@ -27,6 +28,9 @@ START = """
             assert not dist.is_initialized()
             dist.init_process_group("nccl")
             assert (dist.get_rank(), torch.cuda.device_count()) == (self.rank, 1)
+            told = [{"by": self.rank}]
+            dist.broadcast_object_list(told, src=1)
+            assert told == [{"by": 1}]
             model = torch.nn.Linear(1 << (20 - self.rank), 4).cuda()
             self.model = torch.nn.parallel.DistributedDataParallel(model)
             self.optimizer = torch.optim.AdamW(self.model.parameters())
@@ -87,6 +91,30 @@ PROGRAMS = {
         with __import__("pytest").raises(ValueError, match="of this worker"):
             ray.get(Trainer.remote(0, 1).fails.remote())
         """,
+    "fails_at_its_start": """
+        @ray.remote
+        class Broken:
+            def __init__(self):
+                raise KeyError("of its start")
+            async def asked(self):
+                return 1
+        ray.init()
+        ray.get(Broken.remote().asked.remote())
+        """,
+    "in_threads": """
+        from concurrent.futures import ThreadPoolExecutor
+        @ray.remote
+        class Reader:
+            async def read(self, name):
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(None, str.upper, name)
+        ray.init()
+        readers = [Reader.remote() for _ in range(6)]
+        asked = [reader.read.remote(f"row {n}") for n in range(8) for reader in readers]
+        assert ray.get(asked)[-1] == "ROW 7"
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(abs, range(-3, 0))) == [3, 2, 1]
+        """,
     "more_than_there_is": """
         ray.init()
         actors(9)
@@ -110,6 +138,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.slow
 def test_workers_of_ray_are_ranks(tmp_path: Path) -> None:
     programs = {name: START.replace("\n    ", "\n") + inspect.cleandoc(text) for name, text in PROGRAMS.items()}
     records = rehearse_all(tmp_path, programs, stack="import torch\n")
@@ -119,11 +148,13 @@ def test_workers_of_ray_are_ranks(tmp_path: Path) -> None:
     weights = {device.device: device.by_category["optimizer"] >> 20 for device in trained.devices}
     assert weights == {"cuda:0": 32, "cuda:1": 16}
     assert trained.steps == 2
-    assert records["waits_for_others"].outcome == "completed", output_of(tmp_path, "waits_for_others")
+    for name in ("waits_for_others", "in_threads"):
+        assert records[name].outcome == "completed", output_of(tmp_path, name)
     refused = {
         "more_than_there_is": "cannot be scheduled: 9 bundle(s)",
         "twice": "Maybe you called ray.init twice by accident?",
         "worker_fails": "of this worker",
+        "fails_at_its_start": "of its start",
         "not_sent": "cannot pickle '_thread.lock' object",
     }
     for name, words in refused.items():

@@ -25,6 +25,7 @@ import torch.distributed.distributed_c10d as c10d
 
 from gonogo.finding import Text
 from gonogo.virtual.collectives import exchanged, python_groups
+from gonogo.virtual.collectives.neighbours import Neighbours
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.patching import Patches
 
@@ -250,7 +251,10 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
 
     def gathered(group: Any, operator: str, **what: Any) -> list[Any] | None:
         """The objects that the group's ranks send, by member; None where this rank alone is rehearsed of it."""
-        return exchanged.exchange_objects(peers, group, operator, **what) if peers is not None else None
+        if peers is not None:
+            return exchanged.exchange_objects(peers, group, operator, **what)
+        found: list[Any] | None = Neighbours.ask(group, operator, **what)
+        return found
 
     def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
         if is_outside(group):

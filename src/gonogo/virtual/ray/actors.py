@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import functools
 import inspect
 import os
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -50,7 +50,7 @@ class Actor:
         self.process = cluster.process(self.name, place, variables_of(self.options), hides=True)
         cluster.machine.packages.add(self.kind.__module__.partition(".")[0])
         run = self._run_async if self.is_async else self._run
-        threading.Thread(target=run, daemon=True, name=f"ray::{self.name}").start()
+        self.runner.begin(self.process, self.name, run)
 
     def submit(self, call: Call) -> None:
         """A method is called."""
@@ -98,8 +98,7 @@ class Actor:
             raise
         except BaseException as error:
             runner.fail(self._creation, error)
-            wrapped = runner.as_raised(f"{self.name}.__init__", error)
-            died = runner.ray.exceptions.ActorDiedError(wrapped)
+            died = runner.ray.exceptions.ActorDiedError(runner.as_task_error(f"{self.name}.__init__", error))
             died.gonogo_cause = getattr(error, "gonogo_cause", error)
             self.dead = died
             waiting, self._calls = self._calls, []
@@ -110,38 +109,21 @@ class Actor:
         return True
 
     def _run(self) -> None:
-        turns = self.runner.cluster.turns
-        turns.join(self.process)
-        try:
-            asyncio.set_event_loop(asyncio.new_event_loop())
-            if not self._create():
-                return
-            while self.dead is None:
-                if not self._calls:
-                    self._idle = _thread.allocate_lock()
-                    self._idle.acquire()
-                    turns.wait(self._idle)
-                    continue
-                call = self._calls.pop(0)
-                if self._several > 1:
-                    threading.Thread(target=self._beside, args=(call,), daemon=True).start()
-                else:
-                    self._make(call)
-        except Over:
-            pass
-        finally:
-            turns.leave()
-
-    def _beside(self, call: Call) -> None:
-        """One of the calls that a threaded actor serves at a time."""
-        turns = self.runner.cluster.turns
-        turns.join(self.process)
-        try:
-            self._make(call)
-        except Over:
-            pass
-        finally:
-            turns.leave()
+        asyncio.set_event_loop(asyncio.new_event_loop())
+        if not self._create():
+            return
+        while self.dead is None:
+            if not self._calls:
+                self._idle = _thread.allocate_lock()
+                self._idle.acquire()
+                self.runner.cluster.turns.wait(self._idle)
+                continue
+            call = self._calls.pop(0)
+            if self._several > 1:  # a threaded actor serves so many at a time
+                assert self.process is not None
+                self.runner.begin(self.process, self.name, functools.partial(self._make, call))
+            else:
+                self._make(call)
 
     def _method(self, name: str) -> Callable[..., Any]:
         if name == "__ray_ready__":
@@ -165,22 +147,15 @@ class Actor:
             runner.fail(call, error)
 
     def _run_async(self) -> None:
-        turns = self.runner.cluster.turns
-        turns.join(self.process)
-        try:
-            loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(loop)
-            if not self._create():
-                return
-            self._loop = loop
-            waiting, self._calls = self._calls, []
-            for call in waiting:
-                loop.call_soon(self._begin, call)
-            loop.run_forever()
-        except Over:
-            pass
-        finally:
-            turns.leave()
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        if not self._create():
+            return
+        self._loop = loop
+        waiting, self._calls = self._calls, []
+        for call in waiting:
+            loop.call_soon(self._begin, call)
+        loop.run_forever()
 
     def _begin(self, call: Call) -> None:
         assert self._loop is not None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +35,7 @@ def install(patches: Patches, turns: Turns) -> None:
         wait.__name__ = name
         patches.set(owner, name, wait)
 
-    waiting(threading.Condition, "wait")
+    _conditions(patches, turns)
     waiting(threading.Thread, "join")
     waiting(time, "sleep")
     for name in _SELECTORS:
@@ -44,8 +46,40 @@ def install(patches: Patches, turns: Turns) -> None:
         for name in _SOCKET_METHODS:
             if name in vars(module.Socket) or hasattr(module.Socket, name):
                 waiting(module.Socket, name)
+        for name in ("bind", "connect", "unbind", "disconnect"):
+            _without_files(patches, module.Socket, name)
 
     patches.on_undo(after_import("zmq.sugar.socket", zeromq))
+
+
+def _conditions(patches: Patches, turns: Turns) -> None:
+    """Events, queues and futures wait by conditions. A thread that starts is waited for with locks held."""
+    wait_, start_ = threading.Condition.wait, threading.Thread.start
+
+    def wait(self: Any, timeout: float | None = None) -> bool:
+        if turns.mine is None or (timeout is not None and timeout <= 0):
+            return wait_(self, timeout)
+        with turns.away():
+            return wait_(self, timeout)
+
+    def start(self: Any) -> None:
+        with turns.keep():
+            start_(self)
+
+    patches.set(threading.Condition, "wait", wait)
+    patches.set(threading.Thread, "start", start)
+
+
+def _without_files(patches: Patches, owner: Any, name: str) -> None:
+    """Sockets of ``ipc://`` are files, which a rehearsal leaves none of: Linux has names beside them."""
+    original = getattr(owner, name)
+
+    def by_name(self: Any, addr: Any, *rest: Any, **more: Any) -> Any:
+        if isinstance(addr, str) and addr.startswith("ipc://") and not addr.startswith("ipc://@"):
+            addr = f"ipc://@gonogo-{os.getpid()}-{zlib.crc32(addr.encode())}"
+        return original(self, addr, *rest, **more)
+
+    patches.set(owner, name, by_name)
 
 
 def _selecting(patches: Patches, turns: Turns, owner: Any) -> None:
@@ -62,11 +96,10 @@ def _selecting(patches: Patches, turns: Turns, owner: Any) -> None:
             with turns.away():
                 pass
             return original(self, timeout)
-        while True:  # asked often, so that a loop without an event learns of the rehearsal's end
-            short = 0.5 if timeout is None else min(timeout, 0.5)
-            with turns.away():
-                found = original(self, short)
-            if found or timeout is not None:
-                return found
+        with turns.away():
+            while True:  # asked often, so that a loop without an event learns of the rehearsal's end
+                found = original(self, 0.5 if timeout is None else timeout)
+                if found or timeout is not None or turns.ended_by is not None:
+                    return found
 
     patches.set(owner, "select", select)

@@ -13,13 +13,14 @@ from typing import Any
 
 from gonogo.finding import Text
 from gonogo.virtual.cuda.state import VirtualCuda
+from gonogo.virtual.hooks import tensordicts
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.ranks.plan import WorkerPlan
-from gonogo.virtual.ray import blocking, groups
+from gonogo.virtual.ray import blocking, groups, meeting, sending
 from gonogo.virtual.ray.actors import Actor
 from gonogo.virtual.ray.cluster import Cluster, Waiting
 from gonogo.virtual.ray.context import RuntimeContext
@@ -140,6 +141,9 @@ class _Api:
         self.cluster.assume(_ASSUMED)
         if self.cluster.driver is None:
             blocking.install(self.patches, self.cluster.turns)
+            sending.share_memory(self.patches)
+            tensordicts.install(self.patches)
+            meeting.install(self.patches, self.cluster.turns)
         self.cluster.start(
             options.get("num_cpus"),
             options.get("num_gpus"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import io
 import pickle
+import weakref
 from typing import Any, NamedTuple
 
 import torch
 
+from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 
@@ -76,3 +78,27 @@ def unpack(sent: Sent) -> Any:
         return pickle.loads(sent.data)
     finally:
         _Place.kept = before
+
+
+_shared: Any = weakref.WeakValueDictionary()
+"""Tensors whose memory another process was given a handle of."""
+
+
+def share_memory(patches: Patches) -> None:
+    """``reduce_tensor`` of a tensor on an accelerator: a handle of CUDA, by which another process sees its memory."""
+    module: Any = importlib.import_module("torch.multiprocessing.reductions")
+    original = module.reduce_tensor
+
+    def reduce_tensor(tensor: Any) -> Any:
+        if not isinstance(tensor, VirtualTensor) or tensor.device.type == "cpu":
+            return original(tensor)
+        key = f"{id(tensor)}-{len(_shared)}"
+        _shared[key] = tensor
+        return rebuild_shared, (key, *([None] * 5), tensor.device.index)
+
+    patches.set(module, "reduce_tensor", reduce_tensor)
+
+
+def rebuild_shared(key: str, *_: Any) -> Any:
+    """The same memory in another process: of the one that made it, it takes no more."""
+    return _shared[key].detach()

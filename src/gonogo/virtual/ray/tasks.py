@@ -6,11 +6,13 @@ import asyncio
 import importlib
 import threading
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from gonogo.virtual.failure import in_chain
 from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.ray.cluster import Cluster, Place, Waiting
+from gonogo.virtual.ray.process import Process
 from gonogo.virtual.ray.references import wait_for
 from gonogo.virtual.ray.sending import Sent
 from gonogo.virtual.ray.turns import Over
@@ -90,12 +92,34 @@ class Runner:
         raised: Any = error
         if isinstance(raised, exceptions.RayError) and not isinstance(raised, exceptions.RayTaskError):
             return error
-        text = "".join(traceback.format_exception(error))
-        wrapped = exceptions.RayTaskError(name, text, error, proctitle=f"ray::{name}", ip="127.0.0.1")
-        wrapped.cause = error  # also where it can't be pickled
+        wrapped = self.as_task_error(name, error)
         raised = wrapped.as_instanceof_cause() if isinstance(error, Exception) else wrapped
         raised.gonogo_cause = getattr(error, "gonogo_cause", error)
         return raised  # type: ignore[no-any-return]
+
+    def as_task_error(self, name: str, error: BaseException) -> Any:
+        """The same before it becomes an instance of the cause's class, too."""
+        text = "".join(traceback.format_exception(error))
+        wrapped = self.ray.exceptions.RayTaskError(name, text, error, proctitle=f"ray::{name}", ip="127.0.0.1")
+        wrapped.cause = error  # also where it can't be pickled
+        return wrapped
+
+    def begin(self, process: Process, name: str, run: Callable[[], None]) -> None:
+        """Run it in the turn of a process; what nobody expects ends the rehearsal, and leaves nobody waiting."""
+
+        def thread() -> None:
+            turns = self.cluster.turns
+            turns.join(process)
+            try:
+                run()
+            except Over:
+                pass
+            except BaseException as error:
+                turns.end(error)
+            finally:
+                turns.leave()
+
+        threading.Thread(target=thread, daemon=True, name=f"ray::{name}").start()
 
     def wait_for_arguments(self, call: Call) -> None:
         """A call begins when the references among its arguments are there."""
@@ -112,21 +136,19 @@ class Runner:
             process = self.cluster.process(name, place, variables_of(options), hides=True)
 
             def run() -> None:
-                self.cluster.turns.join(process)
                 try:
                     self.wait_for_arguments(call)
                     given, named = self.cluster.resolved(call.sent)
                     asyncio.set_event_loop(asyncio.new_event_loop())
                     self.finish(call, function(*given, **named))
                 except Over:
-                    pass
+                    raise
                 except BaseException as error:
                     self.fail(call, error)
                 finally:
                     place.give_back()
-                    self.cluster.turns.leave()
 
-            threading.Thread(target=run, daemon=True, name=f"ray::{name}").start()
+            self.begin(process, name, run)
 
         def never(why: str) -> None:
             for reference in call.references:

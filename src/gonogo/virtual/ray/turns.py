@@ -87,16 +87,30 @@ class Turns:
             self._take()
             self._look()
 
+    @contextmanager
+    def keep(self) -> Iterator[None]:
+        """The turn is kept even where Python waits: for what waits a moment, with a lock that others need."""
+        here = self._of_thread
+        if self.mine is None or here.away:
+            yield
+            return
+        here.away = 1
+        try:
+            yield
+        finally:
+            here.away = 0
+
     def wait(self, gate: Any, timeout: float | None = None) -> bool:
         """Wait until ``gate``, a lock, is let go of by someone. False where the time is over."""
         end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = _POLL if end is None else min(_POLL, end - time.monotonic())
-            with self.away():
+        with self.away():
+            while self.ended_by is None:
+                left = _POLL if end is None else min(_POLL, end - time.monotonic())
                 if gate.acquire(timeout=max(left, 0.0)):
                     return True
-            if end is not None and time.monotonic() >= end:
-                return False
+                if end is not None and time.monotonic() >= end:
+                    return False
+        return False
 
     def end(self, error: BaseException) -> None:
         """The rehearsal ends with this, in whichever process it was raised."""

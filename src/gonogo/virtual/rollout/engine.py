@@ -54,6 +54,7 @@ class Engine:
         memory: MemoryRecord,
         unsupported: Callable[[str, str], BaseException],
         ranks: EngineRanks | None = None,
+        device: torch.device | None = None,
     ) -> None:
         self.asked = asked
         self._ranks = ranks
@@ -67,7 +68,7 @@ class Engine:
         self.asleep: set[str] = set()
         self.sleeps = bool(asked.get("enable_sleep_mode"))
         self.tp = int(asked.get("tensor_parallel_size") or 1)
-        self.device = self._device()
+        self.device = self._device() if device is None else device  # of a worker with a process of its own
         if asked.get("quantization"):
             raise unsupported(f"vllm.LLM(quantization={asked['quantization']!r})", "what its weights take is not known")
         self._check_pool()

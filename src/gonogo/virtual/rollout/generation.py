@@ -24,13 +24,22 @@ class Writer:
     def __init__(self, tokens: Sequence[int], eos: int | None) -> None:
         self._tokens = tokens
         self._eos = eos
-        self._batches = 0
+        self._batches = self._requests = 0
 
     def next_batch(self, count: int) -> list[float]:
         """How much of its limit each completion of the next batch takes, 1 to 0."""
         first = self._batches % 2 if count == 1 else 0
         self._batches += 1
         return [_share(first + index) for index in range(count)]
+
+    def next_of_batch(self) -> float:
+        """The same for a request that comes alone, as one of many."""
+        self._requests += 1
+        return _share(self._requests - 1)
+
+    def new_batch(self) -> None:
+        """The next request is the first of another batch."""
+        self._requests = 0
 
     def write(self, share: float, most: int, least: int = 0, ignore_eos: bool = False) -> tuple[list[int], str]:
         """Token ids, at most ``most``, and why they end: ``length`` or ``stop``."""

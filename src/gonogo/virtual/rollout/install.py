@@ -13,7 +13,7 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
 from gonogo.virtual.ranks.plan import WorkerPlan
-from gonogo.virtual.rollout import own_generate, package, phases, server, transfer
+from gonogo.virtual.rollout import own_generate, package, phases, server, serving, transfer
 from gonogo.virtual.rollout.arguments import Asked, EngineArgs
 from gonogo.virtual.rollout.llm import LLM, LLMEngine, Rehearsal
 from gonogo.virtual.rollout.outputs import CompletionOutput, Logprob, RequestOutput, RequestOutputKind
@@ -37,7 +37,7 @@ def install(mode: VirtualMode, life: Lifecycle, plan: WorkerPlan, peers: Peers |
     known = read_prepared(Path(plan.prepared)) if plan.prepared else None
     if plan.accelerator.device_type != "cuda" or (known is not None and "vllm" in known.absent):
         return patches.undo
-    version, installed = package.version_to_stand_for()
+    version, installed = package.version_to_stand_for(plan.program.partition(".")[0])
 
     def assume(what: Text) -> None:
         if not installed:
@@ -70,7 +70,8 @@ def _names(rehearsal: Rehearsal) -> package.Names:
     never = (None, _ALWAYS, _ALWAYS)
     outputs = still(RequestOutput=RequestOutput, CompletionOutput=CompletionOutput)
     communicator = still(PyNcclCommunicator=transfer.PyNcclCommunicator)
-    return {
+    served = serving.names(rehearsal, engine_class)
+    own: dict[str, Any] = {
         "vllm": {
             **still(LLM=engine_class, SamplingParams=sampling, LLMEngine=drives, EngineArgs=arguments),
             **still(AsyncLLMEngine=_elsewhere(rehearsal), AsyncEngineArgs=arguments),
@@ -103,6 +104,7 @@ def _names(rehearsal: Rehearsal) -> package.Names:
             NCCLTrainerSendWeightsArgs=transfer.NCCLTrainerSendWeightsArgs,
         ),
     }
+    return {name: {**served.get(name, {}), **own.get(name, {})} for name in {**served, **own}}
 
 
 def _elsewhere(rehearsal: Rehearsal) -> type:

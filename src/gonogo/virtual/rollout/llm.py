@@ -52,9 +52,7 @@ class LLM:
                 raise now.unsupported(f"vllm.LLM({name}=…)", "no release of vLLM that is known here has it")
         with now.life.during("init", "vllm.LLM"):
             self._ranks = EngineRanks(now.peers, int(asked.get("tensor_parallel_size") or 1))
-            self._engine = engine.Engine(
-                {"model": model, **asked}, now.numbers, now.memory, now.unsupported, self._ranks
-            )
+            self._engine = self._make_engine({"model": model, **asked})
         now.assume(engine.assumed(now.version))
         self._numbers = itertools.count()
         self._name = str(asked.get("tokenizer") or self._engine.model.folder)
@@ -63,6 +61,10 @@ class LLM:
         self._writer = generation.Writer(tokens, eos)
         self._logprobs = LogprobsOf(tokens)
         self.llm_engine = LLMEngine(self)
+
+    def _make_engine(self, asked: dict[str, Any]) -> engine.Engine:
+        now = self.rehearsal
+        return engine.Engine(asked, now.numbers, now.memory, now.unsupported, self._ranks)
 
     def get_tokenizer(self) -> Any:
         """The model's tokenizer; None where it has none that can be read."""
@@ -86,6 +88,17 @@ class LLM:
             now.assume(generation.ASSUMED)
             self._ranks.step([ids for _, ids in read], sum(one.n for one in asked))
             return [self._answer(prompt, one, shares) for prompt, one in zip(read, asked, strict=True)]
+
+    def generate_one(self, prompt: Any, asked: Asked, request_id: str) -> RequestOutput:
+        """One request of those that a server is sent: all between two updates of the weights are a batch."""
+        now = self.rehearsal
+        with now.life.during("generate", "vllm.AsyncLLM.generate"):
+            self._engine.check_awake()
+            read = self._read(prompt)
+            now.assume(generation.ASSUMED)
+            answer = self._answer(read, asked, iter([self._writer.next_of_batch() for _ in range(asked.n)]))
+            answer.request_id = request_id
+            return answer
 
     def chat(self, messages: Any, sampling_params: Any = None, use_tqdm: Any = True, **asked: Any) -> Any:
         """The same of conversations, through the tokenizer's chat template."""
@@ -257,7 +270,7 @@ class _Executor:
 
     def __init__(self, llm: LLM) -> None:
         self._engine = llm._engine
-        runner = SimpleNamespace(model=_Weights(self._engine), load_model=lambda: None)
+        runner = SimpleNamespace(model=Weights(self._engine), load_model=lambda: None)
         self.driver_worker = SimpleNamespace(model_runner=runner, rank=0, device=self._engine.device)
         self.driver_worker.worker = self.driver_worker
         self.collective_rpc = llm.collective_rpc
@@ -268,15 +281,22 @@ class _Executor:
         return bool(self._engine.asleep)
 
 
-class _Weights:
+class Weights:
     """The engine's model, as far as a trainer gives it new weights."""
 
     def __init__(self, of: engine.Engine) -> None:
         self._engine = of
 
-    def named_parameters(self) -> Iterable[tuple[str, None]]:
+    def named_parameters(self, *_: Any, **__: Any) -> Iterable[tuple[str, None]]:
         """Names, as transformers has them: vLLM's packed ones are another matter of its own."""
         return ((name, None) for name in self._engine.model.shapes)
+
+    def named_buffers(self, *_: Any, **__: Any) -> Iterable[tuple[str, None]]:
+        """None that a trainer sends."""
+        return iter(())
+
+    def compute_logits(self, *_: Any, **__: Any) -> Any:
+        """Replaced by some, and never called: what is generated is made."""
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
         """``load_weights``: copies into what is there."""

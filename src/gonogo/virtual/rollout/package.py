@@ -19,7 +19,7 @@ from gonogo.virtual.hooks.patching import Patches
 
 NEWEST = "0.31.0"
 """The newest release that this was checked against."""
-_FRAMEWORKS = ("trl",)
+_FRAMEWORKS = ("verl", "openrlhf", "trl")
 """Packages whose extra ``vllm`` says which release they drive."""
 _OF_ITS_OWN = "ms-swift"
 """A package that drives vLLM with code of its own, whatever the TRL beside it asks for."""
@@ -28,13 +28,17 @@ Names = Mapping[str, Mapping[str, tuple[Any, tuple[int, int], tuple[int, int]]]]
 ALWAYS, STILL = (0, 0), (1 << 16, 0)
 
 
-def version_to_stand_for() -> tuple[str, bool]:
-    """The version installed, else the newest that an installed framework drives; and whether it is installed."""
+def version_to_stand_for(program: str = "") -> tuple[str, bool]:
+    """The version installed, else the newest that an installed framework drives; and whether it is installed.
+
+    Of several frameworks it is the one that is run, else the last of the list.
+    """
     try:
         return metadata.version("vllm"), True
     except metadata.PackageNotFoundError:
         pass
-    for framework in () if _is_there(_OF_ITS_OWN) else _FRAMEWORKS:
+    run = [program] if program in _FRAMEWORKS else []
+    for framework in () if _is_there(_OF_ITS_OWN) and not run else (*run, *reversed(_FRAMEWORKS)):
         try:
             asked = metadata.requires(framework) or []
         except metadata.PackageNotFoundError:

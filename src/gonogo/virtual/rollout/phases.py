@@ -1,8 +1,9 @@
-"""The phases of a trainer that rolls out, by the methods of TRL and ms-swift: rewards, scoring, synchronisation."""
+"""The phases of a trainer that rolls out, by the methods of TRL, ms-swift and verl: rewards, scores, weights."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -21,6 +22,10 @@ _METHODS: dict[str, Phase] = {
     "_generate_and_score_completions": "generate",
     "_calculate_rewards": "reward",
     "_compute_rewards_per_func": "reward",
+    "update_weights": "sync",
+    "compute_ref_log_prob": "score",
+    "compute_log_prob": "score",
+    "compute_values": "score",
 }
 _SCORES = ("_get_per_token_logps_and_entropies", "_get_per_token_logps")
 """What gives log-probabilities: with gradients for the loss, without for the policy before the step and a reference."""
@@ -29,6 +34,8 @@ _MODULES = (
     "trl.generation.vllm_generation",
     "trl.experimental.online_dpo.online_dpo_trainer",
     *(f"trl.trainer.{name}" for name in _TRAINERS),
+    "verl.workers.fsdp_workers",
+    "verl.workers.engine_workers",
     *(f"swift.rlhf_trainers.{name}" for name in ("rollout_mixin", "grpo_trainer", "gkd_trainer")),
 )
 
@@ -62,6 +69,15 @@ def _without_gradients(method: Callable[..., Any], life: Lifecycle, activity: st
 
 
 def _within(method: Callable[..., Any], life: Lifecycle, phase: Phase, activity: str) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(method):
+
+        @functools.wraps(method)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            with life.during(phase, activity):
+                return await method(*args, **kwargs)
+
+        return awaited
+
     @functools.wraps(method)
     def followed(*args: Any, **kwargs: Any) -> Any:
         with life.during(phase, activity):

@@ -35,6 +35,8 @@ OnWrite = Callable[[str, int, int], None]
 """Called with a file's path, its length in bytes, and how many tensors were in it."""
 _VALUES_LIMIT = 1 << 20
 """A storage of up to so many bytes is written with its values, where they are known."""
+_SENT_LIMIT = 64 << 20
+"""The same of one that goes into a stream in memory, as programs send tensors to their other processes."""
 
 
 def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
@@ -57,7 +59,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
     ) -> None:
         """As ``torch.save``; tensors without values take no room."""
         private_serialization.check_save_arguments(f, pickle_module)
-        stored = _Storages()
+        stored = _Storages(_SENT_LIMIT if isinstance(f, io.BytesIO) else _VALUES_LIMIT)
         data = _pickled(obj, stored, pickle_module, pickle_protocol)
         records = [
             Record("data.pkl", len(data), data),
@@ -96,8 +98,9 @@ class _Stub:
 class _Storages:
     """The storages met while pickling, numbered as torch numbers them."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
         self._by_identity: dict[int, tuple[int, Any]] = {}
+        self._limit = limit
         self.tensors = 0
 
     def _key(self, owner: Any, identity: int) -> str:
@@ -110,7 +113,7 @@ class _Storages:
         dtype, cell = tensor.dtype, tensor.cell
         kind = private_serialization.storage_type_of(dtype)
         itemsize = dtype.itemsize if kind is not None else 1
-        location = str(tensor.device) if _content(cell) is not None else f"{UNREAD_AT}{tensor.device}"
+        location = str(tensor.device) if _content(cell, self._limit) is not None else f"{UNREAD_AT}{tensor.device}"
         key = self._key(cell, id(cell))
         return _Stub(("storage", kind or torch.UntypedStorage, key, location, cell.nbytes // itemsize))
 
@@ -125,7 +128,7 @@ class _Storages:
         self.tensors += 1
         cell, device = getattr(untyped, "virtual", (None, None))
         if cell is not None:  # a virtual tensor's own storage
-            where = str(device) if _content(cell) is not None else f"{UNREAD_AT}{device}"
+            where = str(device) if _content(cell, self._limit) is not None else f"{UNREAD_AT}{device}"
             return ("storage", kind, self._key(cell, id(cell)), where, count)
         location = "cpu" if untyped.device.type == "cpu" else f"{UNREAD_AT}cpu"
         return ("storage", kind, self._key(untyped, untyped._cdata), location, count)
@@ -134,7 +137,7 @@ class _Storages:
         """The records of all storages, holes for those without values."""
         found = []
         for number, owner in self._by_identity.values():
-            data = _content(owner) if isinstance(owner, Cell) else _bytes_of(owner)
+            data = _content(owner, self._limit) if isinstance(owner, Cell) else _bytes_of(owner)
             nbytes = owner.nbytes if isinstance(owner, Cell) else owner.nbytes()
             if isinstance(owner, Cell) and owner.freed_by.name != "cpu":  # torch copies one storage at a time
                 without_values((nbytes,), torch.uint8, "cpu", mapped=False)
@@ -142,9 +145,9 @@ class _Storages:
         return found
 
 
-def _content(cell: Cell) -> bytes | None:
+def _content(cell: Cell, limit: int) -> bytes | None:
     """The bytes of a virtual storage, where they are known and few."""
-    if cell.values is None or cell.nbytes > _VALUES_LIMIT:
+    if cell.values is None or cell.nbytes > limit:
         return None
     with private.modes_off():
         held = cell.values

@@ -1,0 +1,270 @@
+"""``vllm.v1.engine.async_llm.AsyncLLM``: an engine with workers of its own, as a server in a Ray actor drives it.
+
+The workers are processes in vLLM; here they are objects of the actor, each with its share of memory on the GPU that it
+has, and a context beside the trainer's. What a framework puts into the workers (``worker_extension_cls``) is its own
+code, and so is what it calls there. Read at vLLM 0.12.0 and 0.33.0 (vllm/v1/engine/async_llm.py,
+vllm/v1/worker/worker_base.py, gpu_worker.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.rollout import engine
+from gonogo.virtual.rollout.llm import LLM, Weights
+
+CONTEXT = "vLLM: CUDA context"
+
+
+class _Engines(LLM):
+    """``LLM``'s reading and writing, over one engine a GPU."""
+
+    engines: list[engine.Engine]
+
+    def _make_engine(self, asked: dict[str, Any]) -> engine.Engine:
+        now = self.rehearsal
+        for name in ("pipeline_parallel_size", "data_parallel_size"):
+            if int(asked.get(name) or 1) > 1:
+                raise now.unsupported(f"vLLM {name}={asked[name]}", "engines that are divided so are not stood in for")
+        if asked.get("speculative_config"):
+            raise now.unsupported("vLLM speculative_config", "a draft model's memory is not known")
+        tp = int(asked.get("tensor_parallel_size") or 1)
+        if torch.cuda.device_count() < tp:
+            raise now.unsupported(
+                f"vLLM tensor_parallel_size={tp}", f"this process sees {torch.cuda.device_count()} GPU(s): "
+                "an engine over several nodes is not stood in for",
+            )  # fmt: skip
+        devices = [torch.device("cuda", index) for index in range(tp)]
+        self._contexts = [self._context(device) for device in devices]
+        given = {name: value for name, value in asked.items() if name != "distributed_executor_backend"}
+        self.engines = [
+            engine.Engine(given, now.numbers, now.memory, now.unsupported, device=device) for device in devices
+        ]
+        return self.engines[0]
+
+    def _context(self, device: torch.device) -> torch.Tensor:
+        """A worker is a process beside the trainer's: it has a context of its own."""
+        memory = self.rehearsal.memory
+        before, memory.module = memory.module, CONTEXT
+        try:
+            with memory.counting_as("rollout"):
+                return torch.empty(memory.device(device).allowance_bytes, dtype=torch.uint8, device=device)
+        finally:
+            memory.module = before
+
+    def sleep(self, level: int = 1, **_: Any) -> None:
+        """All workers sleep."""
+        for one in self.engines:
+            one.sleep(level)
+
+    def wake_up(self, tags: list[str] | None = None) -> None:
+        """All workers wake up."""
+        self._writer.new_batch()
+        for one in self.engines:
+            one.wake_up(tags)
+
+
+class AsyncLLM:
+    """See the module. ``of`` is the class of engines, set by what makes the package."""
+
+    of: type[_Engines]
+
+    def __init__(self, vllm_config: Any) -> None:
+        self.vllm_config = vllm_config
+        asked = dict(vllm_config.asked)
+        self._llm = self.of(asked.pop("model"), **asked)
+        model = self._llm.engines[0].model
+        self.model_config = vllm_config.model_config
+        vars(self.model_config).update(max_model_len=model.max_model_len, hf_config=model.config, dtype=model.dtype)
+        self.output_processor = SimpleNamespace(request_states={}, has_unfinished_requests=lambda: False)
+        self._adapters: set[int] = set()
+        self._paused = False
+        self._workers = [self._worker(rank, one) for rank, one in enumerate(self._llm.engines)]
+
+    @classmethod
+    def from_vllm_config(
+        cls,
+        vllm_config: Any,
+        start_engine_loop: bool = True,
+        usage_context: Any = None,
+        stat_loggers: Any = None,
+        enable_log_requests: bool = False,
+        aggregate_engine_logging: bool = False,
+        disable_log_stats: bool = False,
+        client_addresses: Any = None,
+        client_count: int = 1,
+        client_index: int = 0,
+    ) -> AsyncLLM:
+        """``AsyncLLM.from_vllm_config``."""
+        return cls(vllm_config)
+
+    @classmethod
+    def from_engine_args(cls, engine_args: Any, *_: Any, **__: Any) -> AsyncLLM:
+        """``AsyncLLM.from_engine_args``."""
+        return cls(engine_args.create_engine_config())
+
+    def _worker(self, rank: int, one: engine.Engine) -> Any:
+        extension = str(self.vllm_config.asked.get("worker_extension_cls") or "")
+        bases: tuple[type, ...] = (Worker,)
+        if extension:
+            module, _, name = extension.rpartition(".")
+            bases = (Worker, getattr(importlib.import_module(module), name))
+        kind: Any = type("Worker", bases, {})
+        with _own_process():
+            made = kind.__new__(kind, vllm_config=self.vllm_config)
+        made.set_up(self, rank, one)
+        return made
+
+    async def generate(
+        self, prompt: Any, sampling_params: Any, request_id: str, *, lora_request: Any = None, **_: Any
+    ) -> AsyncIterator[Any]:
+        """The last output of the request, in which all is."""
+        yield self._llm.generate_one(prompt, sampling_params, request_id)
+
+    async def collective_rpc(
+        self,
+        method: Any,
+        timeout: float | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> list[Any]:
+        """Call it on each worker."""
+        if callable(method):
+            return [method(worker, *args, **(kwargs or {})) for worker in self._workers]
+        return [getattr(worker, method)(*args, **(kwargs or {})) for worker in self._workers]
+
+    async def sleep(self, level: int = 1, mode: str = "abort") -> None:
+        """``AsyncLLM.sleep``."""
+        self._llm.sleep(level)
+
+    async def wake_up(self, tags: list[str] | None = None) -> bool:
+        """``AsyncLLM.wake_up``."""
+        self._llm.wake_up(tags)
+        return not self._llm.engines[0].asleep
+
+    async def is_sleeping(self) -> bool:
+        """``AsyncLLM.is_sleeping``."""
+        return bool(self._llm.engines[0].asleep)
+
+    async def reset_prefix_cache(self, *_: Any, **__: Any) -> bool:
+        """Nothing of it takes memory of its own."""
+        return True
+
+    async def nothing(self, *_: Any, **__: Any) -> None:
+        """What changes nothing that a rehearsal can see."""
+
+    reset_mm_cache = reset_encoder_cache = check_health = start_profile = stop_profile = nothing
+    wait_for_requests_to_drain = abort = do_log_stats = nothing
+
+    async def pause_generation(self, **_: Any) -> None:
+        """No request is under way when another one's turn is."""
+        self._paused = True
+
+    async def resume_generation(self) -> None:
+        """Requests are answered again."""
+        self._paused = False
+
+    async def is_paused(self) -> bool:
+        """``AsyncLLM.is_paused``."""
+        return self._paused
+
+    async def get_supported_tasks(self) -> tuple[str, ...]:
+        """``AsyncLLM.get_supported_tasks``."""
+        return ("generate",)
+
+    async def list_loras(self) -> set[int]:
+        """The adapters that were added."""
+        return set(self._adapters)
+
+    async def add_lora(self, lora_request: Any) -> bool:
+        """An adapter is copied into its slot, which is there."""
+        return all(worker.add_lora(lora_request) for worker in self._workers)
+
+    async def remove_lora(self, lora_id: int) -> bool:
+        """Its slot is free again."""
+        return all(worker.remove_lora(lora_id) for worker in self._workers)
+
+    def get_tokenizer(self) -> Any:
+        """The model's tokenizer; awaited by older programs."""
+        return self._llm.get_tokenizer()
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer."""
+        return self._llm.get_tokenizer()
+
+    def shutdown(self, *_: Any, **__: Any) -> None:
+        """All is given back with the object."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise self.of.rehearsal.unsupported(f"vllm AsyncLLM.{name}", "the engine is stood in for, without it")
+
+
+class Worker:
+    """A worker of vLLM, as far as extensions of frameworks use it."""
+
+    def set_up(self, client: AsyncLLM, rank: int, one: engine.Engine) -> None:
+        """What ``__init__`` and ``init_device`` leave."""
+        self._client = client
+        self._engine = one
+        self.rank = self.local_rank = rank
+        self.device = one.device
+        self.vllm_config = client.vllm_config
+        self.model_config = client.model_config
+        self.model_runner = SimpleNamespace(
+            model=Weights(one), vllm_config=self.vllm_config, device=one.device, model_config=client.model_config
+        )
+
+    def sleep(self, level: int = 1) -> None:
+        """``Worker.sleep``."""
+        self._engine.sleep(level)
+
+    def wake_up(self, tags: list[str] | None = None) -> None:
+        """``Worker.wake_up``."""
+        self._engine.wake_up(tags)
+
+    def add_lora(self, lora_request: Any) -> bool:
+        """``Worker.add_lora``."""
+        if not self._engine.asked.get("enable_lora"):
+            raise RuntimeError("LoRA is not enabled.")
+        self._client._adapters.add(lora_request.lora_int_id)
+        return True
+
+    def remove_lora(self, lora_id: int) -> bool:
+        """``Worker.remove_lora``."""
+        self._client._adapters.discard(lora_id)
+        return True
+
+    def list_loras(self) -> set[int]:
+        """``Worker.list_loras``."""
+        return set(self._client._adapters)
+
+    def get_model(self) -> Any:
+        """``Worker.get_model``."""
+        return self.model_runner.model
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"vLLM's Worker has no {name!r} where it is stood in for", name=name, obj=self)
+
+
+@contextmanager
+def _own_process() -> Iterator[None]:
+    """An extension may set up its process when it is made: ends with its parent, is killed if that is gone."""
+    patches = Patches()
+    patches.set(os, "getppid", os.getpid)
+    patches.set(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(prctl=lambda *_: 0))
+    try:
+        yield
+    finally:
+        patches.undo()

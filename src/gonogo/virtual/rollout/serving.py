@@ -1,0 +1,200 @@
+"""What stands between a command line and ``AsyncLLM``: vLLM's parser of ``vllm serve``, its configuration, its server.
+
+The options are those of :data:`~gonogo.virtual.rollout.arguments.ENGINE`; one that isn't there can't be rehearsed.
+The HTTP server is real, on this machine alone, and has no routes: requests over HTTP can't be rehearsed.
+Read at vLLM 0.12.0 and 0.33.0 (vllm/entrypoints/cli/serve.py, vllm/entrypoints/openai/api_server.py,
+vllm/engine/arg_utils.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import enum
+import json
+from types import SimpleNamespace
+from typing import Any
+
+from gonogo.virtual.rollout import async_llm
+from gonogo.virtual.rollout.arguments import ENGINE, EngineArgs
+from gonogo.virtual.rollout.llm import LLM, Rehearsal
+from gonogo.virtual.rollout.package import ALWAYS, STILL
+
+_OF_THE_SERVER = ("enable_log_requests", "disable_log_requests", "host", "port", "api_key", "headless",
+                  "api_server_count", "master_addr", "master_port", "node_rank", "nnodes", "data_parallel_address",
+                  "data_parallel_rpc_port", "data_parallel_size_local", "data_parallel_start_rank",
+                  "fully_sharded_loras", "cuda_graph_sizes", "decode_context_parallel_size", "kv_transfer_config",
+                  "logprobs_mode", "stream_interval", "profiler", "all2all_backend")  # fmt: skip
+
+
+class Parser(argparse.ArgumentParser):
+    """``FlexibleArgumentParser``: names with ``-`` and ``_`` alike."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, with each option as it is declared."""
+        given = [one.split("=", 1) for one in args or ()]
+        words = [word for one in given for word in self._named(one)]
+        return super().parse_known_args(words, namespace)
+
+    @staticmethod
+    def _named(one: list[str]) -> list[str]:
+        if not one[0].startswith("--"):
+            return ["=".join(one)]
+        return ["--" + one[0][2:].replace("-", "_"), *one[1:]]
+
+
+class _Value(argparse.Action):
+    """True without a value; one value as JSON has it, else as text; several as a list."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        read = [_read(one) for one in values]
+        setattr(namespace, self.dest, read if len(read) > 1 else read[0] if read else True)
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {"True": True, "False": False, "None": None}.get(text, text)
+
+
+class _Serve:
+    """``vllm serve`` as a subcommand."""
+
+    name = "serve"
+
+    @staticmethod
+    def cmd(args: argparse.Namespace) -> None:
+        """A server of its own is not started in a rehearsal: who asks for the parser starts it."""
+
+    def validate(self, args: argparse.Namespace) -> None:
+        """Nothing that the engine does not check."""
+
+    def subparser_init(self, subparsers: Any) -> Any:
+        """Declare the options."""
+        parser = subparsers.add_parser(self.name)
+        parser.add_argument("model_tag", nargs="?")
+        for name in sorted({*ENGINE, *_OF_THE_SERVER}):
+            parser.add_argument(f"--{name}", dest=name, nargs="*", action=_Value, default=None)
+        return parser
+
+
+class UsageContext(enum.Enum):
+    """Who starts an engine."""
+
+    UNKNOWN_CONTEXT = "UNKNOWN_CONTEXT"
+    LLM_CLASS = "LLM_CLASS"
+    API_SERVER = "API_SERVER"
+    OPENAI_API_SERVER = "OPENAI_API_SERVER"
+    ENGINE_CONTEXT = "ENGINE_CONTEXT"
+
+
+class AsyncEngineArgs(EngineArgs):
+    """``AsyncEngineArgs``."""
+
+    enable_log_requests = False
+    disable_log_stats = False
+
+    @classmethod
+    def from_cli_args(cls, args: argparse.Namespace) -> Any:
+        """Those that were given."""
+        given = {name: value for name, value in vars(args).items() if name in ENGINE and value is not None}
+        return cls(**given)
+
+    def create_engine_config(self, usage_context: Any = None, *_: Any, **__: Any) -> Any:
+        """The configuration, as far as programs look into it."""
+        asked = dict(vars(self))
+        tp = int(asked.get("tensor_parallel_size") or 1)
+        return SimpleNamespace(
+            asked=asked,
+            model_config=SimpleNamespace(model=asked.get("model"), quantization=asked.get("quantization")),
+            parallel_config=SimpleNamespace(tensor_parallel_size=tp, data_parallel_rank_local=0, world_size=tp),
+            quant_config=None,
+            speculative_config=None,
+            weight_transfer_config=None,
+            lora_config=None,
+        )
+
+
+class App:
+    """The server's application, for uvicorn: it starts and stops, and answers nothing."""
+
+    def __init__(self, rehearsal: Rehearsal) -> None:
+        self.state = SimpleNamespace()
+        self.server_args: Any = None
+        self._rehearsal = rehearsal
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """ASGI."""
+        if scope["type"] != "lifespan":
+            raise self._rehearsal.unsupported("vLLM's HTTP server", f"{scope.get('path')} was asked for over HTTP")
+        while True:
+            message = await receive()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+
+
+def names(rehearsal: Rehearsal, llm: type[LLM]) -> dict[str, Any]:
+    """The names, and the releases that have them."""
+    engines = type("Engines", (async_llm._Engines,), {"rehearsal": rehearsal})
+    client = type("AsyncLLM", (async_llm.AsyncLLM,), {"of": engines, "__module__": "vllm.v1.engine.async_llm"})
+    arguments = type("AsyncEngineArgs", (AsyncEngineArgs,), {"refuse": rehearsal.unsupported, "__module__": "vllm"})
+
+    def build_app(args: Any, supported_tasks: Any = None, model_config: Any = None) -> Any:
+        return App(rehearsal)
+
+    async def init_app_state(engine_client: Any, state: Any, args: Any, supported_tasks: Any = None) -> None:
+        state.engine_client = engine_client
+
+    def run_headless(args: Any) -> None:
+        raise rehearsal.unsupported("vllm.entrypoints.cli.serve.run_headless", "an engine over several nodes")
+
+    class Platform:
+        """``current_platform``, of CUDA."""
+
+        device_type, device_name = "cuda", "cuda"
+
+        @staticmethod
+        def get_device_uuid(device_id: int = 0) -> str:
+            """By the GPU's number on its node, so that both sides of a socket have the same."""
+            import os
+
+            listed = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+            shown = [one.strip() for one in listed.split(",") if one.strip()]
+            return f"GPU-{shown[device_id] if device_id < len(shown) else device_id}"
+
+        @staticmethod
+        def is_cuda() -> bool:
+            """It is."""
+            return True
+
+        is_cuda_alike = is_cuda
+
+        @staticmethod
+        def is_rocm() -> bool:
+            """It is not."""
+            return False
+
+    def still(**values: Any) -> dict[str, Any]:
+        return {name: (value, ALWAYS, STILL) for name, value in values.items()}
+
+    ranks = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+    return {
+        "vllm.engine.arg_utils": still(AsyncEngineArgs=arguments, EngineArgs=arguments),
+        "vllm.v1.engine.async_llm": still(AsyncLLM=client),
+        "vllm.entrypoints.cli.serve": still(cmd_init=lambda: [_Serve()], run_headless=run_headless),
+        "vllm.entrypoints.openai.api_server": still(build_app=build_app, init_app_state=init_app_state),
+        "vllm.entrypoints.harmony_utils": {"get_encoding": (lambda: None, (0, 11), (0, 13))},
+        "vllm.entrypoints.openai.parser.harmony_utils": {"get_encoding": (lambda: None, (0, 13), STILL)},
+        "vllm.inputs": still(TokensPrompt=dict),
+        "vllm.usage.usage_lib": still(UsageContext=UsageContext),
+        "vllm.utils.argparse_utils": {"FlexibleArgumentParser": (Parser, (0, 11), STILL)},
+        "vllm.utils": {"FlexibleArgumentParser": (Parser, ALWAYS, (0, 12))},
+        "vllm.platforms": still(current_platform=Platform()),
+        "vllm.config.lora": still(MaxLoRARanks=ranks),
+        "vllm.distributed.parallel_state": {},
+        "vllm.model_executor.layers.fused_moe.layer": still(FusedMoE=type("FusedMoE", (), {})),
+        "vllm.model_executor.layers.linear": still(LinearBase=type("LinearBase", (), {})),
+        "vllm.model_executor.layers.quantization.fp8": still(Fp8Config=type("Fp8Config", (), {})),
+        "vllm.model_executor.model_loader.utils": still(process_weights_after_loading=lambda *_, **__: None),
+    }
