@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from virtual.worlds import virtual_session
 
 from gonogo.virtual.operators import compiling
 
@@ -40,6 +42,20 @@ def test_a_function_is_compiled_once_and_when_it_is_called(begun: list[Any]) -> 
 
 def test_all_else_is_compiled_at_once(begun: list[Any]) -> None:
     module = torch.nn.Linear(2, 2)
-    assert torch.compile(module) is module
+    torch.compile(module)
     torch.compile(twice, backend="eager")
     assert begun == [module, twice]
+
+
+def test_a_module_is_wrapped_as_in_a_run(tmp_path: Path) -> None:
+    """Its parameters go by ``_orig_mod.``, and the module inside can be had back."""
+    bare = torch.nn.Linear(2, 2)
+    real = torch.compile(bare, backend="eager")
+    with virtual_session(tmp_path):
+        module = torch.nn.Linear(2, 2, device="cuda")
+        compiled = torch.compile(module)
+        assert type(compiled) is type(real)
+        assert list(compiled.state_dict()) == list(real.state_dict())
+        assert compiled._orig_mod is module
+        compiled(torch.ones(1, 2, device="cuda")).sum().backward()
+        assert module.weight.grad is not None

@@ -13,10 +13,12 @@ import functools
 import importlib
 import inspect
 import os
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
+from torch import nn
 
 from gonogo.finding import Text
 from gonogo.virtual import private
@@ -33,6 +35,8 @@ class Compiled:
     """Whether it has: compiled norms take weights of another dtype than the data's, up to torch 2.13."""
 
 
+_OF_OWN_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
+"""What a compiled module says of hooks that follow the rehearsal's modules."""
 AS_WRITTEN = Text(
     "what torch.compile compiles runs as it is written: it compiles, and takes no more memory",
     "torch.compile 编译的代码按原样运行：能够编译，且不占更多显存",
@@ -46,10 +50,12 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
     """
     patches = Patches()
     patches.item(os.environ, "TORCHDYNAMO_DISABLE", "1")
+    warnings.filterwarnings("ignore", message=_OF_OWN_HOOKS)
     patches.on_undo(import_within(private.COMPILER, private.modes_off))
     patches.on_undo(after_import(_HAS_ZERO_INIT, lambda _: importlib.import_module(private.COMPILER)))
     patches.set(Compiled, "anything", False)
     real = torch.compile
+    wrapped: Callable[..., Any] = torch.compiler.disable
 
     def begun() -> None:
         assume(AS_WRITTEN)
@@ -60,7 +66,9 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
         if not inspect.isfunction(model) or set(options) - {"dynamic", "fullgraph"}:
             if model is not None:
                 begun()
-            return real(model, **options)
+            result = real(model, **options)
+            # With the compiler turned off it is the bare module; a run has it wrapped, under names with _orig_mod.
+            return wrapped(model) if isinstance(model, nn.Module) and result is model else result
 
         @functools.cache
         def made() -> Any:
