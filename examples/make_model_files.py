@@ -34,6 +34,7 @@ SPECIAL_TOKENS = {
     "qwen_72b_zero3_offload": QWEN2_5,
     "qwen_7b_device_map": QWEN2_5,
     "slam_omni_dummy_loss": QWEN2_5,
+    "grpo_7b_colocated_weight_sync": QWEN2_5,
 }
 
 

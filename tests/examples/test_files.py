@@ -17,6 +17,7 @@ SCENARIOS = {
     "qwen_72b_zero3_offload": 72.71e9,
     "qwen_7b_device_map": 7.72e9,
     "slam_omni_dummy_loss": 7.62e9,
+    "grpo_7b_colocated_weight_sync": 7.62e9,
 }
 CURES = {
     "qwen_7b_device_map/finetune.py": ['-        device_map="auto",'],
@@ -27,6 +28,7 @@ CURES = {
     ],
     "qwen_72b_zero3_offload/requirements.txt": ["-deepspeed==0.14.2", "+deepspeed==0.14.4"],
     "minicpmv_zero3_offload/requirements.txt": ["-deepspeed==0.14.2", "+deepspeed==0.14.4"],
+    "grpo_7b_colocated_weight_sync/launch.sh": ["+  --vllm_enable_sleep_mode true"],
     "qwen_omni_audio_zero3/launch.sh": ["+export ENABLE_AUDIO_OUTPUT=0"],
 }
 

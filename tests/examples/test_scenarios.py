@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from frameworks_installed import framework
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CLIPPING = "zero3-offload-clip-grad-device-regression"
@@ -240,3 +241,19 @@ def test_the_report_is_the_same_twice(tmp_path: Path) -> None:
     for report in reports:
         assert report["rehearsal"].pop("seconds") > 0  # the one thing that may differ
     assert reports[0] == reports[1]
+
+
+@pytest.mark.very_slow
+def test_a_7b_grpo_is_out_of_memory_in_the_weight_sync_and_go_once_the_engine_sleeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(framework("trl")))
+    folder = example("grpo_7b_colocated_weight_sync", tmp_path)
+    status, report = rehearse(folder, "--", "bash", "launch.sh")
+    assert (status, report["verdict"]) == (1, "NO-GO"), explain(report)
+    (found,) = (one for one in report["findings"] if one["severity"] == "error")
+    assert found["hazard"] == "rollout-memory-fraction-too-large"
+    assert found["certainty"] == "certain"
+    assert "In the weight synchronisation (step 1)" in json.dumps(found["cause"])
+    status, report = rehearse(folder, "--", "bash", "launch_fixed.sh")
+    assert (status, report["verdict"]) == (0, "GO"), explain(report)

@@ -222,7 +222,8 @@ class Candidates:
         if len(known) < len(peaks):
             return None
         at = depths(self.meter.config, self._least_depth(strategy.family))
-        return extended(known[0], known[1], at, self.facts.depth) if at else known[0]
+        plain = self.request.task is None  # TRL scores, and frees the logits of whole batches before it trains
+        return extended(known[0], known[1], at, self.facts.depth, of_layers=plain) if at else known[0]
 
     def rehearse_whole(self, strategy: Strategy) -> Choice | None:
         """Rehearse a strategy at the full depth, on an accelerator that lacks what the figures may be off by."""

@@ -144,11 +144,14 @@ def work_of(parts: Sequence[PhaseWork], times: int = 1) -> Work:
     )
 
 
-def extended(first: Peak, second: Peak, at: tuple[float, float], to: float, *, same_batch: bool = True) -> Peak:
+def extended(
+    first: Peak, second: Peak, at: tuple[float, float], to: float, *, same_batch: bool = True, of_layers: bool = True
+) -> Peak:
     """The line through two sizes (depths, say), at a third. Beyond the second, no figure falls below its own.
 
     What is reserved is no line: segments fit now better, now worse. With the same batch, it is taken to be no smaller a
-    part above what is allocated than in either measurement.
+    part above what is allocated than in either measurement; no fewer bytes, where what is left unused is not
+    ``of_layers``, but of logits, which are as large at any depth.
     """
     share = (to - at[0]) / (at[1] - at[0])
 
@@ -176,7 +179,10 @@ def extended(first: Peak, second: Peak, at: tuple[float, float], to: float, *, s
         phases[name] = PhasePeak(line(before.allocated, phase.allocated), lines(before.by_category, phase.by_category))
     allocated = max(phase.allocated for phase in phases.values())
     over = max(peak.reserved / peak.allocated if peak.allocated else 1.0 for peak in (first, second))
-    least = allocated * (over if same_batch else 1.0)
+    unused = max(peak.reserved - peak.allocated for peak in (first, second))
+    least = allocated * (over if same_batch and of_layers else 1.0)
+    if same_batch and not of_layers:
+        least = allocated + unused
     return Peak(
         phases=phases,
         reserved=max(line(first.reserved, second.reserved), least),

@@ -186,9 +186,12 @@ class _Solver:
         least = least_micro_batch(asked)
         micro_batch = max(value, least) if self.unknown == "micro-batch" else least
         found = self._at(value).strategy(group, micro_batch)
+        found = replace(found, accumulation=max(found.accumulation, 2))
+        samples = micro_batch * found.accumulation
+        rollout = ways.leanest(self._request(value), self.facts, group.engine, group.gpus, samples)
         if self.unknown == "generations":
-            found = replace(found, rollout=ways.holding(asked, self.facts, found.accumulation) or found.rollout)
-        return replace(found, accumulation=max(found.accumulation, 2))
+            rollout = ways.holding(asked, self.facts, samples) or rollout
+        return replace(found, rollout=rollout)
 
     def _fits(self, choice: Choice, value: int) -> bool:
         """Whether it fits; of generations, whether the engine has room for all of a GPU's completions at once, too."""
@@ -290,8 +293,10 @@ class _Solver:
         trial = high - 1
         for _ in range(_MOST_WHOLE):
             value = self.values[trial]
-            choice = self._at(value).rehearse_whole(self._strategy(group, value))
+            candidates = self._at(value)
+            choice = candidates.rehearse_whole(self._strategy(group, value))
             if choice is None:
+                self.failed.append((best.choice, candidates.failed[group]))
                 break
             if self._fits(choice, value):
                 shown, low = self._solution(value, choice), trial

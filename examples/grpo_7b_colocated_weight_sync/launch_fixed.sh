@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Qwen2.5-7B-Instruct, GRPO with LoRA, ZeRO-3 on 8 x H100; vLLM has 80 % of each GPU.
+# vLLM 在训练时休眠：同步权重时它只持有权重，不持有 KV cache。
+cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
+
+ARGS=(
+  --model model
+  --data data/train.jsonl
+  --output_dir output/grpo
+  --bf16 true
+  --learning_rate 1e-5
+  --beta 0.0
+  --per_device_train_batch_size 4
+  --gradient_accumulation_steps 2
+  --num_generations 8
+  --max_completion_length 512
+  --gradient_checkpointing true
+  --num_train_epochs 1
+  --logging_steps 1
+  --report_to none
+  --use_vllm true
+  --vllm_mode colocate
+  --vllm_max_model_length 1024
+  --vllm_gpu_memory_utilization 0.8
+  --vllm_enable_sleep_mode true
+)
+
+accelerate launch --config_file accelerate_config.yaml grpo.py "${ARGS[@]}"
