@@ -117,6 +117,9 @@ def test_a_step_holds_all_completions_of_each_prompt(tmp_path: Path) -> None:
     one = asked(tmp_path, "1xH100-80G", task="grpo")
     assert measured_accumulation(one, Strategy(Family(0), False, 1, 1)) == 2
     assert measured_accumulation(grpo, Strategy(Family(3), False, 2, 4)) == 2
+    rewarded = asked(tmp_path, task="grpo", reward_model=str(tmp_path / "model"))
+    assert measured_accumulation(rewarded, Strategy(Family(3), False, 2, 4)) == 4
+    assert measured_accumulation(grpo, Strategy(Family(3), False, 2, 4, rollout=Rollout("none"))) == 4
     assert [measured_generations(samples) for samples in (2, 7, 9, 32)] == [2, 7, 3, 2]
 
 

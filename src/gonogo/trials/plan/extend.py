@@ -10,7 +10,7 @@ from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.trials.plan.roofline import LAUNCH_SECONDS
 from gonogo.virtual.measuring.jobs import Measured, PhasePeak
 
-_OF_SAMPLES = {"forward", "backward", "score", "reward"}
+_OF_SAMPLES = {"forward", "backward", "score"}
 """Phases in which activations, and what is temporary beside them, grow with the micro-batch."""
 _GROWS_WITH_BATCH = ("activations", "temporary")
 

@@ -31,7 +31,14 @@ def least_micro_batch(request: PlanRequest) -> int:
 
 
 def measured_accumulation(request: PlanRequest, strategy: Strategy) -> int:
-    """Micro-batches that a rehearsal's step has: the second shows what any later one would."""
+    """Micro-batches that a rehearsal's step has: the second shows what any later one would.
+
+    All of them, where TRL puts a step's completions through a model at once: a reward model, or the trained one that
+    generates by itself (trl/trainer/grpo_trainer.py, ``_calculate_rewards`` and ``_generate``).
+    """
+    task = request.task
+    if task is not None and task.kind.rolls_out and (task.beside is not None or strategy.rollout.engine == "none"):
+        return strategy.accumulation
     alone = strategy.micro_batch * request.world_size == 1 and generations(request) > 1
     return 2 if alone else min(strategy.accumulation, 2)
 
