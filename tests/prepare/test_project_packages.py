@@ -336,11 +336,13 @@ def test_a_package_that_the_program_says_is_to_be_installed_is_taken(
         return record
 
     done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
-    worker = iter([told("Please install tensorboard."), told("Please install the latest release."), done, done])
+    lightning = "Requirement 'tensorboardX>=2.2' not met. HINT: Try running `pip install -U 'tensorboardX'`"
+    said = ("Please install tensorboard.", lightning, "No module named 'triton'", "Please install the latest release.")
+    worker = iter([*map(told, said), done, done])
     found = prepare(
         ["torchrun", "train.py"], Options(8, 64, {}), InEnvironment(), write=True, look=lambda: next(worker)
     )
-    assert found.packages.added == ["tensorboard"]
+    assert found.packages.added == ["tensorboard", "tensorboardx", "triton"]  # torch's CUDA build brings Triton
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
 
     def outcome(said: str, **has: str) -> str:

@@ -28,10 +28,38 @@ for epoch in range(3):
     with torch.no_grad():
         predicted = torch.cat([model(x.cuda()).argmax(-1).cpu() for x, _ in validate])
 """
+AHEAD = """
+import torch
+rows = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 8)), batch_size=8)
+model = torch.nn.Linear(8, 2).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+def train(x):
+    model(x.cuda()).sum().backward()
+    optimizer.step()
+def ahead(loader):
+    first = True
+    for following in loader:
+        if not first:
+            yield batch
+        first = False
+        batch = following
+    yield batch
+"""
 PROGRAMS = {
     "epochs": EPOCHS,
     "beside_all_labels": f"{EPOCHS}    print((predicted == rows.tensors[1]).float().mean())\n",
     "in_a_module": f"{EPOCHS}    model(torch.randn(2, 9, device='cuda'))\n",
+    "one_batch_ahead": f"""{AHEAD}
+for epoch in range(150):
+    for x, in ahead(rows):
+        train(x)
+""",
+    "after_one_batch_ahead": f"""{AHEAD}
+for epoch in range(150):
+    for x, in rows:
+        train(x)
+model(torch.randn(2, 9, device="cuda"))
+""",
     "as_it_was_given": """
 import torch
 class Model(torch.nn.Linear):
@@ -95,6 +123,8 @@ def test_what_comes_after_is_rehearsed_and_what_fails_of_it_is_not_certain(tmp_p
     assert records["epochs"].outcome == "completed", output_of(tmp_path, "epochs")
     assert records["epochs"].steps == 4  # two that were asked for, and one in each epoch that followed
     less = {name: record.failure and less_data_before(record, record.failure) for name, record in records.items()}
+    assert records["one_batch_ahead"].outcome == "completed"  # timm's loader; a pass without a batch was gonogo's doing
+    assert records["after_one_batch_ahead"].outcome == "raised"
     beside = less["beside_all_labels"]
     assert beside is not None
     assert beside.what == "the data, which a rehearsal ends after 2 batches"

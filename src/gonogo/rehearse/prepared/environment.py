@@ -42,7 +42,7 @@ USUAL = frozenset({
     "deepspeed", "accelerate", "transformers", "datasets", "peft", "trl", "tokenizers", "sentencepiece", "protobuf",
     "tensorboard", "tensorboardx", "wandb", "swanlab", "einops", "tiktoken", "safetensors", "evaluate", "numpy",
     "pandas", "scipy", "scikit-learn", "pillow", "tqdm", "jsonlines", "timm", "bitsandbytes", "liger-kernel",
-    "huggingface-hub", "qwen-vl-utils", "nltk", "rouge-chinese", "jieba", "loguru", "fire", "rich", "pyyaml",
+    "huggingface-hub", "triton", "qwen-vl-utils", "nltk", "rouge-chinese", "jieba", "loguru", "fire", "rich", "pyyaml",
 })  # fmt: skip
 
 

@@ -92,6 +92,8 @@ class Lifecycle:
         self.more_steps = 0
         """Steps to be made beyond the target, because the ranks' data ends at different steps."""
         self._later_passes = 0
+        self._gave_nothing = False
+        """Whether a pass over the data was given no batch."""
         self._after_save = False
 
     @property
@@ -181,7 +183,16 @@ class Lifecycle:
             raise RehearsalComplete
         goes = self._later_passes <= _PASSES_WITH_A_BATCH
         self.more_steps += goes
+        self._gave_nothing = not goes
         return goes
+
+    def is_of_no_data(self, error: BaseException) -> bool:
+        """Whether a program failed for a pass without any batch, which only a rehearsal gives it, after enough steps.
+
+        A loop over none leaves its names without values, and its sums without a number to divide by.
+        """
+        empty = isinstance(error, (UnboundLocalError, ZeroDivisionError)) and self.moment()[0] != "save"
+        return self._gave_nothing and self.enough and empty
 
     def moment(self) -> tuple[Phase, int]:
         """Phase and step now; what a save has gathered belongs to it until the next phase is entered."""

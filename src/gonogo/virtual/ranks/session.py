@@ -228,6 +228,9 @@ class Session:
             user_error_ = in_chain(error, UserError)
             if isinstance(error, SystemExit) and error.code in (None, 0):
                 self.life.enter("exit")
+            elif self.life.is_of_no_data(error):
+                self.events.append("stopped: the program went on after the steps that were asked for")
+                ended = "enough"
             elif user_error_ is not None:
                 outcome, user_error = "raised", (user_error_.text.en, user_error_.text.zh)
             elif found is not None:
