@@ -101,6 +101,17 @@ PROGRAMS = {
         ray.init()
         ray.get(Broken.remote().asked.remote())
         """,
+    "what_a_class_refers_to": """
+        def made(settings):
+            @ray.remote
+            class Worker:
+                def take(self):
+                    return settings.pop("size")
+            return Worker
+        kind = made({"size": 3})
+        ray.init()
+        assert ray.get([kind.remote().take.remote() for _ in range(2)]) == [3, 3]
+        """,
     "in_threads": """
         from concurrent.futures import ThreadPoolExecutor
         @ray.remote
@@ -148,7 +159,7 @@ def test_workers_of_ray_are_ranks(tmp_path: Path) -> None:
     weights = {device.device: device.by_category["optimizer"] >> 20 for device in trained.devices}
     assert weights == {"cuda:0": 32, "cuda:1": 16}
     assert trained.steps == 2
-    for name in ("waits_for_others", "in_threads"):
+    for name in ("waits_for_others", "what_a_class_refers_to", "in_threads"):
         assert records[name].outcome == "completed", output_of(tmp_path, name)
     refused = {
         "more_than_there_is": "cannot be scheduled: 9 bundle(s)",

@@ -12,6 +12,7 @@ from typing import Any
 
 from gonogo.virtual.ray.cluster import Place
 from gonogo.virtual.ray.process import Process
+from gonogo.virtual.ray.sending import own_copy
 from gonogo.virtual.ray.tasks import Call, Runner, variables_of
 from gonogo.virtual.ray.turns import Over
 
@@ -93,7 +94,7 @@ class Actor:
         try:
             runner.wait_for_arguments(self._creation)
             args, kwargs = runner.cluster.resolved(self._creation.sent)
-            self._instance = self.kind(*args, **kwargs)
+            self._instance = own_copy(self.kind, runner.cluster.passed)(*args, **kwargs)
         except Over:
             raise
         except BaseException as error:

@@ -70,6 +70,27 @@ def pack(value: Any, passed: tuple[type, ...]) -> Sent:
     return Sent(stream.getvalue(), kept)
 
 
+def own_copy(kind: type, passed: tuple[type, ...]) -> type:
+    """An actor's class as its process has it: one that was made in a function comes with copies of all it refers to.
+
+    Ray pickles such a class by value for each process, so that what a worker changes there is its own. A class that
+    can't be copied so is used as it is.
+    """
+    original = getattr(kind, "__ray_actor_class__", kind)
+    if "<locals>" not in original.__qualname__:
+        return kind
+    module: Any = importlib.import_module("ray.cloudpickle.cloudpickle")
+    patches = Patches()
+    patches.set(module, "_get_or_create_tracker_id", lambda _: None)  # it would know the class again
+    try:
+        copy = unpack(pack(kind, passed))
+    except Exception:
+        return kind
+    finally:
+        patches.undo()
+    return copy if isinstance(copy, type) else kind
+
+
 def unpack(sent: Sent) -> Any:
     """The receiver's copy."""
     before = getattr(_Place, "kept", [])

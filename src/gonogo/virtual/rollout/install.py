@@ -13,7 +13,7 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
 from gonogo.virtual.ranks.plan import WorkerPlan
-from gonogo.virtual.rollout import own_generate, package, phases, server, serving, transfer
+from gonogo.virtual.rollout import own_generate, package, phases, server, serving, transfer, untried
 from gonogo.virtual.rollout.arguments import Asked, EngineArgs
 from gonogo.virtual.rollout.llm import LLM, LLMEngine, Rehearsal
 from gonogo.virtual.rollout.outputs import CompletionOutput, Logprob, RequestOutput, RequestOutputKind
@@ -50,6 +50,7 @@ def install(mode: VirtualMode, life: Lifecycle, plan: WorkerPlan, peers: Peers |
     package.Package(version, _names(rehearsal), NotStoodIn).install(patches)
     server.install(patches, life, mode.ledger.assume, assume, UnsupportedOperator)
     phases.install(patches, life)
+    untried.install(patches)
     return patches.undo
 
 

@@ -9,6 +9,7 @@ vllm/engine/arg_utils.py).
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import enum
 import json
 from types import SimpleNamespace
@@ -75,6 +76,7 @@ class _Serve:
         parser.add_argument("model_tag", nargs="?")
         for name in sorted({*ENGINE, *_OF_THE_SERVER}):
             parser.add_argument(f"--{name}", dest=name, nargs="*", action=_Value, default=None)
+            parser.add_argument(f"--no_{name}", dest=name, action="store_const", const=False)
         return parser
 
 
@@ -113,6 +115,13 @@ class AsyncEngineArgs(EngineArgs):
             weight_transfer_config=None,
             lora_config=None,
         )
+
+
+_MAY_BE_NONE = dict.fromkeys(("enable_prefix_caching", "enable_chunked_prefill"), bool | None)
+"""Fields whose default the engine decides."""
+AsyncEngineArgs.__dataclass_fields__ = vars(  # type: ignore[attr-defined]
+    dataclasses.make_dataclass("Fields", [(name, _MAY_BE_NONE.get(name, Any), None) for name in sorted(ENGINE)])
+)["__dataclass_fields__"]
 
 
 class App:

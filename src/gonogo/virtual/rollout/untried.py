@@ -1,0 +1,39 @@
+"""Frameworks whose rollout servers were not tried to their end: what comes before is rehearsed, and there CANNOT-TELL.
+
+verl from 0.8 on passes nested (jagged) tensors between its workers; OpenRLHF's engines are actors of other shapes.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata as metadata
+from typing import Any
+
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.mode import UnsupportedOperator
+
+_TRIED = (0, 8)
+"""verl's releases before this one."""
+
+
+def install(patches: Patches) -> None:
+    """Refuse them where they would start their servers."""
+
+    def refuse(what: str, why: str) -> Any:
+        def start(*_: Any, **__: Any) -> Any:
+            raise UnsupportedOperator(what, why)
+
+        return start
+
+    def of_verl(module: Any) -> None:
+        version = metadata.version("verl")
+        if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) >= _TRIED:
+            why = "its workers pass nested tensors, which a rehearsal does not know: rehearse with verl 0.7.1"
+            patches.set(module.vLLMReplica, "__init__", refuse(f"verl {version}'s rollout", why))
+
+    def of_openrlhf(module: Any) -> None:
+        why = "its engines were not tried: rehearse its trainers without Ray (train_sft, train_dpo, train_rm)"
+        patches.set(module, "create_vllm_engines", refuse("OpenRLHF's vLLM engines", why))
+
+    patches.on_undo(after_import("verl.workers.rollout.vllm_rollout.vllm_async_server", of_verl))
+    patches.on_undo(after_import("openrlhf.trainer.ray.vllm_engine", of_openrlhf))
