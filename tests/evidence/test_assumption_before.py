@@ -17,12 +17,12 @@ NO_BFLOAT16 = "Got unsupported ScalarType BFloat16"
         (READ, 43, NO_BFLOAT16, False),  # scores.cpu().numpy(): refused whatever is in it
         (READ, 42, NO_BFLOAT16, True),  # what was read in the line above may have chosen the way
         ("a condition is taken as false", 43, NO_BFLOAT16, True),
+        ("every rank's model has the same parameters", 41, "mat1 and mat2 shapes cannot be multiplied", False),
+        ("every rank's model has the same parameters", 43, "DDP expects same model across all ranks", True),
         (READ, 43, "index 3 is out of bounds for axis 0 with size 2", True),
     ],
 )
-def test_what_is_read_as_a_whole_is_refused_whatever_it_holds(
-    what: str, line: int, message: str, weakens: bool
-) -> None:
+def test_an_assumption_weakens_what_it_may_have_chosen(what: str, line: int, message: str, weakens: bool) -> None:
     frame = Frame(path="/home/user/train.py", line=43, function="<module>", owner="user")
     failure = Failure(type="TypeError", message=message, frames=(frame,), phase="evaluate", step=1)
     rank = RankRecord(0, 0, "cuda:0", "raised", assumptions=[Assumption(what, f"/home/user/train.py:{line}")])

@@ -160,6 +160,7 @@ def is_shortage(rank: RankRecord, failure: Failure) -> bool:
 _SENT_ALIKE = "every rank sends what this rank sends"
 
 
+_SAME_MODELS = "every rank's model has the same parameters"
 _VALUES_READ = "values that the program reads are zero"
 _WHATEVER_THE_VALUES = re.compile(r"unsupported ScalarType|device type tensor to numpy|call numpy\(\) on Tensor")
 """What is refused of a tensor that is read as a whole, in the very line that reads it: whatever is in it."""
@@ -179,6 +180,8 @@ def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
         if not number.isdigit() or (failure.phase == "backward" and assumption.what == _SENT_ALIKE):
             continue
         line = int(number)
+        if assumption.what == _SAME_MODELS and raising and (path, line) != (raising.path, raising.line):
+            continue  # it decides whether DDP is made, and nothing after that
         if whatever and assumption.what == _VALUES_READ and raising and (path, line) == (raising.path, raising.line):
             continue
         if raising and path == raising.path and 0 <= raising.line - line <= _LINES_BEFORE:
