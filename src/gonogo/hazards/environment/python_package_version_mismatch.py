@@ -72,7 +72,10 @@ _KNOWN_KEYWORD = Pattern(
     r"|model_init_kwargs|evaluation_strategy|eval_strategy|evaluate_during_training|include_num_input_tokens_seen"
     r"|use_mps_device|neftune_noise_alpha|peft_config|use_dora|eva_config|corda_config|exclude_modules|lora_bias"
     r"|num_items_in_batch|dispatch_batches|even_batches|use_seedable_sampler|dataloader_config|logging_dir|kwargs_handlers"
-    r"|project_config|gradient_accumulation_plugin|deepspeed_plugins|keep_torch_compile)'"
+    r"|project_config|gradient_accumulation_plugin|deepspeed_plugins|keep_torch_compile|prediction_loss_only"
+    r"|gradient_checkpointing_kwargs|accelerator_config|lr_scheduler_kwargs|include_for_metrics|eval_on_start"
+    r"|batch_eval_metrics|average_tokens_across_devices|optim_target_modules|sharded_ddp|half_precision_backend"
+    r"|fsdp_transformer_layer_cls_to_wrap|overwrite_output_dir|save_safetensors|ref_model_init_kwargs)'"
 )
 _KEYWORD = Pattern(r"\(\) got an unexpected keyword argument")
 _OF_WRAPPER = Pattern(
@@ -275,7 +278,8 @@ def _certainty(error: LoggedError) -> Certainty | None:
     if error.type == "TypeError" and _ARGUMENT.search(message) and not _CALLBACK.search(message):
         if by_library and _between_libraries(error):
             return Certainty.LIKELY
-        return Certainty.POSSIBLE if _SETTINGS.search(message) or (by_library and _crosses(error)) else None
+        named = _SETTINGS.search(message) or (last is None and _KNOWN_KEYWORD.search(message))
+        return Certainty.POSSIBLE if named or (by_library and _crosses(error)) else None
     if error.type == "AttributeError" and _OF_DDP.search(message):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE  # torch's own, which another release has
     if error.type == "AttributeError" and _ATTRIBUTE.search(message) and (by_library or last is None):

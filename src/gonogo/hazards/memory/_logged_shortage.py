@@ -271,6 +271,8 @@ def _of_line(log: FailureLog, evidence: LoggedError | Found, message: str) -> Lo
     requested, capacity, allocated = (_size(pattern, message) for pattern in (_ASKED, _CAPACITY, _ALLOCATED))
     if kind != EVALUATION and _copies_all(requested, allocated):
         kind = STATES
+    elif kind is None and (cut := _kind_by_cut(log)):
+        kind, certainty = cut, Certainty.POSSIBLE
     elif kind is None:
         full = capacity and allocated and allocated > 0.85 * capacity
         small = requested is not None and requested <= _GIB // 4
@@ -279,6 +281,11 @@ def _of_line(log: FailureLog, evidence: LoggedError | Found, message: str) -> Lo
         certainty = Certainty.POSSIBLE
     also = tuple(other for other in (ACTIVATIONS, STATES) if other != kind)
     return _shortage(evidence, kind, certainty, also, None, message)
+
+
+def _kind_by_cut(log: FailureLog) -> str | None:
+    """What another rank was at, whose traceback stands there without its last line."""
+    return next((kind for error in log.cut if (kind := _kind_by_frames(error)[0])), None)
 
 
 def _copies_all(requested: float | None, allocated: float | None) -> bool:
