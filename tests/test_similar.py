@@ -107,7 +107,7 @@ def test_nothing_is_said_where_the_cause_is_certain() -> None:
 
 
 def test_what_is_shown_anyhow_is_not_shown_twice() -> None:
-    log = Path(__file__).parent / "hazards" / "fsdp2-plain-parameters-beside-dtensors" / "bad.log"
+    log = Path(__file__).parent / "hazards" / "checkpoint-recompute-differs" / "bad_metadata.log"
     report = diagnose([str(log)])
     shown = {source for finding in report.findings for source in finding.sources}
     assert report.similar

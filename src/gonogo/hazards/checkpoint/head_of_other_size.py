@@ -1,6 +1,9 @@
 from gonogo.hazards.rule import Certainty, Pattern, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
+_PARTITIONED = Pattern(r"torch\.Size\(\[0\]\)")
+"""A shape of ZeRO-3's: no matter of heads."""
+
 
 class HeadOfOtherSize(LoggedHazard):
     """A pretrained head has another number of classes than the model is made with.
@@ -31,9 +34,16 @@ class HeadOfOtherSize(LoggedHazard):
     title = Text("A pretrained weight has another shape than the model's", "预训练权重的形状与模型不同")
     log_words = ("ignore_mismatched_sizes",)
     signs = (
-        Sign(Pattern(r"You set `ignore_mismatched_sizes` to `False`, thus raising an error"), Certainty.CERTAIN),
-        Sign(Pattern(r"You may consider adding `ignore_mismatched_sizes=True`"), Certainty.CERTAIN),
+        Sign(
+            Pattern(r"You set `ignore_mismatched_sizes` to `False`, thus raising an error"),
+            Certainty.CERTAIN,
+            unless=_PARTITIONED,
+        ),
+        Sign(
+            Pattern(r"You may consider adding `ignore_mismatched_sizes=True`"), Certainty.CERTAIN, unless=_PARTITIONED
+        ),
     )
+    yields_to = ("zero3-saved-empty-weights", "zero3-load-into-partitioned-model")
     cause = Text(
         "Weights of the checkpoint have other shapes than those of the model that is made: mostly the "
         "head, by num_labels.",
