@@ -271,7 +271,7 @@ def _of_line(log: FailureLog, evidence: LoggedError | Found, message: str) -> Lo
     requested, capacity, allocated = (_size(pattern, message) for pattern in (_ASKED, _CAPACITY, _ALLOCATED))
     if kind != EVALUATION and _copies_all(requested, allocated):
         kind = STATES
-    elif kind is None and (cut := _kind_by_cut(log)):
+    elif kind != EVALUATION and (cut := _kind_by_cut(log)):
         kind, certainty = cut, Certainty.POSSIBLE
     elif kind is None:
         full = capacity and allocated and allocated > 0.85 * capacity
