@@ -42,9 +42,11 @@ class Fsdp2PlainParametersBesideDtensors(LoggedHazard):
     )
     log_words = ("mixed torch.Tensor and DTensor",)
     signs = (
+        # Norms are taken of gradients; what else is done to a list may meet states that were loaded, or an average.
         Sign(
-            says=Pattern(r"_foreach_\w+(?:\.\w+)?:? got mixed torch\.Tensor and DTensor"), certainty=Certainty.CERTAIN
+            says=Pattern(r"_foreach_norm(?:\.\w+)?:? got mixed torch\.Tensor and DTensor"), certainty=Certainty.CERTAIN
         ),
+        Sign(says=Pattern(r"_foreach_\w+(?:\.\w+)?:? got mixed torch\.Tensor and DTensor")),
         Sign(
             says=MIXED,
             frames=(("clip_grad", "torch/optim/", "get_total_norm", "_get_grad_norm"),),
