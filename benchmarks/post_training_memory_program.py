@@ -98,7 +98,19 @@ def _length_of(completions: list[str], **_: Any) -> list[float]:
     return [float(len(text)) for text in completions]
 
 
-_TRAINERS = {"dpo": _dpo, "kto": _kto, "grpo": _grpo}
+def _gkd(folder: str, options: dict[str, Any], adapters: Any) -> Any:
+    from datasets import Dataset
+    from trl.experimental.gkd import GKDConfig, GKDTrainer
+
+    args = GKDConfig(**options, max_length=_LENGTH, max_new_tokens=_WRITTEN, lmbda=0.0)
+    model, teacher = _model(folder), _model(folder)
+    turns = [{"role": "user", "content": "what " * 16}, {"role": "assistant", "content": "is " * 24}]
+    data = Dataset.from_list([{"messages": turns} for _ in range(16)])
+    return GKDTrainer(model=model, teacher_model=teacher, args=args, train_dataset=data,
+                      processing_class=_tokenizer(folder), peft_config=adapters)  # fmt: skip
+
+
+_TRAINERS = {"dpo": _dpo, "kto": _kto, "grpo": _grpo, "gkd": _gkd}
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
