@@ -91,8 +91,10 @@ class VerlMiniBatchRefused(LoggedHazard):
         generations, gpus = command.number("actor_rollout_ref.rollout.n"), command.gpus
         if batch is None or mini is None or not (batch.given or mini.given):
             return
-        sure = Certainty.CERTAIN if batch.given and mini.given else Certainty.POSSIBLE
-        if mini.value > batch.value:
+        dynamic = command.field("actor_rollout_ref.actor.use_dynamic_bsz")  # with it verl does not compare the two
+        told = dynamic.absent or dynamic.truth is False
+        sure = Certainty.CERTAIN if batch.given and mini.given and told else Certainty.POSSIBLE
+        if mini.value > batch.value and dynamic.truth is not True:
             cause = Text(
                 "ppo_mini_batch_size is {mini}, and data.train_batch_size {batch}: verl refuses to start.",
                 "ppo_mini_batch_size 为 {mini}，而 data.train_batch_size 为 {batch}：verl 会拒绝启动。",
