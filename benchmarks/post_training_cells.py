@@ -285,7 +285,7 @@ BROKEN = (
     _verl("grpo", "share of 0.99", "actor_rollout_ref.rollout.gpu_memory_utilization=0.99",
           "rollout-memory-fraction-too-large"),
     _verl("grpo", "context of 100000", "actor_rollout_ref.rollout.max_model_len=100000", "max_position_embeddings"),
-    _verl("grpo", "seven prompts", "data.train_batch_size=7", "real_train_batch_size"),
+    _verl("grpo", "seven prompts", "data.train_batch_size=7", "verl-mini-batch-refused"),
     _verl("grpo", "reward of nobody's data", "data.train_files=unknown.parquet", "Reward function is not implemented"),
     _factory("dpo", "data without pairs", "stage", "dataset=sums"),
     _factory("ppo", "no reward model", "reward_model", "reward_model=null"),
