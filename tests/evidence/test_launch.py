@@ -29,6 +29,7 @@ def only(folder: Path, text: str, name: str = "launch.sh", **files: str) -> Laun
 
 
 EXPECTED: dict[str, dict[str, Any]] = {
+    "grpo_7b_colocated_weight_sync": {"launcher": "accelerate", "program": "grpo.py", "world": 8},
     "minicpmv_zero3_offload": {"launcher": "torchrun", "program": "finetune.py", "world": 8},
     "qwen_72b_zero3_offload": {"launcher": "deepspeed", "program": "finetune.py", "world": 8},
     "qwen_7b_device_map": {"launcher": "accelerate", "program": "finetune", "world": 8},
