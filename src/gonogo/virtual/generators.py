@@ -6,6 +6,7 @@ the same is the address of what the object wraps.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 _ACCELERATORS: dict[int, str] = {}
@@ -16,9 +17,9 @@ def made_for(generator: Any, kind: str) -> None:
     _ACCELERATORS[generator._cdata] = kind
 
 
-def gone(generator: Any) -> None:
-    """Its address may be another's from now on."""
-    _ACCELERATORS.pop(generator._cdata, None)
+def gone(generator: Any, _forget: Callable[..., object] = _ACCELERATORS.pop) -> None:
+    """Its address may be another's from now on. (``_forget`` is bound here: modules are empty when Python ends.)"""
+    _forget(generator._cdata, None)
 
 
 def kind_of(generator: Any) -> str:

@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
+from gonogo.evidence.rehearsal.divergence import ENGINE_MADE, ENGINE_STEPPED
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.rehearse.ranks.call_log import CallLog, Logged
 
@@ -39,6 +40,9 @@ _NAMES = {
     "broadcast_object_list": "broadcast",
     "scatter_object_list": "broadcast",
     "new_group": "split",
+    # The ranks of a rollout engine agree on the smallest cache, and reduce in every layer.
+    ENGINE_MADE: "all_reduce",
+    ENGINE_STEPPED: "all_reduce",
 }
 """gonogo's names of collectives, and the Flight Recorder's."""
 _GROWS = frozenset({"allgather", "allgather_base", "allgather_coalesced", "allgather_into_tensor_coalesced"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -85,8 +85,8 @@ def _classes(cuda: VirtualCuda) -> tuple[Any, type]:
             self.offset = 0
             made_for(self, cuda.kind)
 
-        def __del__(self) -> None:
-            gone(self)
+        def __del__(self, _gone: Callable[[Any], None] = gone) -> None:
+            _gone(self)
 
         @property
         def device(self) -> torch.device:
