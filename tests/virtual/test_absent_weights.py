@@ -308,14 +308,14 @@ def test_full_size_under_zero3_takes_seconds_and_little_memory(folder: Path) -> 
     found = answers(
         folder,
         """
-        import resource, time, deepspeed, transformers
+        import time, deepspeed, transformers
         from transformers.integrations import HfDeepSpeedConfig
         deepspeed.init_distributed()
         held = HfDeepSpeedConfig({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3},
                                   "bf16": {"enabled": True}})
         start = time.process_time()
         model, info = transformers.AutoModelForCausalLM.from_pretrained("q72", output_loading_info=True)
-        answer(seconds=time.process_time() - start, rss=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        answer(seconds=time.process_time() - start, rss=peak_kib(),
                missing=sorted(info["missing_keys"]), parameters=sum(p.ds_numel for p in model.parameters()),
                live=live("cuda:0"))
         """,
