@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.rule import Pattern, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
 
@@ -32,7 +32,7 @@ class GraphGoneBackwardTwice(LoggedHazard):
     name = "graph-gone-backward-twice"
     title = Text("A part of the graph is gone through backward twice", "计算图的同一部分被反向传播两次")
     log_words = ("graph a second time",)
-    signs = (Sign(Pattern(r"Trying to backward through the graph a second time"), Certainty.CERTAIN),)
+    signs = (Sign(Pattern(r"Trying to backward through the graph a second time")),)
     cause = Text(
         "Something that this loss depends on was made before an earlier backward(), which has freed its "
         "graph: a state, a loss or an output that is kept from step to step, or a second backward() of "
@@ -49,4 +49,9 @@ class GraphGoneBackwardTwice(LoggedHazard):
             "Of several losses of one forward: (loss_a + loss_b).backward(), once",
             "同一次前向的多个损失：只调用一次 (loss_a + loss_b).backward()",
         ),
+    )
+    confirm = Text(
+        "torch.autograd.set_detect_anomaly(True) shows which forward made the part: a tensor of an earlier iteration "
+        "stands in it",
+        "torch.autograd.set_detect_anomaly(True) 会显示是哪次前向产生了这一部分；其中有来自上一次迭代的张量",
     )

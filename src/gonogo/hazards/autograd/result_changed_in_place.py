@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.rule import Pattern, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
 
@@ -39,7 +39,6 @@ class ResultChangedInPlace(LoggedHazard):
                 r"modified by an inplace operation: \[(?P<tensor>[^\]]+\])\], which is output \d+ of "
                 r"(?P<made>\w+?)(?:Backward\d*)?, is at version"
             ),
-            Certainty.CERTAIN,
             unless=Pattern(r"output \d+ of (?:AsStrided|Broadcast)"),
         ),
     )
@@ -58,4 +57,8 @@ class ResultChangedInPlace(LoggedHazard):
             "torch.autograd.set_detect_anomaly(True) shows the line of the forward that made it",
             "torch.autograd.set_detect_anomaly(True) 会指出产生它的前向代码行",
         ),
+    )
+    confirm = Text(
+        "torch.autograd.set_detect_anomaly(True) shows the line that made the tensor",
+        "torch.autograd.set_detect_anomaly(True) 会显示产生该张量的代码行",
     )

@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.rule import Pattern, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
 _PARTITIONED = Pattern(r"torch\.Size\(\[0\]\)")
@@ -34,14 +34,8 @@ class HeadOfOtherSize(LoggedHazard):
     title = Text("A pretrained weight has another shape than the model's", "预训练权重的形状与模型不同")
     log_words = ("ignore_mismatched_sizes",)
     signs = (
-        Sign(
-            Pattern(r"You set `ignore_mismatched_sizes` to `False`, thus raising an error"),
-            Certainty.CERTAIN,
-            unless=_PARTITIONED,
-        ),
-        Sign(
-            Pattern(r"You may consider adding `ignore_mismatched_sizes=True`"), Certainty.CERTAIN, unless=_PARTITIONED
-        ),
+        Sign(Pattern(r"You set `ignore_mismatched_sizes` to `False`, thus raising an error"), unless=_PARTITIONED),
+        Sign(Pattern(r"You may consider adding `ignore_mismatched_sizes=True`"), unless=_PARTITIONED),
     )
     yields_to = ("zero3-saved-empty-weights", "zero3-load-into-partitioned-model")
     cause = Text(
@@ -55,4 +49,8 @@ class HeadOfOtherSize(LoggedHazard):
             "仅分类头出现在报告中时：from_pretrained(…, ignore_mismatched_sizes=True)，分类头会重新初始化",
         ),
         Text("Where others are too: take the checkpoint's own config", "若还有其他权重：使用检查点自己的配置"),
+    )
+    confirm = Text(
+        "The report names the weights and both shapes: only the head, or others too",
+        "报告列出权重及两种形状：只有分类头，还是也有其他权重",
     )

@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.rule import Pattern, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
 _NO_TORCH = Pattern(r"No module named '(?P<asked>torch|packaging|wheel|psutil)'")
@@ -39,7 +39,7 @@ class OpBuildIsolatedFromTorch(LoggedHazard):
     title = Text("pip compiles the package where there is no torch", "pip 在没有 torch 的环境中编译该包")
     log_words = ("No module named 'torch'", "No module named 'packaging'", "No module named 'psutil'", "to build wheel")
     anywhere = True
-    signs = (Sign(_NO_TORCH, Certainty.CERTAIN, beside=_BUILDING),)
+    signs = (Sign(_NO_TORCH, beside=_BUILDING),)
     cause = Text(
         "While pip was building a package, its setup imported {asked}, which is not there: pip builds in an isolated "
         "environment.",

@@ -41,7 +41,7 @@ class LaunchSshRefused(LoggedHazard):
         "ssh: ",
     )
     signs = (
-        Sign(Pattern(r"was not reachable via ssh|Command '\[?'?ssh\b.{0,200}returned non-zero"), Certainty.CERTAIN),
+        Sign(Pattern(r"was not reachable via ssh|Command '\[?'?ssh\b.{0,200}returned non-zero"), Certainty.LIKELY),
         Sign(Pattern(r"Permission denied \((?:publickey|password|keyboard|gssapi)"), Certainty.LIKELY),
         Sign(Pattern(r"Host key verification failed|ssh exited with exit code 255"), Certainty.LIKELY),
         Sign(Pattern(r"ssh: (?:Could not resolve hostname|connect to host)"), Certainty.POSSIBLE),
