@@ -4,7 +4,8 @@
 
 Speed: a log of 64 ranks is generated (training lines, DeepSpeed's and NCCL's chatter, progress bars; one rank fails in
 the midst of it, the others time out after it), and read by `gonogo diagnose` and, for comparison, by `grep -E` with an
-alternation of the same literals. Prints seconds and the peak resident memory of both.
+alternation of the same literals. Prints seconds and the peak resident memory of both, and the seconds that the log of
+one traceback takes, which is what it costs to start.
 
 Accuracy: with `--cases`, a file of JSON objects, one a line, each with "log", "class" (a hazard's name, or "none" for a
 log that no hazard explains) and, where known, "context" ("ds_config", "launch", "code", "versions"). A case is top-1
@@ -103,6 +104,9 @@ def speed(megabytes: int) -> dict[str, Any]:
             ["cat", str(log)], stdout=subprocess.DEVNULL, check=True
         )
         grep = [shutil.which("grep") or "grep", "-a", "-c", "-E", alternation, str(log)]
+        short = Path(folder, "short.log")
+        short.write_text(FAILURE.format(rank=37, gpu="cuda:5"))
+        start = min(measured([*GONOGO, str(short), "--format", "json"])[0] for _ in range(7))
         runs = [measured([*GONOGO, str(log), "--format", "json"]) for _ in range(3)]
         grep_runs = [measured(grep, {**os.environ, "LC_ALL": "C"}) for _ in range(3)]
     findings = json.loads(runs[0][2])["findings"]
@@ -115,6 +119,7 @@ def speed(megabytes: int) -> dict[str, Any]:
         "seconds": round(seconds, 2),
         "grep_seconds": round(grep_seconds, 2),
         "ratio": round(seconds / grep_seconds, 2),
+        "start_seconds": round(start, 2),
         "peak_rss_bytes": max(run[1] for run in runs),
     }
 
@@ -171,7 +176,8 @@ def main() -> None:
     if told := answer.get("speed"):
         print(f"{told['megabytes']} MiB, {told['literals']} literals: {told['seconds']} s, "
               f"grep -E {told['grep_seconds']} s ({told['ratio']}x), "
-              f"peak RSS {told['peak_rss_bytes'] / 2**20:.0f} MiB")  # fmt: skip
+              f"peak RSS {told['peak_rss_bytes'] / 2**20:.0f} MiB; "
+              f"a log of one traceback: {told['start_seconds']} s")  # fmt: skip
     if told := answer.get("accuracy"):
         print(f"{told['cases']} cases: top-1 {told['top1']:.1%}, top-3 {told['top3']:.1%}")
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import pkgutil
 from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
 
 import pytest
+import re2
 
 import gonogo.evidence
 import gonogo.hazards
-from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.patterns import Pattern, needed_words
+from gonogo.hazards.hazard import all_hazards
+
+HAZARD_CASES = Path(__file__).parents[1] / "hazards"
 
 
 def patterns_in(value: object) -> Iterator[Pattern]:
@@ -50,3 +57,39 @@ def test_lines_have_their_own_start_and_end() -> None:
 
 def test_a_hostile_text_takes_linear_time() -> None:
     assert Pattern(r"(a+)+b").search("a" * 100_000) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        (r"CUDA out of memory\. Tried", ("CUDA out of memory. Tried",)),
+        (r"a tensor of shapes? \[0\]", ("a tensor of shape",)),
+        (r"lost|found \d+ of them", ("lost", " of them")),
+        (r"(?:one|two) things+ here", (" things",)),
+        (r"(?:one|two)", ("",)),
+        (r"x*|abc", ("",)),
+        (r"(?i)nccl", ("",)),
+        (r"[^\]]two[a-z]{2,3}s", ("two",)),
+        (r"ab{2,3}c\(d", ("c(d",)),
+        (r"ends\nnext", ("ends",)),
+    ],
+)
+def test_needed_words(pattern: str, words: tuple[str, ...]) -> None:
+    assert needed_words(pattern) == words
+
+
+def test_every_match_has_a_needed_word() -> None:
+    """No pattern of a hazard misses for its letters what it matches: over all logs of the hazards' cases."""
+    all_hazards()
+    patterns = [held for held in gc.get_objects() if isinstance(held, Pattern)]
+    assert len(patterns) > 500
+    logs = "\n".join(path.read_text(errors="replace") for path in sorted(HAZARD_CASES.glob("**/*.log")))
+    matched = 0
+    for pattern in patterns:
+        words = needed_words(pattern.text)
+        if words == ("",):
+            continue
+        for match in islice(re2.compile(f"(?m){pattern.text}").finditer(logs), 50):
+            matched += 1
+            assert any(word in match.group(0) for word in words), (pattern, words, match.group(0))
+    assert matched > 500

@@ -1,16 +1,15 @@
 """Patterns for text that others wrote: RE2, whose time is linear in the text, so no log can hang it.
 
-A pattern is compiled when it is first used: a hundred hazards hold several hundred of them, and one log meets few.
+A pattern is compiled when it is first used, and used only where the text has the letters that every match of it has:
+the hazards hold a thousand of them, to compile one takes longer than to read a short log, and one log meets few.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
-
-if TYPE_CHECKING:
-    import re
+from typing import Any, Protocol, TypeVar, cast
 
 _Text = TypeVar("_Text", str, bytes)
 
@@ -48,6 +47,14 @@ class Pattern:
         return f"Pattern({self.text!r})"
 
     @cached_property
+    def _needed(self) -> tuple[str, ...]:
+        return needed_words(self.text)
+
+    @cached_property
+    def _needed_in_bytes(self) -> tuple[bytes, ...]:
+        return tuple(words.encode() for words in self._needed)
+
+    @cached_property
     def _compiled(self) -> Any:
         import re2
 
@@ -57,6 +64,8 @@ class Pattern:
 
     def search(self, text: str, start: int = 0) -> Match | None:
         """The first place in the text that matches, or None."""
+        if not any(words in text for words in self._needed):
+            return None
         found: Match | None = self._compiled.search(_without_surrogates(text), start)
         return found
 
@@ -70,11 +79,15 @@ class Pattern:
 
     def search_bytes(self, data: bytes, start: int = 0) -> Match | None:
         """The first place in UTF-8 that matches, or None; groups and offsets are in bytes."""
+        if not any(words in data for words in self._needed_in_bytes):
+            return None
         found: Match | None = self._compiled_for_bytes.search(data, start)
         return found
 
     def match(self, text: str) -> Match | None:
         """A match at the text's start, or None."""
+        if not any(words in text for words in self._needed):
+            return None
         found: Match | None = self._compiled.match(_without_surrogates(text))
         return found
 
@@ -88,6 +101,38 @@ class Pattern:
         return replaced
 
 
+_PIECE = re.compile(r"\\[^A-Za-z0-9]|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[?*+]\??|\{[\d,]*\}\??|.", re.DOTALL)
+
+
+def needed_words(pattern: str) -> tuple[str, ...]:
+    """Literals of which every text that the pattern matches has one at least; ``("",)`` where none can be seen.
+
+    Of each alternative the longest run of letters outside groups and classes that no quantifier makes optional.
+    """
+    if pattern.startswith("(?"):
+        flags = pattern[2:].partition(")")[0]
+        if flags.isalpha():
+            return ("",)  # of either case, or with blanks that don't count
+    runs, run, depth = [""], "", 0
+    for piece in _PIECE.findall(pattern):
+        optional = piece[0] in "?*{"
+        if depth == 0 and piece[0] == "|":
+            runs[-1] = max(runs[-1], run, key=len)
+            runs.append("")
+            run = ""
+        elif piece[0] in "()":
+            depth += 1 if piece[0] == "(" else -1
+            runs[-1], run = max(runs[-1], run, key=len), ""
+        elif depth:
+            continue
+        elif optional or piece[0] in "+.^$[" or (piece[0] == "\\" and piece[1].isalnum()):
+            runs[-1], run = max(runs[-1], run[:-1] if optional else run, key=len), ""
+        else:
+            run += piece[-1]
+    runs[-1] = max(runs[-1], run, key=len)
+    return ("",) if "" in runs else tuple(runs)
+
+
 class _CompiledWhenUsed:
     """Stands in for a pattern of :mod:`re` until something is asked of it."""
 
@@ -97,8 +142,6 @@ class _CompiledWhenUsed:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        import re
-
         compiled: Any = re.compile(*self._source)
         for method in ("search", "match", "fullmatch", "finditer", "findall", "sub", "split", "pattern"):
             setattr(self, method, getattr(compiled, method))

@@ -63,13 +63,13 @@ class Sign(msgspec.Struct, frozen=True):
 
     def shown_in(self, log: FailureLog) -> Evidence | None:
         """What in the log shows it, or None."""
-        if self.beside is not None and not told(log, self.beside):
-            return None
-        if self.unless is not None and told(log, self.unless):
-            return None
         if self.cut:
-            return cut_in(log, *self.cut, within=self.within)
-        return self._error_in(log) or (self._line_in(log) if self.lines else None)
+            shown: Evidence | None = cut_in(log, *self.cut, within=self.within)
+        else:
+            shown = self._error_in(log) or (self._line_in(log) if self.lines else None)
+        if shown is None or (self.beside is not None and not told(log, self.beside)):
+            return None
+        return None if self.unless is not None and told(log, self.unless) else shown
 
     def _error_in(self, log: FailureLog) -> LoggedError | None:
         without_last_line = log.cut if "" in self.types or (self.frames and not self.types) else ()

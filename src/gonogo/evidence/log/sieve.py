@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 BEFORE = 1 << 11
 """Bytes kept before a word that matters: what the program was doing."""
@@ -50,8 +53,16 @@ class Sieve:
         strong = {word for word in words if word}
         if not strong:
             raise ValueError("a sieve without words keeps nothing")
-        self._words = _any_of(strong)
-        self._all = _any_of(strong | {hint for hint in hints if hint})
+        self._strong = strong
+        self._either = strong | {hint for hint in hints if hint}
+
+    @cached_property
+    def _words(self) -> Any:
+        return _any_of(self._strong)
+
+    @cached_property
+    def _all(self) -> Any:
+        return _any_of(self._either)
 
     def keep(self, chunks: Iterable[bytes], room: int) -> KeptLog:
         """What matters in a log: about ``room`` bytes of it, half from its start, half from its end.
@@ -66,6 +77,8 @@ class Sieve:
                 break
         else:
             return KeptLog([Part(1, opening)], _lines(opening)) if opening else KeptLog([], 0)
+        from concurrent.futures import ThreadPoolExecutor  # a short log does without it
+
         keeper = _Keeper(room)
         # The search leaves Python's lock, so that lines are counted and parts kept beside it.
         with ThreadPoolExecutor(1) as searcher:
