@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,26 @@ def test_a_task_that_no_plan_knows_is_not_planned_for_as_another(folder: Path) -
     request, _ = request_of(PlanOptions(task=TaskOptions("dpo", beta=0.0)), told)
     assert request.task is not None
     assert request.task.references("full") == ("",)
+
+
+def test_published_model_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its configuration comes from gonogo's table, and the plan says so; what no table has is refused."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    request, notes = request_of(PlanOptions(model="Qwen/Qwen2-7B"), None)
+    assert json.loads((request.model / "config.json").read_text())["hidden_size"] == 3584
+    assert request.model.is_relative_to(tmp_path / "cache")
+    assert request.name == "Qwen/Qwen2-7B"
+    assert "published configuration" in str(notes[-1])
+    again, _ = request_of(PlanOptions(model="qwen/qwen2-7b"), None)
+    assert again.model == request.model
+    with pytest.raises(UserError, match="nor among the published ones"):
+        request_of(PlanOptions(model="nobody/Qwen2-7B-none"), None)
+
+
+def test_own_folder_wins_over_a_published_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model_in(tmp_path / "Qwen" / "Qwen2-7B")
+    request, notes = request_of(PlanOptions(model="Qwen/Qwen2-7B"), None)
+    assert request.model.resolve() == tmp_path / "Qwen" / "Qwen2-7B"
+    assert not notes

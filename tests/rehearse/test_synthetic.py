@@ -224,3 +224,14 @@ def test_a_command_beside_the_option_is_refused(tmp_path: Path) -> None:
 def test_options_of_the_batch_are_refused_without_it() -> None:
     with pytest.raises(UserError, match="--seq-len goes with --synthetic-batch"):
         Synthetic(seq_len=64).command(["python", "train.py"], None, None, 2)
+
+
+def test_published_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    command = Synthetic(Path("Qwen/Qwen3-8B")).command(None, "1xH100-80G", None, 1)
+    folder = Path(command[command.index("--model") + 1])
+    assert (folder / "config.json").is_file()
+    assert (folder / "tokenizer.json").is_file()
+    with pytest.raises(UserError, match="does not exist"):
+        Synthetic(Path("nobody/none")).command(None, "1xH100-80G", None, 1)

@@ -70,7 +70,8 @@ FlightRecorder = Annotated[
 SyntheticBatch = Annotated[
     Path | None,
     typer.Option(
-        metavar="MODEL", help="Instead of COMMAND: train the model of a folder or config.json on a batch made for it."
+        metavar="MODEL",
+        help="Instead of COMMAND: train a model on a batch made for it; a folder, config.json, or a published name.",
     ),
 ]
 SyntheticDeepSpeed = Annotated[

@@ -24,7 +24,7 @@ def plan(
         list[str] | None,
         typer.Argument(
             metavar="[MODEL] [-- COMMAND...]",
-            help="A folder with config.json, or a hub name in the cache; or, after --, a command that trains one.",
+            help="A folder with config.json, or a published model's name; or, after --, a command that trains one.",
         ),
     ] = None,
     gpus: Annotated[
@@ -102,7 +102,7 @@ def plan(
 ) -> None:
     """Find the strategies that fit a model on given accelerators, and the fastest of them. No GPU needed.
 
-    For instance: gonogo plan Qwen2.5-7B/ --gpus 8xA100-80G --host-memory 1T --seq-len 4096
+    For instance: gonogo plan Qwen/Qwen2.5-7B --gpus 8xA100-80G --host-memory 1T --seq-len 4096
 
     Formulas say what is worth a rehearsal; the real transformers and DeepSpeed, rehearsed, say what it takes.
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.evidence.environment.hardware import machine_from
-from gonogo.evidence.paths import contents, is_file, is_folder
+from gonogo.evidence.paths import contents, exists, is_file, is_folder
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.prepared.published_folder import folder_of_published
 
 PROGRAM = "gonogo.virtual.synthetic"
 _USUAL_COUNT = 8
@@ -40,10 +41,10 @@ class Synthetic:
                     "--synthetic-batch 自带训练程序：请去掉命令（{command}）或去掉该选项",
                 ).format(command=" ".join(given))
             )
-        _check_model(self.model)
+        model = _model_at(self.model)
         machine = machine_from(gpus, nodes, None, _USUAL_COUNT)
         words = ["torchrun", "--nnodes", str(machine.nodes), "--nproc_per_node", str(machine.count)]
-        words += ["-m", PROGRAM, "--model", str(self.model), "--steps", str(steps)]
+        words += ["-m", PROGRAM, "--model", str(model), "--steps", str(steps)]
         if self.deepspeed is not None:
             _read_object(self.deepspeed)
             words += ["--deepspeed", str(self.deepspeed)]
@@ -70,8 +71,13 @@ class Synthetic:
                 )
 
 
-def _check_model(model: Path) -> None:
-    """Raise UserError for what is no folder with a ``config.json``, and no such file."""
+def _model_at(model: Path) -> Path:
+    """The model's folder or configuration; a published model's, where its name is given and no such folder is here.
+
+    Raises UserError for what is no folder with a ``config.json``, no such file, and no such name.
+    """
+    if not exists(model) and (made := folder_of_published(str(model))) is not None:
+        return made
     file = model / "config.json" if is_folder(model) else model
     if not is_file(file):
         what = (
@@ -90,6 +96,7 @@ def _check_model(model: Path) -> None:
                 "{file}：缺少 model_type，transformers 无法判断它属于哪个模型",
             ).format(file=os.fspath(file))
         )
+    return model
 
 
 def _read_object(file: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from gonogo.evidence.environment.hardware import Machine, machine_from, memory_s
 from gonogo.evidence.paths import exists, expanded, is_file
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.prepared.published_folder import folder_of_published, source_of
 from gonogo.trials.plan.from_command import TrainingCommand
 from gonogo.trials.plan.strategy import TUNES, Tune
 from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings, merged, settings_of
@@ -123,7 +124,8 @@ def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[P
         task=task,
     )
     check_rollouts(request)
-    return request, [] if command is None else [_taken(request)]
+    taken = [] if command is None else [_taken(request)]
+    return request, [*taken, source_of(name)] if _is_only_published(name) else taken
 
 
 def check_rollouts(request: PlanRequest) -> None:
@@ -148,8 +150,8 @@ def check_rollouts(request: PlanRequest) -> None:
 
 
 _NO_MODEL = Text(
-    "no model: name its folder or hub name, as in: gonogo plan Qwen2.5-7B/ --gpus 8xA100-80G",
-    "没有给出模型：请给出目录或 hub 名称，例如 gonogo plan Qwen2.5-7B/ --gpus 8xA100-80G",
+    "no model: name its folder or hub name, as in: gonogo plan Qwen/Qwen2.5-7B --gpus 8xA100-80G",
+    "没有给出模型：请给出目录或 hub 名称，例如 gonogo plan Qwen/Qwen2.5-7B --gpus 8xA100-80G",
 )
 _MODEL_UNTOLD = Text(
     "the command does not show which model it trains: name it before --, as in: gonogo plan MODEL -- COMMAND",
@@ -180,20 +182,30 @@ def _taken(request: PlanRequest) -> Text:
 
 
 def model_folder(name: str) -> Path:
-    """The folder of a model: a path, or a hub name whose config.json is in the hub's cache.
+    """The folder of a model: a path, a hub name whose config.json is in the hub's cache, or one of a published model.
 
-    Raises UserError where it is neither.
+    Raises UserError where it is none of them.
     """
+    here = _folder_here(name) or folder_of_published(name)
+    if here is not None:
+        return here
+    raise UserError(
+        Text(
+            "{name}: no such folder, no model of that name in the hub's cache, nor among the published ones that "
+            "gonogo knows: give a folder with its config.json",
+            "{name}：没有这个目录，hub 缓存和 gonogo 所知的公开模型中都没有这个模型：请给出含有 config.json 的目录",
+        ).format(name=name)
+    )
+
+
+def _folder_here(name: str) -> Path | None:
     from gonogo.evidence.config.model import places_of_config
 
     for path in places_of_config(name, Path.cwd()):
         if is_file(path):
             return path.parent
-    if exists(expanded(Path(name))):
-        return expanded(Path(name))
-    raise UserError(
-        Text(
-            "{name}: no such folder, and no model of that name in the hub's cache: give a folder with its config.json",
-            "{name}：没有这个目录，hub 缓存里也没有这个模型：请给出含有 config.json 的目录",
-        ).format(name=name)
-    )
+    return expanded(Path(name)) if exists(expanded(Path(name))) else None
+
+
+def _is_only_published(name: str) -> bool:
+    return _folder_here(name) is None
