@@ -120,6 +120,14 @@ def test_a_recurrent_networks_weights_are_laid_into_one_buffer(session: Session)
     assert all(weight.grad is not None for weight in weights)
 
 
+def test_lengths_of_packed_sequences_are_refused_on_the_accelerator_alone(session: Session) -> None:
+    data, lengths = torch.randn(2, 5, 4, device="cuda"), torch.tensor([5, 3])
+    with pytest.raises(RuntimeError, match="should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor"):
+        torch.nn.utils.rnn.pack_padded_sequence(data, lengths.cuda(), batch_first=True)
+    with pytest.raises(UnsupportedOperator, match="lengths of packed sequences"):
+        torch.nn.utils.rnn.pack_padded_sequence(data, lengths, batch_first=True)
+
+
 @pytest.fixture
 def of_four(session: Session) -> Iterator[None]:
     """The first of four processes."""
