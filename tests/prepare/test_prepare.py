@@ -92,6 +92,21 @@ def test_the_list_names_what_a_script_opens(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
+def test_a_trainer_that_loads_a_model_by_its_name_opens_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = """\
+from trl import GRPOTrainer, SFTTrainer
+SFTTrainer("HuggingFaceTB/SmolLM2-135M").train()
+GRPOTrainer(model="Qwen/Qwen2.5-0.5B", reward_funcs=["Qwen/Qwen3-0.6B", len]).train()
+"""
+    (tmp_path / "train.py").write_text(script)
+    monkeypatch.chdir(tmp_path)
+    done = prepare(["python", "train.py"], options_of(4, None, []), InEnvironment(), write=False, look=None)
+    names = {one.name for one in done.wanted if one.kind == "model"}
+    assert names == {"HuggingFaceTB/SmolLM2-135M", "Qwen/Qwen2.5-0.5B", "Qwen/Qwen3-0.6B"}
+
+
 def test_a_data_set_has_each_split_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asks = (
         'from datasets import load_dataset\nfor row in load_dataset("a/rows", split="{0}"):\n    print(row["text"])\n'

@@ -121,6 +121,46 @@ def test_data_that_is_asked_for_anew_because_it_has_ended_has_enough(session: Se
     assert [len(list(loader)) for _ in range(2)] == [1, 1]  # as a loop over epochs has it, which goes on to its end
 
 
+@pytest.mark.parametrize(("rows", "options", "shown"), [(33, {}, [8, 8, 8, 8, 1]), (33, {"drop_last": True}, [8, 8]),
+                                                        (34, {}, [8, 8]), (8 * 40 + 1, {}, [8, 8])])  # fmt: skip
+def test_a_last_batch_of_one_row_is_rehearsed_where_it_is_near(
+    session: Session, rows: int, options: dict[str, bool], shown: list[int]
+) -> None:
+    layer = nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(layer.parameters())
+    loader = DataLoader(torch.ones(rows, 4), batch_size=8, **options)
+    seen: list[list[int]] = []
+    for _ in range(2):
+        seen.append([])
+        for batch in loader:
+            seen[-1].append(len(batch))
+            layer(batch.cuda()).sum().backward()
+            optimizer.step()
+    assert seen == [shown, [8]]
+
+
+@pytest.mark.parametrize(("total", "ends"), [(10, False), (9, True), (3, True)])
+def test_a_schedule_that_is_over_before_the_data_is_rehearsed_to_its_end(
+    session: Session, total: int, ends: bool
+) -> None:
+    layer = nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=total)
+
+    def train() -> None:
+        for number, batch in enumerate(DataLoader(torch.ones(20, 4), batch_size=1)):
+            layer(batch.cuda()).sum().backward()
+            if number % 2:
+                optimizer.step()
+                scheduler.step()
+
+    if ends:
+        with pytest.raises(ValueError, match="number of total steps"):
+            train()
+    else:
+        train()
+
+
 class Samples:
     """A data set whose samples go to the device, or only lie there."""
 

@@ -37,6 +37,7 @@ _JOINED = re.compile(r"\.{0,2}/[^:,]*(?:[:,]\.{0,2}/[^:,]*)+")
 _HUB = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _FILE = re.compile(r"\.(?:json|jsonl|csv|tsv|txt|parquet|arrow|tar|pt|bin|yaml|yml|py)$")
 _NO_NAMES = frozenset({"none", "null", "true", "false", "auto", "default"})
+_MODELS_BY_NAME = ("model", "ref_model", "teacher_model", "reward_model", "reward_funcs")
 OF_SHELL = "$"
 """The option of a variable that the launch script uses."""
 _LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -159,13 +160,20 @@ def _in_calls(run: Run, script: Script) -> Iterator[Named]:
         node = given_to(call, 0, "pretrained_model_name_or_path", "repo_id")
         if node is not None:
             yield Named("model", _of_node(run, script, node), _place(script, call))
+    for call in script.calls("*Trainer"):
+        for argument in _MODELS_BY_NAME:
+            # TRL's trainers load what they are given as a text; a model that was made is none.
+            node = given_to(call, 0 if argument == "model" else -1, argument)
+            if node is not None and run.reached.holds(script.source.path, call.line):
+                names = _each_text(run, script, node)
+                yield from (Named("model", name, _place(script, call)) for name in names if name is not None)
     for call in script.calls("*load_dataset", "*load_from_disk"):
         node = given_to(call, 0, "path", "dataset_path")
         if node is None:
             continue
         value = _of_node(run, script, node)
         if value in BUILDERS:
-            for one in _files(run, script, call.keyword_node("data_files")):
+            for one in _each_text(run, script, call.keyword_node("data_files")):
                 yield Named("data", one, _place(script, call))
             continue
         subset = _of_node(run, script, given_to(call, 1, "name"))
@@ -182,19 +190,19 @@ def _in_calls(run: Run, script: Script) -> Iterator[Named]:
             yield Named("data", value, _place(script, call), _option_in(script, node))
 
 
-def _files(run: Run, script: Script, node: ast.expr | None) -> Iterator[str | None]:
-    """The files of ``data_files``: one, several, or some for each split; None for one that isn't settled."""
+def _each_text(run: Run, script: Script, node: ast.expr | None) -> Iterator[str | None]:
+    """The texts of ``data_files`` and the like: one, several, or some for each split; None for what isn't settled."""
     bound = script.bound_to(node) if node is not None else None
     if isinstance(bound, ast.Dict | ast.List | ast.Tuple):
         for one in bound.values if isinstance(bound, ast.Dict) else bound.elts:
-            yield from _files(run, script, one)
+            yield from _each_text(run, script, one)
     else:
         yield _of_node(run, script, node)
 
 
 def given_to(call: Call, index: int, *keywords: str) -> ast.expr | None:
     """The expression that a call is given, by its place or by one of these names; None where it is not."""
-    node = call.node.args[index] if len(call.node.args) > index else None
+    node = call.node.args[index] if 0 <= index < len(call.node.args) else None
     for keyword in keywords:
         node = node or call.keyword_node(keyword)
     return node

@@ -13,6 +13,7 @@ from gonogo.evidence.rehearsal.loading import Loading
 from gonogo.evidence.rehearsal.record import Assumption, Phase, TensorPlace
 from gonogo.finding import Text
 from gonogo.virtual.hooks.seen import Seen
+from gonogo.virtual.hooks.to_the_end import Ahead
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.values.assumptions import Ledger
 
@@ -89,8 +90,9 @@ class Lifecycle:
         self.world = 1
         """How many ranks the program's process group has."""
         """Where the rehearsal first ended data before its end."""
+        self.ahead = Ahead()
         self.more_steps = 0
-        """Steps to be made beyond the target, because the ranks' data ends at different steps."""
+        """Steps to be made beyond the target: the ranks' data ends at different steps, or its end is worth seeing."""
         self._later_passes = 0
         self._gave_nothing = False
         """Whether a pass over the data was given no batch."""

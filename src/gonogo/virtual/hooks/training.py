@@ -40,6 +40,7 @@ def install(mode: VirtualMode, life: Lifecycle, modules: ModuleTracker) -> Calla
     _follow_optimizers(patches, life, modules)
     _make_parameters_virtual(patches, mode)
     _follow_data(patches, life, mode)
+    life.ahead.follow_schedules(patches)
     return patches.undo
 
 
@@ -242,6 +243,8 @@ class Batches:
         self._given = 0
         self._ahead: list[Any] = []
         """Batches that were read to see whether there are any."""
+        self._until: int | None = None
+        """How many batches are given for what the later ones show, once that was asked."""
         self._goes_on: bool | None = None
         """Whether the data goes on to its own end, once the ranks have been asked."""
         with real_data():
@@ -259,7 +262,7 @@ class Batches:
         if life.in_evaluation or (evaluating and life.step):
             if self._given >= EVALUATION_BATCHES and not self._has_to_go_on():
                 raise self._end()
-        elif life.enough and not self._has_to_go_on():
+        elif life.enough and not self._has_to_go_on() and not self._reads_on():
             anew = isinstance(sys.exc_info()[1], StopIteration)
             if self._given or not life.goes_round(anew=anew):
                 raise self._end()
@@ -274,6 +277,7 @@ class Batches:
         given = virtual_batch(batch, self._mode)
         if not evaluating:
             life.seen.batch(given)
+            life.ahead.batches += 1
         if life.on_batch is not None:
             life.on_batch(given)
         return given
@@ -298,6 +302,18 @@ class Batches:
                     else:
                         life.batches_left = left
         return self._goes_on
+
+    def _reads_on(self) -> bool:
+        """Whether a batch further on shows what the first ones don't; ranks read on together, or none does."""
+        life = self._life
+        if self._until is None and self._given:
+            left = self._batches_left() if getattr(self._iterator, "_dataset_kind", None) == 0 else 0
+            more = life.ahead.worth_reading(self._loader, left)
+            everywhere = life.ask_left(more) if life.ask_left is not None else [more]
+            more = more if everywhere is not None and set(everywhere) == {more} else 0
+            self._until = self._given + more
+            life.more_steps += more
+        return self._until is not None and self._given < self._until
 
     def _batches_left(self) -> int:
         """How many batches there are still; a few are read to see, where the data set has no length."""

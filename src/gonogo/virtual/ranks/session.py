@@ -52,7 +52,7 @@ from gonogo.virtual.ranks.protocol import End, Reply
 from gonogo.virtual.ranks.versions import versions
 from gonogo.virtual.ray import install as ray
 from gonogo.virtual.rollout import install as rollout
-from gonogo.virtual.sandbox import spawned
+from gonogo.virtual.sandbox import prepared, spawned
 from gonogo.virtual.stack import frames_of_call, frames_of_traceback, place_now, place_text
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing.parts import PLAIN, followed_by
@@ -165,6 +165,7 @@ class Session:
         undo.append(fsdp.install(self.mode))
         undo.append(data_parallel.install(self.plan.accelerator.device_type))
         undo.append(trainer.install(self.life))
+        self.life.ahead.is_made = prepared.has_rows(self.plan.prepared)
         undo.append(deepcompile.install())
         undo.append(rollout.install(self.mode, self.life, self.plan, self.peers))
         undo.append(engine.install(self.life, self.modules, self.facts))

@@ -38,6 +38,12 @@ _DATASET = Text(
 _WEIGHTS = "model.safetensors"
 
 
+def has_rows(folder: str) -> bool:
+    """Whether data was made among what the folder has (``""``: none is there)."""
+    table = read_prepared(Path(folder)) if folder else None
+    return table is not None and bool(table.datasets or table.paths)
+
+
 def install(
     folder: str,
     assume: Callable[[Text], object],
