@@ -92,9 +92,7 @@ def test_the_list_names_what_a_script_opens(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
-def test_a_trainer_that_loads_a_model_by_its_name_opens_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trainer_that_loads_a_model_by_its_name_opens_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = """\
 from trl import GRPOTrainer, SFTTrainer
 SFTTrainer("HuggingFaceTB/SmolLM2-135M").train()

@@ -4,8 +4,9 @@
 made and given up, and the weights stay where they are: the same bytes, then and later. Only cuDNN's padding between
 them is left out.
 
-Packed sequences are read by C++ that takes their lengths out of memory
-(aten/src/ATen/native/PackedSequence.cpp), which a virtual tensor has not: where the lengths lie on the CPU, as they must, it works for real and can't be rehearsed.
+Packed sequences are read by C++ that takes their lengths out of memory (aten/src/ATen/native/PackedSequence.cpp),
+which a virtual tensor has not: where the lengths lie on the CPU, as they must, it works for real and can't be
+rehearsed.
 """
 
 from __future__ import annotations
