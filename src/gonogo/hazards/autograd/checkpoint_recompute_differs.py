@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Pattern, Text
+from gonogo.hazards.rule import Certainty, Pattern, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
 
@@ -30,7 +30,7 @@ class CheckpointRecomputeDiffers(LoggedHazard):
     Where the part depends on its arguments and torch's generators alone.
     ## Sources
     - https://github.com/pytorch/pytorch/issues/141896: autocast's cache of casted weights
-    - https://github.com/pytorch/torchtitan/issues/1117: 965 tokens for an expert, and 964 the second time
+    - https://github.com/huggingface/trl/issues/4314: half of the sequence the second time, under context parallelism
     - https://github.com/jzhang38/TinyLlama/issues/152: 27 tensors saved, 8 the second time, by a fused operator
     """
 
@@ -44,8 +44,10 @@ class CheckpointRecomputeDiffers(LoggedHazard):
                 r"|Recomputed values for the following tensors have different metadata[\s\S]*recomputed metadata"
             )
         ),
+        Sign(Pattern(r"Recomputed values\s+for the following tensors\s+have different metadata"), Certainty.POSSIBLE),
     )
     yields_to = (
+        "checkpoint-recompute-routes-differently",
         "zero3-gradient-checkpoint-recompute",
         "fsdp2-checkpoint-recompute-resharded",
         "cache-with-gradient-checkpointing",

@@ -9,10 +9,12 @@ class TrainingArgumentUnknown(Hazard):
     """An option that none of the program's argument classes has.
     ## What happens
     "ValueError: Some specified arguments are not used by the HfArgumentParser: ['--learing_rate', '2e-5']", after all
-    imports, in each process; of a config file "Some keys are not used by the HfArgumentParser: ['train_mm_proj_only']".
+    imports, in each process; of a config file "Some keys are not used by the HfArgumentParser: ['train_mm_proj_only']";
+    in ms-swift "ValueError: remaining_argv: ['--sft_type', 'lora']".
     ## Why
     The option is misspelt, belongs to another script or command (`llamafactory-cli chat` with a file for training), or
-    is one that the installed release of the program has not, or no longer.
+    is one that the installed release of the program has not, or no longer: swift 2's `--sft_type` is `--train_type` in
+    swift 3 and `--tuner_type` in swift 4.
     ## Example
     ```sh
     deepspeed train.py --learing_rate 2e-5     # wrong
@@ -27,6 +29,8 @@ class TrainingArgumentUnknown(Hazard):
     - https://github.com/CircleRadon/TokenPacker/issues/23: an option that the program's classes lack
     - https://github.com/hiyouga/LlamaFactory/issues/7677: keys of a newer LLaMA-Factory than the installed one
     - https://github.com/hiyouga/LlamaFactory/issues/8301: a file for training given to another command
+    - https://github.com/modelscope/ms-swift/issues/3763: an option of swift 2 given to swift 3
+    - https://github.com/modelscope/ms-swift/issues/7836: one of swift 4 given to swift 3
     - https://github.com/huggingface/transformers/issues/28701: how names are matched
     """
 
@@ -34,9 +38,11 @@ class TrainingArgumentUnknown(Hazard):
     raises = True
     title = Text("The program knows no such option", "程序没有这个选项")
     refusal = Refusal(
-        Pattern(r"Some (?:specified arguments|keys) are not used by the HfArgumentParser"),
+        Pattern(
+            r"Some (?:specified arguments|keys) are not used by the HfArgumentParser|remaining_argv: \[(?:'-|\S+ '-)"
+        ),
         Certainty.POSSIBLE,
-        unless=Pattern(r"local[-_]rank|'\\r'"),
+        unless=Pattern(r"local[-_]rank|'\\r'|'\\\\'"),
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:

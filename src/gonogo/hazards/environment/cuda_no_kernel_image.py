@@ -15,7 +15,10 @@ _WARNED = Pattern(
     r"|CUDA capability \S+ .{0,40}not (?:supported|compatible)"
 )
 _CUDA_ERROR = Pattern(r"CUDA|cuda|CUBLAS|cuDNN|NCCL|kernel|sm_\d")
-_UNSURE = Pattern(r"CUDA error: (?:invalid device function|device kernel image is invalid)|CUBLAS_STATUS_ARCH_MISMATCH")
+_UNSURE = Pattern(
+    r"(?:CUDA|HIP) error: (?:invalid device function|device kernel image is invalid)|CUBLAS_STATUS_ARCH_MISMATCH"
+    r"|hipErrorNoBinaryForGpu"
+)
 _CURE = (
     Text(
         "Install a PyTorch whose builds have this GPU's architecture: RTX 50xx and B200 need 2.7 or newer from the "

@@ -1,6 +1,12 @@
 from gonogo.hazards.rule import Certainty, Pattern, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
+_ANOTHER_KIND = Text(
+    "The server at that address does not know TRL's endpoints (get_world_size, init_communicator): "
+    "it is a plain vLLM server, not trl vllm-serve.",
+    "该地址上的服务没有 TRL 的接口（get_world_size、init_communicator）：它是普通的 vLLM 服务，而不是 trl vllm-serve。",
+)
+
 
 class RolloutServerNotStarted(LoggedHazard):
     """`use_vllm` in server mode needs a rollout server that is started by itself, and none answers.
@@ -19,8 +25,9 @@ class RolloutServerNotStarted(LoggedHazard):
     CUDA_VISIBLE_DEVICES=1,2,3 accelerate launch grpo.py --use_vllm True --vllm_mode server
     ```
     ## Cure
-    Start the server on its own GPUs and wait until it says "Application startup complete", give host and port to the
-    trainer; or `vllm_mode="colocate"` to have the engine in the trainer's processes.
+    Start the server on its own GPUs (`trl vllm-serve`, not `vllm serve`) and wait until it says "Application startup
+    complete", give host and port to the trainer; or `vllm_mode="colocate"` to have the engine in the trainer's
+    processes.
     ## When it is safe
     In colocate mode no server is needed.
     ## Sources
@@ -28,10 +35,12 @@ class RolloutServerNotStarted(LoggedHazard):
     - https://github.com/huggingface/open-r1/issues/543: the same after an upgrade of TRL
     - https://github.com/unslothai/unsloth/issues/2962: unsloth with vllm_mode left at server
     - https://github.com/huggingface/trl/issues/3587: 404: a server that is not TRL's
+    - https://github.com/vllm-project/vllm/issues/27928: vLLM's own server has no get_world_size
+    - https://github.com/PrimeIntellect-ai/verifiers/issues/510: what such a server logs
     """
 
     name = "rollout-server-not-started"
-    title = Text("The trainer waits for a rollout server that does not run", "训练器在等待未启动的 rollout 服务")
+    title = Text("The trainer finds no rollout server of the kind that it needs", "训练器没有找到所需的 rollout 服务")
 
     log_words = ("Server is not up yet", "vLLM server can't be reached", "get_world_size", "init_communicator")
     ends_at = (("trl/extras/vllm_client.py", "init_communicator"), ("trl/extras/vllm_client.py", "check_server"))
@@ -40,15 +49,13 @@ class RolloutServerNotStarted(LoggedHazard):
     signs = (
         Sign(Pattern(r"vLLM server can't be reached at|Make sure the server is running by running `?trl vllm-serve")),
         Sign(Pattern(r"Server is not up yet\. Retrying")),
+        Sign(Pattern(r"Request failed: 404"), frames=(("vllm_client", "init_communicator"),), cause=_ANOTHER_KIND),
         Sign(
-            Pattern(r"Request failed: 404"),
-            frames=(("vllm_client", "init_communicator"),),
-            cause=Text(
-                "The server at that address does not know TRL's endpoints (get_world_size, init_communicator): "
-                "it is a plain vLLM server, not trl vllm-serve.",
-                "该地址上的服务没有 TRL 的接口（get_world_size、init_communicator）：它是普通的 vLLM 服务，而"
-                "不是 trl vllm-serve。",
+            Pattern(
+                r"/?(?:get_world_size|init_communicator|update_named_param)\b.{0,40}\b404\b"
+                r"|\b404\b.{0,80}/(?:get_world_size|init_communicator)\b"
             ),
+            cause=_ANOTHER_KIND,
         ),
         Sign(
             Pattern(r"Max retries exceeded with url: /(?:health|get_world_size|init_communicator)|Connection refused"),
@@ -72,7 +79,8 @@ class RolloutServerNotStarted(LoggedHazard):
     )
     confirm = (
         Text(
-            "curl http://HOST:8000/health/ from the trainer's machine gets no answer (with proxies unset)",
-            "在训练机上执行 curl http://HOST:8000/health/（不经代理）没有应答",
+            "curl http://HOST:8000/get_world_size/ from the trainer's machine gets no answer, or 404 (with proxies "
+            "unset)",
+            "在训练机上执行 curl http://HOST:8000/get_world_size/（不经代理）没有应答，或为 404",
         ),
     )

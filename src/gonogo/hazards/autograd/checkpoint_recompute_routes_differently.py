@@ -1,0 +1,102 @@
+from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.match import one_line
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text
+
+_DIFFERS = Pattern(r"Recomputed values\s+for the following tensors\s+have different metadata")
+_SIZES = Pattern(
+    r"saved metadata: \{'shape': torch\.Size\(\[(?P<first>\d+), (?P<width>\d+)\]\)[^}]*\}"
+    r"[^{]*recomputed metadata: \{'shape': torch\.Size\(\[(?P<second>\d+), (?P<again>\d+)\]\)"
+)
+_EXPERTS = Pattern(
+    r"(?i)\bmoe\b|_moe|moe_|mixtral|grouped_(?:mm|gemm)|\bexperts?\b|\brouter\b|hybridep|deepep|row_id_map|token_dispatch"
+)
+_NEAR = 0.2
+"""By how much of the rows two routings of the same tokens differ at most."""
+
+
+class CheckpointRecomputeRoutesDifferently(Hazard):
+    """A router sends other tokens to an expert when the forward is recomputed, so its tensors have other sizes.
+    ## What happens
+    "CheckpointError: Recomputed values for the following tensors have different metadata than during the forward
+    pass", where the tensors differ by a few rows: saved [965, 5120], recomputed [964, 5120]. As a rule in the first
+    backward of a mixture of experts.
+    ## Why
+    Gradient checkpointing runs the router again. Its scores come out of kernels whose last bits differ from one run to
+    the next (atomics, other tilings, a reduction in another order, fp8), and of two experts with nearly equal scores
+    the other one wins. With expert parallelism each rank receives what all others have routed.
+    ## Example
+    ```toml
+    [activation_checkpoint]
+    mode = "full"          # wrong: router and dispatch are recomputed
+    mode = "selective"     # right: what the router chose is kept
+    ```
+    ## Cure
+    Keep the router's choice and leave dispatch out of what is recomputed: selective checkpointing (NeMo Automodel:
+    ignore_router_for_ac=True; Megatron: --moe-layer-recompute off, or recompute_modules without moe), router in
+    float32. To see whether that is it: checkpointing off.
+    ## When it is safe
+    Where the choice is saved, or every expert has a fixed capacity.
+    ## Sources
+    - https://github.com/NVIDIA-NeMo/Automodel/pull/2635: the router's output is saved
+    - https://github.com/NVIDIA-NeMo/Automodel/issues/3325: dispatch that receives other numbers of tokens
+    - https://github.com/pytorch/torchtitan/issues/1117: 965 tokens for an expert, and 964 the second time
+    """
+
+    name = "checkpoint-recompute-routes-differently"
+    title = Text(
+        "The router sends tokens to other experts when the forward is recomputed", "重算前向时路由把 token 送往其他专家"
+    )
+    log_words = ("Recomputed values", "recomputed metadata")
+    yields_to = ("zero3-gradient-checkpoint-recompute", "fsdp2-checkpoint-recompute-resharded")
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """Likely where rows alone differ, by little; possible where only the log's other words speak of experts."""
+        if outside_training(log):
+            return
+        for error in log.errors:
+            message = one_line(error.message)
+            if _DIFFERS.search(message) is None:
+                continue
+            sizes = _SIZES.search(message)
+            routed = sizes is not None and _by_few_rows(*(int(sizes.group(name)) for name in _NAMES))
+            experts = log.says(_EXPERTS)
+            if not routed and ("recomputed metadata" in message or not experts):
+                continue
+            told = (
+                Text(" ({first} rows, then {second})", "（先 {first} 行，后 {second} 行）").format(
+                    first=sizes.group("first"), second=sizes.group("second")
+                )
+                if sizes is not None and routed
+                else Text("", "")
+            )
+            yield self.log_finding(
+                error,
+                Text(
+                    "A checkpointed part was run again in backward, and its tensors had another number of rows{told}: "
+                    "as with experts that get other tokens the second time.",
+                    "被检查点的部分在反向时重新执行，其张量的行数不同{told}：如同专家第二次得到了不同的 token。",
+                ).format(told=told),
+                cure=(
+                    Text(
+                        "Keep the router's choice and leave dispatch out of what is recomputed: selective "
+                        "checkpointing (NeMo Automodel: ignore_router_for_ac=True; Megatron: recompute_modules without "
+                        "moe); the router in float32",
+                        "保存路由的选择，并把分发排除在重算之外：选择性检查点（NeMo Automodel："
+                        "ignore_router_for_ac=True；Megatron：recompute_modules 不含 moe）；路由用 float32",
+                    ),
+                ),
+                certainty=Certainty.LIKELY if routed else Certainty.POSSIBLE,
+                confirm=Text(
+                    "The model has experts, and trains without gradient checkpointing",
+                    "模型含有专家，且不用梯度检查点时可以训练",
+                ),
+            )
+            return
+
+
+_NAMES = ("first", "width", "second", "again")
+
+
+def _by_few_rows(first: int, width: int, second: int, again: int) -> bool:
+    return width == again and first != second and abs(first - second) <= _NEAR * max(first, second)

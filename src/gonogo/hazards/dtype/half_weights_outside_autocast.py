@@ -1,0 +1,88 @@
+from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.hazards.dtype._half_and_float import LITERALS, half_and_float
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text
+
+_IN_LAYER = ("torch/nn/modules/linear.py", "torch\\nn\\modules\\linear.py", "torch/nn/modules/conv.py")
+_DEEPSPEED = Pattern(r"deepspeed")
+_ADAPTED = Pattern(r"(?i)\blora\b|_lora|lora_|\bpeft\b|bitsandbytes|load_in_[48]bit|quantization_bit")
+
+
+class HalfWeightsOutsideAutocast(Hazard):
+    """The model's weights are bf16 or fp16, and something in float32 reaches a layer where no autocast is on.
+    ## What happens
+    "mat1 and mat2 must have the same dtype, but got Float and BFloat16", or "expected mat1 and mat2 to have the same
+    dtype, but got: float != c10::BFloat16" (or Half, or the other way round), in a linear layer or a convolution of
+    the model, without adapters and without DeepSpeed.
+    ## Why
+    A model that was loaded with `torch_dtype=torch.bfloat16` computes in bf16 only as long as all its inputs are bf16.
+    Pixel values, timesteps, noise, masks that became floats, a norm or a head kept in float32 are not; autocast would
+    have cast them (`bf16=True`, `mixed_precision`), and is off: not set, or left in a hook, a reward or a loss of
+    one's own.
+    ## Example
+    ```python
+    model = AutoModel.from_pretrained(name, torch_dtype=torch.bfloat16)     # wrong with bf16=False
+    args = TrainingArguments(bf16=False)
+
+    args = TrainingArguments(bf16=True)                                     # right
+    ```
+    ## Cure
+    Train under autocast (`bf16=True`, `accelerate launch --mixed_precision bf16`, `torch.autocast("cuda",
+    dtype=torch.bfloat16)` around a forward of one's own), or cast the input to the layer's dtype, or load the model in
+    float32.
+    ## When it is safe
+    Where weights and inputs have one dtype, or the whole forward runs under autocast.
+    ## Sources
+    - https://github.com/huggingface/transformers/issues/30914: a bf16 model, and what autocast changes
+    - https://github.com/shibing624/MedicalGPT/issues/456: a reward model's head in float32
+    - https://github.com/kohya-ss/musubi-tuner/issues/431: float32 latents into a bf16 model
+    - https://github.com/kohya-ss/sd-scripts/issues/1489: the same in another trainer
+    """
+
+    name = "half-weights-outside-autocast"
+    title = Text(
+        "A float32 tensor meets 16-bit weights, and no autocast is on",
+        "float32 张量遇到 16 位权重，而没有启用 autocast",
+    )
+    log_words = LITERALS
+    yields_to = (
+        "deepspeed-no-autocast-for-inputs",
+        "dtype-mismatch-lora",
+        "dtype-mismatch-lora-quantized",
+        "dataparallel-plain-python-multi-gpu",
+        "flash-attn-fp32-input",
+    )
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """Where half precision meets float32, and nothing speaks of adapters, quantization or DeepSpeed."""
+        if outside_training(log):
+            return
+        for met in half_and_float(log):
+            if met.in_replica or met.with_lora or met.quantized or log.says(_ADAPTED):
+                continue
+            layer = met.has_frames and log.passes(*_IN_LAYER) and not log.says(_DEEPSPEED)
+            yield self.log_finding(
+                met.evidence,
+                Text(
+                    "A layer of the model multiplied 16-bit and float32 tensors: weights and input have different "
+                    "dtypes, and no autocast was active.",
+                    "模型的某层把 16 位与 float32 张量相乘：权重与输入的 dtype 不同，且没有启用 autocast。",
+                ),
+                cure=(
+                    Text(
+                        "Train under autocast: bf16=True, accelerate launch --mixed_precision bf16, or "
+                        'torch.autocast("cuda", dtype=torch.bfloat16) around a forward of your own',
+                        "在 autocast 下训练：bf16=True、accelerate launch --mixed_precision bf16，或在自己的前向外包 "
+                        'torch.autocast("cuda", dtype=torch.bfloat16)',
+                    ),
+                    Text(
+                        "Or cast the input to the layer's dtype, or load the model in float32",
+                        "或把输入转换为该层的 dtype，或以 float32 加载模型",
+                    ),
+                ),
+                certainty=Certainty.LIKELY if layer else Certainty.POSSIBLE,
+                confirm=Text(
+                    "print(next(model.parameters()).dtype, x.dtype, torch.is_autocast_enabled()) before the layer",
+                    "在该层之前 print(next(model.parameters()).dtype, x.dtype, torch.is_autocast_enabled())",
+                ),
+            )
