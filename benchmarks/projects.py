@@ -1,7 +1,7 @@
 """Launches of public projects, rehearsed as a user would who has a laptop: is the verdict right?
 
     python benchmarks/projects.py [--mirrors DIR] [--out FILE] [NAME …]
-    python benchmarks/projects.py --write    # the table of docs/projects.md, of the results that are kept
+    python benchmarks/projects.py --write    # the table and numbers of docs/projects.md, of the results that are kept
 
 The launches, each with what to prepare, the verdict expected and why, stand in ``tests/projects/launches/``. DIR holds
 bare clones (``OWNER+NAME``, or ``OWNER+NAME/repo``); without it, or for one that it lacks, ``git clone`` is asked. A
@@ -17,8 +17,10 @@ Exit status 0: every launch that could be had has the verdict expected.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -39,6 +41,14 @@ LAUNCHES = Path(__file__).resolve().parents[1] / "tests" / "projects" / "launche
 RESULTS = Path(__file__).with_name("projects.jsonl")
 """The last result of each launch, without its report; ``first`` is how it was judged before anything was mended."""
 PAGES = [LAUNCHES.parents[2] / "docs" / name for name in ("projects.md", "projects.zh-CN.md")]
+SAID = (
+    ("all", r"\d+ launches of \d+ repositories,"),
+    ("all_zh", r"共 \d+ 个仓库的 \d+ 条启动命令"),
+    ("now", r"\| (?:now|现在) \| \d+ \| \d+ \| \d+ \|"),
+    ("three", r"\d+ launches of \d+ repositories are those three commands alone: of \d+, of \d+ repositories"),
+    ("three", r"\d+ 条启动命令（\d+ 个仓库）只用这三条命令：其中 \d+ 条、\d+ 个仓库"),
+)
+"""The pages' phrases with numbers in them, each with the key of those in ``counted``."""
 _LONGEST = 1800
 """Seconds that one launch may take, its environment's installation included."""
 
@@ -162,13 +172,38 @@ def written() -> str:
     return "\n".join(rows)
 
 
+def counted() -> dict[str, tuple[int, ...]]:
+    """What the pages say in numbers: all launches and repositories, judgements, and those that are three commands."""
+    kept = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+    last = {one["launch"]: one.get("judged") for one in kept}
+    judged_now = [(one, last.get(f"{one['project']}: {one['name']}", "not run")) for one in launches()]
+    in_three = [
+        one for one in judged_now if one[0].get("prepared") and not one[0].get("prepare", {}).keys() - {"lacking"}
+    ]
+    right = [one["project"] for one, judgement in in_three if judgement == "right"]
+    return {
+        "all": (len(judged_now), len({one["project"] for one, _ in judged_now})),
+        "all_zh": (len({one["project"] for one, _ in judged_now}), len(judged_now)),
+        "now": tuple(sum(judgement == word for _, judgement in judged_now) for word in ("right", "unsure", "wrong")),
+        "three": (len(in_three), len({one["project"] for one, _ in in_three}), len(right), len(set(right))),
+    }
+
+
 def write() -> None:
-    """Put the table into the pages, in the place of the one that is there."""
+    """Put the table and the numbers into the pages, in the place of those that are there."""
+    numbers = counted()
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         head, rule, rest = text.partition("| --- | --- | --- | --- | --- | --- | --- | ---: |\n")
         after = rest[rest.index("\n\n") :]
+        for what, pattern in SAID:
+            head = re.sub(pattern, functools.partial(_renumbered, numbers[what]), head)
         page.write_text(f"{head}{rule}{written()}{after}", encoding="utf-8")
+
+
+def _renumbered(numbers: tuple[int, ...], phrase: re.Match[str]) -> str:
+    left = iter(numbers)
+    return re.sub(r"\d+", lambda _: str(next(left)), phrase[0])
 
 
 def main() -> int:
@@ -179,7 +214,7 @@ def main() -> int:
         "--work", type=Path, help="where the projects are checked out, and left; else a temporary folder"
     )
     parser.add_argument("--out", type=Path, help="append each launch's result there, a JSON line each")
-    parser.add_argument("--write", action="store_true", help="write the table of the results that are kept")
+    parser.add_argument("--write", action="store_true", help="write table and numbers of the results that are kept")
     parser.add_argument("names", nargs="*", help="only launches or projects with these in their names")
     options = parser.parse_args()
     if options.write:

@@ -32,6 +32,10 @@ def lay(folder: Path, prepare: dict[str, Any]) -> None:
     for place, kind in prepare.get("rows", {}).items():
         _made(folder / place)
         MAKERS[kind](folder / place)
+    for place, kind in prepare.get("lacking", {}).items():  # files of the repository that a mirror of it has not
+        if not (folder / place).exists():
+            _made(folder / place)
+            MAKERS[kind](folder / place)
     for place, text in prepare.get("texts", {}).items():
         _made(folder / place).write_text(text, encoding="utf-8")
     for edit in prepare.get("edits", []):
@@ -278,6 +282,15 @@ def _llava(path: Path) -> None:
     _json(path, rows)
 
 
+def _multiple_choice(path: Path) -> None:
+    """MMLU's JSON lines: a question of five shots in some 700 words, its answer a letter."""
+    rows = [
+        {"subject": "law", "input": 40 * f"{text} A. One B. Two C. Three D. Four Answer: ", "output": "ABCD"[at % 4]}
+        for at, text in enumerate(_sentences(8))
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
 def _tokens(path: Path) -> None:
     """A million token numbers below 50000, of 16 bits, as nanoGPT's prepare.py writes them."""
     path.write_bytes(b"".join(struct.pack("<H", number * 7919 % 50000) for number in range(1_000_000)))
@@ -301,6 +314,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "wav": _wav,
     "speech-lines": _speech_lines,
     "llava": _llava,
+    "multiple-choice": _multiple_choice,
     "tokens": _tokens,
     "token-rows": _token_rows,
 }

@@ -257,3 +257,28 @@ def test_mpi4py_is_asked_for_where_there_is_no_launcher(project: Path) -> None:
     prepared_after(project, failed(project, "FileNotFoundError", f"Unable to find '{project}/pretrain.jsonl'", 8))
     lacks = failed(project, "ModuleNotFoundError", "No module named 'mpi4py'", 3, "mpi_discovery")
     assert rehearsed(lacks, project).outcome == "raised"
+
+
+def test_a_made_rows_text_that_is_sought_in_vain_is_no_error_of_the_program(project: Path) -> None:
+    prepared_after(project, failed(project, "FileNotFoundError", f"Unable to find '{project}/pretrain.jsonl'", 8))
+    told = {
+        said: rehearsed(failed(project, "ValueError", said, 8, "on_evaluate"), project).outcome
+        for said in ("7 is not in list", "tuple.index(x): x not in tuple", "batch size must be positive")
+    }
+    assert list(told.values()) == ["unsupported", "unsupported", "raised"]
+
+
+def test_a_file_at_an_address_is_made_in_its_form(project: Path) -> None:
+    address = "https://example.org/texts/input.txt"
+    missed = failed(project, "ConnectionError", "no network", 8)
+    missed.missed = [Missed("data", address)]
+    prepared_after(project, missed)
+    table = read_prepared(project / "gonogo-prepared")
+    assert table is not None
+    assert table.addresses == {address: "data/https--example.org--texts--input.txt.txt"}
+    assert (table.paths, table.datasets, table.guessed) == ({}, {}, (address,))
+    assert " " in (project / "gonogo-prepared" / table.addresses[address]).read_text()
+    prepared_after(project)  # another launch in the same folder
+    again = read_prepared(project / "gonogo-prepared")
+    assert again is not None
+    assert again.addresses == table.addresses

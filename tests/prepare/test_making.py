@@ -96,6 +96,12 @@ def test_a_word_of_two_letters_is_a_token(name: str) -> None:
         assert tokenizer.decode(tokenizer.encode(said, add_special_tokens=False).ids).strip() == said
 
 
+@pytest.mark.parametrize("name", ["smollm2", "llama2", "t5"])
+def test_a_letter_behind_a_blank_is_a_token_as_an_answer_is(name: str) -> None:
+    tokenizer = Tokenizer.from_str(tokenizer_files(tokenizer_layout(name))["tokenizer.json"].decode())
+    assert [len(tokenizer.encode(f"ab {letter}", add_special_tokens=False).ids) for letter in "ADaz"] == [2, 2, 2, 2]
+
+
 def _fields(data: bytes) -> list[tuple[int, bytes | int]]:
     """The fields of a protocol buffer's message."""
     found: list[tuple[int, bytes | int]] = []

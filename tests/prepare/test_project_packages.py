@@ -94,6 +94,12 @@ def test_the_nearest_list_goes_first(project: Path) -> None:
     assert "open-r1" not in found.lines
 
 
+def test_a_list_that_leaves_a_version_open_takes_it_from_the_next(project: Path) -> None:
+    write(project, {"requirements.txt": "accelerate\ntrl<2\n"})
+    lines = asked(project, "bash", "launch.sh").lines
+    assert (lines["accelerate"], lines["trl"]) == ("accelerate==1.4.0", "trl<2")
+
+
 def test_what_conda_alone_has_is_no_requirement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path, {

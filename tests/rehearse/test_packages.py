@@ -66,6 +66,16 @@ def test_a_version_is_laid_over_with_what_it_requires(index: Path, tmp_path: Pat
     }
 
 
+def test_a_bare_name_is_any_version_where_none_is_installed(index: Path) -> None:
+    wheel(index, "json-repair-of-ours", "0.2")
+    assert {name: str(one) for name, one in lay_over(("json_repair_of_ours",)).versions.items()} == {
+        "json-repair-of-ours": "0.2"
+    }
+    assert lay_over(("datasets",)).versions == {}  # installed: as it is
+    with pytest.raises(UserError, match="could not be installed"):
+        lay_over(("nowhere-of-ours",))
+
+
 def test_the_cache_is_used_without_pip(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = lay_over(("trl==0.9.3",))
     monkeypatch.setattr("gonogo.rehearse.packages.cache._run_pip", lambda *_: pytest.fail("pip was run"))
@@ -175,7 +185,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
             wanted_by_file(path)
 
 
-@pytest.mark.parametrize("option", ["deepspeed", "deepspeed>=0.14", "deepspeed==0.14.*", "==1", "deepspeed=0.14.2", ""])
+@pytest.mark.parametrize("option", ["deepspeed>=0.14", "deepspeed==0.14.*", "==1", "deepspeed=0.14.2", ""])
 def test_with_takes_an_exact_version(option: str) -> None:
     with pytest.raises(UserError, match="write NAME==VERSION"):
         lay_over((option,))

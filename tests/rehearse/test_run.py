@@ -355,7 +355,7 @@ def test_what_the_user_has_to_provide_is_the_users_error(project: Project, monke
         (["deepspeed", "--num_gpus", "8", "train.py"], {"ranks": "8"}, "ranks 0 to 7"),
         (["deepspeed", "--num_gpus", "8", "train.py"], {"ranks": "first"}, "write 0, 0,3, sample or all"),
         (["torchrun", "--nproc_per_node", "8", "train.py"], {"nodes": 2}, r"starts 1 node\(s\), 2 are asked for"),
-        (["python", "train.py"], {"with_packages": ("deepspeed",)}, "NAME==VERSION"),
+        (["python", "train.py"], {"with_packages": ("deepspeed>=0.14",)}, "NAME==VERSION"),
         (["python", "train.py"], {"host_memory": "lots"}, "--host-memory"),
     ],
 )

@@ -92,6 +92,13 @@ def test_the_second_time_it_is_there_already(index: Path, tmp_path: Path) -> Non
     ] == []
 
 
+def test_a_bare_name_of_with_adds_a_package_and_leaves_the_files_versions(index: Path, tmp_path: Path) -> None:
+    path = requirements(tmp_path, "trl==0.9.1\n")
+    installed = versions(whole_environment(path, ("trl", "attrs"), None))
+    assert installed["trl"] == "0.9.1"
+    assert "attrs" in installed
+
+
 def test_with_wins_over_the_file(index: Path, tmp_path: Path) -> None:
     path = requirements(tmp_path, "trl==0.9.1\nattrs==22.1\n")
     assert versions(whole_environment(path, ("trl==0.9.3",), None))["trl"] == "0.9.3"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -10,6 +11,14 @@ FOLDER = "gonogo-prepared"
 MANIFEST = "prepared.json"
 BUILDERS = frozenset({"json", "csv", "parquet", "text", "arrow", "pandas", "imagefolder", "audiofolder", "webdataset"})
 """What ``load_dataset`` takes by these names are forms of files, and no data sets of the hub."""
+
+_OF_ROWS = (".txt", ".json", ".jsonl", ".csv", ".tsv", ".parquet")
+
+
+def is_address_of_rows(name: str) -> bool:
+    """Whether a name is an address of the web at which a file of rows lies, by its suffix; a query asks a service."""
+    parts = urlsplit(name) if name.startswith(("http://", "https://")) else None
+    return parts is not None and not parts.query and parts.path.lower().endswith(_OF_ROWS)
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -21,6 +30,8 @@ class Prepared(msgspec.Struct, frozen=True):
     """By the hub's name, in small letters."""
     paths: dict[str, str] = {}
     """By the whole path of something that is not on this machine."""
+    addresses: dict[str, str] = {}
+    """By the address of the web that a program fetches a file of rows from."""
     guessed: tuple[str, ...] = ()
     """Data sets, by name or whole path, whose columns are what the program seemed to read."""
     missing: tuple[str, ...] = ()

@@ -37,6 +37,7 @@ _FINDS_NOTHING = Text(
 _TRAINING = frozenset({"forward", "backward", "step"})
 _NO_DATA = re.compile(r"(?:any data file|any data|data files?) at (\S+?)\.?(?:$|\s)")
 _NO_MODULE = re.compile(r"^No module named '(\w+)")
+_NOT_IN = re.compile(r"(?:is )?not in (?:list|tuple|deque|array)|^substring not found$")
 _MUTABLE = re.compile(r"^mutable default <class '(?!list|dict|set)")
 _NONE = "none"
 """In the place of a table's environment where nothing was prepared."""
@@ -161,7 +162,8 @@ def _is_of_rows(failure: Failure) -> bool:
     kind = failure.type.rpartition(".")[2]
     if kind == "ZeroDivisionError" and failure.phase == "load":
         return True  # a number of steps, of fewer rows than a batch of all ranks has
-    if kind in ("KeyError", "IndexError") and failure.frames and failure.frames[-1].owner == "user":
+    in_vain = kind in ("KeyError", "IndexError") or (kind == "ValueError" and _NOT_IN.search(failure.message))
+    if in_vain and failure.frames and failure.frames[-1].owner == "user":
         return True  # something of the rows was looked up in vain
     return kind in _OF_ROWS and any(
         _READS_ROWS.search(frame.path) or (frame.owner == "user" and _BY_NAME.fullmatch(frame.function))

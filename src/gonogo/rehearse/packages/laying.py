@@ -199,6 +199,8 @@ def _not_there(name: str, specifier: SpecifierSet, error: NotInstalled) -> UserE
 
 def _nearest(releases: list[Version], specifier: SpecifierSet) -> list[Version]:
     """Two releases before and two after the version that a specifier names."""
+    if not specifier:
+        return releases[-2:]
     wanted = Version(next(iter(specifier)).version.rstrip(".*"))
     before = [release for release in releases if release < wanted]
     after = [release for release in releases if release > wanted]

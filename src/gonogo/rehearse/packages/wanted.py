@@ -28,19 +28,20 @@ class Wanted:
 
 
 def wanted_by_options(options: tuple[str, ...]) -> dict[str, SpecifierSet]:
-    """The versions of ``--with``. Raises UserError for one that is not ``NAME==VERSION``."""
+    """The versions of ``--with``; of a bare NAME any. Raises UserError for what is neither it nor ``NAME==VERSION``."""
     found: dict[str, SpecifierSet] = {}
     for option in options:
         try:
             requirement = Requirement(option)
             specifiers = list(requirement.specifier)
-            if len(specifiers) != 1 or specifiers[0].operator != "==" or "*" in specifiers[0].version:
+            exact = len(specifiers) == 1 and specifiers[0].operator == "==" and "*" not in specifiers[0].version
+            if specifiers and not exact:
                 raise InvalidRequirement(option)
         except InvalidRequirement:
             raise UserError(
                 Text(
-                    "--with {option}: write NAME==VERSION, as in deepspeed==0.14.2",
-                    "--with {option}：请写成 NAME==VERSION，例如 deepspeed==0.14.2",
+                    "--with {option}: write NAME==VERSION, as in deepspeed==0.14.2, or NAME for any version",
+                    "--with {option}：请写成 NAME==VERSION，例如 deepspeed==0.14.2；任意版本则只写 NAME",
                 ).format(option=option)
             ) from None
         found[canonicalize_name(requirement.name)] = requirement.specifier

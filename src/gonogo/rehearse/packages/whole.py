@@ -110,7 +110,8 @@ def whole_environment(
     releases count where versions are loose; None: that of the last commit of the file's repository. Raises UserError
     for a file or options that can't be read, where nothing can be made of them, or where the cache can't be written.
     """
-    wanted, pins = wanted_by_file(file), wanted_by_options(with_packages)
+    wanted = wanted_by_file(file)
+    pins = {name: one or wanted.specifiers.get(name, one) for name, one in wanted_by_options(with_packages).items()}
     needed = {**wanted.specifiers, **dict.fromkeys(wanted.without_version, SpecifierSet()), **pins}
     if all(satisfied(installed_version(name), specifier) for name, specifier in needed.items()):
         return PackageOverlay()

@@ -43,6 +43,8 @@ USUAL = frozenset({
     "tensorboard", "tensorboardx", "wandb", "swanlab", "einops", "tiktoken", "safetensors", "evaluate", "numpy",
     "pandas", "scipy", "scikit-learn", "pillow", "tqdm", "jsonlines", "timm", "bitsandbytes", "liger-kernel",
     "huggingface-hub", "triton", "qwen-vl-utils", "nltk", "rouge-chinese", "jieba", "loguru", "fire", "rich", "pyyaml",
+    "json-repair", "ftfy", "sacrebleu", "rouge-score", "omegaconf", "hydra-core", "python-dotenv", "matplotlib",
+    "openai", "aiohttp", "requests", "psutil", "pyarrow", "jinja2", "tabulate", "colorama", "termcolor",
 })  # fmt: skip
 
 
@@ -172,10 +174,12 @@ def _used(runs: Sequence[Run]) -> list[str]:
 
 
 def _take(found: Packages, lines: Iterable[tuple[str, str]]) -> bool:
-    """Add lines of packages that are not known yet; whether there were any."""
+    """Add lines of packages that are not known yet, or whose version an earlier list left open; whether any were."""
     there = list(lines)
     for name, line in there:
-        found.lines.setdefault(name, line)
+        known = found.lines.setdefault(name, line)
+        if not _specifier(known):
+            found.lines[name] = f"{known}{_specifier(line)}"
     return bool(there)
 
 

@@ -43,8 +43,8 @@ def write_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> P
     """
     folder = check_folder(parent)
     earlier = read_prepared(folder) or Prepared()
-    names = ("models", "datasets", "paths", "chosen")
-    anew = {*table.models.values(), *table.datasets.values(), *table.paths.values()}
+    names = ("models", "datasets", "paths", "addresses", "chosen")
+    anew = {place for name in names[:-1] for place in getattr(table, name).values()}
     table = msgspec.structs.replace(table, **{name: getattr(earlier, name) | getattr(table, name) for name in names})
     try:
         partial = Path(tempfile.mkdtemp(prefix=f".{FOLDER}-", dir=parent))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from gonogo.evidence.prepared import Prepared
+from gonogo.evidence.prepared import Prepared, is_address_of_rows
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
 from gonogo.rehearse.prepared import image_folders
@@ -28,6 +28,7 @@ def make(wanted: Sequence[Wanted], folder: Path, tokens: int, options: Options) 
     chosen: dict[str, str] = {}
     datasets: dict[str, str] = {}
     paths: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     media = {"image": str(folder / _PICTURE), "audio": str(folder / _SOUND)}
     has_media_folder = any(one.kind == "media" and one.state == "can-be-made" for one in wanted)
     for one in wanted:
@@ -54,13 +55,14 @@ def make(wanted: Sequence[Wanted], folder: Path, tokens: int, options: Options) 
             rows = [maker.row(number) for number in range(many)]
             if any(kind.rstrip("s") in ("image", "audio") for kind in columns.values()):
                 files |= {_PICTURE: picture(), _SOUND: sound()}
-            _place_rows(one, columns, rows, files, datasets, paths)
+            _place_rows(one, columns, rows, files, datasets, addresses if is_address_of_rows(one.name) else paths)
         one.state = "made"
     data = [one for one in wanted if one.kind == "data"]
     return files, Prepared(
         models,
         datasets,
         paths,
+        addresses,
         guessed=tuple(one.path or one.name for one in data if one.state == "made" and not _is_known(one)),
         missing=tuple(one.path for one in data if one.path and one.state in ("missing", "unknown")),
         chosen=chosen,
@@ -113,7 +115,8 @@ def _place_rows(
     place = f"data/{_plain(one.name)}"
     # With their kinds, which the columns' names alone don't tell: rows made again are to be of the same ones.
     one.columns, one.found = tuple(f"{name}:{kind}" for name, kind in columns.items()), place
-    if one.path is None:
+    path = one.name if is_address_of_rows(one.name) else one.path
+    if path is None:
         known = published_dataset(one.name)
         splits = known.splits if known is not None else (*one.splits, *_USUAL_SPLITS)
         subsets = known.subsets if known is not None and known.subsets else (one.subset,) if one.subset else ()
@@ -122,13 +125,13 @@ def _place_rows(
         files |= {f"{place}/{name}": content for name, content in hub_folder(columns, rows, splits, subsets).items()}
         datasets[one.name.lower()] = place
         return
-    if not os.path.splitext(one.path)[1]:  # a folder, or a file without a suffix: a folder is read by most
+    if not os.path.splitext(path)[1]:  # a folder, or a file without a suffix: a folder is read by most
         files |= {f"{place}/{name}": content for name, content in hub_folder(columns, rows, ("train",), ()).items()}
     else:
-        place += os.path.splitext(one.path)[1]
-        files[place] = data_file(one.path, rows, one.separator)
+        place += os.path.splitext(path)[1]
+        files[place] = data_file(path, rows, one.separator)
         one.found = place
-    paths[one.path] = place
+    paths[path] = place
 
 
 def _plain(name: str) -> str:

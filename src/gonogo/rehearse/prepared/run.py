@@ -12,7 +12,7 @@ import msgspec
 
 from gonogo.check.runs import gather
 from gonogo.check.settings import CheckSettings, read_settings
-from gonogo.evidence.prepared import FOLDER, Prepared, read_prepared
+from gonogo.evidence.prepared import FOLDER, Prepared, is_address_of_rows, read_prepared
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.failures import shorten
@@ -282,6 +282,10 @@ def _split_for(record: RankRecord, wanted: Sequence[Wanted]) -> bool:
 def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: Options) -> Iterator[Wanted]:
     if missed.kind == "model":
         yield model_wanted(missed.name, "", folder, options, asked=True)
+    elif is_address_of_rows(missed.name):
+        one = _path(missed.name, runs, folder, options, ())
+        one.path = None  # nothing lies on this machine by that name
+        yield one
     elif os.path.isabs(missed.name):  # a folder of data
         for file in missed.files:
             yield _path(os.path.join(missed.name, file), runs, folder, options, ())

@@ -1,7 +1,7 @@
 """A vocabulary trained on nothing: all short strings of letters, and what fills it up to the published size.
 
-Two letters, with or without the blank before them, are one token, and up to three where there is room: of English text
-it makes some three characters a token, where published tokenizers make four. What is said of lengths leans on that.
+One letter and two, with or without the blank before them, are one token, and up to three where there is room: English
+text has some three characters a token so, and four with published tokenizers. What is said of lengths leans on that.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from functools import cache
-from string import ascii_lowercase
+from string import ascii_letters, ascii_lowercase
 
 from gonogo.evidence.published.models import TokenizerLayout
 
@@ -33,6 +33,7 @@ def _of_letters(blank: str, size: int) -> Iterator[Merge]:
     pairs = ["".join(pair) for pair in itertools.product(ascii_lowercase, repeat=2)]
     yield from ((pair[0], pair[1]) for pair in pairs)
     yield from ((blank, pair) for pair in pairs)
+    yield from ((blank, letter) for letter in ascii_letters)  # an answer of one letter is one token, as published
     yield from ((pair, letter) for pair in pairs for letter in ascii_lowercase)
     if size > _ROOM_FOR_ALL_TRIPLES:
         yield from ((blank + pair, letter) for pair in pairs for letter in ascii_lowercase)
@@ -79,7 +80,7 @@ def words_of(layout: TokenizerLayout) -> list[str]:
         single = [chr(code) for code in range(0x21, 0x7F)]
         return [*single, *(f"##{one}" for one in single), *pairs, *(f"##{pair}" for pair in pairs)]
     single = ["▁", *(chr(code) for code in range(0x21, 0x7F))]
-    return [*single, *pairs, *(f"▁{pair}" for pair in pairs), *(f"▁{letter}" for letter in ascii_lowercase)]
+    return [*single, *pairs, *(f"▁{pair}" for pair in pairs), *(f"▁{letter}" for letter in ascii_letters)]
 
 
 def tokens_by_id(layout: TokenizerLayout, ordinary: list[str]) -> list[str]:

@@ -21,7 +21,7 @@ from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, UnsupportedOperator, VirtualMode
 from gonogo.virtual.ranks.plan import WorkerPlan
-from gonogo.virtual.sandbox import filesystem, hub, metrics, network, prepared, processor, spawned
+from gonogo.virtual.sandbox import addresses, filesystem, hub, metrics, network, prepared, processor, spawned
 from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.sandbox.overlay_view import shared_with_others
 from gonogo.virtual.tensor import CPU, VirtualTensor
@@ -80,6 +80,7 @@ def install(
         shared_with_others()
     overlay = Overlay(plan.scratch, passed=ours)
     undo.append(prepared.install(plan.prepared, assume, missed, functools.partial(opened_files.make, overlay, note)))
+    undo.append(addresses.install(plan.prepared, assume, missed))
     undo.append(metrics.install(assume))
     undo.append(filesystem.install(overlay).undo)
     undo.append(spawned.install(overlay).undo)

@@ -1,0 +1,128 @@
+"""Files of rows at an address of the web, offline: what ``gonogo prepare`` has made is what the program reads there.
+
+The ways in which programs fetch a file are followed: fsspec, urllib, requests. Only whole files of rows are meant, by
+their suffix: an answer of a service is not one, nor are weights.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gonogo.evidence.prepared import Prepared, is_address_of_rows, read_prepared
+from gonogo.evidence.rehearsal.record import Missed
+from gonogo.finding import Text
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.patching import Patches
+
+_MADE = Text(
+    "what lies at {address} is made (gonogo prepare): its length and form are not the real file's",
+    "{address} 处的内容是生成的（gonogo prepare）：长度和格式与真实文件不同",
+)
+
+
+def install(folder: str, assume: Callable[[Text], object], missed: Callable[[Missed], None]) -> Callable[[], None]:
+    """Answer for the addresses that the folder has a file for (``""``: none is there); ``missed`` hears of others."""
+    files = _Files(folder, (read_prepared(Path(folder)) if folder else None) or Prepared(), assume, missed)
+    patches = Patches()
+    for module, follow in (
+        ("fsspec.core", files.follow_fsspec),
+        ("urllib.request", files.follow_urllib),
+        ("requests.sessions", files.follow_requests),
+    ):
+        patches.on_undo(after_import(module, functools.partial(follow, patches)))
+    return patches.undo
+
+
+class _Files:
+    """The addresses that are answered for, and those that are missed."""
+
+    def __init__(
+        self, folder: str, table: Prepared, assume: Callable[[Text], object], missed: Callable[[Missed], None]
+    ) -> None:
+        self.folder = folder
+        self.table = table
+        self.assume = assume
+        self.missed = missed
+        self._heard: set[str] = set()
+
+    def place(self, address: Any) -> str | None:
+        """The file that stands for an address, or None."""
+        if not isinstance(address, str) or not is_address_of_rows(address):
+            return None
+        found = self.table.addresses.get(address)
+        if address not in self._heard:
+            self._heard.add(address)
+            if found is None:
+                self.missed(Missed("data", address))
+            else:
+                self.assume(_MADE.format(address=address))
+        return None if found is None else os.path.join(self.folder, found)
+
+    def follow_fsspec(self, patches: Patches, module: ModuleType) -> None:
+        """``fsspec.open`` and what else resolves an address: the file on this machine in its place."""
+        for name in ("open_files", "url_to_fs", "get_fs_token_paths"):
+            original = vars(module).get(name)
+            if original is not None:
+                patches.everywhere([(original, self._resolved(original))])
+
+    def _resolved(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def resolves(*args: Any, **kwargs: Any) -> Any:
+            args = (*(self._here(one) for one in args[:1]), *args[1:])
+            kwargs |= {key: self._here(one) for key, one in kwargs.items() if key in ("urlpath", "url")}
+            return original(*args, **kwargs)
+
+        return resolves
+
+    def _here(self, asked: Any) -> Any:
+        """An address, or some: the file on this machine for each that there is one for."""
+        if isinstance(asked, (list, tuple)):
+            return type(asked)(self._here(one) for one in asked)
+        return self.place(asked) or asked
+
+    def follow_urllib(self, patches: Patches, module: ModuleType) -> None:
+        """``urlopen`` and ``urlretrieve``, of an address or a request for one."""
+        opens, retrieves = module.urlopen, module.urlretrieve
+
+        @functools.wraps(opens)
+        def urlopen(url: Any, *args: Any, **kwargs: Any) -> Any:
+            path = self.place(getattr(url, "full_url", url))
+            return opens(url if path is None else Path(path).as_uri(), *args, **kwargs)
+
+        @functools.wraps(retrieves)
+        def urlretrieve(url: Any, filename: Any = None, *args: Any, **kwargs: Any) -> Any:
+            path = self.place(url)
+            if path is None:
+                return retrieves(url, filename, *args, **kwargs)
+            if filename is None:
+                return retrieves(Path(path).as_uri(), None, *args, **kwargs)
+            shutil.copyfile(path, filename)
+            return filename, {}
+
+        patches.everywhere([(opens, urlopen), (retrieves, urlretrieve)])
+
+    def follow_requests(self, patches: Patches, module: ModuleType) -> None:
+        """``requests.get``: an answer of requests' own, whose body is the file."""
+        asks = module.Session.request
+
+        @functools.wraps(asks)
+        def request(session: Any, method: Any, url: Any, *args: Any, **kwargs: Any) -> Any:
+            path = self.place(url) if str(method).upper() == "GET" and not kwargs.get("params") else None
+            if path is None:
+                return asks(session, method, url, *args, **kwargs)
+            answer = module.Response()
+            content = Path(path).read_bytes()
+            answer.status_code, answer.reason, answer.url, answer.raw = 200, "OK", url, io.BytesIO(content)
+            answer.encoding = "utf-8"
+            answer.headers["Content-Length"] = str(len(content))
+            answer.request = module.Request("GET", url).prepare()
+            return answer
+
+        patches.set(module.Session, "request", request)
