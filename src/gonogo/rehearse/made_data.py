@@ -60,9 +60,11 @@ _NOT_LISTED = Text(
     "gonogo rehearse --with {name} -- 命令（或 pip 所用的名称），或用 --environment FILE 给出运行的全部软件包",
 )
 _OTHER_PYTHON = Text(
-    "Python refuses this from 3.11 on, and this is {here}: where the run has an older one it goes on; rehearse with "
-    "the run's Python",
-    "Python 从 3.11 起拒绝这种写法，而此处为 {here}：若运行使用更早的版本则可继续；请用运行所用的 Python 排练",
+    "Python refuses this from 3.11 on, and this is {here}: where the run has an older one it goes on; install gonogo "
+    "into that one as well (python3.10 -m venv VENV, VENV/bin/pip install as you did here), and rehearse with "
+    "VENV/bin/gonogo",
+    "Python 从 3.11 起拒绝这种写法，而此处为 {here}：若运行使用更早的版本则可继续；请在该版本中也安装 gonogo"
+    "（python3.10 -m venv VENV，再按此处的方式 VENV/bin/pip install），并用 VENV/bin/gonogo 排练",
 )
 _GUESSED = Text(
     "the rows of {names} were made by gonogo prepare with the columns that the program seems to read, and may be what "

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -27,8 +29,10 @@ class Wanted:
     python: str | None = None
 
 
-def wanted_by_options(options: tuple[str, ...]) -> dict[str, SpecifierSet]:
-    """The versions of ``--with``; of a bare NAME any. Raises UserError for what is neither it nor ``NAME==VERSION``."""
+def wanted_by_options(
+    options: tuple[str, ...], listed: Mapping[str, SpecifierSet] = MappingProxyType({})
+) -> dict[str, SpecifierSet]:
+    """The versions of ``--with``; of a bare NAME those that are listed, else any. Raises UserError for other words."""
     found: dict[str, SpecifierSet] = {}
     for option in options:
         try:
@@ -44,7 +48,8 @@ def wanted_by_options(options: tuple[str, ...]) -> dict[str, SpecifierSet]:
                     "--with {option}：请写成 NAME==VERSION，例如 deepspeed==0.14.2；任意版本则只写 NAME",
                 ).format(option=option)
             ) from None
-        found[canonicalize_name(requirement.name)] = requirement.specifier
+        name = canonicalize_name(requirement.name)
+        found[name] = requirement.specifier or listed.get(name, requirement.specifier)
     return found
 
 
