@@ -106,12 +106,11 @@ def whole_environment(
 ) -> PackageOverlay:
     """The environment that the file tells of, made now or before; this Python's own where that has all of it.
 
-    ``with_packages`` (``NAME[==VERSION]``) win over the file. ``as_of`` is the day (``2023-11-02``) whose releases count
-    where versions are loose; None: the last commit's. Raises UserError for a file or options that can't be read, where
-    nothing can be made of them, or where the cache can't be written.
+    ``with_packages`` (``NAME[==VERSION]``) win over the file. ``as_of`` is the day (``2023-11-02``) whose releases
+    count where versions are loose; None: the last commit's. Raises UserError for a file or options that can't be read,
+    where nothing can be made of them, or where the cache can't be written.
     """
-    wanted = wanted_by_file(file)
-    pins = wanted_by_options(with_packages, wanted.specifiers)
+    pins = wanted_by_options(with_packages, (wanted := wanted_by_file(file)).specifiers)
     needed = {**wanted.specifiers, **dict.fromkeys(wanted.without_version, SpecifierSet()), **pins}
     if all(satisfied(installed_version(name), specifier) for name, specifier in needed.items()):
         return PackageOverlay()
