@@ -14,10 +14,10 @@ from gonogo.rehearse.prepared.run import InEnvironment, options_of, prepare
 from gonogo.rehearse.prepared.wanted import Wanted
 
 
-def listed(command: list[str]) -> dict[str, Wanted]:
+def listed(command: list[str], tokens: int | None = 32) -> dict[str, Wanted]:
     done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
     given = InEnvironment(as_installed=True)
-    found = prepare(command, options_of(64, 32, ()), given, write=True, look=lambda: done)
+    found = prepare(command, options_of(64, tokens, ()), given, write=True, look=lambda: done)
     return {one.name: one for one in found.wanted if one.kind == "data"}
 
 
@@ -118,3 +118,21 @@ def test_a_csv_is_separated_as_the_program_reads_it(
     lines = Path("gonogo-prepared", found["rows.csv"].found or "").read_text().splitlines()
     assert lines[0] == f"path{separator}title"
     assert lines[1].startswith(f"{tmp_path}/gonogo-prepared/media/picture.png{separator}")
+
+
+@pytest.mark.parametrize(
+    ("launch", "expected"),
+    [
+        (["python", "train.py", "--batch-size", "128", "--accum-freq", "2"], 512),
+        (["torchrun", "--nproc_per_node", "4", "train.py", "--batch-size", "64"], 512),
+        (["python", "train.py", "--batch-size", "4"], 64),
+        (["python", "train.py", "--batch-size", "4096", "--max_length", "16384"], 64),
+    ],
+)
+def test_made_rows_are_enough_for_two_batches_of_all_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launch: list[str], expected: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import json\nprint([json.loads(one)['text'] for one in open('rows.jsonl')])\n")
+    found = listed([*launch, "--train_file", "rows.jsonl"], tokens=None)
+    assert len(rows(found["rows.jsonl"])) == expected

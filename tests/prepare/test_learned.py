@@ -233,6 +233,22 @@ def test_where_made_rows_come_to_no_step_there_are_more(project: Path) -> None:
     assert rehearsed(none, project).outcome == "unsupported"
 
 
+@pytest.mark.parametrize("outcome", ["raised", "completed"])
+def test_where_a_pass_over_made_rows_has_no_batch_there_are_more(project: Path, outcome: str) -> None:
+    missing = failed(project, "FileNotFoundError", f"Unable to find '{project}/pretrain.jsonl'", 8)
+    none = failed(project, "TypeError", "Expected parameter `tensor` of type torch.Tensor", 8, "fit")
+    none.empty_pass = True
+    again = msgspec.structs.replace(none)
+    if outcome == "completed":
+        none.outcome, none.failure = "completed", None
+    prepared_after(project, missing, none)
+    table = read_prepared(project / "gonogo-prepared")
+    assert table is not None
+    (place,) = table.paths.values()
+    assert len((project / "gonogo-prepared" / place).read_text().splitlines()) == 8 * 64
+    assert "--rows" in rehearsed(again, project).unsupported[0].why
+
+
 def test_the_files_of_a_folder_of_data_are_made_that_are_asked_for_there(project: Path) -> None:
     lacks = failed(project, "FileNotFoundError", f"Couldn't find any data file at {project}/data/Generated.", 3)
     lacks.missed = [Missed("data", str(project / "data" / "Generated"), files=("train.jsonl", "dev.jsonl"))]

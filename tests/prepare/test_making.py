@@ -210,6 +210,23 @@ def test_a_data_set_of_the_hub_has_its_splits_subsets_and_pictures(tmp_path: Pat
     assert Image.open(io.BytesIO(picture(8, 6))).size == (8, 6)
 
 
+def test_finevisions_rows_are_exchanges_on_pictures(tmp_path: Path) -> None:
+    from datasets import load_dataset
+
+    known = published_dataset("HuggingFaceM4/FineVision")
+    assert known is not None
+    (tmp_path / "picture.png").write_bytes(picture(8, 6))
+    maker = Maker(known.columns, 40, {"image": str(tmp_path / "picture.png")})
+    for name, content in hub_folder(known.columns, [maker.row(0)], known.splits, ()).items():
+        path = tmp_path / "data set" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    row = load_dataset(str(tmp_path / "data set"), split="train", cache_dir=str(tmp_path / "cache"))[0]
+    assert [one.size for one in row["images"]] == [(8, 6)]
+    assert [set(one) for one in row["texts"]] == [{"user", "assistant"}] * 2
+    assert len(row["relevance_ratings"]) == len(row["texts"])
+
+
 def test_messages_in_parts_name_a_picture_once(tmp_path: Path) -> None:
     from datasets import load_dataset
 

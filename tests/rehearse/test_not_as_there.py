@@ -210,3 +210,26 @@ def test_a_whole_environment_is_laid_over_nothing(project: Path) -> None:
     assert why(lacking) is None
     lacking.whole_environment, lacking.ranks[0].outcome = True, "raised"
     assert "pytest is not installed" in (why(lacking) or "")
+
+
+_NIGHTLY_LINE = "pip3 install --pre torch --index-url https://download.pytorch.org/whl/nightly/cu130\n"
+
+
+@pytest.mark.parametrize(
+    ("page", "library", "told"),
+    [
+        (_NIGHTLY_LINE, "/env/site-packages/torch/distributed/fsdp/_fully_shard.py", True),
+        (_NIGHTLY_LINE, "", False),
+        (f"{_NIGHTLY_LINE}or\n\npip install torch torchvision\n", "/env/site-packages/torch/nn/x.py", False),
+        ("pip install --pre torch-geometric\n", "/env/site-packages/torch/nn/x.py", False),
+    ],
+)
+def test_what_a_release_of_torch_refuses_is_not_certain_where_a_nightly_build_is_asked_for(
+    project: Path, page: str, library: str, told: bool
+) -> None:
+    (project / "README.md").write_text(f"Install:\n```\n{page}```\n")
+    said = why(
+        record_of(project / "examples" / "sft", "ValueError", "all parameters must be DTensors", library=library)
+    )
+    assert (said is not None) == told
+    assert said is None or "--environment none" in said

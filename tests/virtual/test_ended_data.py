@@ -60,6 +60,13 @@ for epoch in range(150):
         train(x)
 model(torch.randn(2, 9, device="cuda"))
 """,
+    "fewer_rows_than_a_batch": """
+import torch
+rows = torch.utils.data.TensorDataset(torch.randn(4, 8))
+model = torch.nn.Linear(8, 2).cuda()
+for x, in torch.utils.data.DataLoader(rows, batch_size=8, drop_last=True):
+    model(x.cuda()).sum().backward()
+""",
     "as_it_was_given": """
 import torch
 class Model(torch.nn.Linear):
@@ -130,6 +137,8 @@ def test_what_comes_after_is_rehearsed_and_what_fails_of_it_is_not_certain(tmp_p
     assert beside.what == "the data, which a rehearsal ends after 2 batches"
     assert records["in_a_module"].failure is not None
     assert less["in_a_module"] is None
+    assert records["fewer_rows_than_a_batch"].empty_pass
+    assert not records["epochs"].empty_pass
     as_given = records["as_it_was_given"]
     assert as_given.outcome == "completed", output_of(tmp_path, "as_it_was_given")
     assert {"forward", "backward", "step"} <= set(as_given.phases)

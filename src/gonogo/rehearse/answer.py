@@ -38,6 +38,11 @@ _ENDED = {
     "interrupted": Text("the rehearsal was interrupted before it", "排练在此之前被中断"),
     "completed": Text("the program ended without it", "程序没有执行到它就结束了"),
 }
+_NO_BATCH = Text(
+    "its training data came to no batch: there are fewer rows here than one batch of all ranks takes; put more "
+    "there, or gonogo prepare --rows N",
+    "训练数据凑不成一个批次：本机的数据行少于所有 rank 一个批次所需；请放入更多数据，或 gonogo prepare --rows N",
+)
 
 _HOW = {
     "raised": Text("had raised an exception", "抛出了异常"),
@@ -244,6 +249,8 @@ def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[
         missing = Text("what comes after {last}", "{last}之后的全部内容").format(last=last)
     if missing is not None:
         why = _ENDED[rank.outcome] if rank.stopped_by is None else _stopped_by(*rank.stopped_by)
+        if rank.outcome == "completed" and rank.empty_pass and not rank.steps:
+            why = _NO_BATCH
         if rank.last_activity and rank.outcome != "completed":
             why = Text("{why}; it was at: {activity}", "{why}；当时正在：{activity}").format(
                 why=why, activity=", ".join([rank.last_activity, *_place(rank, folder)])

@@ -72,6 +72,10 @@ _GUESSED = Text(
     "{names} 的数据行由 gonogo prepare 按程序似乎读取的列生成，可能正是出错的原因："
     "请放入几行真实数据（行数不足时用 --rows N）",
 )
+_TOO_FEW = Text(
+    "the rows of {names}, which gonogo prepare made, came to no batch: gonogo prepare --rows N with more of them",
+    "gonogo prepare 生成的 {names} 的数据行凑不成一个批次：请用 gonogo prepare --rows N 生成更多行",
+)
 
 
 def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
@@ -105,6 +109,8 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
             why = _FINDS_NOTHING
         elif (packages := _of_packages(failure, table, record, folder)) is not None:
             why = packages
+        elif rank.empty_pass and not rank.steps and (made := [*table.datasets, *table.paths]):
+            why = _TOO_FEW.format(names=", ".join(made[:3]))
         elif table.guessed and _is_of_rows(failure):
             why = _GUESSED.format(names=", ".join(table.guessed[:3]))
         elif (made := [*table.datasets, *table.paths]) and _ASSERTED in failure.message:

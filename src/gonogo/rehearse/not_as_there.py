@@ -23,6 +23,7 @@ from gonogo.evidence.rehearsal.failures import last_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord, Unsupported
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.nightly_torch import asks_for_nightly_torch
 from gonogo.rehearse.packages.installed import installed_version
 
 _UPWARD = 6
@@ -64,6 +65,11 @@ _ITSELF = Text(
 _OTHER_VERSION = Text(
     "{file} asks for {wanted}, here is {have}: rehearse with --environment {file}, or --with {name}==VERSION",
     "{file} 要求 {wanted}，而本机是 {have}：请用 --environment {file} 排练，或用 --with {name}==版本",
+)
+_NIGHTLY = Text(
+    "{file} has a nightly build of torch installed, here is {have}: rehearse where that build is installed, with "
+    "--environment none",
+    "{file} 要求安装 torch 的 nightly 版本，而本机是 {have}：请在装有该版本的环境中用 --environment none 排练",
 )
 _LAID_OVER = Text(
     "{laid} was laid over this Python's other packages, which may be newer than it knows: add them by --with, or "
@@ -175,6 +181,8 @@ def _why(
             return itself(match[1] or match[3], project), ""
         if name in asked:
             return _NOT_INSTALLED.format(package=name, file=asked[name][1]), asked[name][1]
+    if _concerns("torch", failure, said) and (page := asks_for_nightly_torch(Path(record.cwd))) is not None:
+        return _NIGHTLY.format(file=_shown(page), have=f"torch {versions.get('torch', '')}".rstrip()), ""
     if not _API.search(said):
         return None
     for name, (specifier, file) in asked.items():

@@ -332,6 +332,8 @@ class RankRecord(msgspec.Struct):
     """The last batch that was read: (name, type and shape)."""
     batches: int = 0
     """How many batches were read."""
+    empty_pass: bool = False
+    """Whether a pass over the training data had no batch, before any step."""
     loading: Loading | None = None
     """What worker processes of its data loader would pass through /dev/shm; None where there are none."""
     batches_left: int | None = None

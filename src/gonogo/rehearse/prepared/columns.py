@@ -93,3 +93,23 @@ def _one(text: str) -> str:
     """The character that a text stands for."""
     text = {"\\t": "\t", "tab": "\t", "comma": ","}.get(text.lower(), text)
     return text if len(text) == 1 else ""
+
+
+_MOST_ROWS = 4096
+_MOST_TOKENS = 2_000_000
+"""Of made text: what a step takes beyond that is left to the program's own word that there is too little."""
+_BATCH = ("batch_size", "train_batch_size", "global_batch_size", "per_device_train_batch_size", "per_gpu_batch_size")
+_ACCUMULATED = ("gradient_accumulation_steps", "accum_freq", "accumulation_steps", "grad_accum_steps", "accum_iter")
+
+
+def rows_of_two_batches(run: Run, tokens: int = 0) -> int:
+    """Rows of two steps of all ranks, ``tokens`` each; 0 where no batch is stated, or where they are too many."""
+    batch, accumulated = _whole_number(run, _BATCH), _whole_number(run, _ACCUMULATED) or 1
+    rows = min(2 * batch * accumulated * (run.world_size or 8), _MOST_ROWS)
+    return rows if rows * tokens <= _MOST_TOKENS else 0
+
+
+def _whole_number(run: Run, names: tuple[str, ...]) -> int:
+    stated = next((run.arguments.get(name) for name in names if run.arguments.get(name).known), None)
+    text = str(stated.value) if stated is not None else ""
+    return int(text) if text.isdigit() else 0

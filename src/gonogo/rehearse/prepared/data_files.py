@@ -74,8 +74,8 @@ def _features(columns: dict[str, str]) -> list[str]:
             lines.append(f"    dtype: {kind}")
         elif kind in ("images", "audios"):
             lines.append(f"    sequence: {kind.removesuffix('s')}")
-        elif kind in ("chat", "asked", "answered", "turns"):
-            keys = ("from", "value") if kind == "turns" else ("role", "content")
+        elif kind in ("chat", "asked", "answered", "turns", "exchanges"):
+            keys = _KEYS.get(kind, ("role", "content"))
             lines += ["    list:", *(part for key in keys for part in (f"    - name: {key}", "      dtype: string"))]
         elif kind == "parts":
             parts = [("index", "int64"), ("text", "string"), ("type", "string")]
@@ -83,11 +83,14 @@ def _features(columns: dict[str, str]) -> list[str]:
             lines += [line for key, type_ in parts for line in (f"      - name: {key}", f"        dtype: {type_}")]
         elif kind == "texts":
             lines.append("    sequence: string")
+        elif kind == "ints":
+            lines.append("    sequence: int64")
         else:
             lines.append(f"    dtype: {_TYPES.get(kind, 'string')}")
     return lines
 
 
+_KEYS = {"turns": ("from", "value"), "exchanges": ("user", "assistant")}
 _TYPES = {"int": "int64", "label": "int64", "float": "float64", "flag": "bool"}
 
 

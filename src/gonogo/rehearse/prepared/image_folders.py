@@ -7,6 +7,7 @@ import os
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.run import Run
 from gonogo.finding import Text
+from gonogo.rehearse.prepared.columns import rows_of_two_batches
 from gonogo.rehearse.prepared.data_files import picture
 from gonogo.rehearse.prepared.wanted import Wanted
 
@@ -14,7 +15,6 @@ FORMAT = "image-folder"
 _READS = b"ImageFolder"
 _SPLITS = ("train", "val", "validation", "test")
 _CLASSES = ("class_a", "class_b")
-_MOST = 4096
 _MADE = Text("a folder of made pictures, a folder a class", "按类别分目录的生成图片")
 
 
@@ -23,7 +23,7 @@ def image_folder(run: Run, path: str, place: str = "") -> Wanted | None:
     if os.path.splitext(path)[1] or not run.says(_READS):
         return None
     wanted = Wanted("data", path, place, path, "can-be-made", why=_MADE, format=FORMAT)
-    wanted.rows = _rows_of(run)
+    wanted.rows = rows_of_two_batches(run)
     return wanted
 
 
@@ -48,11 +48,3 @@ def files_of(place: str, path: str, rows: int) -> dict[str, bytes]:
             name = _CLASSES[number % len(_CLASSES)]
             found[os.path.join(place, split, name, f"{number:05}.png")] = content
     return found
-
-
-def _rows_of(run: Run) -> int:
-    """Two batches of all ranks: a loader that drops what is left over has one then."""
-    names = ("batch_size", "global_batch_size", "per_device_train_batch_size", "per_gpu_batch_size")
-    stated = next((run.arguments.get(name) for name in names if run.arguments.get(name).known), None)
-    text = str(stated.value) if stated is not None else ""
-    return min(2 * int(text) * (run.world_size or 8), _MOST) if text.isdigit() else 0

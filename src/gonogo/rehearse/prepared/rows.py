@@ -13,7 +13,8 @@ _WORDS = tuple("of to in it is be as at so we he by or on do if me my up an go n
 
 # What the columns of a format hold. A kind is text; several texts; int; float; flag; several flags; label; chat
 # (messages by role and content), message (one of them, an answer), parts (chat, its content in parts), asked, answered
-# (a chat of one message), turns (ShareGPT's from and value), image, images, and so on.
+# (a chat of one message), turns (ShareGPT's from and value), exchanges (FineVision's user and assistant), image,
+# images, and so on.
 TEMPLATE = "apply_chat_template"
 """Stands among the columns that a program reads where it lays a chat template over them."""
 FORMATS: dict[str, dict[str, str]] = {
@@ -128,6 +129,12 @@ class Maker:
             return self.media.get(kind, "")
         if kind in ("images", "audios", "videos"):
             return [self.media.get(kind.removesuffix("s"), "")]
+        if kind == "exchanges":
+            half = max(1, tokens // 2)
+            return [{"user": text(half // 4, number + part), "assistant": text(half * 3 // 4, number + part + 2)}
+                    for part in (0, 1)]  # fmt: skip
+        if kind == "ints":
+            return [number % 5, (number + 1) % 5]
         if kind == "texts":
             return [text(tokens // 2, number), text(tokens // 2, number + 1)]
         if kind == "id":
@@ -176,4 +183,4 @@ _OF_ONE_SIDE = {"asked": "user", "answered": "assistant"}
 
 
 def _is_long(kind: str) -> bool:
-    return kind in ("text", "texts", "turn", "message", *_CONVERSATIONS, *_OF_ONE_SIDE)
+    return kind in ("text", "texts", "exchanges", "turn", "message", *_CONVERSATIONS, *_OF_ONE_SIDE)

@@ -244,17 +244,23 @@ def _rows_for(record: RankRecord, wanted: Sequence[Wanted], options: Options) ->
     Only the data set that it opens there gets them, where its name stands there: a program may go through another.
     """
     failure = record.failure
-    if failure is None:
+    none = record.empty_pass and not record.steps
+    if failure is None and not none:
         return options.rows_of
-    opened = _opened(failure, wanted)
-    match = _TOO_FEW.search(failure.message)
+    opened = [one for one in wanted if one.kind == "data" and one.state == "made"]
+    opened = _opened(failure, wanted) if failure is not None else opened
+    match = _TOO_FEW.search(failure.message) if failure is not None else None
     if match is not None:
         rows = 2 * (int(match[1]) + 1) if match[1] else int(match[2]) + 1
-    elif failure.type == "ZeroDivisionError" and not options.rows_of:  # fewer rows than a batch of all ranks: no step
+    elif (none or _divides_by_none(failure)) and not options.rows_of:  # fewer rows than a batch of all ranks: no step
         rows = _ENOUGH * options.rows
     else:
         return options.rows_of
     return {**options.rows_of, **{one.key: rows for one in opened if options.rows_of.get(one.key, 0) < rows}}
+
+
+def _divides_by_none(failure: Failure | None) -> bool:
+    return failure is not None and failure.type == "ZeroDivisionError"
 
 
 def _opened(failure: Failure, wanted: Sequence[Wanted]) -> list[Wanted]:

@@ -96,6 +96,8 @@ class Lifecycle:
         self._later_passes = 0
         self._gave_nothing = False
         """Whether a pass over the data was given no batch."""
+        self.empty_pass = False
+        """Whether the program's own data came to no batch, before any step."""
         self._after_save = False
 
     @property

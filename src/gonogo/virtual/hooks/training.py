@@ -270,6 +270,9 @@ class Batches:
         try:
             with real_data():
                 batch = self._ahead.pop(0) if self._ahead else next(self._iterator)
+        except StopIteration:
+            life.empty_pass = life.empty_pass or not (self._given or life.step or evaluating)
+            raise
         finally:
             life.activity = before
         self._given += 1

@@ -331,6 +331,7 @@ class Session:
             batches=self.batches,
             data_shapes=self.data_shapes,
             loading=self.life.loading,
+            empty_pass=self.life.empty_pass,
             batches_left=self.life.batches_left,
             data_ended=self.life.data_ended,
             formed_world=self.life.world if not workers else 1,
