@@ -54,6 +54,12 @@ for epoch in range(150):
     for x, in ahead(rows):
         train(x)
 """,
+    "looks_at_the_first": f"""{AHEAD}
+for epoch in range(150):
+    print(len(next(iter(rows))[0]))
+    for x, in rows:
+        train(x)
+""",
     "after_one_batch_ahead": f"""{AHEAD}
 for epoch in range(150):
     for x, in rows:
@@ -131,6 +137,7 @@ def test_what_comes_after_is_rehearsed_and_what_fails_of_it_is_not_certain(tmp_p
     assert records["epochs"].steps == 4  # two that were asked for, and one in each epoch that followed
     less = {name: record.failure and less_data_before(record, record.failure) for name, record in records.items()}
     assert records["one_batch_ahead"].outcome == "completed"  # timm's loader; a pass without a batch was gonogo's doing
+    assert records["looks_at_the_first"].outcome == "completed", output_of(tmp_path, "looks_at_the_first")
     assert records["after_one_batch_ahead"].outcome == "raised"
     beside = less["beside_all_labels"]
     assert beside is not None

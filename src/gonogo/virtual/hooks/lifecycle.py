@@ -193,9 +193,10 @@ class Lifecycle:
     def is_of_no_data(self, error: BaseException) -> bool:
         """Whether a program failed for a pass without any batch, which only a rehearsal gives it, after enough steps.
 
-        A loop over none leaves its names without values, and its sums without a number to divide by.
+        A loop over none leaves its names without values, its sums without a number to divide by, and has no first.
         """
-        empty = isinstance(error, (UnboundLocalError, ZeroDivisionError)) and self.moment()[0] != "save"
+        kinds = (UnboundLocalError, ZeroDivisionError, StopIteration)
+        empty = isinstance(error, kinds) and self.moment()[0] != "save"
         return self._gave_nothing and self.enough and empty
 
     def moment(self) -> tuple[Phase, int]:

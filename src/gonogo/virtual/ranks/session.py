@@ -199,8 +199,7 @@ class Session:
         outcome: Outcome = "completed"
         failure: Failure | None = None
         unsupported: list[Unsupported] = []
-        user_error = None
-        processes: int | None = None
+        user_error = processes = None
         ended: End = "completed"
         try:
             watched = self.origin.watch() if self.plan.trace_autograd else contextlib.nullcontext()
@@ -208,8 +207,7 @@ class Session:
                 run_program(self.plan)
             self.life.enter("exit")
         except (RehearsalComplete, EnoughRehearsed):
-            self.events.append("stopped: the program went on after the steps that were asked for")
-            ended = "enough"
+            ended = self._went_on()
         except starting.HasEnded:
             self.events.append(f"stopped: what the program does after {SPAWN} was not run")
             self.life.enter("exit")
@@ -230,20 +228,17 @@ class Session:
             if isinstance(error, SystemExit) and error.code in (None, 0):
                 self.life.enter("exit")
             elif self.life.is_of_no_data(error):
-                self.events.append("stopped: the program went on after the steps that were asked for")
-                ended = "enough"
+                ended = self._went_on()
             elif user_error_ is not None:
                 outcome, user_error = "raised", (user_error_.text.en, user_error_.text.zh)
             elif found is not None:
-                outcome = "unsupported"
-                failure = failure_of(error, self.life, self.modules, ())
+                outcome, failure = "unsupported", failure_of(error, self.life, self.modules, ())
                 unsupported.append(Unsupported(found.operator, _place_of(failure.frames), found.why))
             else:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self.origin.frames)
                 if (trace := trace_in(error, failure, self.plan.scratch, self.mode.uses_meta)) is not None:
-                    outcome = "unsupported"
-                    place = _place_of(failure.frames)
+                    outcome, place = "unsupported", _place_of(failure.frames)
                     unsupported.append(Unsupported(trace.what, place, trace.why.en, trace.why.zh))
         for where in spawned.asked_for_accelerators(self.plan.scratch):
             why = "it asks for an accelerator, which only the processes that are rehearsed have"
@@ -272,6 +267,10 @@ class Session:
         work.watch(self)
         self._work_done = work.phases
         return work.counting()
+
+    def _went_on(self) -> End:
+        self.events.append("stopped: the program went on after the steps that were asked for")
+        return "enough"
 
     def note(self, event: str) -> None:
         """Keep a fact worth telling, once."""
