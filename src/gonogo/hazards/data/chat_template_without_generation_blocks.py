@@ -42,16 +42,16 @@ class ChatTemplateWithoutGenerationBlocks(LoggedHazard):
             Pattern(r"The chat template is not training-compatible \(missing prefix-preservation or"),
             Certainty.CERTAIN,
             cause=Text(
-                "assistant_only_loss=True needs a chat template with {opening} blocks that keeps what came before; this "
-                "one does not, and TRL has no other for it.",
-                "assistant_only_loss=True 要求聊天模板带有 {opening} 块且不改写之前的内容；此模板不满足，TRL 也没有可替换"
-                "的版本。",
+                "assistant_only_loss=True needs a chat template with {opening} blocks that keeps what came before; "
+                "this one does not, and TRL has no other for it.",
+                "assistant_only_loss=True 要求聊天模板带有 {opening} 块且不改写之前的内容；此模板不满足，TRL 也没有"
+                "可替换的版本。",
             ).format(opening="{% generation %}"),
         ),
     )
     cause = Text(
-        "assistant_only_loss=True trains on what the chat template marks as the assistant's ({opening} blocks), and in an "
-        "example it marks nothing.",
+        "assistant_only_loss=True trains on what the chat template marks as the assistant's ({opening} blocks), and in "
+        "an example it marks nothing.",
         "assistant_only_loss=True 只训练聊天模板标记为助手的内容（{opening} 块），而某个样本中没有任何标记。",
     ).format(opening="{% generation %}")
     cures = (

@@ -35,7 +35,8 @@ class DispatchedBatchesOfDifferentSizes(LoggedHazard):
     cause = Text(
         "The data set has no length, so Accelerate's first process reads a batch for each process and joins them; they "
         "are padded each to its own longest row, and do not fit together.",
-        "数据集没有长度，因此 Accelerate 由第一个进程为每个进程各读一个批次并拼接；各批次只填充到自身最长的一行，无法拼接。",
+        "数据集没有长度，因此 Accelerate 由第一个进程为每个进程各读一个批次并拼接；各批次只填充到自身最长的一"
+        "行，无法拼接。",
     )
     cures = (
         Text(

@@ -39,8 +39,8 @@ class MelBinsOfOtherModel(LoggedHazard):
         ),
     )
     cause = Text(
-        "The model takes spectrograms of {wants} mel bins, and was given {got}: large-v3 and those made of it take 128, "
-        "the Whispers before it 80.",
+        "The model takes spectrograms of {wants} mel bins, and was given {got}: large-v3 and those made of it take "
+        "128, the Whispers before it 80.",
         "模型需要 {wants} 个 mel 通道的频谱，得到的是 {got} 个：large-v3 及其衍生模型为 128，之前的 Whisper 为 80。",
     )
     cures = (

@@ -1,0 +1,98 @@
+import math
+
+from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, RehearsalRecord, Text
+
+_VIEW = Pattern(r"shape '\[(?P<shape>[-\d, ]+)\]' is invalid for input of size (?P<size>\d+)")
+_CURE = (
+    Text(
+        "A tensor-parallel size that divides the attention heads and the key-value heads (num_attention_heads and "
+        "num_key_value_heads in config.json), and FSDP or data parallelism for the other ranks",
+        "张量并行度取能同时整除注意力头数与键值头数的数（config.json 中的 num_attention_heads 与 num_key_value_heads），"
+        "其余 rank 用 FSDP 或数据并行",
+    ),
+    Text(
+        "In a model of your own: view(batch, tokens, -1, head_dim), or the heads divided by the mesh's size",
+        "自己写的模型：view(batch, tokens, -1, head_dim)，或把头数除以 mesh 的大小",
+    ),
+)
+
+
+class AttentionHeadsCutByTensorParallel(Hazard):
+    """Tensor parallelism leaves a rank other heads than attention's ``view`` asks for.
+    ## What happens
+    "RuntimeError: shape '[2, 512, -1, 64]' is invalid for input of size 114688" in the first forward, where the
+    projections of attention are sharded (`ColwiseParallel`, `tp_plan="auto"`); on one GPU the same model runs.
+    ## Why
+    `ColwiseParallel` cuts the projection's columns evenly over the ranks, whatever they stand for. Where the heads
+    do not divide by the ranks, a cut goes through a head (14 heads of 64 on 8 ranks: 112 columns each). Where they
+    do, a model that writes its number of heads into `view` asks for all of them, and a rank has its part.
+    ## Example
+    ```python
+    q.view(batch, tokens, self.heads, self.head_dim)    # wrong under ColwiseParallel: the rank has heads / ranks
+    q.view(batch, tokens, -1, self.head_dim)            # right
+    ```
+    ## Cure
+    A tensor-parallel size that divides `num_attention_heads` and `num_key_value_heads`; in a model of your own -1
+    for the heads in `view`, or the heads divided by the mesh's size.
+    ## When it is safe
+    Where both numbers of heads are multiples of the size, and no `view` names them in full.
+    ## Sources
+    - https://github.com/vipshop/cache-dit/pull/581: heads that don't divide end in confusing shapes
+    - https://github.com/deepspeedai/DeepSpeed/issues/3634: why the heads have to divide
+    - https://github.com/vllm-project/vllm/issues/11797: models whose heads don't divide by 8
+    """
+
+    name = "attention-heads-cut-by-tensor-parallel"
+    title = Text("Tensor parallelism cuts attention's heads", "张量并行切断了注意力头")
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """A view into heads that fails where parameters are sharded as DTensors and nothing else divides the model."""
+        for failed in failed_ranks(record):
+            as_run = failed.first.as_run
+            if failed.failure.phase == "forward" and as_run is not None and as_run.strategy.startswith("TP"):
+                yield from self._of_view(failed, record.world_size)
+
+    def _of_view(self, failed: FailedRanks, world: int) -> Findings:
+        found = _VIEW.search(failed.failure.message)
+        shape = [int(one) for one in found["shape"].split(",")] if found is not None else []
+        if found is None or len(shape) < 3:
+            return
+        size, width, asked = int(found["size"]), shape[-1], math.prod(shape)
+        if shape.count(-1) == 1 and shape[-2] == -1:
+            rows = math.prod(shape[:-2])
+            if size % rows == 0 and size // rows % width:
+                yield self._cut(failed, size // rows, width)
+        elif asked > size and asked % size == 0 and world % (asked // size) == 0:
+            yield self._in_full(failed, shape[-2], asked // size)
+
+    def _cut(self, failed: FailedRanks, columns: int, width: int) -> Finding:
+        return self._said(
+            failed,
+            Text(
+                "A rank has {columns} columns of the projection, and a head takes {width}: the heads do not divide by the "
+                "tensor-parallel size.",
+                "每个 rank 分到投影的 {columns} 列，而一个头需要 {width} 列：头数不能被张量并行度整除。",
+            ).format(columns=columns, width=width),
+        )
+
+    def _in_full(self, failed: FailedRanks, heads: int, parts: int) -> Finding:
+        return self._said(
+            failed,
+            Text(
+                "The view asks for {heads} heads, all that the model has; of the columns, which are cut into {parts} "
+                "parts, the rank has one.",
+                "view 要求 {heads} 个头，即模型的全部；而列被切成 {parts} 份，每个 rank 只有一份。",
+            ).format(heads=heads, parts=parts),
+            Certainty.CERTAIN if heads % parts == 0 else Certainty.LIKELY,
+        )
+
+    def _said(self, failed: FailedRanks, cause: Text, certainty: Certainty = Certainty.CERTAIN) -> Finding:
+        return self.finding(
+            cause,
+            certainty=certainty,
+            cure=_CURE,
+            spans=failure_places(failed.failure),
+            ranks=failed.ranks,
+            module=failed.failure.module,
+        )
