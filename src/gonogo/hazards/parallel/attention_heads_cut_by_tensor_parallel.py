@@ -8,8 +8,8 @@ _CURE = (
     Text(
         "A tensor-parallel size that divides the attention heads and the key-value heads (num_attention_heads and "
         "num_key_value_heads in config.json), and FSDP or data parallelism for the other ranks",
-        "张量并行度取能同时整除注意力头数与键值头数的数（config.json 中的 num_attention_heads 与 num_key_value_heads），"
-        "其余 rank 用 FSDP 或数据并行",
+        "张量并行度取能同时整除注意力头数与键值头数的数（config.json 中的 num_attention_heads 与 "
+        "num_key_value_heads），其余 rank 用 FSDP 或数据并行",
     ),
     Text(
         "In a model of your own: view(batch, tokens, -1, head_dim), or the heads divided by the mesh's size",
@@ -55,10 +55,10 @@ class AttentionHeadsCutByTensorParallel(Hazard):
 
     def _of_view(self, failed: FailedRanks, world: int) -> Findings:
         found = _VIEW.search(failed.failure.message)
-        shape = [int(one) for one in found["shape"].split(",")] if found is not None else []
+        shape = [int(one) for one in found.group("shape").split(",")] if found is not None else []
         if found is None or len(shape) < 3:
             return
-        size, width, asked = int(found["size"]), shape[-1], math.prod(shape)
+        size, width, asked = int(found.group("size")), shape[-1], math.prod(shape)
         if shape.count(-1) == 1 and shape[-2] == -1:
             rows = math.prod(shape[:-2])
             if size % rows == 0 and size // rows % width:
@@ -70,8 +70,8 @@ class AttentionHeadsCutByTensorParallel(Hazard):
         return self._said(
             failed,
             Text(
-                "A rank has {columns} columns of the projection, and a head takes {width}: the heads do not divide by the "
-                "tensor-parallel size.",
+                "A rank has {columns} columns of the projection, and a head takes {width}: the heads do not divide "
+                "by the tensor-parallel size.",
                 "每个 rank 分到投影的 {columns} 列，而一个头需要 {width} 列：头数不能被张量并行度整除。",
             ).format(columns=columns, width=width),
         )
