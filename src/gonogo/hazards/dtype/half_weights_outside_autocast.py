@@ -4,6 +4,7 @@ from gonogo.hazards.dtype._half_and_float import LITERALS, half_and_float
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text
 
 _IN_LAYER = ("torch/nn/modules/linear.py", "torch\\nn\\modules\\linear.py", "torch/nn/modules/conv.py")
+_IN_A_LIBRARY = ("site-packages/transformers/", "dist-packages/transformers/", "site-packages/diffusers/")
 _DEEPSPEED = Pattern(r"deepspeed")
 _ADAPTED = Pattern(r"(?i)\blora\b|_lora|lora_|\bpeft\b|bitsandbytes|load_in_[48]bit|quantization_bit")
 
@@ -60,7 +61,10 @@ class HalfWeightsOutsideAutocast(Hazard):
         for met in half_and_float(log):
             if met.in_replica or met.with_lora or met.quantized or log.says(_ADAPTED):
                 continue
-            layer = met.has_frames and log.passes(*_IN_LAYER) and not log.says(_DEEPSPEED)
+            layer = log.passes(*_IN_LAYER)
+            if met.has_frames and not layer and not log.passes(*_IN_A_LIBRARY):
+                continue  # tensors of the program's own
+            sure = met.has_frames and layer and not met.in_evaluation and not log.says(_DEEPSPEED)
             yield self.log_finding(
                 met.evidence,
                 Text(
@@ -80,7 +84,7 @@ class HalfWeightsOutsideAutocast(Hazard):
                         "或把输入转换为该层的 dtype，或以 float32 加载模型",
                     ),
                 ),
-                certainty=Certainty.LIKELY if layer else Certainty.POSSIBLE,
+                certainty=Certainty.LIKELY if sure else Certainty.POSSIBLE,
                 confirm=Text(
                     "print(next(model.parameters()).dtype, x.dtype, torch.is_autocast_enabled()) before the layer",
                     "在该层之前 print(next(model.parameters()).dtype, x.dtype, torch.is_autocast_enabled())",

@@ -89,9 +89,8 @@ _SETTINGS = Pattern(
 _ATTRIBUTE = Pattern(
     rf"module '{_FAMILY}[\w.]*' has no attribute|'(?:Accelerator|AcceleratorState|PartialState"
     rf"|GenerationConfig|TrainingArguments"
-    r"|DynamicCache|PeftModel\w*|LoraConfig|\w*Trainer|AdamW|Linear4bit|Linear8bitLt|BitsAndBytesConfig)' object has "
-    r"no "
-    r"attribute"
+    r"|DynamicCache|PeftModel\w*|LoraConfig|\w*Trainer|AdamW|Linear4bit|Linear8bitLt|MatmulLtState|Params4bit|Int8Params"
+    r"|QuantState|BitsAndBytesConfig)' object has no attribute"
 )
 _WRAPPER = Pattern(
     r"\b(?:FSDP|FullyShardedDataParallel|fully_shard|DDP|DistributedDataParallel|MixedPrecision|deepspeed\.zero\.Init"
@@ -142,6 +141,8 @@ class PythonPackageVersionMismatch(Hazard):
     - https://github.com/Liuziyu77/Visual-RFT/issues/230: trl and a TrainingArguments of another time
     - https://github.com/oliverguhr/german-sentiment-lib/issues/18: a tokenizer's method that transformers 5 dropped
     - https://github.com/Zhoues/RoboRefer/issues/4: a model's method; the project pins transformers 4.49
+    - https://github.com/bitsandbytes-foundation/bitsandbytes/issues/1450: what peft reads of bitsandbytes' layers
+    - https://github.com/hiyouga/LlamaFactory/issues/6548: the same with 8-bit QLoRA
     """
 
     name = "python-package-version-mismatch"
@@ -265,7 +266,7 @@ def _certainty(error: LoggedError) -> Certainty | None:
         return Certainty.POSSIBLE if last is None else None
     if error.type in _TYPES and _PAIR.search(message):
         return Certainty.CERTAIN if by_library or last is None else Certainty.LIKELY
-    if error.type in ("ImportError", "ModuleNotFoundError") and _NAME.search(message):
+    if error.type in ("ImportError", "ModuleNotFoundError") and _NAME.search(one_line(message)):
         if not by_library and (MODEL_CLASS.search(message) or _BASE.search(message)):
             return Certainty.POSSIBLE
         return Certainty.LIKELY
@@ -282,7 +283,8 @@ def _certainty(error: LoggedError) -> Certainty | None:
         return Certainty.POSSIBLE if named or (by_library and _crosses(error)) else None
     if error.type == "AttributeError" and _OF_DDP.search(message):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE  # torch's own, which another release has
-    if error.type == "AttributeError" and _ATTRIBUTE.search(message) and (by_library or last is None):
+    cut = last is not None and _IMPORT.search(last.code) is not None  # what an import raises, it raises further in
+    if error.type == "AttributeError" and _ATTRIBUTE.search(message) and (by_library or last is None or cut):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
     if (renamed := moved(error)) is not None and "transformers_modules" not in (last.path if last else ""):
         return renamed
