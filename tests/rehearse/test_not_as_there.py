@@ -91,7 +91,20 @@ def test_a_file_above_the_repository_counts_for_nothing(project: Path) -> None:
     repository = project / "examples"
     (repository / ".git").mkdir()
     (project / "requirements.txt").write_text("no-such-tracker\n")
-    assert why(record_of(repository / "sft", "ModuleNotFoundError", "No module named 'no_such_tracker'")) is None
+    said = why(record_of(repository / "sft", "ModuleNotFoundError", "No module named 'no_such_tracker'"))
+    assert said is not None
+    assert "requirements.txt" not in said
+
+
+def test_a_module_is_only_missing_here_where_no_file_says_what_the_run_has(project: Path) -> None:
+    message = "No module named 'no_such_tracker.api'"
+    said = why(record_of(project, "ModuleNotFoundError", message))
+    assert "no-such-tracker is not installed here, and no file of the project" in (said or "")
+    (project / "lib").mkdir()
+    (project / "lib" / "no_such_tracker.py").touch()
+    assert (
+        why(record_of(project, "ModuleNotFoundError", message)) is None
+    )  # it is the project's own, and not where Python looks
 
 
 def test_a_package_that_transformers_checks_for_is_named_in_a_sentence(project: Path) -> None:

@@ -7,11 +7,10 @@ import platform
 import re
 from pathlib import Path
 
-from gonogo.evidence.paths import exists, is_file
 from gonogo.evidence.prepared import FOLDER, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord, Unsupported
 from gonogo.finding import Text
-from gonogo.rehearse.not_as_there import distribution_of, lacking
+from gonogo.rehearse.not_as_there import distribution_of, is_own, lacking
 from gonogo.rehearse.prepared.environment import FILE, USUAL
 from gonogo.rehearse.prepared.stood_in import asked_of
 from gonogo.rehearse.tested_paths import finds_nothing, tested_path
@@ -22,7 +21,6 @@ _OF_ROWS = frozenset(
 )
 _READS_ROWS = re.compile(r"-packages/datasets/|/torch/utils/data/|-packages/pyarrow/")
 _BY_NAME = re.compile(r"__getitem__|.*collat.*|.*dataset.*|.*preprocess.*|.*tokeniz.*", re.IGNORECASE)
-_DEEPEST = 4
 _ASSERTED = "device-side assert triggered"
 _NOT_HERE = Text(
     "{path} is not here, and gonogo prepare could not tell what it holds: put the file or folder there, or one with a "
@@ -139,7 +137,7 @@ def _of_packages(failure: Failure, table: Prepared, record: RehearsalRecord, fol
         return _NOT_LISTED.format(name=name)
     if any(frame.function == "mpi_discovery" for frame in failure.frames):  # for want of a launcher, not of a package
         return None
-    if failure.type == "ModuleNotFoundError" and module is not None and not _is_own(module[1], folder):
+    if failure.type == "ModuleNotFoundError" and module is not None and not is_own(module[1], folder):
         return _NOT_LISTED.format(name=distribution_of(module[1]))
     for name in lacking(failure, record):
         if name in USUAL:  # "Please install tensorboard."
@@ -147,15 +145,6 @@ def _of_packages(failure: Failure, table: Prepared, record: RehearsalRecord, fol
     if failure.type == "ValueError" and _MUTABLE.match(failure.message):
         return _OTHER_PYTHON.format(here=platform.python_version())
     return None
-
-
-def _is_own(module: str, folder: Path) -> bool:
-    """Whether the project, looked at some folders deep, has a module of that name: it is there, and not found."""
-    top = next((place for place in (folder, *folder.parents) if exists(place / ".git")), folder)
-    for place in (top, *(one for depth in range(1, _DEEPEST) for one in top.glob("*/" * depth))):
-        if is_file(place / f"{module}.py") or is_file(place / module / "__init__.py"):
-            return True
-    return False
 
 
 def _names(failure: Failure, path: str) -> bool:

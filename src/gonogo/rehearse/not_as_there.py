@@ -28,6 +28,7 @@ from gonogo.rehearse.packages.installed import installed_version
 
 _UPWARD = 6
 _MOST_FILES = 24
+_DEEPEST = 4
 _NAMES = ("pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "environment.yaml", "Pipfile")
 _OTHER_NAMES = {
     "yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn", "cv2": "opencv-python", "skimage": "scikit-image",
@@ -55,6 +56,12 @@ _NOT_INSTALLED = Text(
     "{package} is not installed here, while {file} asks for it: pip install {package}, or rehearse with --environment "
     "{file}",
     "本机没有安装 {package}，而 {file} 要求安装它：请 pip install {package}，或用 --environment {file} 排练",
+)
+_NOBODY_SAYS = Text(
+    "{package} is not installed here, and no file of the project says what the run's Python has: pip install {package} "
+    "(or the name that pip knows it by), or rehearse with --environment FILE, a list of what the run has",
+    "本机没有安装 {package}，项目中也没有文件说明运行所用的 Python 装有什么：请 pip install {package}（或 pip 所用的"
+    "名称），或用 --environment FILE 给出运行的软件包清单",
 )
 _ITSELF = Text(
     "{package} is this project itself ({file}), which is not installed here: pip install -e {folder}, or gonogo "
@@ -181,6 +188,8 @@ def _why(
             return itself(match[1] or match[3], project), ""
         if name in asked:
             return _NOT_INSTALLED.format(package=name, file=asked[name][1]), asked[name][1]
+        if match[1] and not asked and not record.whole_environment and not is_own(match[1], Path(record.cwd)):
+            return _NOBODY_SAYS.format(package=name), ""
     if _concerns("torch", failure, said) and (page := asks_for_nightly_torch(Path(record.cwd))) is not None:
         return _NIGHTLY.format(file=_shown(page), have=f"torch {versions.get('torch', '')}".rstrip()), ""
     if not _API.search(said):
@@ -199,6 +208,16 @@ def _why(
 def itself(package: str, file: Path) -> Text:
     """What to do where the project whose file that is isn't installed."""
     return _ITSELF.format(package=package, file=_shown(file), folder=_shown(file.parent))
+
+
+def is_own(module: str, folder: Path) -> bool:
+    """Whether the project, looked at some folders deep, has a module of that name: it is there, and not found."""
+    first = module.partition(".")[0]
+    top = next((place for place in (folder, *folder.parents) if exists(place / ".git")), folder)
+    for place in (top, *(one for depth in range(1, _DEEPEST) for one in top.glob("*/" * depth))):
+        if is_file(place / f"{first}.py") or is_file(place / first / "__init__.py"):
+            return True
+    return False
 
 
 def project_with(name: str, folder: Path) -> Path | None:
