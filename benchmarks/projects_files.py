@@ -189,6 +189,11 @@ def _alpaca(path: Path) -> None:
     _json(path, rows)
 
 
+def _dialogues(path: Path) -> None:
+    said = "The conversation between human and AI assistant.\n[|Human|] Go on.\n[|AI|] {text}\n[|Human|] "
+    _json(path, [{"topic": "a story", "input": said.format(text=text)} for text in _sentences(1000)])
+
+
 def _alpaca_lines(path: Path) -> None:
     rows = [{"instruction": "Tell me a story.", "output": text} for text in _sentences(600)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -304,6 +309,7 @@ def _token_rows(path: Path) -> None:
 MAKERS: dict[str, Callable[[Path], None]] = {
     "alpaca": _alpaca,
     "alpaca-lines": _alpaca_lines,
+    "dialogues": _dialogues,
     "pairs-lines": _pairs_lines,
     "sharegpt": _sharegpt,
     "messages-lines": _messages_lines,

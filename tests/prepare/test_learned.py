@@ -198,6 +198,23 @@ def test_what_no_list_names_is_no_error_of_the_program_where_prepare_chose_the_p
     assert rehearsed(failed(project, "ModuleNotFoundError", "No module named 'babel'", 3), project).outcome == "raised"
     prepared_after(project, failed(project, "FileNotFoundError", f"Unable to find '{project}/pretrain.jsonl'", 8))
     assert "--with babel" in rehearsed(lacks, project).unsupported[0].why
+    said = failed(project, "RuntimeError", "Grouped GEMM is not available. Please run pip install …", 5)
+    assert said.failure is not None
+    chained = (
+        f'Traceback (most recent call last):\n  File "{project}/rows.py", line 3, in __init__\n'
+        "    import grouped_gemm\n"
+        "ModuleNotFoundError: No module named 'grouped_gemm'\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        f'Traceback (most recent call last):\n  File "{project}/{{file}}", line 5, in __init__\n'
+        "    raise RuntimeError(\n"
+        "RuntimeError: Grouped GEMM is not available. Please run pip install …\n"
+    )
+    told = msgspec.structs.replace(said.failure, traceback=chained.format(file="rows.py"))
+    again = msgspec.structs.replace(said, failure=told)
+    assert "--with grouped-gemm" in rehearsed(again, project).unsupported[0].why
+    frames = (Frame(f"{project}/other.py", 5, "__init__", "", "user"),)
+    elsewhere = msgspec.structs.replace(told, traceback=chained.format(file="other.py"), frames=frames)
+    assert rehearsed(msgspec.structs.replace(said, failure=elsewhere), project).outcome == "raised"
     own = failed(project, "ModuleNotFoundError", "No module named 'rows.more'", 3)
     assert rehearsed(own, project).outcome == "raised"
     mutable = "mutable default <class 'rows.Texts'> for field texts is not allowed: use default_factory"

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from gonogo.evidence.prepared import FOLDER, Prepared, read_prepared
+from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord, Unsupported
 from gonogo.finding import Text
 from gonogo.rehearse.not_as_there import distribution_of, is_own, lacking
@@ -132,12 +133,12 @@ def _of_packages(failure: Failure, table: Prepared, record: RehearsalRecord, fol
     """What of a failure may come of packages, or of a Python, that nobody has said the run has; None: nothing."""
     if table.environment not in ("", FILE):  # the user's own list
         return None
-    module = _NO_MODULE.match(failure.message)
+    module = _NO_MODULE.match(_import_that_failed(failure))
     if (name := asked_of(failure, table.absent)) is not None:
         return _NOT_LISTED.format(name=name)
     if any(frame.function == "mpi_discovery" for frame in failure.frames):  # for want of a launcher, not of a package
         return None
-    if failure.type == "ModuleNotFoundError" and module is not None and not is_own(module[1], folder):
+    if module is not None and not is_own(module[1], folder):  # told in its words, or in the program's own
         return _NOT_LISTED.format(name=distribution_of(module[1]))
     for name in lacking(failure, record):
         if name in USUAL:  # "Please install tensorboard."
@@ -145,6 +146,15 @@ def _of_packages(failure: Failure, table: Prepared, record: RehearsalRecord, fol
     if failure.type == "ValueError" and _MUTABLE.match(failure.message):
         return _OTHER_PYTHON.format(here=platform.python_version())
     return None
+
+
+def _import_that_failed(failure: Failure) -> str:
+    """What a failed import said: the failure itself, or what the program's own word (*please run pip …*) stands for."""
+    if failure.type == "ModuleNotFoundError" or not failure.frames:
+        return failure.message if failure.frames else ""
+    here = failure.frames[-1].path
+    told = [one for one in chain_of(failure) if one.type == "ModuleNotFoundError"]
+    return next((one.message for one in told if any(frame.path == here for frame in one.frames)), "")
 
 
 def _names(failure: Failure, path: str) -> bool:
