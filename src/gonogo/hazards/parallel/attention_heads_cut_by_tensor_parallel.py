@@ -1,7 +1,7 @@
 import math
 
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, RehearsalRecord, Text
+from gonogo.hazards.rule import Finding, Findings, Hazard, Pattern, RehearsalRecord, Text
 
 _VIEW = Pattern(r"shape '\[(?P<shape>[-\d, ]+)\]' is invalid for input of size (?P<size>\d+)")
 _CURE = (
@@ -63,8 +63,10 @@ class AttentionHeadsCutByTensorParallel(Hazard):
             rows = math.prod(shape[:-2])
             if size % rows == 0 and size // rows % width:
                 yield self._cut(failed, size // rows, width)
-        elif asked > size and asked % size == 0 and world % (asked // size) == 0:
-            yield self._in_full(failed, shape[-2], asked // size)
+        elif asked > size and asked % size == 0:
+            parts = asked // size
+            if world % parts == 0 and shape[-2] % parts == 0:
+                yield self._in_full(failed, shape[-2], parts)
 
     def _cut(self, failed: FailedRanks, columns: int, width: int) -> Finding:
         return self._said(
@@ -84,15 +86,9 @@ class AttentionHeadsCutByTensorParallel(Hazard):
                 "parts, the rank has one.",
                 "view 要求 {heads} 个头，即模型的全部；而列被切成 {parts} 份，每个 rank 只有一份。",
             ).format(heads=heads, parts=parts),
-            Certainty.CERTAIN if heads % parts == 0 else Certainty.LIKELY,
         )
 
-    def _said(self, failed: FailedRanks, cause: Text, certainty: Certainty = Certainty.CERTAIN) -> Finding:
+    def _said(self, failed: FailedRanks, cause: Text) -> Finding:
         return self.finding(
-            cause,
-            certainty=certainty,
-            cure=_CURE,
-            spans=failure_places(failed.failure),
-            ranks=failed.ranks,
-            module=failed.failure.module,
+            cause, cure=_CURE, spans=failure_places(failed.failure), ranks=failed.ranks, module=failed.failure.module
         )
