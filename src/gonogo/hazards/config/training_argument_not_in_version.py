@@ -1,3 +1,4 @@
+from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.config._argument_names import INSTEAD, RENAMED, all_names, border, needs_nothing, successor
 from gonogo.hazards.config._parsed_arguments import parsed_classes
@@ -27,10 +28,20 @@ _CALLS = {
 }
 
 _REFUSED = Pattern(
-    r"(\w*TrainingArguments|(?:Seq2Seq)?Trainer)(?:\.(?:__)?init(?:__)?)?\(\) got an unexpected keyword argument "
+    r"\b(\w*TrainingArguments|(?:Seq2Seq)?Trainer)(?:\.(?:__)?init(?:__)?)?\(\) got an unexpected keyword argument "
     r"['\"‘’`](\w+)"
 )
 _LEAVE_OUT = Text("Leave it out", "去掉它")
+
+
+def _of_another_library(error: LoggedError) -> bool:
+    """True where a library that builds on transformers handed the argument on."""
+    last = error.innermost
+    return last is not None and is_library(last.path) and not any(part in last.path for part in _PASSING_ON)
+
+
+_PASSING_ON = ("/transformers/", "/huggingface_hub/", "\\transformers\\", "\\huggingface_hub\\")
+"""Their wrappers stand between the program's call and what it calls."""
 
 
 class TrainingArgumentNotInVersion(Hazard):
@@ -73,6 +84,8 @@ class TrainingArgumentNotInVersion(Hazard):
             match = _REFUSED.search(text)
             if match is None:
                 continue
+            if isinstance(evidence, LoggedError) and _of_another_library(evidence):
+                return  # packages of two times, and no argument of the program's
             kind, name = str(match.group(1)), str(match.group(2))
             known = "Trainer" if kind.endswith("Trainer") else "TrainingArguments"
             if name not in all_names(known) and name not in RENAMED.values():
