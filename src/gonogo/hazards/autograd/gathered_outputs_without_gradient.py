@@ -33,6 +33,7 @@ class GatheredOutputsWithoutGradient(Hazard):
     """
 
     name = "gathered-outputs-without-gradient"
+    explains_failure = False  # the exception is certain, that this is why is not
     title = Text(
         "The loss is made of gathered outputs, which have no gradient", "损失由收集来的输出算出，而它们没有梯度"
     )
