@@ -11,6 +11,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from gonogo.finding import Text
+from gonogo.virtual.kernels import _Missing
 from gonogo.virtual.kernels.async_io import AsyncIo, NvmeTraffic
 from gonogo.virtual.kernels.cpu_optimizers import CpuAdagrad, CpuAdam, CpuLion
 from gonogo.virtual.kernels.fused_optimizers import FusedAdam, FusedLamb, FusedLion
@@ -383,3 +385,16 @@ def test_a_triton_kernel_is_left_out(tmp_path: Path) -> None:
     command = [sys.executable, str(program)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert result.returncode == 0, result.stderr[-3000:]
+
+
+def test_a_kernel_without_a_stand_in_says_what_to_turn_off() -> None:
+    said: list[Text] = []
+
+    def unsupported(what: str, why: Text) -> BaseException:
+        said.append(why)
+        return NotImplementedError(what)
+
+    with pytest.raises(NotImplementedError, match=r"transformer_inference\.softmax_context_fp16"):
+        _Missing("transformer_inference", unsupported).softmax_context_fp16(None)
+    assert "hybrid_engine" in said[0].en
+    assert "hybrid_engine" in said[0].zh

@@ -40,10 +40,11 @@ _MOST_TO_WRITE = 1 << 30
 class UnsupportedOperator(RuntimeError):
     """An operator that can't be rehearsed: no meta kernel, no decomposition."""
 
-    def __init__(self, operator: str, why: str) -> None:
-        super().__init__(f"{operator} can't be rehearsed: {why}")
+    def __init__(self, operator: str, why: str | Text) -> None:
+        text = why if isinstance(why, Text) else Text(why, why)
+        super().__init__(f"{operator} can't be rehearsed: {text.en}")
         self.operator = operator
-        self.why = why
+        self.why = text
 
 
 class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]

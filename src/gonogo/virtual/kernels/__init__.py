@@ -27,12 +27,29 @@ from gonogo.virtual.kernels.quantizer import FpQuantizer, Quantizer
 from gonogo.virtual.kernels.random_ltd import RandomLtd
 
 Written = Callable[[torch.Tensor], object]
-Unsupported = Callable[[str, str], BaseException]
-_WHY = "it is a compiled kernel of DeepSpeed that has no stand-in"
+Unsupported = Callable[[str, Text], BaseException]
+_WHY = Text(
+    "it is a compiled kernel of DeepSpeed that has no stand-in: turn off what asks for it{setting} and rehearse again, "
+    "which tells of all but this kernel",
+    "它是 DeepSpeed 的编译内核，没有替身：请关闭使用它的设置{setting}后重新排练，除该内核之外都会得到检查",
+)
+_OWN = Text(
+    "it compiles a kernel of its own, which needs an accelerator to run: rehearse with the setting that leaves it out, "
+    "where the program has one",
+    "它编译自己的内核，而内核需要加速器才能运行：若程序有不使用它的设置，请关闭后排练",
+)
+_SETTINGS = {
+    "transformer_inference": Text(
+        " (hybrid_engine in the configuration, such as --enable_hybrid_engine)",
+        "（配置中的 hybrid_engine，例如 --enable_hybrid_engine）",
+    ),
+    "sparse_attn": Text(" (sparse_attention in the configuration)", "（配置中的 sparse_attention）"),
+}
+"""By the kernel's name: the setting that asks for it."""
 
 
-def _not_rehearsed(what: str, why: str) -> BaseException:
-    return NotImplementedError(f"{what} can't be rehearsed: {why}")
+def _not_rehearsed(what: str, why: Text) -> BaseException:
+    return NotImplementedError(f"{what} can't be rehearsed: {why.en}")
 
 
 @dataclass
@@ -60,7 +77,8 @@ class _Missing:
             raise AttributeError(function)
 
         def refuse(*args: Any, **kwargs: Any) -> Any:
-            raise self._unsupported(f"deepspeed.{self._name}.{function}", _WHY)
+            why = _WHY.format(setting=_SETTINGS.get(self._name, ""))
+            raise self._unsupported(f"deepspeed.{self._name}.{function}", why)
 
         return refuse
 
@@ -145,7 +163,7 @@ def _refuse_extensions(patches: Patches, unsupported: Unsupported) -> Callable[[
         for function in ("load", "load_inline"):
 
             def compile_nothing(name: str, *args: Any, _function: str = function, **kwargs: Any) -> Any:
-                raise unsupported(f"torch.utils.cpp_extension.{_function}({name!r})", "it compiles a kernel of its own")
+                raise unsupported(f"torch.utils.cpp_extension.{_function}({name!r})", _OWN)
 
             patches.set(module, function, compile_nothing)
 

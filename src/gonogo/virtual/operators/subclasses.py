@@ -17,6 +17,7 @@ from torch import nn
 from gonogo.virtual import private
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.tracking import MemoryRecord
+from gonogo.virtual.operators import jagged
 from gonogo.virtual.own_work import OwnWork
 from gonogo.virtual.tensor import VirtualTensor
 
@@ -52,6 +53,7 @@ def install(memory: MemoryRecord) -> Callable[[], None]:
 
     patches.set(torch.Tensor, "_make_subclass", staticmethod(make_subclass))
     patches.set(torch.Tensor, "as_subclass", as_subclass_of)
+    patches.on_undo(jagged.install())
     return patches.undo
 
 

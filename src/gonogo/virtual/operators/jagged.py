@@ -1,0 +1,53 @@
+"""Jagged nested tensors over virtual values: what C++ is told of their device, and what the program is.
+
+``NestedTensor`` wraps its values and offsets, and tells C++ their device: of virtual ones that would be an accelerator
+that this build of torch may not know, at which autograd ends the process. C++ is told what it is told of the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.tensor import VirtualTensor, meta_device
+
+_DEVICE = 6
+"""Where the device stands in ``NestedTensor``'s call of ``_make_wrapper_subclass``, behind the class."""
+
+
+def install() -> Callable[[], None]:
+    """Follow ``NestedTensor`` once it is imported; returns the undo."""
+    patches = Patches()
+    patches.on_undo(after_import("torch.nested._internal.nested_tensor", lambda module: _follow(patches, module)))
+    return patches.undo
+
+
+def _follow(patches: Patches, module: Any) -> None:
+    nested = module.NestedTensor
+    make = torch.Tensor._make_wrapper_subclass
+
+    def make_wrapper(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(cls, type) and issubclass(cls, nested) and len(args) > _DEVICE:
+            device = args[_DEVICE]
+            if device.type == VirtualTensor.accelerator_type:
+                args = (*args[:_DEVICE], meta_device(device), *args[_DEVICE + 1 :])
+        return make(cls, *args, **kwargs)
+
+    patches.set(torch.Tensor, "_make_wrapper_subclass", staticmethod(make_wrapper))
+    for name in ("device", "is_cuda", "is_cpu", "is_meta"):
+        patches.set(nested, name, _of_values(name, getattr(torch.Tensor, name)))
+    patches.set(nested, "get_device", lambda tensor: tensor._values.get_device())
+
+
+def _of_values(name: str, usual: Any) -> property:
+    """What the values answer; before there are some, what C++ does."""
+
+    def answer(tensor: Any) -> Any:
+        values = tensor.__dict__.get("_values")
+        return usual.__get__(tensor) if values is None else getattr(values, name)
+
+    return property(answer)
