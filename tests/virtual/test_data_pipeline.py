@@ -159,6 +159,26 @@ def test_a_schedule_that_is_over_before_the_data_is_rehearsed_to_its_end(
             train()
     else:
         train()
+    assert session.life.ahead.overstepped == ends
+
+
+def test_a_schedule_of_one_epoch_is_over_in_the_second_whatever_data_was_left_out(session: Session) -> None:
+    layer = nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    loader = DataLoader(torch.ones(6, 4), batch_size=1)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=len(loader))
+
+    def train() -> None:
+        for _ in range(6):
+            for batch in loader:
+                layer(batch.cuda()).sum().backward()
+                optimizer.step()
+                scheduler.step()
+
+    with pytest.raises(ValueError, match="number of total steps"):
+        train()
+    assert session.life.data_ended is not None
+    assert session.life.ahead.overstepped
 
 
 class Samples:

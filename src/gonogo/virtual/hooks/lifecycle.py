@@ -174,6 +174,7 @@ class Lifecycle:
         what = Text(
             "the data, which a rehearsal ends after {given} batches", "数据，排练在 {given} 个批次后即结束"
         ).format(given=given)
+        self.ahead.was_ended = True
         self.data_ended = Assumption(what.en, self.ledger.place(), 1, what.zh)
 
     def goes_round(self, *, anew: bool) -> bool:

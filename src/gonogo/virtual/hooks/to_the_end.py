@@ -19,9 +19,11 @@ NEAR = 32
 class Schedule:
     """A OneCycleLR that the program steps: it raises an exception when it is stepped beyond its last step."""
 
-    def __init__(self, scheduler: Any, batches_before: int) -> None:
+    def __init__(self, scheduler: Any, batches_before: int, *, of_all_data: bool) -> None:
         self.scheduler = weakref.ref(scheduler)
         self.batches_before = batches_before
+        self.of_all_data = of_all_data
+        """Whether no data had been ended early when it was made, of which its length may have been counted."""
         self.steps = 0
 
     def batches_beyond(self, batches: int) -> int:
@@ -43,8 +45,17 @@ class Ahead:
         self.batches = 0
         """How many of training have been read."""
         self.schedule: Schedule | None = None
+        self.was_ended = False
+        """Whether the rehearsal has ended data before its end."""
+        self.overstepped = False
+        """Whether the schedule has just been stepped once too often, which more data would only have brought sooner."""
         self._was_read = False
         """Whether the data was read up to a last batch of one row, of which one is enough."""
+
+    def read(self) -> None:
+        """A batch of training has been read."""
+        self.batches += 1
+        self.overstepped = False
 
     def worth_reading(self, loader: Any, left: int) -> int:
         """How many batches are to be read after enough steps, of ``left`` that there are; mostly none."""
@@ -64,10 +75,14 @@ class Ahead:
 
         def followed(scheduler: Any, *args: Any, **kwargs: Any) -> None:
             if self.schedule is None or self.schedule.scheduler() is not scheduler:
-                self.schedule = Schedule(scheduler, self.batches)  # made: its own first step
+                self.schedule = Schedule(
+                    scheduler, self.batches, of_all_data=not self.was_ended
+                )  # made: its own first step
             else:
                 self.schedule.steps += 1
+            self.overstepped = self.schedule.of_all_data
             step(scheduler, *args, **kwargs)
+            self.overstepped = False
 
         patches.set(OneCycleLR, "step", followed)
 

@@ -280,7 +280,7 @@ class Batches:
         given = virtual_batch(batch, self._mode)
         if not evaluating:
             life.seen.batch(given)
-            life.ahead.batches += 1
+            life.ahead.read()
         if life.on_batch is not None:
             life.on_batch(given)
         return given

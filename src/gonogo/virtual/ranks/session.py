@@ -332,7 +332,7 @@ class Session:
             loading=self.life.loading,
             empty_pass=self.life.empty_pass,
             batches_left=self.life.batches_left,
-            data_ended=self.life.data_ended,
+            data_ended=None if self.life.ahead.overstepped else self.life.data_ended,
             formed_world=self.life.world if not workers else 1,
             workers=workers,
             missed=self.missed,
