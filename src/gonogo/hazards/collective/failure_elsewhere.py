@@ -8,6 +8,7 @@ _CONSEQUENCE = Pattern(
     r"ChildFailedError|Connection closed by (?:remote )?peer|Connection reset by peer|[Bb]roken pipe"
     r"|NCCL communicator was aborted|remote process exited|closing signal SIGTERM|got signal: 15\b"
     r"|Received (?:Signals\.SIGTERM|15) death signal|exits with return code|ProcessExitedException"
+    r"|(?:actor is dead because its|A) worker (?:process has )?died\b"
     r"|failed \(exitcode|recvValue failed|failed to recv, got 0 bytes|Some NCCL operations have failed"
 )
 _TERMINATED = Pattern(r"got signal: 15\b|Received (?:Signals\.SIGTERM|15) death signal")
@@ -26,7 +27,8 @@ class FailureElsewhere(Hazard):
     """The log shows what a failure leaves behind in the other processes; the failure itself is in another rank's log.
     ## What happens
     ChildFailedError, "exits with return code = 1", "Connection closed by peer", "Broken pipe", SIGTERM, or a
-    collective's time-out, and no error before them.
+    collective's time-out, and no error before them. Of Ray "The actor is dead because its worker process has died", or
+    "A worker died or was killed while executing a task by an unexpected system error".
     ## Why
     When a rank dies, the launcher ends the others with SIGTERM, their connections close, and collectives that the
     dead rank has not joined time out. None of these is a cause.
@@ -45,6 +47,7 @@ class FailureElsewhere(Hazard):
     Never: a run that prints these has lost a rank.
     ## Sources
     - https://pytorch.org/docs/stable/elastic/errors.html: how torchrun reports the first failure, and @record
+    - https://github.com/RUC-NLPIR/Tool-Star/issues/10: what Ray tells the driver of a dead worker
     - https://github.com/pytorch/pytorch/issues/118369: a time-out whose log does not tell the cause
     """
 
@@ -63,6 +66,8 @@ class FailureElsewhere(Hazard):
         "death signal",
         "closing signal",
         "See root cause above",
+        "worker process has died",
+        "worker died or was killed",
     )
 
     def in_log(self, log: FailureLog) -> Findings:
