@@ -47,3 +47,6 @@ def test_a_worker_that_was_killed_leaves_its_last_words() -> None:
     assert "exit status 70" in told
     assert "the last line" in told
     assert "first line" not in told
+    assert "--keep DIR" in told  # what to do
+    record.ranks[0].events = ["the worker wrote no record: ended by SIGKILL"]
+    assert "memory" in " ".join(skipped.why.en for skipped in rehearsal_report(record).skipped)

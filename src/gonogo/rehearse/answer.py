@@ -33,7 +33,10 @@ _ENDED = {
     "unsupported": Text(
         "the program reached something before it that can't be rehearsed", "程序在此之前遇到了无法排练的内容"
     ),
-    "timed-out": Text("the time allowed (--timeout) was over before it", "在此之前已超过 --timeout 规定的时间"),
+    "timed-out": Text(
+        "the time allowed was over before it (--timeout SECONDS gives it more)",
+        "在此之前已超过规定的时间（用 --timeout 秒数 延长）",
+    ),
     "killed": Text("the worker was killed before it", "工作进程在此之前被终止"),
     "interrupted": Text("the rehearsal was interrupted before it", "排练在此之前被中断"),
     "completed": Text("the program ended without it", "程序没有执行到它就结束了"),
@@ -44,6 +47,15 @@ _NO_BATCH = Text(
     "训练数据凑不成一个批次：本机的数据行少于所有 rank 一个批次所需；请放入更多数据，或 gonogo prepare --rows N",
 )
 
+_SHORT = Text(
+    "the system ends a process so for want of memory: rehearse fewer ranks (--ranks 0), or where there is more of it",
+    "系统通常因内存不足而这样终止进程：请减少同时排练的 rank（--ranks 0），或换内存更大的机器",
+)
+_KEEP = Text(
+    "--keep DIR keeps all that it printed in DIR/rank-{rank}/output.log; what a library ends a process for here need "
+    "not end the run",
+    "--keep 目录 会把全部输出保存在 目录/rank-{rank}/output.log；库在此处终止进程的原因，运行中未必会出现",
+)
 _HOW = {
     "raised": Text("had raised an exception", "抛出了异常"),
     "unsupported": Text("had reached something that can't be rehearsed", "遇到了无法排练的内容"),
@@ -258,7 +270,9 @@ def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[
         yield Skipped(here.format(rank=rank.rank, what=missing), why)
     if rank.outcome == "killed" and rank.events:  # how the worker ended, and the last that it printed
         last_words = "; ".join([rank.events[0], *rank.events[1:][-3:]])
-        yield Skipped(here.format(rank=rank.rank, what=Text("a record", "记录")), Text(last_words, last_words))
+        todo = _SHORT if "SIGKILL" in rank.events[0] else _KEEP
+        why = Text("{words}; {todo}", "{words}；{todo}").format(words=last_words, todo=todo.format(rank=rank.rank))
+        yield Skipped(here.format(rank=rank.rank, what=Text("a record", "记录")), why)
     if rank.failure and rank.rank not in explained and not rank.unsupported:
         frame = rank.failure.innermost("user") or rank.failure.innermost("library")
         yield Skipped(
