@@ -7,6 +7,7 @@ nothing. The figures are floors: `python tests/test_cut_logs.py` prints what the
 from __future__ import annotations
 
 import sys
+import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -27,7 +28,7 @@ CASES = tuple(
     if case.is_bad
 )
 EVERY = 4
-"""The tests look at one case of so many; the program looks at all."""
+"""The tests look at one case of so many, chosen by its name: a new case moves no other. The program looks at all."""
 FIRST = {
     "only_the_last_line": 0.58,
     "without_the_last_line": 0.62,
@@ -66,7 +67,7 @@ def surer(case: LogCase, findings: tuple[Finding, ...]) -> list[str]:
 
 @pytest.mark.parametrize("cut", [*SHORTENED, *DRESSED], ids=lambda cut: cut.__name__)
 def test_the_cause_is_found_in_what_is_left_and_nothing_gets_surer(cut: Cut) -> None:
-    found = list(cut_cases(cut, CASES[::EVERY]))
+    found = list(cut_cases(cut, tuple(case for case in CASES if zlib.crc32(str(case).encode()) % EVERY == 0)))
     right = sum([one.hazard for one in findings][:1] == [case.folder.name] for case, findings in found)
     assert found
     assert right / len(found) >= FIRST.get(cut.__name__, 0.97)
