@@ -196,7 +196,10 @@ def write() -> None:
         text = page.read_text(encoding="utf-8")
         head, rule, rest = text.partition("| --- | --- | --- | --- | --- | --- | --- | ---: |\n")
         after = rest[rest.index("\n\n") :]
-        for what, pattern in SAID:
+        said = [(what, pattern) for what, pattern in SAID if re.search(pattern, head)]
+        if len(said) != len({what.removesuffix("_zh") for what, _ in SAID}):
+            raise SystemExit(f"{page}: a phrase of {SAID} is not there any more: its numbers would stay old")
+        for what, pattern in said:
             head = re.sub(pattern, functools.partial(_renumbered, numbers[what]), head)
         page.write_text(f"{head}{rule}{written()}{after}", encoding="utf-8")
 

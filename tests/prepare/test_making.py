@@ -210,35 +210,30 @@ def test_a_data_set_of_the_hub_has_its_splits_subsets_and_pictures(tmp_path: Pat
     assert Image.open(io.BytesIO(picture(8, 6))).size == (8, 6)
 
 
-def test_finevisions_rows_are_exchanges_on_pictures(tmp_path: Path) -> None:
+def first_made_row(folder: Path, dataset: str, tokens: int) -> Any:
+    """A published data set's first row as it is made with a picture, read back by datasets."""
     from datasets import load_dataset
 
-    known = published_dataset("HuggingFaceM4/FineVision")
+    known = published_dataset(dataset)
     assert known is not None
-    (tmp_path / "picture.png").write_bytes(picture(8, 6))
-    maker = Maker(known.columns, 40, {"image": str(tmp_path / "picture.png")})
+    (folder / "picture.png").write_bytes(picture(8, 6))
+    maker = Maker(known.columns, tokens, {"image": str(folder / "picture.png")})
     for name, content in hub_folder(known.columns, [maker.row(0)], known.splits, ()).items():
-        path = tmp_path / "data set" / name
+        path = folder / "data set" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    row = load_dataset(str(tmp_path / "data set"), split="train", cache_dir=str(tmp_path / "cache"))[0]
+    return load_dataset(str(folder / "data set"), split="train", cache_dir=str(folder / "cache"))[0]
+
+
+def test_finevisions_rows_are_exchanges_on_pictures(tmp_path: Path) -> None:
+    row = first_made_row(tmp_path, "HuggingFaceM4/FineVision", 40)
     assert [one.size for one in row["images"]] == [(8, 6)]
     assert [set(one) for one in row["texts"]] == [{"user", "assistant"}] * 2
     assert len(row["relevance_ratings"]) == len(row["texts"])
 
 
 def test_messages_in_parts_name_a_picture_once(tmp_path: Path) -> None:
-    from datasets import load_dataset
-
-    known = published_dataset("HuggingFaceH4/llava-instruct-mix-vsft")
-    assert known is not None
-    (tmp_path / "picture.png").write_bytes(picture(8, 6))
-    maker = Maker(known.columns, 20, {"image": str(tmp_path / "picture.png")})
-    for name, content in hub_folder(known.columns, [maker.row(0)], known.splits, ()).items():
-        path = tmp_path / "data set" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    row = load_dataset(str(tmp_path / "data set"), split="train", cache_dir=str(tmp_path / "cache"))[0]
+    row = first_made_row(tmp_path, "HuggingFaceH4/llava-instruct-mix-vsft", 20)
     assert [one.size for one in row["images"]] == [(8, 6)]
     kinds = [[part["type"] for part in message["content"]] for message in row["messages"]]
     assert kinds == [["text", "image"], ["text"], ["text"], ["text"]]

@@ -125,7 +125,7 @@ def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[P
     )
     check_rollouts(request)
     taken = [] if command is None else [_taken(request)]
-    return request, [*taken, source_of(name)] if _is_only_published(name) else taken
+    return request, [*taken, source_of(name)] if _folder_here(name) is None else taken
 
 
 def check_rollouts(request: PlanRequest) -> None:
@@ -205,7 +205,3 @@ def _folder_here(name: str) -> Path | None:
         if is_file(path):
             return path.parent
     return expanded(Path(name)) if exists(expanded(Path(name))) else None
-
-
-def _is_only_published(name: str) -> bool:
-    return _folder_here(name) is None

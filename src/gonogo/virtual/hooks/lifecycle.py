@@ -87,9 +87,9 @@ class Lifecycle:
         self.batches_left: int | None = None
         """How many there were where the rehearsal ended the data, if that is known."""
         self.data_ended: Assumption | None = None
+        """Where the rehearsal first ended data before its end."""
         self.world = 1
         """How many ranks the program's process group has."""
-        """Where the rehearsal first ended data before its end."""
         self.ahead = Ahead()
         self.more_steps = 0
         """Steps to be made beyond the target: the ranks' data ends at different steps, or its end is worth seeing."""

@@ -75,9 +75,8 @@ class Ahead:
 
         def followed(scheduler: Any, *args: Any, **kwargs: Any) -> None:
             if self.schedule is None or self.schedule.scheduler() is not scheduler:
-                self.schedule = Schedule(
-                    scheduler, self.batches, of_all_data=not self.was_ended
-                )  # made: its own first step
+                # Its own first step, as it is made.
+                self.schedule = Schedule(scheduler, self.batches, of_all_data=not self.was_ended)
             else:
                 self.schedule.steps += 1
             self.overstepped = self.schedule.of_all_data
