@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -170,3 +172,16 @@ def test_own_folder_wins_over_a_published_name(tmp_path: Path, monkeypatch: pyte
     request, notes = request_of(PlanOptions(model="Qwen/Qwen2-7B"), None)
     assert request.model.resolve() == tmp_path / "Qwen" / "Qwen2-7B"
     assert not notes
+
+
+def test_nothing_half_written_of_a_published_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def full(path: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(UserError, match="No space left on device.*XDG_CACHE_HOME"):
+        request_of(PlanOptions(model="Qwen/Qwen2-7B"), None)
+    assert not list((tmp_path / "cache" / "gonogo" / "models").iterdir())

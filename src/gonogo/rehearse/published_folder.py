@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -43,16 +42,16 @@ def _written(model: PublishedModel) -> Path:
         return place
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=place.parent))
-        for name, data in files.items():
-            (made / name).write_bytes(data)
-        made.chmod(0o755)
-        try:
-            os.rename(made, place)
-        except OSError:  # another process was faster
-            shutil.rmtree(made)
-            if not is_folder(place):
-                raise
+        with tempfile.TemporaryDirectory(dir=place.parent) as scratch:  # so that it appears whole, or not at all
+            made = Path(scratch, "model")
+            made.mkdir()
+            for name, data in files.items():
+                (made / name).write_bytes(data)
+            try:
+                os.rename(made, place)
+            except OSError:
+                if not is_folder(place):  # else another process was faster
+                    raise
     except OSError as error:
         raise UserError(
             Text(
