@@ -182,6 +182,6 @@ def test_nothing_half_written_of_a_published_model(tmp_path: Path, monkeypatch: 
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(UserError, match="No space left on device.*XDG_CACHE_HOME"):
+    with pytest.raises(UserError, match=r"No space left on device.*XDG_CACHE_HOME"):
         request_of(PlanOptions(model="Qwen/Qwen2-7B"), None)
     assert not list((tmp_path / "cache" / "gonogo" / "models").iterdir())
