@@ -15,6 +15,8 @@ from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.guard.injection import GuardOptions, inject
 
 HERE = Path(__file__).parent
+ROOT = str(Path(__file__).resolve().parents[2])
+"""The checkout, whose folder may be called gonogo as well."""
 
 
 def environment(folder: Path, options: GuardOptions | None = None, **variables: str) -> dict[str, str]:

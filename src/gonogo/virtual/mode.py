@@ -44,7 +44,7 @@ class UnsupportedOperator(RuntimeError):
         text = why if isinstance(why, Text) else Text(why, why)
         super().__init__(f"{operator} can't be rehearsed: {text.en}")
         self.operator = operator
-        self.why = text
+        self.why, self.why_zh = text.en, text.zh
 
 
 class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]

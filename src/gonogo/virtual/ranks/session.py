@@ -233,7 +233,7 @@ class Session:
                 outcome, user_error = "raised", (user_error_.text.en, user_error_.text.zh)
             elif found is not None:
                 outcome, failure = "unsupported", failure_of(error, self.life, self.modules, ())
-                unsupported.append(Unsupported(found.operator, _place_of(failure.frames), found.why.en, found.why.zh))
+                unsupported.append(Unsupported(found.operator, _place_of(failure.frames), found.why, found.why_zh))
             else:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self.origin.frames)

@@ -27,7 +27,7 @@ class NotStoodIn(ImportError, UnsupportedOperator):
     def __init__(self, what: str, why: str) -> None:
         ImportError.__init__(self, f"{what} can't be rehearsed: {why}")
         self.operator = what
-        self.why = Text(why, why)
+        self.why = self.why_zh = why
 
 
 def install(mode: VirtualMode, life: Lifecycle, plan: WorkerPlan, peers: Peers | None = None) -> Callable[[], None]:
