@@ -276,3 +276,23 @@ for row in datasets.load_dataset("json", data_files=files)["train"]:
     monkeypatch.chdir(tmp_path)
     done = prepare(["python", "train.py"], options_of(4, None, []), InEnvironment(), write=False, look=None)
     assert [one.name for one in done.wanted] == ["dev-1.jsonl", "dev-2.jsonl"]
+
+
+@pytest.mark.slow
+def test_made_rows_that_come_to_no_batch_are_more_and_options_for_parquet_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("""\
+import torch
+from datasets import load_dataset
+rows = load_dataset("HuggingFaceM4/FineVision", on_bad_files="warn")["train"]
+lengths = torch.tensor([float(len(one)) for one in rows["source"]])
+model = torch.nn.Linear(1, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters())
+for batch in torch.utils.data.DataLoader(lengths[:, None], 100, drop_last=True):
+    model(batch.cuda()).sum().backward()
+    optimizer.step()
+""")
+    command = ("--gpus", "1xA100-40G", "--environment", "none", "--rows", "4", "--", "python", "train.py")
+    status, out, err = gonogo(tmp_path, "prepare", *command, HF_HOME=str(tmp_path / "cache"))
+    assert status == 0, out + err
+    made = tmp_path / "gonogo-prepared" / "data" / "HuggingFaceM4--FineVision" / "data" / "train.jsonl"
+    assert len(made.read_text().splitlines()) == 4 * 64

@@ -210,11 +210,20 @@ def _follow_loader(
 
     def iterate(loader: Any) -> Any:
         if life.on_loader is not None and not life.model_in_eval_mode and torch.is_grad_enabled():
+            life.empty_pass = life.empty_pass or _is_of_no_batch(loader)
             life.on_loader(loader)
         return Batches(loader, original, life, mode)
 
     patches.set(owner, "__iter__", iterate)
     patches.set(owner, "_get_iterator", lambda loader: in_this_process(loader, iterator, mode))
+
+
+def _is_of_no_batch(loader: Any) -> bool:
+    """Whether a data loader says itself that it has no batch; one of no length says nothing."""
+    try:
+        return len(loader) == 0
+    except (TypeError, NotImplementedError):
+        return False
 
 
 def _is_by_the_way(module: nn.Module) -> bool:
