@@ -7,6 +7,7 @@ from pathlib import Path
 from virtual.forked import output_of, rehearse_all
 
 from gonogo.evidence.rehearsal.failures import less_data_before
+from gonogo.virtual.hooks.training import is_of_no_batch
 
 EPOCHS = """
 import torch
@@ -155,3 +156,17 @@ def test_what_comes_after_is_rehearsed_and_what_fails_of_it_is_not_certain(tmp_p
     wrapped = records["wrapper_left_in_evaluation"]
     assert "forward" in wrapped.phases, output_of(tmp_path, "wrapper_left_in_evaluation")
     assert wrapped.formed_world == 2
+
+
+def test_a_loader_tells_of_no_batch_by_its_length_alone() -> None:
+    class Loader:
+        def __init__(self, length: int | Exception) -> None:
+            self.length = length
+
+        def __len__(self) -> int:
+            if isinstance(self.length, Exception):
+                raise self.length
+            return self.length
+
+    lengths = (0, 8, TypeError("no length"), RuntimeError("the stream has not been opened"))
+    assert [is_of_no_batch(Loader(length)) for length in lengths] == [True, False, False, False]

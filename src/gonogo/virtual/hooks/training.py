@@ -210,7 +210,7 @@ def _follow_loader(
 
     def iterate(loader: Any) -> Any:
         if life.on_loader is not None and not life.model_in_eval_mode and torch.is_grad_enabled():
-            life.empty_pass = life.empty_pass or _is_of_no_batch(loader)
+            life.empty_pass = life.empty_pass or is_of_no_batch(loader)
             life.on_loader(loader)
         return Batches(loader, original, life, mode)
 
@@ -218,11 +218,11 @@ def _follow_loader(
     patches.set(owner, "_get_iterator", lambda loader: in_this_process(loader, iterator, mode))
 
 
-def _is_of_no_batch(loader: Any) -> bool:
-    """Whether a data loader says itself that it has no batch; one of no length says nothing."""
+def is_of_no_batch(loader: Any) -> bool:
+    """Whether a data loader says itself that it has no batch; one that has no length, or fails to tell it, doesn't."""
     try:
         return len(loader) == 0
-    except (TypeError, NotImplementedError):
+    except Exception:
         return False
 
 
