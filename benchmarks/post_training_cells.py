@@ -36,6 +36,20 @@ _OPENRLHF = (
     "deepspeed --num_gpus 2 --module openrlhf.cli.train_%s --model.model_name_or_path model --ckpt.output_dir out "
     "--train.micro_batch_size 2 --train.batch_size 8 --data.max_len 128 --data.apply_chat_template --data.dataset"
 )
+_PPO = (
+    "python -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path model --reward.model_name_or_path reward "
+    "--data.prompt_dataset data/prompts --data.input_key prompt --data.apply_chat_template --data.max_len 96 "
+    "--data.max_samples 64 --rollout.max_new_tokens 32 --rollout.batch_size 8 --rollout.micro_batch_size 2 "
+    "--train.batch_size 8 --train.micro_batch_size 2 --ckpt.output_dir out --ckpt.path ckpt "
+    "--actor.num_gpus_per_node 2 --ref.num_gpus_per_node 2 --reward.num_gpus_per_node 2 --critic.num_gpus_per_node 2 "
+    "--vllm.gpu_memory_utilization 0.4"
+)
+_PPO_KIND = {
+    "grpo": "--algo.advantage.estimator group_norm --rollout.n_samples_per_prompt 4",
+    "reinforce++": "--algo.advantage.estimator reinforce",
+    "ppo": "--algo.advantage.estimator gae",
+}
+_PPO_HYBRID = "--ds.zero_stage 3 --train.colocate_all --vllm.enable_sleep --ds.enable_sleep --vllm.num_engines 2"
 _VERL = (
     "python -m verl.trainer.main_ppo data.train_files=train.parquet data.val_files=train.parquet "
     "data.train_batch_size=8 data.max_prompt_length=64 data.max_response_length=32 actor_rollout_ref.model.path=model "
@@ -148,6 +162,10 @@ def _openrlhf(kind: str, strategy: str, options: str, names: str = "", package: 
     return Cell(package, kind, strategy, f"{_OPENRLHF % kind} {options}", names)
 
 
+def _ppo(kind: str, strategy: str, options: str, names: str = "", gpus: str = GPUS) -> Cell:
+    return Cell("openrlhf", kind, strategy, f"{_PPO} {_PPO_KIND[kind]} {options}", names, gpus)
+
+
 def _verl(kind: str, strategy: str, options: str = "", names: str = "") -> Cell:
     return Cell("verl", kind, strategy, f"{_VERL} {_VERL_KIND[kind]} {options}".strip(), names)
 
@@ -223,6 +241,14 @@ CELLS = (
     _openrlhf("dpo", "ZeRO-2", "data/pairs --ds.zero_stage 2"),
     _openrlhf("dpo", "ZeRO-3, offload", "data/pairs --ds.zero_stage 3 --ds.adam_offload"),
     _openrlhf("rm", "ZeRO-3", "data/pairs --ds.zero_stage 3"),
+    _ppo("grpo", "Ray, vLLM, hybrid, ZeRO-3", _PPO_HYBRID),
+    _ppo("grpo", "Ray, vLLM on two GPUs, hybrid, ZeRO-3",
+         f"{_PPO_HYBRID} --vllm.num_engines 1 --vllm.tensor_parallel_size 2"),
+    _ppo("grpo", "Ray, vLLM on its own GPUs, ZeRO-3", "--ds.zero_stage 3 --train.colocate_actor_ref "
+         "--vllm.num_engines 1 --vllm.tensor_parallel_size 2", gpus="6xH100-80G"),
+    _ppo("reinforce++", "Ray, vLLM, hybrid, ZeRO-2", _PPO_HYBRID.replace("stage 3", "stage 2")),
+    _ppo("ppo", "Ray, vLLM, critic, hybrid, ZeRO-3", _PPO_HYBRID),
+    _ppo("ppo", "Ray, vLLM, critic, all apart, ZeRO-2", "--ds.zero_stage 2 --vllm.num_engines 2", gpus="10xH100-80G"),
     _verl("grpo", "vLLM, FSDP"),
     _verl("grpo", "vLLM, FSDP2", "actor_rollout_ref.actor.strategy=fsdp2 actor_rollout_ref.ref.strategy=fsdp2"),
     _verl("grpo", "vLLM on two GPUs, FSDP", "actor_rollout_ref.rollout.tensor_model_parallel_size=2"),
@@ -281,6 +307,22 @@ BROKEN = (
     _swift("grpo", "context of 8", f"{_SWIFT_COLOCATED} --vllm_max_model_len 8", "prompts",
            "rollout-max-model-len-exceeded"),
     _openrlhf("dpo", "batch of 9", "data/pairs --ds.zero_stage 2 --train.batch_size 9", "batch"),
+    _ppo("grpo", "Ray, engines on GPUs that are not there", "--ds.zero_stage 3 --vllm.num_engines 2",
+         "ray-request-exceeds-node"),
+    _ppo("grpo", "Ray, hybrid with one engine GPU of two", f"{_PPO_HYBRID} --vllm.num_engines 1",
+         "actor_num_nodes * actor_num_gpus_per_node must be equal"),
+    _ppo("grpo", "Ray, four heads over three GPUs", "--ds.zero_stage 3 --train.colocate_actor_ref "
+         "--vllm.num_engines 1 --vllm.tensor_parallel_size 3", "rollout-tp-not-dividing-heads", "7xH100-80G"),
+    _ppo("grpo", "Ray, share of 0.99", f"{_PPO_HYBRID} --vllm.gpu_memory_utilization 0.99",
+         "rollout-memory-fraction-too-large"),
+    _ppo("grpo", "Ray, context of 100000", f"{_PPO_HYBRID} --data.max_len 100000", "rollout-max-model-len-exceeded"),
+    _ppo("grpo", "Ray, one sample of a prompt", f"{_PPO_HYBRID} --rollout.n_samples_per_prompt 1",
+         "requires n_samples_per_prompt > 1"),
+    _ppo("reinforce++", "Ray, one prompt for two actors", f"{_PPO_HYBRID} --rollout.batch_size 1",
+         "greater than or equal to the effective number"),
+    _ppo("grpo", "Ray, reference on one GPU of two", f"{_PPO_HYBRID} --ref.num_gpus_per_node 1",
+         "must be the same when colocate actor and ref"),
+    _ppo("grpo", "Ray, data without the key", f"{_PPO_HYBRID} --data.input_key question", "question"),
     _verl("grpo", "four GPUs of two", "trainer.n_gpus_per_node=4", "ray-request-exceeds-node"),
     _verl("grpo", "share of 0.99", "actor_rollout_ref.rollout.gpu_memory_utilization=0.99",
           "rollout-memory-fraction-too-large"),

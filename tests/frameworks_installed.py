@@ -20,7 +20,7 @@ _IMPORTS = {
     "trl_of_examples": "import trl",
     "swift": "from swift.pipelines import sft_main; from swift.arguments import SftArguments; import swift.trainers",
     "llamafactory": "import llamafactory.train.tuner, llamafactory.train.sft.workflow",
-    "openrlhf": "import transformers, torchdata, pylatexenc",
+    "openrlhf": "import transformers, torchdata, pylatexenc, aiohttp",
     "verl": "import verl.trainer.main_ppo, verl.workers.fsdp_workers, verl.experimental.agent_loop, peft, pandas",
     "axolotl": "import axolotl.train, axolotl.cli.main, axolotl.core.builders",
     "liger": "import triton.language, liger_kernel.transformers",

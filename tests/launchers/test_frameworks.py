@@ -303,6 +303,41 @@ def test_verl_grpo_with_its_ray_workers_and_vllm(project: Path, monkeypatch: pyt
     assert "ray-request-exceeds-node" in [finding.hazard for finding in report.findings]
 
 
+@pytest.mark.very_slow
+def test_openrlhf_on_ray_with_its_vllm_engines(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(framework("openrlhf")))
+    (project / "reward.py").write_text(_REWARD)
+    prompts = project / "data" / "prompts"
+    prompts.mkdir()
+    rows = [json.dumps({"prompt": f"What is {a} plus 1?"}) for a in range(32)]
+    (prompts / "train.jsonl").write_text("\n".join(rows))
+    record = rehearsed(_OPENRLHF_ON_RAY, needs={"generate", "forward", "backward", "save"})
+    assert {"RolloutRayActor x 2", "vLLM worker x 2", "PolicyModelActor x 2"} <= set(record.ranks[0].workers)
+    for wrong, hazard in (
+        ("--vllm.gpu_memory_utilization 0.99", "rollout-memory-fraction-too-large"),
+        ("--vllm.num_engines 1", "program-raises"),  # its own assertion
+    ):
+        request = RehearsalRequest(shlex.split(f"{_OPENRLHF_ON_RAY} {wrong}"), gpus="2xH100-80G", timeout=800.0)
+        report = rehearsal_report(rehearse(request, None))
+        assert report.verdict is Verdict.NO_GO
+        assert hazard in [finding.hazard for finding in report.findings]
+
+
+_REWARD = """
+import torch
+def reward_func(queries, prompts, labels):
+    scores = torch.tensor([float(len(query)) for query in queries])
+    return {"rewards": scores, "scores": scores, "extra_logs": {}}
+"""
+_OPENRLHF_ON_RAY = (
+    "python -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path model --reward.remote_url reward.py "
+    "--data.prompt_dataset data/prompts --data.input_key prompt --data.apply_chat_template --data.max_len 96 "
+    "--rollout.max_new_tokens 32 --rollout.batch_size 8 --rollout.micro_batch_size 2 --rollout.n_samples_per_prompt 2 "
+    "--train.batch_size 8 --train.micro_batch_size 2 --ckpt.output_dir out --actor.num_gpus_per_node 2 "
+    "--ref.num_gpus_per_node 2 --ds.zero_stage 3 --train.colocate_all --vllm.enable_sleep --ds.enable_sleep "
+    "--vllm.num_engines 2 --vllm.gpu_memory_utilization 0.4 --algo.advantage.estimator group_norm"
+)
+
 _VERL = (
     "python -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=train.parquet "
     "data.val_files=train.parquet data.train_batch_size=8 data.max_prompt_length=64 data.max_response_length=32 "

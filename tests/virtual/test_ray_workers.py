@@ -162,7 +162,7 @@ def test_workers_of_ray_are_ranks(tmp_path: Path) -> None:
     for name in ("waits_for_others", "what_a_class_refers_to", "in_threads"):
         assert records[name].outcome == "completed", output_of(tmp_path, name)
     refused = {
-        "more_than_there_is": "cannot be scheduled: 9 bundle(s)",
+        "more_than_there_is": "is infeasible: 9 bundle(s)",
         "twice": "Maybe you called ray.init twice by accident?",
         "worker_fails": "of this worker",
         "fails_at_its_start": "of its start",
@@ -191,7 +191,7 @@ def test_stand_in_takes_what_ray_takes() -> None:
         assert free or given <= set(asked.parameters), name
         assert {one for one in names(getattr(_Api, name)) if one != "self"} <= given, name
     module = inspect.getmodule(ray.util.placement_group)
-    for name, function in replacements(ray, None, object, None).items():  # type: ignore[arg-type]
+    for name, function in replacements(ray, None, object, None, lambda: None).items():  # type: ignore[arg-type]
         assert names(function) <= names(getattr(module, name)) | {"handle", "group_id"}, name
     context = {name for name in dir(ray.runtime_context.RuntimeContext) if not name.startswith("_")}
     assert {name for name in dir(RuntimeContext) if not name.startswith("_")} <= context

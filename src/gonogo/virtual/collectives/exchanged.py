@@ -14,6 +14,7 @@ import torch.distributed.distributed_c10d as c10d
 
 from gonogo.virtual import private
 from gonogo.virtual.collectives import python_groups
+from gonogo.virtual.collectives.neighbours import Neighbours
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.ranks.protocol import Waits
@@ -156,6 +157,27 @@ def ask(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
     if operation.name not in ("barrier", "monitored_barrier_"):
         _give(operation, received, mode)
     return True
+
+
+_COUNTS = (torch.int64, torch.int32, torch.bool)
+
+
+def from_neighbour(operation: Operation, mode: VirtualMode) -> bool:
+    """A broadcast of counts from a rank that is rehearsed in this process, too: all have what the root has.
+
+    Of whole numbers alone, by which programs decide; for values of weights nobody need wait for the others. In a
+    barrier they do, since what a rank lets another one read is gone after it.
+    """
+    if operation.name in ("barrier", "monitored_barrier_"):
+        Neighbours.meet(operation.members)
+    if operation.name != "broadcast_" or any(tensor.dtype not in _COUNTS for tensor in operation.inputs):
+        return False
+    is_root = operation.mine == operation.root
+    payload = _payload(operation) if is_root else None
+    sent = Neighbours.root_sends((operation.members, operation.root, operation.sizes), is_root, payload)
+    if not is_root and sent:
+        _give(operation, [sent] * len(operation.members), mode)
+    return bool(sent)
 
 
 def _point_to_point(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:

@@ -207,7 +207,7 @@ def _properties(cuda: VirtualCuda, index: int) -> _CudaDeviceProperties:
         is_integrated=0,
         is_multi_gpu_board=0,
         gcnArchName="",
-        uuid=f"00000000-0000-0000-0000-{index:012d}",
+        uuid=f"00000000-0000-0000-0000-{cuda.physical(index):012d}",
         pci_bus_id=index + 1,
         pci_device_id=0,
         pci_domain_id=0,

@@ -53,6 +53,8 @@ class VirtualCuda:
         self.fractions: dict[int, float] = {}
         """Device index → what ``set_per_process_memory_fraction`` set."""
         self.visible: Callable[[], int] = lambda: count
+        self.physical: Callable[[int], int] = lambda index: index
+        """The number that the machine has for the device of an index: its UUID is by that."""
         self.patches = Patches()
         self._of_thread = threading.local()
 

@@ -167,7 +167,7 @@ class Session:
         undo.append(trainer.install(self.life))
         self.life.ahead.is_made = prepared.has_rows(self.plan.prepared)
         undo.append(deepcompile.install())
-        undo.append(rollout.install(self.mode, self.life, self.plan, self.peers))
+        undo.append(rollout.install(self.mode, self.life, self.plan, self.peers, self._ray.workers))
         undo.append(engine.install(self.life, self.modules, self.facts))
         undo.append(loading.install(self.life, self.modules, self.facts))
         undo.append(threads.install(self.mode))

@@ -94,7 +94,11 @@ class Actor:
         try:
             runner.wait_for_arguments(self._creation)
             args, kwargs = runner.cluster.resolved(self._creation.sent)
-            self._instance = own_copy(self.kind, runner.cluster.passed)(*args, **kwargs)
+            kind: Any = own_copy(self.kind, runner.cluster.passed)
+            self._instance = kind.__new__(kind)
+            begun = kind.__init__(self._instance, *args, **kwargs)  # may be a coroutine, as Ray allows
+            if inspect.isawaitable(begun):
+                asyncio.get_event_loop().run_until_complete(begun)
         except Over:
             raise
         except BaseException as error:

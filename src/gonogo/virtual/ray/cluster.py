@@ -173,18 +173,21 @@ class Cluster:
             return None
         empty = [Node(n.number, n.total["CPU"], int(n.total.get("GPU", 0)), _others(n)) for n in self.nodes]
         trial = Group(group.name, [bundle.wanted for bundle in group.bundles], group.strategy)
-        if trial.place(empty):
-            return None
+        return None if trial.place(empty) else self.waits_for_ever(group)
+
+    def waits_for_ever(self, group: Group) -> str:
+        """What Ray's log never says of a placement group for which there is no room."""
         asked = [bundle.wanted for bundle in group.bundles]
         return (
-            f"placement group {group.name or '(unnamed)'} cannot be scheduled: {len(asked)} bundle(s) of "
+            f"placement group {group.name or '(unnamed)'} is infeasible: {len(asked)} bundle(s) of "
             f"{shown(asked[0])}, {group.strategy}; {self.summary()}. Ray waits for it for ever"
         )
 
     def summary(self) -> str:
         """What the cluster has, for a message."""
         gpus = sum(int(node.total.get("GPU", 0)) for node in self.nodes)
-        return f"the cluster has {gpus} GPU(s) on {len(self.nodes)} node(s)"
+        free = sum(node.free.get("GPU", 0.0) for node in self.nodes)
+        return f"the cluster has {gpus} GPU(s) on {len(self.nodes)} node(s), {free:g} of them free"
 
 
 def _others(node: Node) -> dict[str, float]:

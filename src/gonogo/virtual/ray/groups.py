@@ -11,8 +11,8 @@ from gonogo.virtual.ray.cluster import Cluster
 from gonogo.virtual.ray.resources import Group
 
 
-def replacements(ray: Any, cluster: Cluster, reference: type, connected: Any) -> dict[str, Any]:
-    """Functions of ``ray.util.placement_group`` by name."""
+def replacements(ray: Any, cluster: Cluster, reference: type, connected: Any, current: Any) -> dict[str, Any]:
+    """Functions of ``ray.util.placement_group`` by name. ``current``: the group of the process whose turn it is."""
     module: Any = sys.modules["ray.util.placement_group"]
 
     def placement_group(
@@ -39,6 +39,7 @@ def replacements(ray: Any, cluster: Cluster, reference: type, connected: Any) ->
             answer.answer.set(cluster.pack(handle))
         else:
             answer.answer.never = cluster.why_never(group) or ""
+            answer.answer.if_nobody_runs = lambda: "" if group.placed else cluster.waits_for_ever(group)
             group.waiting.append(answer.answer)
         return answer
 
@@ -83,6 +84,7 @@ def replacements(ray: Any, cluster: Cluster, reference: type, connected: Any) ->
         "remove_placement_group": remove_placement_group,
         "placement_group_table": placement_group_table,
         "get_placement_group": get_placement_group,
+        "get_current_placement_group": current,
     }
 
 

@@ -20,7 +20,7 @@ from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.ranks.plan import WorkerPlan
-from gonogo.virtual.ray import blocking, groups, meeting, sending
+from gonogo.virtual.ray import blocking, groups, meeting, sending, workers
 from gonogo.virtual.ray.actors import Actor
 from gonogo.virtual.ray.cluster import Cluster, Waiting
 from gonogo.virtual.ray.context import RuntimeContext
@@ -37,6 +37,10 @@ _ASSUMED = Text(
 )
 
 
+_QUIET = 15
+"""Seconds without a turn of another process after which no process does anything any more."""
+
+
 class Installed:
     """What the session asks of it: the devices of the whole cluster."""
 
@@ -50,6 +54,12 @@ class Installed:
             return own, []
         names = self.cluster.names
         return self.cluster.machine.everywhere(), [f"{name} x {count}" for name, count in names.items()]
+
+    def workers(self, count: int, backend: Any, unsupported: workers.Unsupported) -> list[workers.WorkerProcess] | None:
+        """Processes that vLLM's engine starts in an actor; None outside of Ray."""
+        if self.cluster is None or self.cluster.driver is None:
+            return None
+        return workers.start(self.cluster, "vLLM worker", count, backend, unsupported)
 
 
 def install(
@@ -102,6 +112,8 @@ class _Api:
             for module in (ray, worker):
                 if hasattr(module, name):
                     patches.set(module, name, function)
+        known = SimpleNamespace(address=f"{ADDRESS}:6379")
+        patches.set(type(worker.global_worker), "gcs_client", known)
         patches.set(ray.runtime_context, "get_runtime_context", self.get_runtime_context)
         for name in ("nodes", "cluster_resources", "available_resources"):
             patches.set(ray._private.state, name, functions[name])
@@ -121,7 +133,7 @@ class _Api:
 
         patches.set(ray.actor.ActorClass, "_remote", of_class)
         patches.set(ray.remote_function.RemoteFunction, "_remote", of_function)
-        replaced = groups.replacements(ray, self.cluster, self.reference, self._connect)
+        replaced = groups.replacements(ray, self.cluster, self.reference, self._connect, self._current_group)
         groups.install(patches, ray, replaced, self.cluster)
 
     def init(self, address: str | None = None, **options: Any) -> Any:
@@ -184,7 +196,13 @@ class _Api:
                 "ObjectRef or a list of ObjectRefs. "
             )
         answer = object_refs.answer  # type: ignore[attr-defined]
-        while not wait_for(answer, self.cluster.turns, 1.0):
+        before = self.cluster.turns.taken
+        turns = self.cluster.turns
+        quiet = 0
+        while not wait_for(answer, turns, 1.0):
+            quiet, before = (quiet + 1 if turns.taken <= before + 1 else 0), turns.taken
+            if quiet >= _QUIET:
+                answer.never = answer.never or answer.if_nobody_runs()
             if answer.never:
                 if timeout is not None:
                     raise self.ray.exceptions.GetTimeoutError(f"Get timed out: {answer.never}")
@@ -255,6 +273,11 @@ class _Api:
 
     def _actor_of(self, process: Any) -> Actor | None:
         return next((actor for actor in self.actors if actor.process is process), None)
+
+    def _current_group(self) -> Any:
+        """``ray.util.get_current_placement_group``."""
+        actor = self._actor_of(self.cluster.machine.current)
+        return None if actor is None else actor.group
 
     def nodes(self) -> list[dict[str, Any]]:
         """``ray.nodes``."""

@@ -1,10 +1,11 @@
-"""Python objects that one worker broadcasts or scatters to others: they are all here, so they get the very ones."""
+"""Python objects that workers send to one another: they are all here, so they get the very ones."""
 
 from __future__ import annotations
 
 import os
 import pickle
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
@@ -12,9 +13,10 @@ import torch.distributed.distributed_c10d as c10d
 
 from gonogo.virtual.collectives.neighbours import Neighbours
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.ray.turns import Turns
+from gonogo.virtual.ray.turns import Turns, stays
 
 _FROM_ROOT = ("broadcast_object_list", "scatter_object_list")
+_FROM_ALL = ("all_gather_object", "gather_object")
 _PATIENCE = 120.0
 """Seconds after which a rank that never sends is given up: what it sends is assumed then."""
 
@@ -22,21 +24,62 @@ _PATIENCE = 120.0
 def install(patches: Patches, turns: Turns) -> None:
     """Answer for the workers of the cluster."""
     sent: dict[Any, bytes] = {}
+    gathered: dict[Any, dict[int, bytes]] = {}
     counts: dict[Any, int] = {}
+    arrived: dict[Any, set[int]] = {}
+
+    def until(is_there: Callable[[], bool]) -> None:
+        end = time.monotonic() + _PATIENCE
+        while not is_there() and time.monotonic() < end and turns.ended_by is None:
+            time.sleep(0.01)  # the others have their turn
 
     def ask(group: Any, operator: str, **what: Any) -> list[Any] | None:
-        if turns.mine is None or operator not in _FROM_ROOT:
+        if turns.mine is None or stays() or operator not in (*_FROM_ROOT, *_FROM_ALL):
             return None
         members = tuple(dist.get_process_group_ranks(group or c10d._get_default_group()))
         world = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"), members, operator, what.get("root"))
         mine = (turns.mine.number, world)
         counts[mine] = number = counts.get(mine, 0) + 1
+        if operator in _FROM_ALL:
+            there = gathered.setdefault((world, number), {})
+            there[dist.get_rank()] = _pickled(what["objects"])
+            until(lambda: len(there) == len(members))
+            return [pickle.loads(there[rank]) for rank in members] if all(map(there.get, members)) else None
         if dist.get_rank() == what.get("root"):
             sent[world, number] = pickle.dumps(what.get("objects"))
-        end = time.monotonic() + _PATIENCE
-        while (world, number) not in sent and time.monotonic() < end and turns.ended_by is None:
-            time.sleep(0.01)  # the others have their turn
+        until(lambda: (world, number) in sent)
         found = sent.get((world, number))
         return None if found is None else [pickle.loads(found)]
 
+    def meet(members: Any) -> None:
+        if turns.mine is None or stays():
+            return
+        world = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"), members)
+        mine = (turns.mine.number, world)
+        counts[mine] = number = counts.get(mine, 0) + 1
+        there = arrived.setdefault((world, number), set())
+        there.add(turns.mine.number)
+        until(lambda: len(there) == len(members))
+
+    def root_sends(key: Any, is_root: bool, payload: bytes | None) -> bytes | None:
+        if turns.mine is None or stays():
+            return None
+        world = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"), key)
+        mine = (turns.mine.number, world)
+        counts[mine] = number = counts.get(mine, 0) + 1
+        if is_root:
+            sent[world, number] = payload or b""
+        until(lambda: (world, number) in sent)
+        return sent.get((world, number))
+
+    patches.set(Neighbours, "meet", staticmethod(meet))
     patches.set(Neighbours, "ask", staticmethod(ask))
+    patches.set(Neighbours, "root_sends", staticmethod(root_sends))
+
+
+def _pickled(objects: Any) -> bytes:
+    """As they are sent; nothing where only this process can have them, as what a rehearsal puts in their place."""
+    try:
+        return pickle.dumps(objects)
+    except Exception:
+        return b""

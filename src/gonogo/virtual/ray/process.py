@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from enum import Enum
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
+import torch
 import torch.distributed.distributed_c10d as c10d
 
 from gonogo.virtual.cuda.state import VirtualCuda
@@ -31,8 +33,8 @@ _GROUPS: dict[str, Callable[[], Any]] = {
 """Variables of distributed_c10d, as a process finds them at its start."""
 _COUNT, _APART = "_group_count", 1000
 """Groups' names are numbers, which C++ keeps for the whole of this process: each rehearsed one has its own range."""
-_WITH_STATE = {"accelerate", "deepspeed", "openrlhf", "verl"}
-"""Packages whose modules keep what belongs to a process; those that define actors come to them."""
+_WITH_STATE = {"accelerate", "deepspeed", "openrlhf", "transformers.integrations.deepspeed", "verl"}
+"""Packages, or single modules, that keep what belongs to a process; packages that define actors come to them."""
 _SHARED = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
@@ -52,7 +54,13 @@ class Machine:
         }
         self._first: dict[str, dict[str, Any]] = {}
         """By module: its variables when it was first seen."""
+        self.of_classes: dict[tuple[type, str], Any] = {}
+        """Counters and single instances that classes of these modules keep, as they were then."""
+        self.of_defaults: list[tuple[list[Any], list[Any]]] = []
+        """Lists that are an argument's default, in which functions count their calls, with what was in them."""
         memory._make_device = self._device
+        if cuda is not None:
+            cuda.physical = lambda index: index if self.current is None else self.current.gpu_at(index)
 
     def record_of(self, gpu: int) -> DeviceRecord:
         """The record of the cluster's GPU of that number."""
@@ -81,8 +89,13 @@ class Machine:
     def look(self) -> None:
         """Learn the variables of modules that were imported since."""
         for name, module in list(sys.modules.items()):
-            if name not in self._first and name.partition(".")[0] in self.packages and isinstance(module, ModuleType):
+            if name in self._first or self.packages.isdisjoint((name, name.partition(".")[0])):
+                continue
+            if isinstance(module, ModuleType):
                 self._first[name] = _variables(module)
+                classes = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == name]
+                self.of_classes.update(_kept_by_classes(classes))
+                self.of_defaults += [(one, list(one)) for one in _lists_by_default([module, *classes])]
 
     def first(self) -> dict[str, dict[str, Any]]:
         """The variables of all modules with state, as a new process finds them."""
@@ -97,8 +110,6 @@ class Machine:
     def everywhere(self) -> dict[Any, DeviceRecord]:
         """All devices by the numbers of the cluster, for the record of the rehearsal."""
         host = {device: record for device, record in self.memory.devices.items() if device == CPU}
-        import torch
-
         kind = VirtualTensor.accelerator_type
         return {**host, **{torch.device(kind, gpu): record for gpu, record in sorted(self._records.items())}}
 
@@ -108,6 +119,21 @@ def _variables(module: ModuleType) -> dict[str, Any]:
         name: value
         for name, value in vars(module).items()
         if not name.startswith("__") and not isinstance(value, _SHARED)
+    }
+
+
+def _lists_by_default(owners: list[Any]) -> list[list[Any]]:
+    functions = [one for owner in owners for one in vars(owner).values() if isinstance(one, FunctionType)]
+    return [value for one in functions for value in one.__defaults__ or () if type(value) is list]
+
+
+def _kept_by_classes(classes: list[type]) -> dict[tuple[type, str], Any]:
+    return {
+        (kind, name): value
+        for kind in classes
+        if not issubclass(kind, Enum)
+        for name, value in vars(kind).items()
+        if not name.startswith("__") and (value is None or type(value) is int)
     }
 
 
@@ -127,8 +153,11 @@ class Process:
         self._groups[_COUNT] = number * _APART
         self._world: dict[str, Any] = vars(c10d._World()).copy() if hasattr(c10d, "_World") else {}
         self._variables: dict[str, dict[str, Any]] | None = None
+        self._of_classes: dict[tuple[type, str], Any] | None = None
+        self._of_defaults: list[list[Any]] | None = None
         self._devices: dict[Any, DeviceRecord] = {}
         self._cuda = (0, False)
+        self._dtype = torch.float32
         self._phase: Any = "load"
         self._activity = ""
 
@@ -146,9 +175,12 @@ class Process:
             self._groups[name] = getattr(c10d, name, None)
         self._world = dict(vars(c10d._world))
         self._variables = {name: _variables(sys.modules[name]) for name in machine.known() if name in sys.modules}
+        self._of_classes = {(kind, name): vars(kind).get(name) for kind, name in machine.of_classes}
+        self._of_defaults = [list(kept) for kept, _ in machine.of_defaults]
         self._devices = {device: record for device, record in machine.memory.devices.items() if device != CPU}
         if machine.cuda is not None:
             self._cuda = (machine.cuda.count, machine.cuda.initialized)
+        self._dtype = torch.get_default_dtype()
         self._phase, self._activity = machine.life.phase, machine.life.activity
 
     def restore(self, machine: Machine) -> None:
@@ -164,12 +196,19 @@ class Process:
             for name, value in values.items():
                 if there.get(name) is not value:
                     there[name] = value
+        for (kind, name), value in (machine.of_classes if self._of_classes is None else self._of_classes).items():
+            if vars(kind).get(name) is not value:
+                setattr(kind, name, value)
+        for index, (kept, first) in enumerate(machine.of_defaults):
+            known = self._of_defaults is not None and index < len(self._of_defaults)
+            kept[:] = self._of_defaults[index] if self._of_defaults is not None and known else first
         devices = machine.memory.devices
         for device in [device for device in devices if device != CPU]:
             del devices[device]
         devices.update(self._devices)
         if machine.cuda is not None:
             machine.cuda.count, machine.cuda.initialized = self._cuda
+        torch.set_default_dtype(self._dtype)
         if machine.life.phase != self._phase:
             machine.life.enter(self._phase)
         machine.life.activity = self._activity

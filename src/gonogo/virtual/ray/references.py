@@ -19,6 +19,8 @@ class Answer:
         self.done = False
         self.never = ""
         """Why it will never be there, where that is known."""
+        self.if_nobody_runs: Callable[[], str] = str
+        """Why it will never be there if no other process does anything any more."""
         self._value: Sent | None = None
         self._error: BaseException | None = None
         self._waiting: list[Callable[[], object]] = []

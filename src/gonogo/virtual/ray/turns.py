@@ -7,6 +7,7 @@ begins. Threads that a process starts itself have no turn: they run whenever Pyt
 from __future__ import annotations
 
 import _thread
+import sys
 import threading
 import time
 from collections import deque
@@ -22,6 +23,12 @@ class Over(BaseException):
     """Raised in a waiting process once the rehearsal has ended elsewhere."""
 
 
+def stays() -> bool:
+    """Whether the process can't hand its turn on: within ``zero.Init`` DeepSpeed has torch's own classes changed."""
+    module = sys.modules.get("deepspeed.runtime.zero.partition_parameters")
+    return bool(getattr(module, "zero_init_context", 0))
+
+
 class Turns:
     """Who runs. ``enter`` is told of each process whose turn begins."""
 
@@ -33,6 +40,8 @@ class Turns:
         self._of_thread = threading.local()
         self.ended_by: BaseException | None = None
         """What ended the rehearsal in another process's turn: raised where the driver waits."""
+        self.taken = 0
+        """How many turns there were."""
         self.main: Any = None
         """The driver's process."""
 
@@ -62,6 +71,7 @@ class Turns:
             self._held = True
         if gate is not None:
             gate.acquire()
+        self.taken += 1
         self._enter(self.mine)
 
     def _give(self) -> None:
@@ -75,7 +85,7 @@ class Turns:
     def away(self) -> Iterator[None]:
         """Others run meanwhile: for what waits."""
         here = self._of_thread
-        if self.mine is None or here.away:
+        if self.mine is None or here.away or stays():
             yield
             return
         here.away = 1
@@ -86,6 +96,18 @@ class Turns:
             here.away = 0
             self._take()
             self._look()
+
+    @contextmanager
+    def as_process(self, process: Any) -> Iterator[None]:
+        """This thread's turn is another process's meanwhile: of one that it has started, and waits for."""
+        here, before = self._of_thread, self.mine
+        here.process = process
+        self._enter(process)
+        try:
+            yield
+        finally:
+            here.process = before
+            self._enter(before)
 
     @contextmanager
     def keep(self) -> Iterator[None]:

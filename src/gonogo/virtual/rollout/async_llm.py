@@ -9,6 +9,7 @@ vllm/v1/worker/worker_base.py, gpu_worker.py).
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -29,6 +30,7 @@ class _Engines(LLM):
     """``LLM``'s reading and writing, over one engine a GPU."""
 
     engines: list[engine.Engine]
+    processes: list[Any]
 
     def _make_engine(self, asked: dict[str, Any]) -> engine.Engine:
         now = self.rehearsal
@@ -38,17 +40,20 @@ class _Engines(LLM):
         if asked.get("speculative_config"):
             raise now.unsupported("vLLM speculative_config", "a draft model's memory is not known")
         tp = int(asked.get("tensor_parallel_size") or 1)
-        if torch.cuda.device_count() < tp:
-            raise now.unsupported(
-                f"vLLM tensor_parallel_size={tp}", f"this process sees {torch.cuda.device_count()} GPU(s): "
-                "an engine over several nodes is not stood in for",
-            )  # fmt: skip
-        devices = [torch.device("cuda", index) for index in range(tp)]
-        self._contexts = [self._context(device) for device in devices]
+        backend = asked.get("distributed_executor_backend")
+        found = now.workers(tp, backend, now.unsupported) if now.workers is not None else None
+        if found is None:
+            raise now.unsupported("vllm.AsyncLLM", "outside of Ray such an engine starts processes of its own")
+        self.processes = found
         given = {name: value for name, value in asked.items() if name != "distributed_executor_backend"}
-        self.engines = [
-            engine.Engine(given, now.numbers, now.memory, now.unsupported, device=device) for device in devices
-        ]
+        self.engines = []
+        self._contexts = []
+        for process in found:
+            with process.turn():
+                self._contexts.append(self._context(process.device))
+                self.engines.append(
+                    engine.Engine(given, now.numbers, now.memory, now.unsupported, device=process.device)
+                )
         return self.engines[0]
 
     def _context(self, device: torch.device) -> torch.Tensor:
@@ -63,14 +68,16 @@ class _Engines(LLM):
 
     def sleep(self, level: int = 1, **_: Any) -> None:
         """All workers sleep."""
-        for one in self.engines:
-            one.sleep(level)
+        for process, one in zip(self.processes, self.engines, strict=True):
+            with process.turn():
+                one.sleep(level)
 
     def wake_up(self, tags: list[str] | None = None) -> None:
         """All workers wake up."""
         self._writer.new_batch()
-        for one in self.engines:
-            one.wake_up(tags)
+        for process, one in zip(self.processes, self.engines, strict=True):
+            with process.turn():
+                one.wake_up(tags)
 
 
 class AsyncLLM:
@@ -85,7 +92,9 @@ class AsyncLLM:
         model = self._llm.engines[0].model
         self.model_config = vllm_config.model_config
         vars(self.model_config).update(max_model_len=model.max_model_len, hf_config=model.config, dtype=model.dtype)
-        self.output_processor = SimpleNamespace(request_states={}, has_unfinished_requests=lambda: False)
+        self.output_processor = SimpleNamespace(
+            request_states={}, has_unfinished_requests=lambda: False, get_num_unfinished_requests=lambda: 0
+        )  # a request is answered at once
         self._adapters: set[int] = set()
         self._paused = False
         self._workers = [self._worker(rank, one) for rank, one in enumerate(self._llm.engines)]
@@ -119,8 +128,8 @@ class AsyncLLM:
             module, _, name = extension.rpartition(".")
             bases = (Worker, getattr(importlib.import_module(module), name))
         kind: Any = type("Worker", bases, {})
-        with _own_process():
-            made = kind.__new__(kind, vllm_config=self.vllm_config)
+        with self._llm.processes[rank].turn(), _own_process():
+            made = kind(vllm_config=self.vllm_config)
         made.set_up(self, rank, one)
         return made
 
@@ -138,9 +147,12 @@ class AsyncLLM:
         kwargs: dict[str, Any] | None = None,
     ) -> list[Any]:
         """Call it on each worker."""
-        if callable(method):
-            return [method(worker, *args, **(kwargs or {})) for worker in self._workers]
-        return [getattr(worker, method)(*args, **(kwargs or {})) for worker in self._workers]
+        answers = []
+        for process, worker in zip(self._llm.processes, self._workers, strict=True):
+            call = functools.partial(method, worker) if callable(method) else getattr(worker, method)
+            with process.turn():
+                answers.append(call(*args, **(kwargs or {})))
+        return answers
 
     async def sleep(self, level: int = 1, mode: str = "abort") -> None:
         """``AsyncLLM.sleep``."""
@@ -213,6 +225,9 @@ class AsyncLLM:
 
 class Worker:
     """A worker of vLLM, as far as extensions of frameworks use it."""
+
+    def __init__(self, vllm_config: Any) -> None:
+        """vLLM makes a worker with its configuration, which an extension's ``__new__`` may take."""
 
     def set_up(self, client: AsyncLLM, rank: int, one: engine.Engine) -> None:
         """What ``__init__`` and ``init_device`` leave."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
 from gonogo.virtual.ranks.plan import WorkerPlan
 from gonogo.virtual.rollout import own_generate, package, phases, server, serving, transfer, untried
 from gonogo.virtual.rollout.arguments import Asked, EngineArgs
-from gonogo.virtual.rollout.llm import LLM, LLMEngine, Rehearsal
+from gonogo.virtual.rollout.llm import LLM, LLMEngine, Rehearsal, Workers
 from gonogo.virtual.rollout.outputs import CompletionOutput, Logprob, RequestOutput, RequestOutputKind
 
 _ALWAYS, _STILL = package.ALWAYS, package.STILL
@@ -30,7 +31,9 @@ class NotStoodIn(ImportError, UnsupportedOperator):
         self.why = self.why_zh = why
 
 
-def install(mode: VirtualMode, life: Lifecycle, plan: WorkerPlan, peers: Peers | None = None) -> Callable[[], None]:
+def install(
+    mode: VirtualMode, life: Lifecycle, plan: WorkerPlan, peers: Peers | None = None, workers: Workers | None = None
+) -> Callable[[], None]:
     """Put it in place; returns the undo. Only CUDA's vLLM is stood in for, and not where the run surely has none."""
     patches = Patches()
     own_generate.install(patches, mode, life)
@@ -46,7 +49,7 @@ def install(mode: VirtualMode, life: Lifecycle, plan: WorkerPlan, peers: Peers |
             )
         mode.ledger.assume(what)
 
-    rehearsal = Rehearsal(version, mode.memory, life, assume, UnsupportedOperator, peers)
+    rehearsal = Rehearsal(version, mode.memory, life, assume, UnsupportedOperator, peers, workers)
     package.Package(version, _names(rehearsal), NotStoodIn).install(patches)
     server.install(patches, life, mode.ledger.assume, assume, UnsupportedOperator)
     phases.install(patches, life)
@@ -72,13 +75,14 @@ def _names(rehearsal: Rehearsal) -> package.Names:
     outputs = still(RequestOutput=RequestOutput, CompletionOutput=CompletionOutput)
     communicator = still(PyNcclCommunicator=transfer.PyNcclCommunicator)
     served = serving.names(rehearsal, engine_class)
+    client = served["vllm.v1.engine.async_llm"]["AsyncLLM"][0]
     own: dict[str, Any] = {
         "vllm": {
             **still(LLM=engine_class, SamplingParams=sampling, LLMEngine=drives, EngineArgs=arguments),
-            **still(AsyncLLMEngine=_elsewhere(rehearsal), AsyncEngineArgs=arguments),
+            **still(AsyncLLMEngine=client, AsyncEngineArgs=served["vllm.engine.arg_utils"]["AsyncEngineArgs"][0]),
             **outputs,
         },
-        "vllm.engine.async_llm_engine": {"_log_task_completion": never},
+        "vllm.engine.async_llm_engine": {**still(AsyncLLMEngine=client), "_log_task_completion": never},
         "vllm.pooling_params": still(PoolingParams=_Kept),
         "vllm.entrypoints.llm": still(LLM=engine_class),
         "vllm.outputs": outputs,
@@ -92,7 +96,10 @@ def _names(rehearsal: Rehearsal) -> package.Names:
             "GuidedDecodingParams": (guided, _ALWAYS, (0, 12)),
             "StructuredOutputsParams": (structured, (0, 10), _STILL),
         },
-        "vllm.utils": {name: (value, _ALWAYS, (0, 12)) for name, value in ports.items()},
+        "vllm.utils": {
+            **{name: (value, _ALWAYS, (0, 12)) for name, value in ports.items()},
+            **still(random_uuid=lambda: uuid.uuid4().hex),
+        },
         "vllm.utils.network_utils": {name: (value, (0, 11), _STILL) for name, value in ports.items()},
         "vllm.distributed.utils": still(StatelessProcessGroup=transfer.StatelessProcessGroup),
         "vllm.distributed.device_communicators.pynccl": communicator,
@@ -106,15 +113,6 @@ def _names(rehearsal: Rehearsal) -> package.Names:
         ),
     }
     return {name: {**served.get(name, {}), **own.get(name, {})} for name in {**served, **own}}
-
-
-def _elsewhere(rehearsal: Rehearsal) -> type:
-    """``AsyncLLMEngine``: a server's, which starts processes of its own."""
-
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise rehearsal.unsupported("vllm.AsyncLLMEngine", "such an engine starts processes of its own")
-
-    return type("AsyncLLMEngine", (), {"from_engine_args": staticmethod(refuse), "__module__": "vllm"})
 
 
 class _Kept:

@@ -18,6 +18,9 @@ from gonogo.virtual.rollout.arguments import ENGINE, Asked
 from gonogo.virtual.rollout.outputs import CompletionOutput, LogprobsOf, RequestOutput
 from gonogo.virtual.rollout.ranks import EngineRanks
 
+Workers = Callable[[int, Any, Callable[[str, str], BaseException]], "list[Any] | None"]
+"""Starts so many processes of an engine with such an executor; None where an engine can't have them."""
+
 
 class Rehearsal:
     """What an engine needs to know of the rehearsal that it is in."""
@@ -30,7 +33,9 @@ class Rehearsal:
         assume: Callable[[Text], object],
         unsupported: Callable[[str, str], BaseException],
         peers: Peers | None = None,
+        workers: Workers | None = None,
     ) -> None:
+        self.workers = workers
         self.peers = peers
         self.version = version
         self.numbers = tuple(int(part) for part in version.split(".")[:3] if part.isdecimal())

@@ -19,21 +19,23 @@ _BUFFERS = 2
 
 
 class PyNcclCommunicator:
-    """The trainer's end of the group in which a server's workers get weights."""
+    """An end of the group in which an engine's workers get weights: the trainer's, of rank 0, or a worker's on Ray."""
 
     def __init__(self, group: Any = None, device: Any = None, **_: Any) -> None:
         self.group = group if group is not None else StatelessProcessGroup()
         self.device = torch.device("cuda", device) if isinstance(device, int) else device and torch.device(device)
-        self.rank, self.world_size = 0, 2
+        self.rank, self.world_size = self.group.rank, self.group.world_size
         self.disabled = False
-        MEETING.joined()
+        if self.rank == 0:
+            MEETING.joined()
 
     def broadcast(self, tensor: torch.Tensor, src: int = 0, stream: Any = None) -> None:
         """Sends a tensor of the device. Raises what vLLM asserts of one that is not there."""
         assert tensor.device.type != "cpu", (
             f"this nccl communicator is created to work on {self.device}, but the input tensor is on {tensor.device}"
         )
-        MEETING.sent()
+        if self.rank == src:
+            MEETING.sent()
 
 
 class StatelessProcessGroup:

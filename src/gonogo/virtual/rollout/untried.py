@@ -1,6 +1,6 @@
 """Frameworks whose rollout servers were not tried to their end: what comes before is rehearsed, and there CANNOT-TELL.
 
-verl from 0.8 on passes nested (jagged) tensors between its workers; OpenRLHF's engines are actors of other shapes.
+verl from 0.8 on passes nested (jagged) tensors between its workers.
 """
 
 from __future__ import annotations
@@ -31,9 +31,4 @@ def install(patches: Patches) -> None:
             why = "its workers pass nested tensors, which a rehearsal does not know: rehearse with verl 0.7.1"
             patches.set(module.vLLMReplica, "__init__", refuse(f"verl {version}'s rollout", why))
 
-    def of_openrlhf(module: Any) -> None:
-        why = "its engines were not tried: rehearse its trainers without Ray (train_sft, train_dpo, train_rm)"
-        patches.set(module, "create_vllm_engines", refuse("OpenRLHF's vLLM engines", why))
-
     patches.on_undo(after_import("verl.workers.rollout.vllm_rollout.vllm_async_server", of_verl))
-    patches.on_undo(after_import("openrlhf.trainer.ray.vllm_engine", of_openrlhf))
