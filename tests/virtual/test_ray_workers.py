@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from virtual.forked import output_of, rehearse_all
@@ -11,6 +13,7 @@ from virtual.forked import output_of, rehearse_all
 from gonogo.virtual.ray.context import RuntimeContext
 from gonogo.virtual.ray.groups import replacements
 from gonogo.virtual.ray.install import _Api
+from gonogo.virtual.ray.workers import _bundles_with_gpu, _check_indices
 
 START = """
     import asyncio, os
@@ -176,6 +179,22 @@ def test_workers_of_ray_are_ranks(tmp_path: Path) -> None:
     assert worker is not None
     assert worker.type == "ValueError"
     assert [missing.what for missing in records["of_another_machine"].unsupported] == ["ray.init('ray://head:10001')"]
+
+
+def test_engines_that_do_not_fit_their_placement_group_are_refused_as_vllm_does() -> None:
+    def group(*gpus: float) -> Any:
+        return SimpleNamespace(bundle_specs=[{"CPU": 1.0, **({"GPU": one} if one else {})} for one in gpus])
+
+    assert _bundles_with_gpu(group(0, 1, 0, 1), 2) == [1, 3]
+    with pytest.raises(ValueError, match=r"Required number of devices: 3\. Total number of devices: 2\."):
+        _bundles_with_gpu(group(1, 1), 3)
+    with pytest.raises(ValueError, match="cannot have more than 1 GPU"):
+        _bundles_with_gpu(group(2, 2), 2)
+    _check_indices([2, 3], 2)
+    with pytest.raises(AssertionError, match="same size as the world size"):
+        _check_indices([1], 2)
+    with pytest.raises(AssertionError, match="duplicate values"):
+        _check_indices([1, 1], 2)
 
 
 def test_stand_in_takes_what_ray_takes() -> None:

@@ -57,6 +57,17 @@ def test_it_is_found_as_an_installed_package(session: Session) -> None:
         import vllm.worker.worker
 
 
+def test_an_engine_with_processes_of_its_own_says_what_to_do_outside_of_ray(session: Session, model: str) -> None:
+    from vllm import AsyncEngineArgs, AsyncLLMEngine
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    assert AsyncLLMEngine is AsyncLLM
+    with pytest.raises(UnsupportedOperator, match=r"in the trainer's process .* or as a server") as refused:
+        AsyncLLMEngine.from_engine_args(AsyncEngineArgs(model=model))
+    assert refused.value.operator == "vllm.AsyncLLM"
+    assert "或作为服务器来排练" in refused.value.why_zh
+
+
 def test_it_is_not_there_where_the_run_has_none(tmp_path: Path) -> None:
     (tmp_path / "prepared.json").write_text('{"absent": ["vllm"]}')
     program = """

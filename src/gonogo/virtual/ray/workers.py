@@ -1,4 +1,8 @@
-"""Processes that an actor's library starts by itself: an engine's workers, each with a process group and a GPU."""
+"""Processes that an actor's library starts by itself: an engine's workers, each with a process group and a GPU.
+
+Where they go, and what is refused, was read at vLLM 0.29.0 and 0.33.0 (vllm/v1/executor/ray_utils.py, ray_executor.py
+and ray_executor_v2.py; vllm/config/parallel.py). Workers on Ray come in the bundles' order there too, on one node.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from gonogo.finding import Text
 from gonogo.virtual.ray.cluster import Cluster, Place, Waiting
 from gonogo.virtual.ray.process import Process
 
-Unsupported = Callable[[str, str], BaseException]
+Unsupported = Callable[[str, str | Text], BaseException]
 _EACH, _BUNDLES = "VLLM_RAY_PER_WORKER_GPUS", "VLLM_RAY_BUNDLE_INDICES"
 """vLLM's variables: the share of a GPU that each worker takes, and the bundles that they are placed in."""
 
@@ -36,19 +41,27 @@ class WorkerProcess:
 
 
 def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported: Unsupported) -> list[WorkerProcess]:
-    """The workers of an engine of the actor whose turn it is. Raises ValueError in vLLM's words."""
+    """The workers of an engine of the actor whose turn it is. Raises ValueError in vLLM's words.
+
+    Without a ``backend`` vLLM takes Ray for several workers of an actor that is in a placement group.
+    """
     owner = cluster.machine.current
     assert owner is not None
-    if backend == "ray":
+    enough = torch.cuda.device_count() >= count
+    if backend == "ray" or (backend is None and count > 1 and enough and _group() is not None):
         placed = _placed_by_ray(cluster, name, count, unsupported)
         made = [WorkerProcess(cluster, cluster.process(name, one, {}, hides=True), torch.device("cuda", 0))
                 for one in placed]  # fmt: skip
     else:
-        if torch.cuda.device_count() < count:
+        if not enough:
+            seen = torch.cuda.device_count()
             raise unsupported(
-                f"vLLM tensor_parallel_size={count}", f"this process sees {torch.cuda.device_count()} GPU(s): an "
-                "engine over several nodes is not stood in for",
-            )  # fmt: skip
+                f"vLLM tensor_parallel_size={count}",
+                Text(
+                    "this process sees {seen} GPU(s): an engine over several nodes is not stood in for",
+                    "该进程只看到 {seen} 张 GPU：跨多个节点的引擎没有替身",
+                ).format(seen=seen),
+            )
         place = Place(cluster.nodes[owner.node], owner.gpus, lambda: None)
         variables = dict(os.environ)
         made = [WorkerProcess(cluster, cluster.process(name, place, variables, hides=False),
@@ -59,23 +72,60 @@ def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported: Un
     return made
 
 
+def _group() -> Any:
+    return sys.modules["ray.util.placement_group"].get_current_placement_group()
+
+
 def _placed_by_ray(cluster: Cluster, name: str, count: int, unsupported: Unsupported) -> list[Place]:
     """As vLLM's Ray executor places them: in the bundles of the actor's placement group."""
     strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
-    group = sys.modules["ray.util.placement_group"].get_current_placement_group()
+    group = _group()
     if group is None:
-        raise unsupported("vLLM distributed_executor_backend='ray'", "outside a placement group")
-    with_gpu = [index for index, bundle in enumerate(group.bundle_specs) if bundle.get("GPU")]
-    if count > len(with_gpu):
-        raise ValueError(
-            "The number of required GPUs exceeds the total number of available GPUs in the placement group."
+        raise unsupported(
+            "vLLM distributed_executor_backend='ray'",
+            Text(
+                "the engine's actor is in no placement group: vLLM would make one, which is not stood in for",
+                "引擎的 actor 不在任何 placement group 中：vLLM 会自己创建一个，这没有替身",
+            ),
         )
-    said = [int(one) for one in os.environ.get(_BUNDLES, "").split(",") if one.strip()]
+    with_gpu = _bundles_with_gpu(group, count)
+    said = [int(one) for one in os.environ.get(_BUNDLES, "").split(",") if one]
+    if said:
+        _check_indices(said, count)
     wanted = {"GPU": float(os.environ.get(_EACH) or 1.0)}
     places: list[Place] = []
     for bundle in (said or with_gpu)[:count]:
         strategy = strategies.PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
         cluster.queue(Waiting(name, wanted, strategy, places.append, lambda _: None))
     if len(places) < count:
-        raise unsupported("vLLM's workers on Ray", f"{len(places)} of {count} find {wanted} free in their bundles")
+        raise unsupported(
+            "vLLM's workers on Ray",
+            Text(
+                "{there} of {count} find {wanted} free in their bundles: the engine would wait for the others",
+                "{count} 个中只有 {there} 个在其 bundle 中找到空闲的 {wanted}：引擎会等待其余的",
+            ).format(there=len(places), count=count, wanted=str(wanted)),
+        )
     return places
+
+
+def _bundles_with_gpu(group: Any, count: int) -> list[int]:
+    """Raises what ``initialize_ray_cluster`` does."""
+    with_gpu = [index for index, bundle in enumerate(group.bundle_specs) if bundle.get("GPU")]
+    if any(bundle.get("GPU", 0) > 1 for bundle in group.bundle_specs):
+        raise ValueError("Placement group bundle cannot have more than 1 GPU.")
+    if count > len(with_gpu):
+        raise ValueError(
+            "The number of required GPUs exceeds the total number of available GPUs in the placement group. "
+            f"Required number of devices: {count}. Total number of devices: {len(with_gpu)}."
+        )
+    return with_gpu
+
+
+def _check_indices(bundle_indices: list[int], world_size: int) -> None:
+    """Raises what ``get_bundles_for_indices`` does."""
+    assert len(bundle_indices) == world_size, (
+        f"{_BUNDLES} must have the same size as the world size, but got {bundle_indices=} and {world_size=}"
+    )
+    assert len(set(bundle_indices)) == len(bundle_indices), (
+        f"{_BUNDLES} cannot have duplicate values, but got {bundle_indices=}"
+    )

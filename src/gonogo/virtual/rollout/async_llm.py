@@ -2,7 +2,7 @@
 
 The workers are processes in vLLM; here they are objects of the actor, each with its share of memory on the GPU that it
 has, and a context beside the trainer's. What a framework puts into the workers (``worker_extension_cls``) is its own
-code, and so is what it calls there. Read at vLLM 0.12.0 and 0.33.0 (vllm/v1/engine/async_llm.py,
+code, and so is what it calls there. Read at vLLM 0.12.0, 0.29.0 and 0.33.0 (vllm/v1/engine/async_llm.py,
 vllm/v1/worker/worker_base.py, gpu_worker.py).
 """
 
@@ -19,11 +19,18 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.rollout import engine
 from gonogo.virtual.rollout.llm import LLM, Weights
 
 CONTEXT = "vLLM: CUDA context"
+_NO_PROCESSES = Text(
+    "outside of Ray such an engine starts processes of its own, which are not stood in for: rehearse with the engine "
+    "in the trainer's process (vllm.LLM; ms-swift: --vllm_use_async_engine false) or as a server",
+    "在 Ray 之外，这样的引擎会自己启动进程，它们没有替身：请让引擎处于训练进程之内"
+    "（vllm.LLM；ms-swift：--vllm_use_async_engine false）或作为服务器来排练",
+)
 
 
 class _Engines(LLM):
@@ -43,7 +50,7 @@ class _Engines(LLM):
         backend = asked.get("distributed_executor_backend")
         found = now.workers(tp, backend, now.unsupported) if now.workers is not None else None
         if found is None:
-            raise now.unsupported("vllm.AsyncLLM", "outside of Ray such an engine starts processes of its own")
+            raise now.unsupported("vllm.AsyncLLM", _NO_PROCESSES)
         self.processes = found
         given = {name: value for name, value in asked.items() if name != "distributed_executor_backend"}
         self.engines = []

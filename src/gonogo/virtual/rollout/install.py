@@ -25,10 +25,10 @@ _ALWAYS, _STILL = package.ALWAYS, package.STILL
 class NotStoodIn(ImportError, UnsupportedOperator):
     """A name of vLLM that the stand-in lacks: an ImportError to a program that can do without it."""
 
-    def __init__(self, what: str, why: str) -> None:
-        ImportError.__init__(self, f"{what} can't be rehearsed: {why}")
+    def __init__(self, what: str, why: Text) -> None:
+        ImportError.__init__(self, f"{what} can't be rehearsed: {why.en}")
         self.operator = what
-        self.why = self.why_zh = why
+        self.why, self.why_zh = why.en, why.zh
 
 
 def install(

@@ -18,7 +18,8 @@ from gonogo.virtual.rollout.arguments import ENGINE, Asked
 from gonogo.virtual.rollout.outputs import CompletionOutput, LogprobsOf, RequestOutput
 from gonogo.virtual.rollout.ranks import EngineRanks
 
-Workers = Callable[[int, Any, Callable[[str, str], BaseException]], "list[Any] | None"]
+Unsupported = Callable[[str, "str | Text"], BaseException]
+Workers = Callable[[int, Any, Unsupported], "list[Any] | None"]
 """Starts so many processes of an engine with such an executor; None where an engine can't have them."""
 
 
@@ -31,7 +32,7 @@ class Rehearsal:
         memory: MemoryRecord,
         life: Lifecycle,
         assume: Callable[[Text], object],
-        unsupported: Callable[[str, str], BaseException],
+        unsupported: Unsupported,
         peers: Peers | None = None,
         workers: Workers | None = None,
     ) -> None:

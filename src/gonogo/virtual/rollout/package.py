@@ -15,6 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from gonogo.finding import Text
 from gonogo.virtual.hooks.patching import Patches
 
 NEWEST = "0.31.0"
@@ -25,6 +26,7 @@ _OF_ITS_OWN = "ms-swift"
 """A package that drives vLLM with code of its own, whatever the TRL beside it asks for."""
 Names = Mapping[str, Mapping[str, tuple[Any, tuple[int, int], tuple[int, int]]]]
 """By module and name: the object, the first release that has it, and the first that has it no more."""
+_WITHOUT = Text("vLLM is stood in for, without it", "vLLM 由替身代替，替身没有它")
 ALWAYS, STILL = (0, 0), (1 << 16, 0)
 
 
@@ -67,7 +69,7 @@ def _below(release: str) -> str:
 class Package:
     """Finds and makes the modules, and says that the package is installed."""
 
-    def __init__(self, version: str, names: Names, refuse: Callable[[str, str], BaseException]) -> None:
+    def __init__(self, version: str, names: Names, refuse: Callable[[str, Text], BaseException]) -> None:
         self._version = version
         self._names = names
         self._refuse = refuse
@@ -88,7 +90,7 @@ class Package:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """The import system's question. Raises for a module of vLLM that is not stood in for."""
         if name.startswith("vllm.") and name not in self._modules:
-            raise self._refuse(name, "vLLM is stood in for, without it")
+            raise self._refuse(name, _WITHOUT)
         return ModuleSpec(name, self, is_package=True) if name in self._modules else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
@@ -104,7 +106,7 @@ class Package:
                 return importlib.import_module(f"{spec.name}.{name}")
             if name in known:  # a release that is older or newer than the name
                 raise AttributeError(f"module {spec.name!r} has no attribute {name!r}")
-            raise self._refuse(f"{spec.name}.{name}", "vLLM is stood in for, without it")
+            raise self._refuse(f"{spec.name}.{name}", _WITHOUT)
 
         vars(module).update({name: value for name, (value, first, gone) in known.items() if first <= numbers < gone})
         vars(module)["__getattr__"] = missing
