@@ -15,9 +15,9 @@ import torch.distributed as dist
 from torch import nn
 from virtual.worlds import virtual_session
 
-from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.ranks.session import Session
 from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values.assumptions import FINITE
 
 GPU = torch.device("cuda", 0)

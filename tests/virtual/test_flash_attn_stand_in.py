@@ -15,8 +15,8 @@ from torch import nn
 from virtual.worlds import virtual_session
 
 import gonogo.virtual.stand_ins as stand_ins
-from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.ranks.session import Session
+from gonogo.virtual.unsupported import UnsupportedOperator
 
 TABLE = Path(*stand_ins.__path__) / "flash_attn" / "names.json"
 """Made from the real package's source."""

@@ -79,11 +79,11 @@ def test_what_can_not_be_rehearsed_is_named(call: str, operator: str, why: str, 
     told = answers(
         folder,
         f"""
-        from gonogo.virtual.mode import UnsupportedOperator
+        from gonogo.virtual.unsupported import UnsupportedOperator
         try:
             {call}
         except UnsupportedOperator as error:
-            answer(operator=error.operator, why=error.why)
+            answer(operator=error.operator, why=error.why.en)
         """,
     )
     assert told == {"operator": operator, "why": why}

@@ -14,8 +14,8 @@ from launchers.small_project import make_project
 from virtual.worlds import virtual_session
 from virtual_worker import answers
 
-from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.ranks.session import Session
+from gonogo.virtual.unsupported import UnsupportedOperator
 
 GIB = 1 << 30
 
@@ -53,6 +53,7 @@ def test_it_is_found_as_an_installed_package(session: Session) -> None:
     with pytest.raises(ImportError) as lacks:
         from vllm import PoolingOutput  # noqa: F401
     assert isinstance(lacks.value, UnsupportedOperator)
+    assert "替身" in lacks.value.why.zh
     with pytest.raises(UnsupportedOperator, match=r"vllm\.worker"):
         import vllm.worker.worker
 
@@ -65,7 +66,7 @@ def test_an_engine_with_processes_of_its_own_says_what_to_do_outside_of_ray(sess
     with pytest.raises(UnsupportedOperator, match=r"in the trainer's process .* or as a server") as refused:
         AsyncLLMEngine.from_engine_args(AsyncEngineArgs(model=model))
     assert refused.value.operator == "vllm.AsyncLLM"
-    assert "或作为服务器来排练" in refused.value.why_zh
+    assert "或作为服务器来排练" in refused.value.why.zh
 
 
 def test_it_is_not_there_where_the_run_has_none(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from virtual.worlds import virtual_session
 
-from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.ranks.session import Session
 from gonogo.virtual.rollout.meeting import MEETING
+from gonogo.virtual.unsupported import UnsupportedOperator
 
 SGLANG = "http://localhost:8998"
 

@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from gonogo.evidence.document.source_file import SourceFile, display_path
-from gonogo.evidence.paths import is_file, opened
+from gonogo.evidence.paths import folders_upward, is_file, opened
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
 
@@ -130,9 +130,8 @@ def environment_files(folders: Sequence[Path]) -> Iterator[Path]:
 
     Above a folder only up to the root of its repository, and not at all where it is in none.
     """
-    above = [*folders[:1], *folders[0].parents] if folders else []
-    root = next((number for number, folder in enumerate(above) if (folder / ".git").exists()), 0)
-    for folder in dict.fromkeys((*folders, *above[: root + 1])):
+    above = folders_upward(folders[0]) if folders else ()
+    for folder in dict.fromkeys((*folders, *above)):
         for name in ENVIRONMENT_FILES:
             path = folder / name
             if is_file(path):

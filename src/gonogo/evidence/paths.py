@@ -12,6 +12,7 @@ import io
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,6 +23,8 @@ ONLY_BELOW = "GONOGO_ONLY_BELOW"
 """The variable that names the folders, as PATH does, below which files of a user's may be read; unset, all may."""
 
 
+_UNPACKED = 5
+"""How far above a folder in no repository its project's root may be."""
 BUFFERS: dict[str, bytes] = {}
 """What editors hold of files that are not saved yet, by their paths without links: it is read instead of them."""
 
@@ -63,6 +66,22 @@ def resolved(path: str | Path) -> Path:
 def expanded(path: str | Path) -> Path:
     """The path with ``~`` replaced, where that names a user."""
     return Path(os.path.expanduser(path))
+
+
+def folders_upward(start: str | Path, *, outside: bool = False) -> Iterator[Path]:
+    """A folder and those above it, up to its repository's root, and none above the user's home.
+
+    Of a folder in no repository it is that one alone, or with ``outside`` the few above it too: a project may have been
+    unpacked without its repository.
+    """
+    start = Path(os.path.abspath(start))
+    above = [start, *start.parents]
+    home = Path.home()
+    last = next((number for number, place in enumerate(above) if exists(place / ".git")), _UNPACKED if outside else 0)
+    for place in above[: last + 1]:
+        yield place
+        if place == home:
+            return
 
 
 def opened(path: str | Path) -> BinaryIO:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gonogo.evidence.paths import exists, is_file
+from gonogo.evidence.paths import folders_upward, is_file
 
-_UPWARD = 6
 _PIP = re.compile(r"\b(?:pip3?|uv pip) install (?P<words>[^\n`&|;]+)")
 _TORCH = re.compile(r"(?:^|\s)[\"']?torch(?![\w./-])")
 _NIGHTLY = re.compile(r"(?:^|\s)--pre(?![\w-])|/nightly\b")
@@ -18,12 +17,10 @@ def asks_for_nightly_torch(folder: Path) -> Path | None:
 
     Pages are the README files of the folder and of those above, up to the repository's root.
     """
-    for place in [folder, *folder.parents][:_UPWARD]:
+    for place in folders_upward(folder, outside=True):
         for page in sorted(place.glob("README*.md")):
             if is_file(page) and _only_nightly(page):
                 return page
-        if exists(place / ".git") or place == Path.home():
-            return None
     return None
 
 

@@ -17,7 +17,7 @@ from packaging.version import InvalidVersion, Version
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.reading import read_environment
-from gonogo.evidence.paths import exists, is_file, resolved
+from gonogo.evidence.paths import exists, folders_upward, is_file, resolved
 from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.failures import last_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord, Unsupported
@@ -26,7 +26,6 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.nightly_torch import asks_for_nightly_torch
 from gonogo.rehearse.packages.installed import installed_version
 
-_UPWARD = 6
 _MOST_FILES = 24
 _DEEPEST = 4
 _NAMES = ("pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "environment.yaml", "Pipfile")
@@ -103,14 +102,12 @@ def asked_for(folder: Path, environment: Path | None = None) -> Asked:
 
 def _files(folder: Path) -> Iterator[Path]:
     found = 0
-    for place in [folder, *folder.parents][:_UPWARD]:
+    for place in folders_upward(folder, outside=True):
         named = [place / name for name in _NAMES]
         for path in [*sorted(place.glob("requirements*.txt")), *sorted(place.glob("requirements/*.txt")), *named]:
             if is_file(path) and found < _MOST_FILES:
                 found += 1
                 yield path
-        if exists(place / ".git") or place == Path.home():
-            return
 
 
 def _shown(path: Path) -> str:
@@ -213,7 +210,7 @@ def itself(package: str, file: Path) -> Text:
 def is_own(module: str, folder: Path) -> bool:
     """Whether the project, looked at some folders deep, has a module of that name: it is there, and not found."""
     first = module.partition(".")[0]
-    top = next((place for place in (folder, *folder.parents) if exists(place / ".git")), folder)
+    *_, top = folders_upward(folder)
     for place in (top, *(one for depth in range(1, _DEEPEST) for one in top.glob("*/" * depth))):
         if is_file(place / f"{first}.py") or is_file(place / first / "__init__.py"):
             return True

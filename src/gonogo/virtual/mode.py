@@ -21,6 +21,7 @@ from gonogo.virtual.operators.placement import common_device, foreach_devices
 from gonogo.virtual.operators.schema import Operator
 from gonogo.virtual.operators.views import Views, native
 from gonogo.virtual.tensor import CPU, META, Spec, VirtualTensor, alias_of, new_virtual, resolve
+from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import carrying, contents, real
 from gonogo.virtual.values.assumptions import Ledger
 from gonogo.virtual.values.plain_operands import StandIns
@@ -35,16 +36,6 @@ _INPLACE, _FRESH, _SEVERAL, _NOTHING, _SLOW = range(5)
 _NO_KWARGS: dict[str, Any] = {}
 _MOST_TO_WRITE = 1 << 30
 """Up to so many bytes of one number are laid out for a program that may write to them through NumPy."""
-
-
-class UnsupportedOperator(RuntimeError):
-    """An operator that can't be rehearsed: no meta kernel, no decomposition."""
-
-    def __init__(self, operator: str, why: str | Text) -> None:
-        text = why if isinstance(why, Text) else Text(why, why)
-        super().__init__(f"{operator} can't be rehearsed: {text.en}")
-        self.operator = operator
-        self.why, self.why_zh = text.en, text.zh
 
 
 class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -269,7 +260,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _check_strided(self, raw: torch.Tensor) -> None:
         if raw.layout is not torch.strided:
-            raise UnsupportedOperator(str(self.current), "its result is a sparse tensor")
+            raise UnsupportedOperator(str(self.current), Text("its result is a sparse tensor", "它的结果是稀疏张量"))
 
     def _without_kernel(
         self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], error: NotImplementedError
@@ -282,7 +273,8 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             known = contents.compute(operator.func, args, kwargs, 0, tensors)
             if known is not None:
                 return self.wrap_real(known, common_device(operator.func, tensors, args))
-        raise UnsupportedOperator(str(operator.func), str(error).partition("\n")[0]) from error
+        words = str(error).partition("\n")[0]  # torch's own
+        raise UnsupportedOperator(str(operator.func), Text(words, words)) from error
 
     def _data_dependent(self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
         device = common_device(operator.func, tensors, args)
@@ -293,7 +285,10 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         returns = operator.func._schema.returns
         if len(returns) == 1 and str(returns[0].type) == "bool":
             return self.ledger.branch(Text("{name} of unknown values", "未知值的 {name}").format(name=operator.name))
-        raise UnsupportedOperator(str(operator.func), "its result's shape depends on values that are not known")
+        raise UnsupportedOperator(
+            str(operator.func),
+            Text("its result's shape depends on values that are not known", "其结果的形状取决于未知的数值"),
+        )
 
     # -- views -------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.paths import exists, is_file
+from gonogo.evidence.paths import exists, folders_upward, is_file
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -239,14 +239,6 @@ class _Lists:
                 return
         if isinstance(key, str):
             yield key
-
-
-def folders_upward(start: Path) -> Iterator[Path]:
-    """A folder and those above it, up to its repository's root; only itself where it is in none."""
-    start = Path(os.path.abspath(start))
-    above = [start, *start.parents]
-    root = next((number for number, place in enumerate(above) if exists(place / ".git")), 0)
-    yield from above[: root + 1]
 
 
 def own_command(name: str, folder: Path) -> str | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, Unsupported
+from gonogo.finding import Text
 
 # How Python says that code and what it uses are not of one time.
 _KINDS = re.compile(
@@ -16,6 +17,10 @@ _NOT_IN = re.compile(r"cannot import name '\w+' from '(\w+)")
 _NEAR = 6
 """Innermost frames in which a package's own file makes it the suspect."""
 # Distributions whose module has another name.
+_NOT_AS_ASKED = Text(
+    "{package} is not here as the environment's file says (see below), and may be the reason",
+    "本机的 {package} 与环境文件所说的不同（见下文），可能就是原因",
+)
 _MODULES = {"pillow": "PIL", "scikit-learn": "sklearn", "opencv-python": "cv2", "pyyaml": "yaml"}
 
 
@@ -30,12 +35,14 @@ def spare_differing(records: Iterable[RankRecord], differing: Sequence[str]) -> 
         suspect = next((name for name in differing if _may_come_of(name, record.failure)), None)
         if suspect is not None:
             frame = record.failure.frames[-1] if record.failure.frames else None
+            why = _NOT_AS_ASKED.format(package=suspect)
             record.outcome = "unsupported"
             record.unsupported.append(
                 Unsupported(
                     what=f"{record.failure.type}: {record.failure.message}"[:300],
                     where=f"{frame.path}:{frame.line}" if frame else "?",
-                    why=f"{suspect} is not here as the environment's file says (see below), and may be the reason",
+                    why=why.en,
+                    why_zh=why.zh,
                 )
             )
 

@@ -18,10 +18,10 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.environment.own_package import OwnPackage, folders_upward, own_package
+from gonogo.evidence.environment.own_package import OwnPackage, own_package
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.reading import read_environment
-from gonogo.evidence.paths import is_file
+from gonogo.evidence.paths import folders_upward, is_file
 from gonogo.evidence.run import Run
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.not_as_there import asked_for, distribution_of

@@ -14,11 +14,13 @@ from typing import Any
 import torch
 import torch.distributed as _distributed
 
+from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.mode import NAMESPACE_HANDLERS, UnsupportedOperator, VirtualMode
+from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
 from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.unsupported import UnsupportedOperator
 
 dist: Any = _distributed
 
@@ -84,7 +86,9 @@ def _functional(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
             return torch.ops.aten.alias(args[0])
     run = _COLLECTIVES.get(name.removesuffix("_coalesced").removesuffix("_coalesced_"))
     if run is None:
-        raise UnsupportedOperator(str(func), "a functional collective without a counterpart")
+        raise UnsupportedOperator(
+            str(func), Text("a functional collective without a counterpart", "没有对应实现的函数式集合通信")
+        )
     group = private.group_of_name(given["group_name"])
     with mode:
         if "coalesced" in name:

@@ -9,18 +9,19 @@ from typing import Any
 import torch
 
 from gonogo.evidence.environment.hardware import Accelerator
+from gonogo.finding import Text
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 
 Replacement = tuple[Any, str, Any]
 """(module, name, what stands there now)."""
-Unsupported = Callable[[str, str], BaseException]
+Unsupported = Callable[[str, Text], BaseException]
 """Given what a program asked for and why it can't be rehearsed, the exception to raise."""
 
 
-def not_rehearsed(what: str, why: str) -> BaseException:
+def not_rehearsed(what: str, why: Text) -> BaseException:
     """The exception where nobody says which."""
-    return NotImplementedError(f"{what} can't be rehearsed: {why}")
+    return NotImplementedError(f"{what} can't be rehearsed: {why.en}")
 
 
 class VirtualCuda:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 
@@ -72,7 +73,10 @@ def _graph_class(cuda: VirtualCuda) -> type:
         """A captured graph runs kernels without Python: there is nothing to rehearse it with."""
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-            raise cuda.unsupported("torch.cuda.CUDAGraph", "a captured graph runs its kernels without Python")
+            raise cuda.unsupported(
+                "torch.cuda.CUDAGraph",
+                Text("a captured graph runs its kernels without Python", "捕获的图不经过 Python 运行内核"),
+            )
 
     return CUDAGraph
 
@@ -180,7 +184,9 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
 
         @classmethod
         def from_ipc_handle(cls, device: Any, handle: Any) -> Any:
-            raise cuda.unsupported("torch.cuda.Event.from_ipc_handle", "no other process has the event")
+            raise cuda.unsupported(
+                "torch.cuda.Event.from_ipc_handle", Text("no other process has the event", "没有别的进程拥有该事件")
+            )
 
         def record(self, stream: Any = None) -> None:
             stream = cuda.api.current_stream() if stream is None else stream
@@ -204,7 +210,9 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
             return max(float(end_event._recorded - self._recorded) * 1000.0, 1e-3)
 
         def ipc_handle(self) -> bytes:
-            raise cuda.unsupported("torch.cuda.Event.ipc_handle", "no other process could open the event")
+            raise cuda.unsupported(
+                "torch.cuda.Event.ipc_handle", Text("no other process could open the event", "没有别的进程能打开该事件")
+            )
 
         def __repr__(self) -> str:
             return f"<torch.{cuda.kind}.Event {'uninitialized' if self._recorded is None else hex(id(self))}>"

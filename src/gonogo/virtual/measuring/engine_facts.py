@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gonogo.virtual.measuring.jobs import EngineFacts
-from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.rollout.engine import GRAPHS_IN_BUDGET, forward_of, graphs_of, sampler_of
 from gonogo.virtual.rollout.model import EngineModel
 from gonogo.virtual.rollout.package import version_to_stand_for
+from gonogo.virtual.unsupported import UnsupportedOperator
 
 BATCHED_TOKENS = 4096
 """TRL's ``max_num_batched_tokens`` of an engine in the trainer's process (trl/generation/vllm_generation.py)."""

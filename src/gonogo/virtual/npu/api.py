@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual.npu.names import NPU_API
 from gonogo.virtual.npu.state import VirtualNpu
 
 _CACHE_BYTES = 192 << 20
-_WHY = "torch_npu's stand-in does not have it"
+_WHY = Text("torch_npu's stand-in does not have it", "torch_npu 的替身没有它")
 
 
 def make_module() -> ModuleType:
@@ -55,7 +56,7 @@ def fill(module: ModuleType, npu: VirtualNpu) -> None:
             sys.modules[value.__name__] = sys.modules[f"torch.npu.{name}"] = value
 
 
-def refusing(what: str, unsupported: Callable[[str, str], BaseException]) -> Callable[..., Any]:
+def refusing(what: str, unsupported: Callable[[str, Text], BaseException]) -> Callable[..., Any]:
     """A function that can't be rehearsed."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:

@@ -79,7 +79,10 @@ class _Finder(importlib.metadata.DistributionFinder, MetaPathFinder):
             yield _Distribution()
 
     def _refuse(self, module: ModuleType) -> None:
-        raise self.unsupported(f"import {module.__name__}", "torch_npu's stand-in does not have this module")
+        raise self.unsupported(
+            f"import {module.__name__}",
+            Text("torch_npu's stand-in does not have this module", "torch_npu 的替身没有这个模块"),
+        )
 
 
 class _Loader(Loader):

@@ -15,8 +15,10 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual.mode import HANDLERS, UnsupportedOperator, VirtualMode
+from gonogo.finding import Text
+from gonogo.virtual.mode import HANDLERS, VirtualMode
 from gonogo.virtual.tensor import CPU, Spec, VirtualTensor
+from gonogo.virtual.unsupported import UnsupportedOperator
 
 
 def _flatten_weight(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -35,7 +37,9 @@ def _pack_padded_sequence(mode: VirtualMode, func: Any, args: Any, kwargs: dict[
             "'lengths' argument should be a 1D CPU int64 tensor, but got "
             f"{lengths.dim()}D {lengths.device} {lengths.type().rpartition('.')[2].removesuffix('Tensor')} tensor"
         )
-    raise UnsupportedOperator(str(func), "it reads the lengths of packed sequences out of memory")
+    raise UnsupportedOperator(
+        str(func), Text("it reads the lengths of packed sequences out of memory", "它从内存中读取打包序列的长度")
+    )
 
 
 HANDLERS[torch.ops.aten._pack_padded_sequence.default] = _pack_padded_sequence

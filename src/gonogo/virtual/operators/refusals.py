@@ -10,10 +10,11 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from gonogo.finding import Text
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.unsupported import UnsupportedOperator
 
 
 class _Refused(NamedTuple):
@@ -21,26 +22,44 @@ class _Refused(NamedTuple):
     name: str
     """Function, or Class.method."""
     what: str
-    why: str
+    why: Text
     unless_together: bool = False
     """Only where some of the ranks are not rehearsed: together they tell each other."""
 
 
+_OF_INDUCTOR = Text("it is a kernel that TorchInductor writes for the device", "它是 TorchInductor 为设备生成的内核")
 _REFUSED = (
-    _Refused("deepspeed.runtime.pipe.engine", "PipelineEngine.__init__", "DeepSpeed's PipelineModule",
-             "the shapes that a stage receives are known to the rank that sends them: add --ranks all",
-             unless_together=True),
-    _Refused("deepspeed.runtime.superoffload.superoffload_stage3", "SuperOffloadOptimizer_Stage3.__init__",
-             "DeepSpeed's SuperOffload", "its CPU optimizer works in a process of its own"),
-    _Refused("deepspeed.runtime.zenflow.zenflow_stage_1_and_2", "ZenFlowZeroOptimizer.__init__",
-             "DeepSpeed's ZenFlow", "which gradients it updates at once depends on their values"),
-    _Refused("torch.nn.modules.lazy", "LazyModuleMixin.__init__", "torch's lazy modules",
-             "their parameters change class when their shapes are known"),
-    _Refused("torch.nn.attention.flex_attention", "create_block_mask", "torch's flex_attention",
-             "it is a kernel that TorchInductor writes for the device"),
-    _Refused("torch.nn.attention.flex_attention", "flex_attention", "torch's flex_attention",
-             "it is a kernel that TorchInductor writes for the device"),
-)  # fmt: skip
+    _Refused(
+        "deepspeed.runtime.pipe.engine",
+        "PipelineEngine.__init__",
+        "DeepSpeed's PipelineModule",
+        Text(
+            "the shapes that a stage receives are known to the rank that sends them: add --ranks all",
+            "一个阶段收到的形状只有发送它的 rank 知道：请加上 --ranks all",
+        ),
+        unless_together=True,
+    ),
+    _Refused(
+        "deepspeed.runtime.superoffload.superoffload_stage3",
+        "SuperOffloadOptimizer_Stage3.__init__",
+        "DeepSpeed's SuperOffload",
+        Text("its CPU optimizer works in a process of its own", "它的 CPU 优化器在单独的进程中运行"),
+    ),
+    _Refused(
+        "deepspeed.runtime.zenflow.zenflow_stage_1_and_2",
+        "ZenFlowZeroOptimizer.__init__",
+        "DeepSpeed's ZenFlow",
+        Text("which gradients it updates at once depends on their values", "它立即更新哪些梯度取决于梯度的数值"),
+    ),
+    _Refused(
+        "torch.nn.modules.lazy",
+        "LazyModuleMixin.__init__",
+        "torch's lazy modules",
+        Text("their parameters change class when their shapes are known", "它们的参数在形状确定后会改变类"),
+    ),
+    _Refused("torch.nn.attention.flex_attention", "create_block_mask", "torch's flex_attention", _OF_INDUCTOR),
+    _Refused("torch.nn.attention.flex_attention", "flex_attention", "torch's flex_attention", _OF_INDUCTOR),
+)
 _FUNCTIONS_ON_TENSORS = "torch.nn.attention.flex_attention"
 """Refused on an accelerator only."""
 

@@ -29,7 +29,6 @@ from gonogo.virtual.hooks.seen import as_run
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
-from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.operators import (
     attention,
     autocast,
@@ -57,6 +56,7 @@ from gonogo.virtual.stack import frames_of_call, frames_of_traceback, place_now,
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing.parts import PLAIN, followed_by
 from gonogo.virtual.tracing.recorder import Recorder
+from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import batches, data_dependent, data_shapes, looked_up, read_arguments
 from gonogo.virtual.values.assumptions import Ledger
 from gonogo.virtual.weights import loading
@@ -214,7 +214,7 @@ class Session:
         except starting.StartsProcesses as starts:
             outcome, processes = "unsupported", starts.count
             place = _place_of(frames_of_traceback(starts.__traceback__))
-            unsupported.append(Unsupported(SPAWN, place, "the processes that it starts were not rehearsed"))
+            unsupported.append(starting.not_rehearsed_at(place))
         except RanksDiverged as diverged:
             outcome, ended = "diverged", "stopped"
             self._diverged = diverged.reply
@@ -233,7 +233,7 @@ class Session:
                 outcome, user_error = "raised", (user_error_.text.en, user_error_.text.zh)
             elif found is not None:
                 outcome, failure = "unsupported", failure_of(error, self.life, self.modules, ())
-                unsupported.append(Unsupported(found.operator, _place_of(failure.frames), found.why, found.why_zh))
+                unsupported.append(Unsupported(found.operator, _place_of(failure.frames), found.why.en, found.why.zh))
             else:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self.origin.frames)
@@ -241,8 +241,7 @@ class Session:
                     outcome, place = "unsupported", _place_of(failure.frames)
                     unsupported.append(Unsupported(trace.what, place, trace.why.en, trace.why.zh))
         for where in spawned.asked_for_accelerators(self.plan.scratch):
-            why = "it asks for an accelerator, which only the processes that are rehearsed have"
-            unsupported.append(Unsupported("a process that the program starts", where, why))
+            unsupported.append(starting.asks_at(where))
             outcome = "unsupported" if outcome == "raised" else outcome
         if self.peers is not None:
             how = ended if outcome in ("completed", "diverged") else _END_OF.get(outcome, "killed")

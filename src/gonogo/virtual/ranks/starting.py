@@ -18,10 +18,18 @@ from typing import Any
 import torch
 import torch.multiprocessing
 
+from gonogo.evidence.rehearsal.record import Unsupported
+from gonogo.finding import Text
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
+from gonogo.virtual.unsupported import UnsupportedOperator
+
+_NOT_REHEARSED = Text("the processes that it starts were not rehearsed", "它启动的进程没有排练")
+_ASKS = Text(
+    "it asks for an accelerator, which only the processes that are rehearsed have",
+    "它要使用加速卡，而只有被排练的进程才有",
+)
 
 
 class StartsProcesses(BaseException):
@@ -34,6 +42,16 @@ class StartsProcesses(BaseException):
 
 class HasEnded(BaseException):
     """Raised in the program where the process that a rank is would end."""
+
+
+def not_rehearsed_at(where: str) -> Unsupported:
+    """Processes that the program starts as its ranks, and that were not rehearsed."""
+    return Unsupported(SPAWN, where, _NOT_REHEARSED.en, _NOT_REHEARSED.zh)
+
+
+def asks_at(where: str) -> Unsupported:
+    """A process that the program starts beside its ranks, and that asks for an accelerator."""
+    return Unsupported("a process that the program starts", where, _ASKS.en, _ASKS.zh)
 
 
 def install(plan: WorkerPlan) -> Callable[[], None]:
@@ -77,7 +95,11 @@ def _replace_agent(patches: Patches, api: Any, plan: WorkerPlan) -> None:
             return original(config, entrypoint, args, *rest, **options)
         if config.max_nodes > 1:
             raise UnsupportedOperator(
-                "elastic_launch", "the nodes that it would meet are not here: start it by torchrun"
+                "elastic_launch",
+                Text(
+                    "the nodes that it would meet are not here: start it by torchrun",
+                    "它要会合的节点不在这里：请用 torchrun 启动",
+                ),
             )
         _go_on(plan, config.nproc_per_node, config.start_method, (entrypoint, args))
         os.environ.update(_environment(plan))

@@ -19,12 +19,13 @@ from gonogo.virtual.hooks import older_deepspeed
 from gonogo.virtual.kernels import libraries
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
-from gonogo.virtual.mode import NAMESPACE_HANDLERS, UnsupportedOperator, VirtualMode
+from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
 from gonogo.virtual.ranks.plan import WorkerPlan
 from gonogo.virtual.sandbox import addresses, filesystem, hub, metrics, network, prepared, processor, spawned
 from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.sandbox.overlay_view import shared_with_others
 from gonogo.virtual.tensor import CPU, VirtualTensor
+from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import contents
 from gonogo.virtual.weights import opened_files, readers, saving, sharded_saves, staging
 

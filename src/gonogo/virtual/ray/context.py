@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gonogo.virtual.mode import UnsupportedOperator
+from gonogo.finding import Text
 from gonogo.virtual.ray.cluster import JOB, Cluster
+from gonogo.virtual.unsupported import UnsupportedOperator
 
 
 class RuntimeContext:
@@ -86,4 +87,6 @@ class RuntimeContext:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise UnsupportedOperator(f"ray.get_runtime_context().{name}", "Ray is stood in for, without it")
+        raise UnsupportedOperator(
+            f"ray.get_runtime_context().{name}", Text("Ray is stood in for, without it", "Ray 由替身代替，替身没有它")
+        )

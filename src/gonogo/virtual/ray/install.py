@@ -18,7 +18,6 @@ from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
-from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.ranks.plan import WorkerPlan
 from gonogo.virtual.ray import blocking, groups, meeting, sending, workers
 from gonogo.virtual.ray.actors import Actor
@@ -28,6 +27,7 @@ from gonogo.virtual.ray.handles import handle_class
 from gonogo.virtual.ray.process import Machine
 from gonogo.virtual.ray.references import reference_class, wait_for
 from gonogo.virtual.ray.tasks import Runner, resources_of, strategy_of, variables_of
+from gonogo.virtual.unsupported import UnsupportedOperator
 
 ADDRESS = "127.0.0.1"
 _ASSUMED = Text(
@@ -82,7 +82,10 @@ def install(
 
 
 def _refuse(*_: Any, **__: Any) -> Any:
-    raise UnsupportedOperator("ray.init", "this Ray has other names than the one that is stood in for")
+    raise UnsupportedOperator(
+        "ray.init",
+        Text("this Ray has other names than the one that is stood in for", "本机的 Ray 与替身所代替的 Ray 名称不同"),
+    )
 
 
 class _Api:
@@ -147,9 +150,14 @@ class _Api:
                 f"'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to 'ray.init()'. ({known})"
             )
         if str(address or "").startswith("ray://"):
-            raise UnsupportedOperator(f"ray.init({address!r})", "Ray Client talks to another machine")
+            raise UnsupportedOperator(
+                f"ray.init({address!r})", Text("Ray Client talks to another machine", "Ray Client 要与另一台机器通信")
+            )
         if options.get("local_mode"):
-            raise UnsupportedOperator("ray.init(local_mode=True)", "tasks of local mode are not stood in for")
+            raise UnsupportedOperator(
+                "ray.init(local_mode=True)",
+                Text("tasks of local mode are not stood in for", "替身不支持 local mode 的任务"),
+            )
         self.cluster.assume(_ASSUMED)
         if self.cluster.driver is None:
             blocking.install(self.patches, self.cluster.turns)
@@ -243,7 +251,7 @@ class _Api:
 
     def cancel(self, *_: Any, **__: Any) -> None:
         """``ray.cancel``: what runs, runs on."""
-        raise UnsupportedOperator("ray.cancel", "Ray is stood in for, without it")
+        raise UnsupportedOperator("ray.cancel", Text("Ray is stood in for, without it", "Ray 由替身代替，替身没有它"))
 
     def timeline(self, filename: str | None = None) -> Any:
         """``ray.timeline``: an empty one."""

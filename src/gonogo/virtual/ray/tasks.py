@@ -9,13 +9,14 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from gonogo.finding import Text
 from gonogo.virtual.failure import in_chain
-from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.ray.cluster import Cluster, Place, Waiting
 from gonogo.virtual.ray.process import Process
 from gonogo.virtual.ray.references import wait_for
 from gonogo.virtual.ray.sending import Sent
 from gonogo.virtual.ray.turns import Over
+from gonogo.virtual.unsupported import UnsupportedOperator
 
 
 def resources_of(options: dict[str, Any], *, cpus: float) -> dict[str, float]:
@@ -53,7 +54,10 @@ class Runner:
         """Arguments are sent at once, as Ray pickles them where they are given."""
         several = options.get("num_returns")
         if several in ("streaming", "dynamic"):
-            raise UnsupportedOperator(f"ray: num_returns={several!r}", "generators of Ray are not stood in for")
+            raise UnsupportedOperator(
+                f"ray: num_returns={several!r}",
+                Text("generators of Ray are not stood in for", "替身不支持 Ray 的生成器"),
+            )
         try:
             sent = self.cluster.pack((tuple(args or ()), dict(kwargs or {})))
         except (TypeError, AttributeError, ValueError) as error:

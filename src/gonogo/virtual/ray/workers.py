@@ -20,7 +20,7 @@ from gonogo.finding import Text
 from gonogo.virtual.ray.cluster import Cluster, Place, Waiting
 from gonogo.virtual.ray.process import Process
 
-Unsupported = Callable[[str, str | Text], BaseException]
+Unsupported = Callable[[str, Text], BaseException]
 _EACH, _BUNDLES = "VLLM_RAY_PER_WORKER_GPUS", "VLLM_RAY_BUNDLE_INDICES"
 """vLLM's variables: the share of a GPU that each worker takes, and the bundles that they are placed in."""
 

@@ -10,7 +10,9 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-Unsupported = Callable[[str, str], BaseException]
+from gonogo.finding import Text
+
+Unsupported = Callable[[str, Text], BaseException]
 
 _SAMPLING: dict[str, Any] = {
     "n": 1, "best_of": None, "presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0,
@@ -124,7 +126,10 @@ class EngineArgs:
     def __init__(self, **given: Any) -> None:
         for name in given:
             if name not in ENGINE:
-                raise self.refuse(f"vllm.EngineArgs({name}=…)", "no release of vLLM that is known here has it")
+                raise self.refuse(
+                    f"vllm.EngineArgs({name}=…)",
+                    Text("no release of vLLM that is known here has it", "此处已知的 vLLM 版本都没有它"),
+                )
         vars(self).update(given)
 
 
@@ -137,7 +142,10 @@ class Asked:
     def __init__(self, **given: Any) -> None:
         for name in given:
             if name not in _SAMPLING:
-                raise self.refuse(f"vllm.SamplingParams({name}=…)", "no release of vLLM that is known here has it")
+                raise self.refuse(
+                    f"vllm.SamplingParams({name}=…)",
+                    Text("no release of vLLM that is known here has it", "此处已知的 vLLM 版本都没有它"),
+                )
         vars(self).update(_SAMPLING | given)
         self.n = 1 if self.n is None else self.n
         self._verify()

@@ -43,9 +43,14 @@ class _Engines(LLM):
         now = self.rehearsal
         for name in ("pipeline_parallel_size", "data_parallel_size"):
             if int(asked.get(name) or 1) > 1:
-                raise now.unsupported(f"vLLM {name}={asked[name]}", "engines that are divided so are not stood in for")
+                raise now.unsupported(
+                    f"vLLM {name}={asked[name]}",
+                    Text("engines that are divided so are not stood in for", "替身不支持这样划分的引擎"),
+                )
         if asked.get("speculative_config"):
-            raise now.unsupported("vLLM speculative_config", "a draft model's memory is not known")
+            raise now.unsupported(
+                "vLLM speculative_config", Text("a draft model's memory is not known", "不知道草稿模型占用的显存")
+            )
         tp = int(asked.get("tensor_parallel_size") or 1)
         backend = asked.get("distributed_executor_backend")
         found = now.workers(tp, backend, now.unsupported) if now.workers is not None else None
@@ -227,7 +232,9 @@ class AsyncLLM:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise self.of.rehearsal.unsupported(f"vllm AsyncLLM.{name}", "the engine is stood in for, without it")
+        raise self.of.rehearsal.unsupported(
+            f"vllm AsyncLLM.{name}", Text("the engine is stood in for, without it", "引擎是替身，没有这一部分")
+        )
 
 
 class Worker:

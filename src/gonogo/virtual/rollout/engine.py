@@ -23,6 +23,10 @@ from gonogo.virtual.rollout.model import EngineModel
 from gonogo.virtual.rollout.ranks import EngineRanks
 
 _GIB = 1 << 30
+_SLEEPS = Text("the engine sleeps ({parts})", "引擎处于休眠（{parts}）")
+_TOO_CLOSE = Text("it is too close to tell whether the engine starts: {what}", "余量太小，无法判断引擎能否启动：{what}")
+_ASKED = Text("{asked} GiB asked for, {free} GiB free", "要求 {asked} GiB，空闲 {free} GiB")
+_CACHE = Text("{needed} GiB of cache needed, {left} GiB left", "需要 {needed} GiB 的缓存，剩余 {left} GiB")
 GRAPHS_OF_LAYER = 10 << 20
 GRAPHS_AT_LEAST = 200 << 20
 """CUDA graphs: "Graph capturing finished in 20 secs, took 0.54 GiB" of a model with 28 layers; 0.2 to 1.5 GiB."""
@@ -52,7 +56,7 @@ class Engine:
         asked: dict[str, Any],
         version: tuple[int, ...],
         memory: MemoryRecord,
-        unsupported: Callable[[str, str], BaseException],
+        unsupported: Callable[[str, Text], BaseException],
         ranks: EngineRanks | None = None,
         device: torch.device | None = None,
     ) -> None:
@@ -70,7 +74,10 @@ class Engine:
         self.tp = int(asked.get("tensor_parallel_size") or 1)
         self.device = self._device() if device is None else device  # of a worker with a process of its own
         if asked.get("quantization"):
-            raise unsupported(f"vllm.LLM(quantization={asked['quantization']!r})", "what its weights take is not known")
+            raise unsupported(
+                f"vllm.LLM(quantization={asked['quantization']!r})",
+                Text("what its weights take is not known", "不知道其权重占用多少"),
+            )
         self._check_pool()
         self.model = EngineModel(
             str(asked["model"]),
@@ -89,11 +96,14 @@ class Engine:
         backend = self.asked.get("distributed_executor_backend")
         if backend != "external_launcher":
             raise self._unsupported(
-                f"vllm.LLM(distributed_executor_backend={backend!r})", "such an engine starts processes of its own"
+                f"vllm.LLM(distributed_executor_backend={backend!r})",
+                Text("such an engine starts processes of its own", "这种引擎会启动自己的进程"),
             )
         world = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
         if world % self.tp:
-            raise self._unsupported(f"vllm.LLM(tensor_parallel_size={self.tp})", f"of {world} processes")
+            raise self._unsupported(
+                f"vllm.LLM(tensor_parallel_size={self.tp})", Text(f"of {world} processes", f"共有 {world} 个进程")
+            )
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
     def _check_pool(self) -> None:
@@ -113,7 +123,7 @@ class Engine:
         free, total = torch.cuda.mem_get_info(self.device)
         share = float(self.asked.get("gpu_memory_utilization") or 0.9)
         requested = total * share
-        self._must_be_clear(free - requested, CONTEXT_BAND, f"{_gib(requested)} GiB asked for, {_gib(free)} GiB free")
+        self._must_be_clear(free - requested, CONTEXT_BAND, _ASKED.format(asked=_gib(requested), free=_gib(free)))
         if free < requested:
             raise ValueError(
                 f"Free memory on device {self.device} ({_gib(free)}/{_gib(total)} GiB) on startup is less than desired "
@@ -143,7 +153,7 @@ class Engine:
         more = "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
         length = self.model.max_model_len
         needed = self.model.cache_of(length, BLOCK, self.batched)
-        self._must_be_clear(available - needed, band, f"{_gib(needed)} GiB of cache needed, {_gib(available)} GiB left")
+        self._must_be_clear(available - needed, band, _CACHE.format(needed=_gib(needed), left=_gib(available)))
         if available <= 0:
             raise ValueError(
                 "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing "
@@ -158,10 +168,10 @@ class Engine:
                 "`gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine. " + more
             )
 
-    def _must_be_clear(self, margin: float, band: int, what: str) -> None:
+    def _must_be_clear(self, margin: float, band: int, what: Text) -> None:
         """An answer that hangs on what is not known to the byte is none: CANNOT-TELL."""
         if abs(margin) < band:
-            raise self._unsupported("vllm.LLM", f"it is too close to tell whether the engine starts: {what}")
+            raise self._unsupported("vllm.LLM", _TOO_CLOSE.format(what=what))
 
     def _run_once(self) -> int:
         """``profile_run``: one forward of a full batch and the sampler; returns what it takes beside the weights."""
@@ -222,7 +232,7 @@ class Engine:
     def check_awake(self) -> None:
         """Before it generates: raises where weights or cache are asleep."""
         if self.asleep:
-            raise self._unsupported("vllm.LLM.generate", f"the engine sleeps ({', '.join(sorted(self.asleep))})")
+            raise self._unsupported("vllm.LLM.generate", _SLEEPS.format(parts=", ".join(sorted(self.asleep))))
 
 
 def forward_of(model: EngineModel, tokens: int) -> int:

@@ -12,12 +12,13 @@ from gonogo.finding import Text
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.mode import UnsupportedOperator, VirtualMode
+from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.ranks.plan import WorkerPlan
 from gonogo.virtual.rollout import own_generate, package, phases, server, serving, transfer, untried
 from gonogo.virtual.rollout.arguments import Asked, EngineArgs
 from gonogo.virtual.rollout.llm import LLM, LLMEngine, Rehearsal, Workers
 from gonogo.virtual.rollout.outputs import CompletionOutput, Logprob, RequestOutput, RequestOutputKind
+from gonogo.virtual.unsupported import UnsupportedOperator
 
 _ALWAYS, _STILL = package.ALWAYS, package.STILL
 
@@ -28,7 +29,7 @@ class NotStoodIn(ImportError, UnsupportedOperator):
     def __init__(self, what: str, why: Text) -> None:
         ImportError.__init__(self, f"{what} can't be rehearsed: {why.en}")
         self.operator = what
-        self.why, self.why_zh = why.en, why.zh
+        self.why = why
 
 
 def install(

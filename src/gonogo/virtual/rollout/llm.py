@@ -18,7 +18,7 @@ from gonogo.virtual.rollout.arguments import ENGINE, Asked
 from gonogo.virtual.rollout.outputs import CompletionOutput, LogprobsOf, RequestOutput
 from gonogo.virtual.rollout.ranks import EngineRanks
 
-Unsupported = Callable[[str, "str | Text"], BaseException]
+Unsupported = Callable[[str, Text], BaseException]
 Workers = Callable[[int, Any, Unsupported], "list[Any] | None"]
 """Starts so many processes of an engine with such an executor; None where an engine can't have them."""
 
@@ -55,7 +55,10 @@ class LLM:
         now = self.rehearsal
         for name in asked:
             if name not in ENGINE:
-                raise now.unsupported(f"vllm.LLM({name}=…)", "no release of vLLM that is known here has it")
+                raise now.unsupported(
+                    f"vllm.LLM({name}=…)",
+                    Text("no release of vLLM that is known here has it", "此处已知的 vLLM 版本都没有它"),
+                )
         with now.life.during("init", "vllm.LLM"):
             self._ranks = EngineRanks(now.peers, int(asked.get("tensor_parallel_size") or 1))
             self._engine = self._make_engine({"model": model, **asked})
@@ -183,12 +186,16 @@ class LLM:
         }
         if isinstance(method, str) and method in known:
             return [known[method](*args, **(kwargs or {}))]
-        raise self.rehearsal.unsupported(f"vllm.LLM.collective_rpc({method!r})", "its workers are stood in for")
+        raise self.rehearsal.unsupported(
+            f"vllm.LLM.collective_rpc({method!r})", Text("its workers are stood in for", "它的 worker 是替身")
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise self.rehearsal.unsupported(f"vllm.LLM.{name}", "the engine is stood in for, without it")
+        raise self.rehearsal.unsupported(
+            f"vllm.LLM.{name}", Text("the engine is stood in for, without it", "引擎是替身，没有这一部分")
+        )
 
 
 class LLMEngine:
@@ -268,7 +275,9 @@ class LLMEngine:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise self._llm.rehearsal.unsupported(f"vllm.LLMEngine.{name}", "the engine is stood in for, without it")
+        raise self._llm.rehearsal.unsupported(
+            f"vllm.LLMEngine.{name}", Text("the engine is stood in for, without it", "引擎是替身，没有这一部分")
+        )
 
 
 class _Executor:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual.weights import skeleton
 from gonogo.virtual.weights.places import as_folder, not_here
 
@@ -37,7 +38,7 @@ class EngineModel:
         tp: int,
         max_model_len: int | None,
         trust_remote_code: bool,
-        unsupported: Callable[[str, str], BaseException],
+        unsupported: Callable[[str, Text], BaseException],
     ) -> None:
         from transformers import AutoConfig
 
@@ -76,7 +77,10 @@ class EngineModel:
             if model_class is None and type(self.config) in transformers.AutoModelForCausalLM._model_mapping:
                 model_class = transformers.AutoModelForCausalLM._model_mapping[type(self.config)]
             if model_class is None:
-                raise self._unsupported(f"vllm.LLM(model={self.folder!r})", f"transformers has no class {named!r}")
+                raise self._unsupported(
+                    f"vllm.LLM(model={self.folder!r})",
+                    Text(f"transformers has no class {named!r}", f"transformers 没有 {named!r} 类"),
+                )
             built = skeleton.build(model_class, self.config, self.folder)
             self.architecture = model_class.__name__
             self.shapes = {name: tuple(weight.shape) for name, weight in built.state_dict().items()}

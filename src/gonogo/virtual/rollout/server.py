@@ -47,7 +47,7 @@ class Server:
         life: Lifecycle,
         assume: Callable[[Text], object],
         assume_vllm: Callable[[Text], object],
-        refuse: Callable[[str, str], BaseException],
+        refuse: Callable[[str, Text], BaseException],
     ) -> None:
         self._sglang = sglang_server.SGLang(self._write, self._ids, self._text_if_known, refuse)
         self._life = life
@@ -239,12 +239,15 @@ class Server:
 class _Partial(dict[str, Any]):
     """An answer of which a real one may have more: what is missing can't be rehearsed, rather than being absent."""
 
-    def __init__(self, held: Answer, refuse: Callable[[str, str], BaseException]) -> None:
+    def __init__(self, held: Answer, refuse: Callable[[str, Text], BaseException]) -> None:
         super().__init__(held)
         self._refuse = refuse
 
     def __missing__(self, key: str) -> Any:
-        raise self._refuse(f"{key!r} of the rollout server's answer", "the server is stood in for, without it")
+        raise self._refuse(
+            f"{key!r} of the rollout server's answer",
+            Text("the server is stood in for, without it", "服务器是替身，没有这一部分"),
+        )
 
 
 def install(
@@ -252,7 +255,7 @@ def install(
     life: Lifecycle,
     assume: Callable[[Text], object],
     assume_vllm: Callable[[Text], object],
-    refuse: Callable[[str, str], BaseException],
+    refuse: Callable[[str, Text], BaseException],
 ) -> None:
     """Answer what ``requests`` would send. ``assume_vllm``: of what a client with vLLM beside it asks."""
     answering = Server(life, assume, assume_vllm, refuse)

@@ -15,6 +15,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+from gonogo.finding import Text
 from gonogo.virtual.rollout import async_llm
 from gonogo.virtual.rollout.arguments import ENGINE, EngineArgs
 from gonogo.virtual.rollout.llm import LLM, Rehearsal
@@ -135,7 +136,9 @@ class App:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """ASGI."""
         if scope["type"] != "lifespan":
-            raise self._rehearsal.unsupported("vLLM's HTTP server", f"{scope.get('path')} was asked for over HTTP")
+            path = str(scope.get("path"))
+            why = Text("{path} was asked for over HTTP", "有程序通过 HTTP 请求 {path}").format(path=path)
+            raise self._rehearsal.unsupported("vLLM's HTTP server", why)
         while True:
             message = await receive()
             await send({"type": f"{message['type']}.complete"})
@@ -156,7 +159,9 @@ def names(rehearsal: Rehearsal, llm: type[LLM]) -> dict[str, Any]:
         state.engine_client = engine_client
 
     def run_headless(args: Any) -> None:
-        raise rehearsal.unsupported("vllm.entrypoints.cli.serve.run_headless", "an engine over several nodes")
+        raise rehearsal.unsupported(
+            "vllm.entrypoints.cli.serve.run_headless", Text("an engine over several nodes", "跨多个节点的引擎")
+        )
 
     class Platform:
         """``current_platform``, of CUDA."""

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from gonogo.finding import Text
 from gonogo.virtual.rollout.outputs import LogprobsOf
 
 Answer = dict[str, Any]
@@ -40,7 +41,7 @@ class SGLang:
         write: Callable[[list[list[int]], Answer], Written],
         ids: Callable[[Any], list[int]],
         text: Callable[[list[int]], str | None],
-        refuse: Callable[[str, str], BaseException],
+        refuse: Callable[[str, Text], BaseException],
     ) -> None:
         self._write = write
         self._ids = ids
@@ -62,7 +63,9 @@ class SGLang:
         """One answer for one prompt, else a list: the completions of a prompt one behind the other."""
         given = asked.get("input_ids") if asked.get("input_ids") is not None else asked.get("text")
         if given is None or asked.get("stream"):
-            raise self._refuse("/generate of SGLang", "this form of its requests is not stood in for")
+            raise self._refuse(
+                "/generate of SGLang", Text("this form of its requests is not stood in for", "替身不支持这种形式的请求")
+            )
         single = isinstance(given, str) or (bool(given) and isinstance(given[0], int))
         prompts = [self._ids(one) for one in ([given] if single else given)]
         asked_sampling = asked.get("sampling_params") or {}
@@ -76,7 +79,10 @@ class SGLang:
         """``SamplingParams`` and its ``verify``."""
         for name in given:
             if name not in _SAMPLING:
-                raise self._refuse(f"SGLang's sampling parameter {name}", "no release that is known here has it")
+                raise self._refuse(
+                    f"SGLang's sampling parameter {name}",
+                    Text("no release that is known here has it", "此处已知的版本都没有它"),
+                )
         asked = _SAMPLING | {name: value for name, value in given.items() if value is not None}
         temperature, least = asked["temperature"], asked["min_new_tokens"]
         most = given.get("max_new_tokens", asked["max_new_tokens"])

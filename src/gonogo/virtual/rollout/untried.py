@@ -8,9 +8,10 @@ from __future__ import annotations
 import importlib.metadata as metadata
 from typing import Any
 
+from gonogo.finding import Text
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.mode import UnsupportedOperator
+from gonogo.virtual.unsupported import UnsupportedOperator
 
 _TRIED = (0, 8)
 """verl's releases before this one."""
@@ -19,7 +20,7 @@ _TRIED = (0, 8)
 def install(patches: Patches) -> None:
     """Refuse them where they would start their servers."""
 
-    def refuse(what: str, why: str) -> Any:
+    def refuse(what: str, why: Text) -> Any:
         def start(*_: Any, **__: Any) -> Any:
             raise UnsupportedOperator(what, why)
 
@@ -28,7 +29,10 @@ def install(patches: Patches) -> None:
     def of_verl(module: Any) -> None:
         version = metadata.version("verl")
         if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) >= _TRIED:
-            why = "its workers pass nested tensors, which a rehearsal does not know: rehearse with verl 0.7.1"
+            why = Text(
+                "its workers pass nested tensors, which a rehearsal does not know: rehearse with verl 0.7.1",
+                "它的 worker 之间传递嵌套张量，排练不支持：请用 verl 0.7.1 排练",
+            )
             patches.set(module.vLLMReplica, "__init__", refuse(f"verl {version}'s rollout", why))
 
     patches.on_undo(after_import("verl.workers.rollout.vllm_rollout.vllm_async_server", of_verl))

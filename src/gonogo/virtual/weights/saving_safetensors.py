@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.weights.safetensors_files import DTYPE_NAMES, UNREAD
 from gonogo.virtual.weights.stored import VALUES_LIMIT, without_values
 
@@ -124,7 +125,12 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
         header = _header(tensors, metadata)
         length = tensors[-1][4] if tensors else 0
         if length > _IN_MEMORY_LIMIT:
-            raise UnsupportedOperator("safetensors.serialize", f"the {length:,} bytes of a model held in one object")
+            raise UnsupportedOperator(
+                "safetensors.serialize",
+                Text(
+                    f"the {length:,} bytes of a model held in one object", f"一个对象中存放了整个模型的 {length:,} 字节"
+                ),
+            )
         return header + b"".join(
             bytes(end - start) if content is None else content for _, _, _, start, end, content in tensors
         )

@@ -1,0 +1,14 @@
+"""What is raised in the program where a rehearsal can't go on: it makes CANNOT-TELL, with the name and why."""
+
+from __future__ import annotations
+
+from gonogo.finding import Text
+
+
+class UnsupportedOperator(RuntimeError):
+    """An operator that can't be rehearsed: no meta kernel, no decomposition."""
+
+    def __init__(self, operator: str, why: Text) -> None:
+        super().__init__(f"{operator} can't be rehearsed: {why.en}")
+        self.operator = operator
+        self.why = why

@@ -1,0 +1,32 @@
+"""Which folders above one may say something of a project in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gonogo.evidence.paths import folders_upward
+
+
+def names(start: Path, *, outside: bool = False) -> str:
+    return " ".join(place.name for place in folders_upward(start, outside=outside))
+
+
+def test_folders_upward_end_at_the_repository(tmp_path: Path) -> None:
+    deep = tmp_path.joinpath("repository", *"abcdefgh")
+    deep.mkdir(parents=True)
+    (tmp_path / "repository" / ".git").mkdir()
+    for outside in (False, True):
+        assert names(deep, outside=outside) == "h g f e d c b a repository"
+
+
+def test_of_a_folder_in_no_repository_a_few_are_asked_for_and_none_above_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path.joinpath(*"abcdefgh")
+    deep.mkdir(parents=True)
+    assert names(deep) == "h"
+    assert names(deep, outside=True) == "h g f e d c"
+    monkeypatch.setenv("HOME", str(tmp_path.joinpath(*"abcdef")))
+    assert names(deep, outside=True) == "h g f"
