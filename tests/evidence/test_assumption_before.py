@@ -27,3 +27,22 @@ def test_an_assumption_weakens_what_it_may_have_chosen(what: str, line: int, mes
     failure = Failure(type="TypeError", message=message, frames=(frame,), phase="evaluate", step=1)
     rank = RankRecord(0, 0, "cuda:0", "raised", assumptions=[Assumption(what, f"/home/user/train.py:{line}")])
     assert (assumption_before(rank, failure) is not None) is weakens
+
+
+@pytest.mark.parametrize(
+    ("what", "message", "weakens"),
+    [
+        ("values are finite (no NaN, no infinity)", "step() has already been called since the last update().", False),
+        ("values are finite (no NaN, no infinity)", "No inf checks were recorded for this optimizer.", False),
+        ("values are finite (no NaN, no infinity)", "the loss scale is below its minimum", True),
+        (READ, "step() has already been called since the last update().", True),  # the program's own branch
+    ],
+)
+def test_the_order_of_a_scalers_calls_hangs_on_no_value(what: str, message: str, weakens: bool) -> None:
+    frames = (
+        Frame(path="/home/user/train.py", line=43, function="<module>", owner="user"),
+        Frame(path="/site-packages/torch/amp/grad_scaler.py", line=412, function="step", owner="library"),
+    )
+    failure = Failure(type="RuntimeError", message=message, frames=frames, phase="step", step=1)
+    rank = RankRecord(0, 0, "cuda:0", "raised", assumptions=[Assumption(what, "/home/user/train.py:43")])
+    assert (assumption_before(rank, failure) is not None) is weakens

@@ -165,7 +165,7 @@ def test_what_comes_of_missing_and_made_data_is_no_error_of_the_program(project:
     missing = failed(project, "FileNotFoundError", f"[Errno 2] No such file or directory: '{project}/w.pth'", 2)
     prepared_after(project, missing)
     assert rehearsed(missing, project).outcome == "unsupported"
-    other = failed(project, "FileNotFoundError", "[Errno 2] No such file or directory: '/nowhere/other.json'", 2)
+    other = failed(project, "FileNotFoundError", "[Errno 2] No such file or directory: 'configs/other.yaml'", 2)
     assert rehearsed(other, project).outcome == "raised"
 
     (project / "rows.py").write_text(PROGRAM)

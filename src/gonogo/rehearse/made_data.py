@@ -11,6 +11,7 @@ from gonogo.evidence.prepared import FOLDER, Prepared, read_prepared
 from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord, Unsupported
 from gonogo.finding import Text
+from gonogo.rehearse.elsewhere import lies_elsewhere
 from gonogo.rehearse.not_as_there import distribution_of, is_own, lacking
 from gonogo.rehearse.prepared.environment import FILE, USUAL
 from gonogo.rehearse.prepared.stood_in import asked_of
@@ -110,6 +111,8 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
             why = packages
         elif rank.empty_pass and not rank.steps and (made := [*table.datasets, *table.paths]):
             why = _TOO_FEW.format(names=", ".join(made[:3]))
+        elif (elsewhere := lies_elsewhere(failure, folder)) is not None:
+            why = elsewhere
         elif table.guessed and _is_of_rows(failure):
             why = _GUESSED.format(names=", ".join(table.guessed[:3]))
         elif (made := [*table.datasets, *table.paths]) and _ASSERTED in failure.message:

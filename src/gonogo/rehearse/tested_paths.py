@@ -16,10 +16,10 @@ from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.script.script import Script
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.elsewhere import OF_THE_PROJECT
 
 _TESTS = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir", "lexists", "glob", "rglob", "listdir", "access"})
 _WRITTEN = re.compile(r"out|save|log|work_?dir|job_?dir|cache|report|run_?name", re.IGNORECASE)
-_OF_THE_PROJECT = (".yaml", ".yml", ".py", ".toml", ".sh")
 _OWN_ERRORS = frozenset({"AssertionError", "ValueError", "RuntimeError", "FileNotFoundError", "Exception"})
 _NOTHING = re.compile(
     r"\b[Nn]o\b[^.\n]{0,20}\.?[^.\n]{0,40}\b(?:files?|shards?|images?|samples?|examples?)\b[^.\n]{0,30}\bfound\b"
@@ -82,7 +82,7 @@ def _missing(command: Sequence[str], folder: Path, said: str) -> Iterator[str]:
         if "/" not in value or "$" in value or "://" in value or value.startswith("-") or _WRITTEN.search(asked):
             continue
         whole = os.path.normpath(os.path.join(folder, os.path.expanduser(value)))
-        if value.endswith(_OF_THE_PROJECT) and not value.startswith(("/", "~")):
+        if value.endswith(OF_THE_PROJECT) and not value.startswith(("/", "~")):
             continue  # it should have come with the project
         is_path = value.startswith(("/", ".", "~")) or os.path.splitext(value)[1] or value in said
         if is_path and not os.path.lexists(whole):

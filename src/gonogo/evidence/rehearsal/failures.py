@@ -165,16 +165,26 @@ _VALUES_READ = "values that the program reads are zero"
 _WHATEVER_THE_VALUES = re.compile(r"unsupported ScalarType|device type tensor to numpy|call numpy\(\) on Tensor")
 """What is refused of a tensor that is read as a whole, in the very line that reads it: whatever is in it."""
 
+_FINITE = "values are finite (no NaN, no infinity)"
+_ORDER_OF_A_SCALER = re.compile(
+    r"has already been called (?:on this optimizer )?since the last update|is being called after step\(\)"
+    r"|No inf checks were recorded"
+)
+"""What torch's GradScaler says of the order of its calls, which no gradient's value decides."""
+
 
 def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
     """An assumption made on, or just above, the line that raised: it may have chosen the branch.
 
     Where torch raised, also one made on the line that called it: it may have chosen a shape. What other ranks send
-    during a backward chooses nothing there: gradients, and DDP's map of the parameters that were used.
+    during a backward chooses nothing there: gradients, and DDP's map of the parameters that were used. That values are
+    finite chooses whether a scaler's step is taken, and nothing of the order in which it is called.
     """
     raising = failure.frames[-1] if failure.frames else None
     called = next((frame for frame in reversed(failure.frames) if "/torch/" not in frame.path), None)
     whatever = _WHATEVER_THE_VALUES.search(failure.message) is not None
+    of_order = raising is not None and raising.path.endswith("/torch/amp/grad_scaler.py")
+    of_order = of_order and _ORDER_OF_A_SCALER.search(failure.message) is not None
     for assumption in rank.assumptions:
         path, _, number = assumption.where.rpartition(":")
         if not number.isdigit() or (failure.phase == "backward" and assumption.what == _SENT_ALIKE):
@@ -182,6 +192,8 @@ def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
         line = int(number)
         if assumption.what == _SAME_MODELS and raising and (path, line) != (raising.path, raising.line):
             continue  # it decides whether DDP is made, and nothing after that
+        if of_order and assumption.what == _FINITE:
+            continue
         if whatever and assumption.what == _VALUES_READ and raising and (path, line) == (raising.path, raising.line):
             continue
         if raising and path == raising.path and 0 <= raising.line - line <= _LINES_BEFORE:
