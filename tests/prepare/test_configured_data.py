@@ -136,3 +136,30 @@ def test_made_rows_are_enough_for_two_batches_of_all_ranks(
     (tmp_path / "train.py").write_text("import json\nprint([json.loads(one)['text'] for one in open('rows.jsonl')])\n")
     found = listed([*launch, "--train_file", "rows.jsonl"], tokens=None)
     assert len(rows(found["rows.jsonl"])) == expected
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected"),
+    [
+        ("rows.shuffle(seed=42).select(range(500))", 564),
+        ("(rows.select(range(HELD_OUT)), rows.select(range(HELD_OUT, len(rows))))", 264),
+        ("(rows.take(300), rows.skip(300))", 364),
+        ("rows.train_test_split(test_size=128)", 192),
+        ("rows.train_test_split(test_size=0.1)", 64),
+        ("rows.select(range(min(500, len(rows))))", 64),  # as many as there are
+        ("rows.select(range(1_000_000))", 64),  # too many to be made: the program's own word says so
+        ("rows.select(indices)", 64),
+    ],
+)
+def test_rows_that_are_taken_out_are_made_beside_those_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str, expected: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(f"""\
+from datasets import load_dataset
+HELD_OUT = 200
+rows = load_dataset("someone/texts", split="train")
+taken = {taken}
+print(rows["text"])
+""")
+    assert len(rows(listed(["python", "train.py"])["someone/texts"])) == expected

@@ -111,7 +111,7 @@ def test_only_the_data_set_that_is_too_short_gets_more_rows_and_a_split_is_made_
     (project / "train.py").write_text("""\
 from datasets import load_dataset
 few = load_dataset("someone/few", split="train")["text"]
-many = load_dataset("someone/many", split="train").select(range(300))["text"]
+many = load_dataset("someone/many", split="train").select(range(int(sys.argv[1])))["text"]
 more = load_dataset("someone/many", split="dev")["text"]
 """)
     failures = (
@@ -315,3 +315,22 @@ def test_a_file_at_an_address_is_made_in_its_form(project: Path) -> None:
     again = read_prepared(project / "gonogo-prepared")
     assert again is not None
     assert again.addresses == table.addresses
+
+
+@pytest.mark.parametrize(
+    ("said", "suffix"),
+    [
+        ("No .txt files found in train data []", ".txt"),
+        ("Found no parquet files in the folder", ".parquet"),
+        ("No json files found, did you run prepare.py?", ".json"),
+    ],
+)
+def test_a_folder_has_the_files_that_are_looked_for_in_it(project: Path, said: str, suffix: str) -> None:
+    (project / "train.py").write_text('rows = load(sys.argv[1])\nprint(rows[0]["text"])\n')
+    lacks = failed(project, "FileNotFoundError", f"[Errno 2] No such file or directory: '{project}/texts'", 8)
+    prepared_after(project, lacks, failed(project, "AssertionError", said, 8))
+    table = read_prepared(project / "gonogo-prepared")
+    assert table is not None
+    made = sorted((project / "gonogo-prepared" / table.paths[str(project / "texts")]).iterdir())
+    assert [one.name for one in made] == [f"0000{number}{suffix}" for number in range(4)]
+    assert all(one.stat().st_size for one in made)

@@ -109,6 +109,31 @@ def rows_of_two_batches(run: Run, tokens: int = 0) -> int:
     return rows if rows * tokens <= _MOST_TOKENS else 0
 
 
+_TAKEN = ("*.select", "*.take", "*.skip", "*.train_test_split")
+_MOST_TAKEN_TOKENS = 8_000_000
+
+
+def rows_taken(run: Run, name: str, tokens: int = 0) -> int:
+    """The rows of a fixed number that its scripts take out of a data set, ``tokens`` each; 0 where they are too many.
+
+    ``select(range(500))``, ``take(500)``, ``train_test_split(test_size=500)``: held out, they leave none of fewer rows.
+    """
+    taken = [0]
+    for script in run.scripts:
+        for call in script.calls(*_TAKEN):
+            opened = {one.value for one in ast.walk(call.node.func) if isinstance(one, ast.Constant)}
+            if name not in opened and any(isinstance(one, str) and "/" in one for one in opened):
+                continue  # of another data set, which is opened in the same expression
+            given = call.keyword("test_size") if call.name.endswith("split") else call.argument(0)
+            node = next(iter(call.node.args), None)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
+                taken += [end.value for end in map(script.field, node.args[:2]) if isinstance(end.value, int)]
+            elif isinstance(given.value, int) and not call.name.endswith("select"):
+                taken.append(given.value)
+    rows = max(taken)
+    return rows if rows * tokens <= _MOST_TAKEN_TOKENS else 0
+
+
 def _whole_number(run: Run, names: tuple[str, ...]) -> int:
     stated = next((run.arguments.get(name) for name in names if run.arguments.get(name).known), None)
     text = str(stated.value) if stated is not None else ""

@@ -18,10 +18,17 @@ from gonogo.evidence.published.models import PublishedModel, close_names, publis
 from gonogo.evidence.run import Run
 from gonogo.finding import Text
 from gonogo.rehearse.prepared import axolotl
-from gonogo.rehearse.prepared.columns import columns_in, columns_in_options, rows_of_two_batches, separator_in, texts_in
-from gonogo.rehearse.prepared.image_folders import image_folder, is_alone
+from gonogo.rehearse.prepared.columns import (
+    columns_in,
+    columns_in_options,
+    rows_of_two_batches,
+    rows_taken,
+    separator_in,
+    texts_in,
+)
 from gonogo.rehearse.prepared.named import OF_SHELL, Named, is_hub_name, kind_of_option, named_in, whole_path
 from gonogo.rehearse.prepared.rows import format_told_by
+from gonogo.rehearse.prepared.walked_folders import image_folder, is_alone
 from gonogo.rehearse.prepared.wanted import Options, State, Wanted
 
 _LENGTHS = (
@@ -228,7 +235,10 @@ def data_wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], 
     wanted = Wanted("data", name, named.place, None if hub else path, "can-be-made", subset=subset)
     wanted.splits, wanted.rows = _parts(named.split or "")
     if run.framework is None:  # a framework's trainer takes the rows that there are as a step
-        wanted.rows = max(wanted.rows, rows_of_two_batches(run, tokens_of([run], options)))
+        tokens = tokens_of([run], options)
+        wanted.rows = max(wanted.rows, rows_of_two_batches(run, tokens))
+        if taken := rows_taken(run, name, tokens):
+            wanted.rows = taken + max(wanted.rows, options.rows)
     if path.endswith((".csv", ".tsv")):
         wanted.separator = separator_in(run)
     known = published_dataset(name) if hub else None

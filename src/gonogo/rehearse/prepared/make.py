@@ -10,7 +10,7 @@ from pathlib import Path
 from gonogo.evidence.prepared import Prepared, is_address_of_rows
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
-from gonogo.rehearse.prepared import image_folders
+from gonogo.rehearse.prepared import walked_folders
 from gonogo.rehearse.prepared.data_files import data_file, hub_folder, picture, sound
 from gonogo.rehearse.prepared.model_folder import model_files
 from gonogo.rehearse.prepared.rows import FORMATS, Maker, kind_by_name
@@ -41,9 +41,9 @@ def make(wanted: Sequence[Wanted], folder: Path, tokens: int, options: Options) 
         elif one.kind == "media":
             paths[one.path or ""] = "media"
             files |= {_PICTURE: picture(), _SOUND: sound()}
-        elif one.format == image_folders.FORMAT and one.path is not None:
+        elif one.format == walked_folders.FORMAT and one.path is not None:
             one.found = f"data/{_plain(one.name)}"
-            files |= image_folders.files_of(
+            files |= walked_folders.files_of(
                 one.found, one.path, max(options.rows_of.get(one.key, options.rows), one.rows)
             )
             paths[one.path] = one.found
@@ -125,7 +125,11 @@ def _place_rows(
         files |= {f"{place}/{name}": content for name, content in hub_folder(columns, rows, splits, subsets).items()}
         datasets[one.name.lower()] = place
         return
-    if not os.path.splitext(path)[1]:  # a folder, or a file without a suffix: a folder is read by most
+    if one.suffix:
+        files |= {
+            f"{place}/{name}": content for name, content in walked_folders.files_by_suffix(one.suffix, rows).items()
+        }
+    elif not os.path.splitext(path)[1]:  # a folder, or a file without a suffix: a folder is read by most
         files |= {f"{place}/{name}": content for name, content in hub_folder(columns, rows, ("train",), ()).items()}
     else:
         place += os.path.splitext(path)[1]

@@ -24,13 +24,13 @@ from gonogo.rehearse.not_as_there import missing_in
 from gonogo.rehearse.prepared.columns import columns_in
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.folder import check_folder, write_folder
-from gonogo.rehearse.prepared.image_folders import image_folder, is_asked_for
 from gonogo.rehearse.prepared.laid_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.listing import alike, data_wanted, list_of, model_wanted, tokens_of
 from gonogo.rehearse.prepared.make import MOST_ROWS, make
 from gonogo.rehearse.prepared.named import OF_SHELL, Named
 from gonogo.rehearse.prepared.opened_by import columns_at, named_at
 from gonogo.rehearse.prepared.stood_in import absent, asked_of
+from gonogo.rehearse.prepared.walked_folders import image_folder, is_asked_for, wants_other_files
 from gonogo.rehearse.prepared.wanted import Options, Wanted
 from gonogo.rehearse.tested_paths import tested_path
 
@@ -144,7 +144,7 @@ def prepare(
         if rows != options.rows_of and max(rows.values()) <= MOST_ROWS:
             done.rows, options = max(rows.values()), msgspec.structs.replace(options, rows_of=rows)
             continue
-        if _split_for(record, done.wanted):
+        if _split_for(record, done.wanted) or wants_other_files(record.failure, done.wanted):
             continue
         more, columns = _learned(record, runs, command, done.wanted, options)
         if not more and columns == options.columns:

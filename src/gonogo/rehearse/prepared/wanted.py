@@ -41,6 +41,9 @@ class Wanted(msgspec.Struct):
     separator: str = ""
     """Of a file of data: what separates its columns, where that is told."""
 
+    suffix: str = ""
+    """Of a folder of data: how the names of the files end that the program was seen to look for in it."""
+
     @property
     def key(self) -> tuple[str, str]:
         """What makes two the same."""
