@@ -172,6 +172,12 @@ def test_what_comes_of_missing_and_made_data_is_no_error_of_the_program(project:
     prepared_after(project, failed(project, "FileNotFoundError", f"Unable to find '{project}/pretrain.jsonl'", 8))
     assert rehearsed(failed(project, "KeyError", "'x'", 11, "__getitem__"), project).outcome == "unsupported"
     assert rehearsed(failed(project, "TypeError", "f() got x", 3, "main"), project).outcome == "raised"
+    keyword = "Config.__init__() got an unexpected keyword argument 'use_auth_token'"
+    (project / "rows.py").write_text(PROGRAM.rstrip() + "\nread(\n    row,\n    use_auth_token=None,\n)\n")
+    line = PROGRAM.rstrip().count("\n") + 2
+    assert rehearsed(failed(project, "TypeError", keyword, line, "preprocess"), project).outcome == "raised"
+    column = keyword.replace("use_auth_token", "topic")
+    assert rehearsed(failed(project, "TypeError", column, line, "preprocess"), project).outcome == "unsupported"
     beyond = (
         "CUDA error: device-side assert triggered (Assertion `t >= 0 && t < n_classes` failed: label 7 of 2 classes)"
     )

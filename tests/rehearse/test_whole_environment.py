@@ -209,3 +209,22 @@ def test_a_failure_that_another_torch_may_have_caused_is_no_verdict(record: Rank
     spare_differing([record], ("torch", "flash-attn"))
     assert (record.outcome == "unsupported") is spared
     assert bool(record.unsupported) is spared
+
+
+@pytest.mark.parametrize(
+    ("caller", "defined_in", "spared"),
+    [("lib", "lib", False), ("lib", "other", True), ("import torch", "lib", True)],
+    ids=["its own function", "another's function", "a file that asks torch"],
+)
+def test_a_package_that_calls_its_own_function_wrongly_does_so_with_any_torch(
+    tmp_path: Path, caller: str, defined_in: str, spared: bool
+) -> None:
+    packages = tmp_path / "site-packages"
+    for name in ("lib", "other"):
+        (packages / name).mkdir(parents=True)
+    (packages / defined_in / "csv.py").write_text("@dataclass\nclass CsvConfig:\n    sep: str = ','\n")
+    (builder := packages / "lib" / "builder.py").write_text(f"{caller}\n")
+    refused = "CsvConfig.__init__() got an unexpected keyword argument 'use_auth_token'"
+    record = failed("TypeError", refused, Frame(str(builder), 1, "f", "", "library"))
+    spare_differing([record], ("torch",))
+    assert (record.outcome == "unsupported") is spared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import platform
 import re
@@ -37,6 +38,7 @@ _FINDS_NOTHING = Text(
 _TRAINING = frozenset({"forward", "backward", "step"})
 _NO_DATA = re.compile(r"(?:any data file|any data|data files?) at (\S+?)\.?(?:$|\s)")
 _NO_MODULE = re.compile(r"^No module named '(\w+)")
+_KEYWORD = re.compile(r"got an unexpected keyword argument '(\w+)'")
 _NOT_IN = re.compile(r"(?:is )?not in (?:list|tuple|deque|array)|^substring not found$")
 _MUTABLE = re.compile(r"^mutable default <class '(?!list|dict|set)")
 _NONE = "none"
@@ -175,7 +177,24 @@ def _is_of_rows(failure: Failure) -> bool:
     in_vain = kind in ("KeyError", "IndexError") or (kind == "ValueError" and _NOT_IN.search(failure.message))
     if in_vain and failure.frames and failure.frames[-1].owner == "user":
         return True  # something of the rows was looked up in vain
+    if kind == "TypeError" and (refused := _KEYWORD.search(failure.message)) and _is_written(refused[1], failure):
+        return False
     return kind in _OF_ROWS and any(
         _READS_ROWS.search(frame.path) or (frame.owner == "user" and _BY_NAME.fullmatch(frame.function))
         for frame in failure.frames
+    )
+
+
+def _is_written(keyword: str, failure: Failure) -> bool:
+    """Whether the program's own call on the way there has that keyword, which then is no column of a row."""
+    frame = failure.innermost("user")
+    try:
+        tree = ast.parse(Path(frame.path).read_bytes()) if frame is not None else None
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return frame is not None and any(
+        isinstance(node, ast.Call)
+        and node.lineno <= frame.line <= (node.end_lineno or node.lineno)
+        and any(given.arg == keyword for given in node.keywords)
+        for node in ast.walk(tree or ast.Module([], []))
     )

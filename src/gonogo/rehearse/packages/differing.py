@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from gonogo.evidence.rehearsal.record import Failure, RankRecord, Unsupported
+from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord, Unsupported
 from gonogo.finding import Text
 
 # How Python says that code and what it uses are not of one time.
@@ -14,6 +15,8 @@ _KINDS = re.compile(
     r"PackageNotFoundError|VersionConflict|KeyError|RuntimeError|ValueError|AssertionError|DeprecationWarning)"
 )
 _NOT_IN = re.compile(r"cannot import name '\w+' from '(\w+)")
+_SIGNATURE = re.compile(r"\b(?:(\w+)\.__\w+__|(\w+))\(\) (?:got an unexpected|missing \d+ required|takes )")
+_PACKAGE = re.compile(r".*-packages/[^/]+(?=/)")
 _NEAR = 6
 """Innermost frames in which a package's own file makes it the suspect."""
 # Distributions whose module has another name.
@@ -67,4 +70,21 @@ def _may_come_of(name: str, failure: Failure) -> bool:
         return False
     of_values = failure.type.rpartition(".")[2] in ("ValueError", "KeyError", "AssertionError")
     in_torch = near[-1].owner == "torch" or "-packages/torch/" in near[-1].path  # as an environment links to it
-    return in_torch or (failure.phase == "load" and not of_values)
+    return in_torch or (
+        failure.phase == "load" and not of_values and not _refused_by_its_own(failure.message, near[-1])
+    )
+
+
+def _refused_by_its_own(message: str, caller: Frame) -> bool:
+    """Whether a package calls what it defines itself otherwise than it defines it, in a file that knows no torch."""
+    signature, package = _SIGNATURE.search(message), _PACKAGE.match(caller.path)
+    if signature is None or package is None:
+        return False
+    defined = re.compile(rf"^\s*(?:class|def) {signature[1] or signature[2]}\b", re.MULTILINE)
+    try:
+        if "torch" in Path(caller.path).read_text(encoding="utf-8", errors="replace"):
+            return False
+        files = Path(package[0]).rglob("*.py")
+        return any(defined.search(path.read_text(encoding="utf-8", errors="replace")) for path in files)
+    except OSError:
+        return False
