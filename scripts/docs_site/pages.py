@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gonogo.cli.explain import page_of, stages_of, theme_of
+from gonogo.cli.explain import page_of, theme_of
 from gonogo.finding import Text
 from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import stages_of
 
 LANGUAGES = {"en": ".", "zh": "zh"}
 """Each language, and its folder in the site."""

@@ -7,7 +7,7 @@ from gonogo.evidence.environment.versions.saved import environment_facts
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Report, Skipped, Text, best_first, verdict_of
-from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.index import met_in
 
 STACK = ("torch", "deepspeed", "transformers", "accelerate")
 _NO_STACK = Text(
@@ -29,9 +29,8 @@ def environment_findings(environment: Environment) -> tuple[Finding, ...]:
     """What the hazards find in an environment by itself, best first."""
     run = Run(environment)
     found: list[Finding] = []
-    for hazard in all_hazards():
-        if type(hazard).in_environment is not Hazard.in_environment:
-            found += hazard.in_environment(environment, run)
+    for hazard in met_in("environment"):
+        found += hazard.in_environment(environment, run)
     return best_first(list(dict.fromkeys(found)))
 
 

@@ -20,7 +20,8 @@ from gonogo.evidence.paths import is_folder, resolved
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.parse import without_collecting
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, best_first, verdict_of
-from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import FILES, met_in
 
 _Evidence = TypeVar("_Evidence")
 
@@ -75,7 +76,7 @@ def _check(
     gathered = gather(paths, command, settings=settings, use_installed=use_installed, laid_over=laid_over)
     findings: list[Finding] = []
     failed: dict[str, Skipped] = {}
-    hazards = [hazard for hazard in all_hazards() if settings.chooses(hazard.name)]
+    hazards = [hazard for hazard in met_in(*FILES) if settings.chooses(hazard.name)]
     handlers = _Handlers(hazards)
     for found, faults in parallel_map(
         lambda number: handlers.findings_in(gathered.runs[number]),

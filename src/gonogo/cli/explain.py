@@ -8,33 +8,18 @@ import re
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from rich.console import Console
-from rich.markdown import Markdown
-from rich.table import Table
-from rich.text import Text as Styled
-
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.index import HANDLERS, hazard_of, rows, stages_of
 from gonogo.hazards.page import page_in
-
-STAGES = {
-    "config": Text("found in a DeepSpeed config", "DeepSpeed 配置中可发现"),
-    "launch": Text("found in a launch command", "启动命令中可发现"),
-    "script": Text("found in a script", "脚本中可发现"),
-    "environment": Text("found in the versions or the machine", "版本或机器环境中可发现"),
-    "rehearsal": Text("found in a rehearsal", "排练中可发现"),
-    "log": Text("found in a log", "日志中可发现"),
-    "run": Text("found in a guarded run", "受监护的训练中可发现"),
-}
-"""Where a hazard can be met, by what its handlers look at."""
 
 
 def hazard_named(name: str) -> Hazard:
     """The hazard of that name. Raises UserError, with the names that are near, where there is none."""
-    hazards = {hazard.name: hazard for hazard in all_hazards()}
-    if name in hazards:
-        return hazards[name]
+    if (hazard := hazard_of(name)) is not None:
+        return hazard
+    hazards = list(rows())
     wanted = name.lower().replace("_", "-")
     near = [one for one in hazards if wanted and wanted in one] or difflib.get_close_matches(wanted, hazards, 4, 0.5)
     if near:
@@ -52,7 +37,7 @@ def chosen_hazards(theme: str | None, stage: str | None) -> list[Hazard]:
     """The hazards of a theme and a stage (all, where None). Raises UserError for one that there isn't."""
     hazards = list(all_hazards())
     themes = sorted({theme_of(hazard) for hazard in hazards})
-    for option, value, known in (("--theme", theme, themes), ("--stage", stage, list(STAGES))):
+    for option, value, known in (("--theme", theme, themes), ("--stage", stage, list(HANDLERS))):
         if value is not None and value not in known:
             raise UserError(
                 Text("{option} {value}: there are {known}", "{option} {value}：可选 {known}").format(
@@ -69,16 +54,6 @@ def chosen_hazards(theme: str | None, stage: str | None) -> list[Hazard]:
 def theme_of(hazard: Hazard) -> str:
     """The folder that a hazard's file stands in: device, zero3, memory …"""
     return type(hazard).__module__.split(".")[2]
-
-
-def stages_of(hazard: Hazard) -> list[str]:
-    """The stages whose evidence the hazard looks at, in the order of :data:`STAGES`."""
-    handlers = {stage: "in_guarded_run" if stage == "run" else f"in_{stage}" for stage in STAGES}
-    return [
-        name
-        for name, handler in handlers.items()
-        if getattr(type(hazard), handler) is not getattr(Hazard, handler) or (name == "log" and hazard.refusal)
-    ]
 
 
 def page_of(hazard: Hazard, language: str) -> str:
@@ -109,6 +84,9 @@ def write_page(stream: TextIO, hazard: Hazard, format_name: str, language: str) 
     if format_name == "json":
         stream.write(json.dumps(hazard_object(hazard, language), ensure_ascii=False, indent=2) + "\n")
     elif format_name == "text" and stream.isatty():
+        from rich.console import Console
+        from rich.markdown import Markdown
+
         Console(file=stream).print(Markdown(page_of(hazard, language)))
     else:
         stream.write(page_of(hazard, language))
@@ -129,6 +107,10 @@ def write_list(stream: TextIO, hazards: Sequence[Hazard], format_name: str, lang
         for hazard in by_theme:
             stream.write(f"- `{hazard.name}` ({theme_of(hazard)}): {hazard.title.in_language(language)}\n")
         return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text as Styled
+
     terminal = stream.isatty()
     console = Console(file=stream, width=None if terminal else 160, force_terminal=terminal, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")

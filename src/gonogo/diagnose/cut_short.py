@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
@@ -12,7 +11,8 @@ from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import left_in_log
 
 _CURE = Text(
     "Look at the whole log; `gonogo explain {name}` says what to do if it is this",
@@ -27,7 +27,7 @@ _FURTHER_OUT = 4
 """How many frames from the innermost one are looked at where that tells nothing: a log may be cut anywhere."""
 
 
-def cut_short(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
+def cut_short(log: FailureLog) -> Iterator[tuple[Hazard, Finding]]:
     """What a log that was cut may be of, each hazard once, the most frequent first, and a place before a lone line.
 
     Nothing where the log has an exception with its frames, or with more than one line of its message: what can be
@@ -36,18 +36,17 @@ def cut_short(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
     if any(error.role is Role.ROOT and (error.frames or "\n" in error.message) for error in log.errors):
         return
     outside = outside_training(log)
-    asked = [one for one in hazards if not outside or getattr(one, "anywhere", False)]
-    if not log.cut and log.find(_any_trace()) is None:
+    asked = [one for one in left_in_log(log) if not outside or getattr(one, "anywhere", False)]
+    if not asked:
         return
     from gonogo.diagnose.similar.find import threads_of_hazards
 
     threads = threads_of_hazards()
     asked.sort(key=lambda hazard: -threads[hazard.name])
-    named = set()
+    hazards = {hazard.name: hazard for hazard in asked}
     for finding in (*_ended_where(log, asked), *_left_over(log, asked)):
-        if finding.hazard not in named:
-            named.add(finding.hazard)
-            yield finding
+        if (hazard := hazards.pop(finding.hazard, None)) is not None:
+            yield hazard, finding
 
 
 def _ended_where(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
@@ -84,7 +83,8 @@ def _ended_within(log: FailureLog, hazards: Iterable[Hazard], within: int) -> It
 
 def _left_over(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
     """The hazards of which a line is left that stands beside the one that names them."""
-    lines = tuple(log.find_all(_any_trace()))
+    traces = "|".join(re.escape(trace) for hazard in hazards for trace in hazard.traces)
+    lines = tuple(log.find_all(Pattern(traces))) if traces else ()
     for hazard in hazards if lines else ():
         line = next((line for line in lines if any(trace in line.text for trace in hazard.traces)), None)
         if line is not None:
@@ -102,8 +102,3 @@ def _of_line(hazard: Hazard, line: Found) -> Finding:
         certainty=Certainty.POSSIBLE,
         confirm=_NO_REST,
     )
-
-
-@cache
-def _any_trace() -> Pattern:
-    return Pattern("|".join(re.escape(trace) for hazard in all_hazards() for trace in hazard.traces))

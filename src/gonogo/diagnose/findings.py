@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from gonogo.evidence.setup import read_setup
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, best_first, verdict_of
 from gonogo.finding.logs import Event, LogFile, Logs
 from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.index import met_in_log
 
 if TYPE_CHECKING:  # loaded where a log asks for it
     from gonogo.finding.similar import SimilarThread
@@ -52,9 +53,14 @@ def diagnose(
         files = read_beside(command, paths, environment=environment, use_installed=False)
         setup = setup_with(setup, files)
     opened, skipped = sources(list(logs))
-    words = [word for hazard in all_hazards() for word in hazard.log_words]
-    log = read_logs(opened, words, setup, on_bytes)
+    log = read_logs(opened, _words(), setup, on_bytes)
     return report_of(log, tuple(skipped), files)
+
+
+def _words() -> Iterator[str]:
+    """The words of all hazards; only a long log asks for them."""
+    for hazard in all_hazards():
+        yield from hazard.log_words
 
 
 def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: FilesRead = NO_FILES) -> Report:
@@ -93,7 +99,7 @@ def _similar(log: FailureLog, findings: tuple[Finding, ...], *, complete: bool) 
 
 def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
     """What all hazards find in the logs, the root cause first; at most one finding a hazard."""
-    hazards = {hazard.name: hazard for hazard in all_hazards()}
+    hazards = {hazard.name: hazard for hazard in met_in_log(log)}
     found = {
         name: merged for name, hazard in hazards.items() if not hazard.fallback and (merged := _finding_of(hazard, log))
     }
@@ -108,10 +114,11 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
             found[name] = replace(finding, certainty=Certainty.POSSIBLE)
     rarity: dict[str, int] = {}
     if not any(_explains(finding) for finding in found.values()):
-        for finding in cut_short(log, hazards.values()):
+        for hazard, finding in cut_short(log):
+            hazards.setdefault(finding.hazard, hazard)
             if finding.hazard not in found:
                 found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
-        for name, hazard in hazards.items():
+        for name, hazard in list(hazards.items()):
             if hazard.fallback and (merged := _finding_of(hazard, log)):
                 found[name] = merged
     place = {(line.path, line.number): index for index, line in reversed(list(enumerate(log.lines)))}

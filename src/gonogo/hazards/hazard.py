@@ -231,14 +231,23 @@ def _evidence_ranks(evidence: LoggedError | Found | LogLine) -> tuple[int, ...]:
 
 
 @cache
+def hazards_in(module: str) -> tuple[Hazard, ...]:
+    """The hazards of a theme's file, which is imported for it: ``zero3.zero3_moe_hang`` has one, a helper none."""
+    imported = importlib.import_module(f"gonogo.hazards.{module}")
+    return tuple(
+        value()
+        for value in vars(imported).values()
+        if isinstance(value, type) and issubclass(value, Hazard) and value.__module__ == imported.__name__
+    )
+
+
+@cache
 def all_hazards() -> tuple[Hazard, ...]:
     """Every hazard, by name: the class of each file of a theme's folder. Raises ValueError where two share a name."""
     found: dict[str, Hazard] = {}
     for path in sorted(Path(__file__).parent.glob("*/[!_]*.py")):
-        module = importlib.import_module(f"gonogo.hazards.{path.parent.name}.{path.stem}")
-        for value in vars(module).values():
-            if isinstance(value, type) and issubclass(value, Hazard) and value.__module__ == module.__name__:
-                if value.name in found:
-                    raise ValueError(f"two hazards are named {value.name!r}")
-                found[value.name] = value()
+        for hazard in hazards_in(f"{path.parent.name}.{path.stem}"):
+            if hazard.name in found:
+                raise ValueError(f"two hazards are named {hazard.name!r}")
+            found[hazard.name] = hazard
     return tuple(found[name] for name in sorted(found))

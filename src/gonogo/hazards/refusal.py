@@ -47,7 +47,7 @@ class Refusal(msgspec.Struct, frozen=True):
             said = one_line(f"{error.type}: {error.message}")
             if self.says.search(said) is not None:
                 return (error, at_most) if self.means(said) else None
-        for line in _lines(log):
+        for line in _lines(log, len(_KNOWN)):
             if self.means(line.text):
                 return line, Certainty.LIKELY if at_most is Certainty.CERTAIN else at_most
         return None
@@ -68,8 +68,8 @@ def _unwrapped(section: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _lines(log: FailureLog) -> tuple[Found, ...]:
-    return tuple(log.find_all(_any_of(len(_KNOWN))))
+def _lines(log: FailureLog, known: int) -> tuple[Found, ...]:
+    return tuple(log.find_all(_any_of(known)))
 
 
 @cache

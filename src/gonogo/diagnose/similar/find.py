@@ -11,7 +11,7 @@ from gonogo.diagnose.similar.index import Index, Thread
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text
 from gonogo.finding.similar import SimilarThread
-from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.index import hazard_of
 
 MOST = 3
 LEAST_ALIKE = 0.3
@@ -29,10 +29,7 @@ def similar_threads(log: FailureLog, shown: Collection[str] = ()) -> tuple[Simil
         return ()
     index = _index()
     without = {number for number, thread in enumerate(index.threads) if thread.address in shown}
-    hazards = {hazard.name: hazard for hazard in all_hazards()}
-    return tuple(
-        _shown(index.threads[number], likeness, hazards) for likeness, number in chosen(index, features, without)
-    )
+    return tuple(_shown(index.threads[number], likeness) for likeness, number in chosen(index, features, without))
 
 
 def chosen(
@@ -68,8 +65,8 @@ def threads_of_hazards() -> Counter[str]:
 _index = cache(Index.shipped)
 
 
-def _shown(thread: Thread, likeness: float, hazards: dict[str, Hazard]) -> SimilarThread:
-    hazard = hazards.get(thread.hazard)
+def _shown(thread: Thread, likeness: float) -> SimilarThread:
+    hazard = hazard_of(thread.hazard)
     settled = Text(thread.shows, thread.shows_zh or thread.shows) if thread.shows else None
     if hazard is not None and settled is None:
         settled = hazard.title

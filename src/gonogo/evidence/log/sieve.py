@@ -46,6 +46,7 @@ class Sieve:
     """Searches logs for any of ``words`` and ``hints``, which are literals, case counting.
 
     A hint may stand in every line of a healthy log, so what only hints speak for never takes the room of what words do.
+    Hints are asked for once a log is too long to be kept whole.
     Raises ValueError where there is no word.
     """
 
@@ -54,7 +55,7 @@ class Sieve:
         if not strong:
             raise ValueError("a sieve without words keeps nothing")
         self._strong = strong
-        self._either = strong | {hint for hint in hints if hint}
+        self._hints = hints
 
     @cached_property
     def _words(self) -> Any:
@@ -62,7 +63,7 @@ class Sieve:
 
     @cached_property
     def _all(self) -> Any:
-        return _any_of(self._either)
+        return _any_of(self._strong | {hint for hint in self._hints if hint})
 
     def keep(self, chunks: Iterable[bytes], room: int) -> KeptLog:
         """What matters in a log: about ``room`` bytes of it, half from its start, half from its end.
