@@ -2,6 +2,7 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
+from gonogo.evidence.rehearsal.divergence import Side
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.zero_files import gathered, is_engine, is_trained, name_of, stage_span, tests_the_stage
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, RehearsalRecord, Run, Script, Text
@@ -35,6 +36,22 @@ _REHEARSED = Text(
     "每个 token 都需要所有 rank 的权重，文本已结束的 rank 会让其他 rank 一直等待聚合。",
 )
 
+_UNEQUALLY_OFTEN = Text(
+    "Each token needs the weights of all ranks, and the ranks do not generate equally often: one that has no prompt "
+    "left leaves the others waiting in the gather. synced_gpus=True helps within a call of generate, not here.",
+    "每个 token 都需要所有 rank 的权重，而各 rank 调用 generate 的次数不同：没有剩余 prompt 的 rank 会让其他 rank 一直"
+    "等待聚合。synced_gpus=True 只在一次 generate 之内有效，在此无效。",
+)
+_EQUALLY_OFTEN = (
+    Text(
+        "Call generate equally often on every rank: agree on the most (all_reduce of the number of prompts with MAX), "
+        "and let a rank that has fewer answer its last prompt again",
+        "每个 rank 调用 generate 的次数要相同：先取最大值（用 MAX 对 prompt 数做 all_reduce），prompt 较少的 rank 重复"
+        "回答最后一个",
+    ),
+    _CURE[1],
+)
+
 
 class Zero3GenerateWithoutSyncedGpus(Hazard):
     """Under ZeRO-3 the ranks generate texts of different lengths, and the first to finish leaves the others waiting.
@@ -52,8 +69,8 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
     ## Cure
     `model.generate(..., synced_gpus=True)`: finished ranks go on with dummy forwards. Transformers sets it by itself
     where it sees ZeRO-3 (an `HfDeepSpeedConfig` that is still alive); a custom loop, Lightning or DeepSpeed-Chat
-    does not. Give every rank as many batches; or gather the weights once (`GatheredParameters`,
-    `ds3_gather_for_generation`).
+    does not. Call it equally often on every rank, one with fewer prompts on its last prompt again; or gather the
+    weights once (`GatheredParameters`, `ds3_gather_for_generation`).
     ## When it is safe
     With `synced_gpus=True` and as many calls of generate on every rank.
     ## Sources
@@ -74,10 +91,12 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         if divergence is None:
             return
         generating = [side for side in divergence.sides if _GENERATES & set(side.functions)]
-        if generating and divergence.zero_stage == 3:
-            yield self.divergence_finding(
-                divergence, divergence.telling_side(*generating), cure=_CURE, because=_REHEARSED
-            )
+        if not generating or divergence.zero_stage != 3:
+            return
+        side = divergence.telling_side(*generating)
+        often = len(generating) < len(divergence.sides) and _has_just_come(side)
+        cure, because = (_EQUALLY_OFTEN, _UNEQUALLY_OFTEN) if often else (_CURE, _REHEARSED)
+        yield self.divergence_finding(divergence, side, cure=cure, because=because)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``generate`` with ``synced_gpus=False``, or without it where transformers can't see ZeRO-3."""
@@ -149,6 +168,15 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
                 "py-spy dump 显示部分 rank 在 generate 中，另一些已离开",
             ),
         )
+
+
+def _has_just_come(side: Side) -> bool:
+    """Whether a side's call is the first of its ``generate``.
+
+    Within one there are gathers alone; with ``synced_gpus`` the ranks also ask each other, at its end too, whether any
+    has to go on.
+    """
+    return bool(side.before) and not side.before[-1].operator.startswith("allgather")
 
 
 def _is_of_engine(script: Script, call: Call) -> bool:
