@@ -269,6 +269,55 @@ def test_a_jobs_image_and_what_it_installs_are_its_environment(project: Path) ->
     assert environment_in(project, TRAIN_JOB.replace("pytorch/pytorch:2.6.0", "us.pkg.dev/me/train:v3")).packages == {}
 
 
+CONTAINERS = [
+    "docker run --gpus all --rm -v $PWD:/work -w /work {image} torchrun --nproc_per_node 8 train.py",
+    "docker run --gpus all {image} bash inner.sh",
+    "apptainer exec --nv docker://{image} torchrun --nproc_per_node 8 train.py",
+    "srun --container-image={image} --container-mounts=$PWD:/work bash -c 'torchrun --nproc_per_node 8 train.py'",
+    "#SBATCH --container-image=docker.io#{image}\nsrun torchrun --nproc_per_node 8 train.py",
+]
+
+
+@pytest.mark.parametrize("command", CONTAINERS)
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_containers_image_is_the_environment_of_what_it_runs(project: Path, command: str, typed: bool) -> None:
+    (project / "inner.sh").write_text("torchrun --nproc_per_node 8 train.py\n")
+    (project / "launch.sh").write_text("#!/bin/bash\n" + command.format(image=IMAGE) + "\n")
+
+    def told(requirements: str) -> Environment:
+        (project / "requirements.txt").write_text(requirements)
+        what: tuple[list[str], tuple[str, ...]] = ([], ("bash", "launch.sh")) if typed else (["launch.sh"], ())
+        gathered = gather(*what, settings=CheckSettings(), use_installed=True)
+        (run,) = [run for run in gathered.runs if run.launch]
+        assert run.launch is not None
+        assert run.launch.in_container
+        assert run.environment.told is not None, "this machine is not the image"
+        return run.environment.told
+
+    environment = told("deepspeed==0.15.4\n")
+    assert (str(environment.version("torch")), environment.cuda.value) == ("2.6.0", "12.4")
+    assert str(environment.version("deepspeed")) == "0.15.4"
+    assert told("torch==2.4.1\n").version("torch") is None, "either may be what trains"
+
+
+def test_of_a_container_without_an_image_this_machine_tells_nothing(project: Path) -> None:
+    (project / "launch.sh").write_text("docker exec trainer torchrun --nproc_per_node 8 train.py\n")
+    (run,) = gather([], ("bash", "launch.sh"), settings=CheckSettings(), use_installed=True).runs
+    assert run.environment.told is not None
+    assert run.environment.told.packages == {}
+
+
+@pytest.mark.parametrize("name", ["job.yaml", "tune.ipynb"])
+def test_a_file_after_the_dashes_is_read_as_the_file(project: Path, name: str) -> None:
+    (project / "job.yaml").write_text(TRAIN_JOB)
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": ["import torch\n"]}
+    (project / "tune.ipynb").write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4}))
+    assert check([], [name]).report == check([name]).report
+    (project / "ds.yaml").write_text("a: 1\n")
+    with pytest.raises(UserError, match="starts nothing that gonogo knows"):
+        check([], ["ds.yaml"])
+
+
 def test_skypilots_setup_and_image_are_its_environment(project: Path) -> None:
     task = SKYPILOT.replace("setup: pip install deepspeed", "setup: |\n  pip install -U \\\n    deepspeed==0.14.2")
     assert str(environment_in(project, task).version("deepspeed")) == "0.14.2"

@@ -190,6 +190,26 @@ def test_what_another_launch_had_made_stays(tmp_path: Path, monkeypatch: pytest.
     assert kind_of_mine() == "gpt2"
 
 
+def test_a_model_alone_is_made_without_a_launch(tmp_path: Path) -> None:
+    status, out, _ = gonogo(tmp_path, "prepare", "--model", "Qwen/Qwen2.5-7B")
+    assert (status, "--synthetic-batch gonogo-prepared/models/Qwen--Qwen2.5-7B" in out) == (0, True)
+    folder = tmp_path / "gonogo-prepared"
+    assert json.loads((folder / "models/Qwen--Qwen2.5-7B/config.json").read_bytes())["model_type"] == "qwen2"
+    (folder / "environment.txt").write_text("torch==2.6.0\n")  # as a launch leaves it
+    table = json.loads((folder / "prepared.json").read_bytes())
+    (folder / "prepared.json").write_text(json.dumps({**table, "environment": "environment.txt"}))
+    status, out, _ = gonogo(tmp_path, "prepare", "--model", "base=Qwen/Qwen3-8B", "--format", "json")
+    assert (status, json.loads(out)["wanted"][0]["found"]) == (0, "models/base")
+    known = read_prepared(folder)
+    assert known is not None
+    assert (list(known.models), known.environment) == (["qwen/qwen2.5-7b"], "environment.txt"), "what was there stays"
+    assert (folder / "environment.txt").read_text() == "torch==2.6.0\n"
+    status, out, _ = gonogo(tmp_path, "prepare", "--list", "--model", "openai-community/gpt2")
+    assert (status, "gpt2" in out, len(list((folder / "models").iterdir()))) == (3, True, 2), "only listed"
+    status, _, err = gonogo(tmp_path, "prepare", "--model", "Qwen/Qwn2.5-7B")
+    assert (status, "alike: Qwen/Qwen2.5-7B" in err) == (2, True)
+
+
 def test_llamafactorys_and_swifts_data_sets_are_understood(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "dataset_info.json").write_text(

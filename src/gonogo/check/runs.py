@@ -18,7 +18,9 @@ from gonogo.evidence.document.notebook import SUFFIX as NOTEBOOK
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.own_package import own_command
+from gonogo.evidence.field import Field
 from gonogo.evidence.files import FileKind, Files, environment_files, kind_of, walk
+from gonogo.evidence.launch.job_file import file_of_command
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.manifest import Workload, is_manifest
 from gonogo.evidence.launch.words import SHELLS
@@ -97,6 +99,9 @@ class _Gatherer:
 
     def take_command(self, command: Sequence[str]) -> None:
         """A command as it would be typed."""
+        if (file := file_of_command(command)) is not None:
+            self.take_path(file)
+            return
         self.typed = True
         from gonogo.evidence.launch.reading import launches_of_command
 
@@ -250,13 +255,20 @@ class _Gatherer:
             return self._environment(None)
         files = list(environment_files(folders))
         stating = (path for path in files if any(self._told(path).has(name) for name in STACK))
-        found = self._environment(next(stating, files[0] if files else None))
+        file = next(stating, files[0] if files else None)
+        found = self._environment(file)
         job = self._jobs.get(id(launch))
-        if job is None:
+        image = launch.image if launch is not None and launch.in_container else None
+        if job is None and image is None:
             return found
-        from gonogo.evidence.environment.versions.queued import as_queued
+        from gonogo.evidence.environment.versions.queued import as_queued, in_container
 
-        return as_queued(job, found)
+        if found.told is None:  # of what was typed here; but it trains elsewhere
+            told = self._told(file) if file is not None else Environment.unknown()
+            found = msgspec.structs.replace(found, told=told)
+        if job is not None:
+            return as_queued(job, found)
+        return in_container(image or Field.missing(), found)
 
     def _environment(self, path: Path | None) -> Environment:
         key = Path(os.path.abspath(path)) if path is not None else None

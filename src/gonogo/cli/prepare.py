@@ -29,7 +29,8 @@ def prepare(
         list[str] | None,
         typer.Option(
             metavar="[PATH=]NAME",
-            help="The published model that stands for PATH, or for all that are not known. Repeatable.",
+            help="The published model that stands for PATH, or for all that are not known; without COMMAND it is "
+            "made. Repeatable.",
         ),
     ] = None,
     gpus: Gpus = None,
@@ -53,6 +54,8 @@ def prepare(
 
     For instance: gonogo prepare -- bash finetune.sh, then: gonogo rehearse -- bash finetune.sh
 
+    Without a launch, the folder of a published model alone: gonogo prepare --model Qwen/Qwen2.5-7B
+
     What is made lies in ./gonogo-prepared; rehearsals find it by themselves. Your files stay as they are.
 
     列出启动命令要打开的内容，并生成本机没有的部分：不含权重的模型、分词器、数据行。
@@ -64,11 +67,19 @@ def prepare(
 
         known_format(format_)
         check_writable(output)
+        if not command and model:
+            from gonogo.rehearse.prepared.models_alone import prepare_models
+
+            done = prepare_models(model, write=not list_)
+            publish_text(lambda stream: write(stream, done, (), format_, language, not list_), output)
+            raise SystemExit((Verdict.GO if done.complete else Verdict.CANNOT_TELL).exit_status)
         if not command:
             raise UserError(
                 Text(
-                    "no command to prepare for: put it after --, as in: gonogo prepare -- bash launch.sh",
-                    "没有给出要准备的命令：请写在 -- 之后，例如 gonogo prepare -- bash launch.sh",
+                    "no command to prepare for: put it after --, as in: gonogo prepare -- bash launch.sh (or name a "
+                    "model, to have its folder alone: gonogo prepare --model Qwen/Qwen2.5-7B)",
+                    "没有给出要准备的命令：请写在 -- 之后，例如 gonogo prepare -- bash launch.sh（或只指定模型，"
+                    "以生成它的目录：gonogo prepare --model Qwen/Qwen2.5-7B）",
                 )
             )
         from gonogo.rehearse.display import live_display

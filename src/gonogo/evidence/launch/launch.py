@@ -72,6 +72,8 @@ class Launch(msgspec.Struct, frozen=True):
     written_files: Mapping[str, WrittenFile] = {}
     """By their whole path."""
     in_container: bool = False
+    image: Field = Field.missing()
+    """What its container is made of, as ``docker run`` or ``srun --container-image`` name it."""
     heredoc: WrittenFile | None = None
     """The program's code, for ``python - <<EOF``."""
 

@@ -106,13 +106,32 @@ def _launches(
         if call is None:
             continue
         if call.launcher == "shell":
-            found += _followed(call, command, source, slurm, depth, barren)
+            found += _within(call, _followed(call, command, source, slurm, depth, barren))
             continue
         key = (command.place.start, id(command.place.source), tuple(word.value for word in command.words))
         if key not in seen:
             seen.add(key)
             found.append(_launch(call, command, slurm))
     return tuple(found)
+
+
+def _within(call: LauncherCall, launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
+    """What a script launches that is run in a container is launched in that one."""
+    if not call.in_container:
+        return launches
+    image = _image(call, {})
+    return tuple(
+        msgspec.structs.replace(one, in_container=True, image=image if one.image.absent else one.image)
+        for one in launches
+    )
+
+
+def _image(call: LauncherCall, slurm: Mapping[str, Field]) -> Field:
+    if call.image is None:
+        return slurm.get("container-image", Field.missing())
+    if call.image.value is None:
+        return Field.not_known(call.image.place, call.image.reason)
+    return Field.of(call.image.value, call.image.place)
 
 
 def _followed(
@@ -241,6 +260,7 @@ def _launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, F
     accelerate_field, accelerate, accelerate_notes = accelerate_of(call, cwd, environment, command)
     world = world_of(call, environment, slurm, cwd, accelerate.get if accelerate is not None else None)
     deepspeed = deepspeed_config_of(call, framework, framework_file, accelerate)
+    image = _image(call, slurm)
     launcher = call.launcher
     if launcher == "python" and call.slurm is not None:
         launcher = "srun"
@@ -272,7 +292,8 @@ def _launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, F
         statement=command.statement,
         prefixed=command.prefixed,
         written_files={path: written_file(path, *written) for path, written in command.written.items()},
-        in_container=call.in_container,
+        in_container=call.in_container or not image.absent,
+        image=image,
         heredoc=_heredoc(call, command),
     )
 

@@ -11,16 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.document.notebook import SUFFIX as NOTEBOOK
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.environment.instances import rented
+from gonogo.evidence.launch.job_file import YAML, notebook_of_command
 from gonogo.evidence.launch.manifest import Workload, is_manifest, script_of, workloads
 from gonogo.evidence.paths import is_file
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
-_SUFFIXES = (".yaml", ".yml")
 _NAMES = {
     "nvidia-tesla-t4": "T4",
     "nvidia-l4": "L4",
@@ -49,10 +48,10 @@ class Asked(msgspec.Struct, frozen=True):
 
 def unpacked(asked: Asked) -> Asked:
     """What a file of a queue asks for; any other command as it is. Options that are given win. Raises UserError."""
-    notebook = _notebook_of(asked.command)
+    notebook = notebook_of_command(asked.command) if asked.command else None
     if notebook is not None:
         return msgspec.structs.replace(asked, command=_command_of_notebook(notebook))
-    if len(asked.command) != 1 or not asked.command[0].endswith(_SUFFIXES) or not is_file(asked.command[0]):
+    if len(asked.command) != 1 or not asked.command[0].endswith(YAML) or not is_file(asked.command[0]):
         return asked
     path = asked.command[0]
     source = SourceFile.read(path)
@@ -72,13 +71,6 @@ def unpacked(asked: Asked) -> Asked:
     gpus = asked.gpus or _machine_of(work)
     command = _command_of(work, Path(path))
     return Asked(command, gpus, asked.nodes or work.nodes, asked.host_memory or memory, work.shm_bytes)
-
-
-def _notebook_of(command: list[str]) -> str | None:
-    """The notebook of ``notebook.ipynb``, and of ``jupyter nbconvert --execute notebook.ipynb``."""
-    notebooks = [word for word in command if word.endswith(NOTEBOOK) and is_file(word)]
-    runs_it = (command[:2] == ["jupyter", "nbconvert"] and "--execute" in command) or command[:1] == ["papermill"]
-    return notebooks[0] if notebooks and (len(command) == 1 or runs_it) else None
 
 
 def _command_of_notebook(name: str) -> list[str]:

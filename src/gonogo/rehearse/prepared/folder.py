@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -17,6 +17,8 @@ from gonogo.finding.errors import UserError
 
 _KEPT = ("models", "data", "media")
 """What a table's names lead to; packages are each launch's own."""
+_PLACES = ("models", "datasets", "paths", "addresses")
+_NAMES = (*_PLACES, "chosen")
 _NOT_OURS = Text(
     "{folder} is there and was not made by gonogo prepare (it has no {manifest}): move it away, or prepare elsewhere",
     "{folder} 已存在，且不是 gonogo prepare 生成的（其中没有 {manifest}）：请移走它，或换一个目录",
@@ -41,20 +43,38 @@ def write_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> P
     What an earlier launch had made, and this one does not name, stays: one folder can serve several launches. It is the
     old folder or the whole new one. Raises UserError where it can't be written.
     """
+    earlier = read_prepared(check_folder(parent)) or Prepared()
+    return _written(parent, files, table, _with_names(table, earlier, table), _KEPT)
+
+
+def add_to_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> Path:
+    """As :func:`write_folder`, of what belongs to no launch: the packages of an earlier one stay too."""
     folder = check_folder(parent)
     earlier = read_prepared(folder) or Prepared()
-    names = ("models", "datasets", "paths", "addresses", "chosen")
-    anew = {place for name in names[:-1] for place in getattr(table, name).values()}
-    table = msgspec.structs.replace(table, **{name: getattr(earlier, name) | getattr(table, name) for name in names})
+    kept = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return _written(parent, files, table, _with_names(earlier, earlier, table), kept)
+
+
+def _with_names(into: Prepared, earlier: Prepared, table: Prepared) -> Prepared:
+    """A table with all names of an earlier one and of a new one."""
+    return msgspec.structs.replace(into, **{name: getattr(earlier, name) | getattr(table, name) for name in _NAMES})
+
+
+def _written(parent: Path, files: Mapping[str, bytes], made: Prepared, table: Prepared, kept: Iterable[str]) -> Path:
+    """The folder with these files and those that are kept of an earlier one; ``made`` names what is new."""
+    folder = parent / FOLDER
+    anew = {place for name in _PLACES for place in getattr(made, name).values()}
     try:
         partial = Path(tempfile.mkdtemp(prefix=f".{FOLDER}-", dir=parent))
     except OSError as error:
         raise UserError(_CANNOT_WRITE.format(folder=FOLDER, why=error.strerror or str(error))) from error
     try:
         partial.chmod(0o755)
-        for kind in _KEPT:
+        for kind in kept:
             if (folder / kind).is_dir():
                 shutil.copytree(folder / kind, partial / kind, copy_function=os.link)
+            elif (folder / kind).is_file():
+                os.link(folder / kind, partial / kind)
         for place in anew:  # the whole of it: a model's folder must not keep another model's files
             shutil.rmtree(partial.joinpath(*Path(place).parts[:2]), ignore_errors=True)
         for name, content in {**files, ".gitignore": b"*\n", MANIFEST: msgspec.json.encode(table)}.items():

@@ -14,6 +14,7 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.prepared.environment import FILE, Packages
 from gonogo.rehearse.prepared.run import Preparation
 from gonogo.rehearse.prepared.wanted import Wanted
+from gonogo.report.page import cells
 
 FORMATS = ("text", "json")
 
@@ -40,6 +41,15 @@ _NOTHING = Text("the launch's files name nothing that it opens", "启动文件�
 _WRITTEN = Text(
     "written: {folder}/ ({rows} rows a data set, of about {tokens} tokens); gonogo rehearse finds it by itself",
     "已写入：{folder}/（每个数据集 {rows} 行，每行约 {tokens} 个 token）；gonogo rehearse 会自动使用它",
+)
+_MODELS_WRITTEN = Text(
+    "written: {folder}/; rehearsals in this folder find it by the model's name",
+    "已写入：{folder}/；在此目录中排练时会按模型名称自动找到它",
+)
+_MODELS_NEXT = Text(
+    "next: the launch that opens it, gonogo prepare -- COMMAND; or, with a made batch, gonogo rehearse "
+    "--synthetic-batch {name}",
+    "下一步：打开它的启动命令 gonogo prepare -- 命令；或用生成的批次 gonogo rehearse --synthetic-batch {name}",
 )
 _NOT_WRITTEN = Text("nothing was written: there was nothing to make", "没有写入任何内容：没有需要生成的")
 _LISTED = Text(
@@ -89,16 +99,20 @@ def write(
 
 def _lines(done: Preparation, command: Sequence[str], language: str, made: bool) -> list[str]:
     typed = shlex.join(command)
-    lines = [f"gonogo prepare -- {typed}", ""]
+    lines = [f"gonogo prepare -- {typed}" if command else "gonogo prepare --model", ""]
     if not done.wanted:
         lines += [f"  {_NOTHING.in_language(language)}"]
     for one in done.wanted:
         state, kind = _STATES[one.state].in_language(language), _KINDS[one.kind].in_language(language)
-        lines.append(f"  {state:<12} {kind:<9} {one.name}" + (f"  ({one.place})" if one.place else ""))
+        lines.append(
+            f"  {_padded(state, 12)} {_padded(kind, 9)} {one.name}" + (f"  ({one.place})" if one.place else "")
+        )
         lines += [f"  {'':<22} {text}" for text in _details(one, language)]
     lines += [f"  {text.in_language(language)}" for text in _packages(done.packages)]
     lines.append("")
-    if done.folder is not None:
+    if done.folder is not None and not command:
+        text = _MODELS_WRITTEN.format(folder=done.folder)
+    elif done.folder is not None:
         text = _WRITTEN.format(folder=done.folder, rows=done.rows, tokens=done.tokens)
     else:
         text = _NOT_WRITTEN if made else _LISTED
@@ -109,12 +123,22 @@ def _lines(done: Preparation, command: Sequence[str], language: str, made: bool)
         lines.append(_LOOKED.in_language(language))
     for skipped in done.skipped:
         lines.append(_SKIPPED.format(what=skipped.what, why=skipped.why).in_language(language))
-    if made:
+    if made and not command:
+        found = next(
+            (f"{FOLDER}/{one.found}" if one.state == "made" else one.found for one in done.wanted if one.found), None
+        )
+        if found is not None:
+            lines.append(_MODELS_NEXT.format(name=shlex.quote(found)).in_language(language))
+    elif made:
         options = (
             f"--environment {shlex.quote(done.environment)} " if done.environment and not done.packages.differ else ""
         )
         lines.append(_NEXT.format(options=options, command=typed).in_language(language))
     return lines
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - cells(text))
 
 
 def _packages(packages: Packages) -> Iterator[Text]:

@@ -21,7 +21,11 @@ _NAMED = {
 
 
 def add_base_image(listing: Listing, image: str, place: Place) -> None:
-    """The versions that an image (``pytorch/pytorch:2.1.0-cuda12.1-cudnn8-devel``) is known to hold."""
+    """The versions that an image (``pytorch/pytorch:2.1.0-cuda12.1-cudnn8-devel``) is known to hold.
+
+    Apptainer's (``docker://NAME``) and enroot's (``REGISTRY#NAME``) forms of its name are taken too.
+    """
+    image = re.sub(r"^\w+://", "", image).replace("#", "/")
     name, _, tag = image.partition("@")[0].rpartition(":")
     if not name or not tag or len(tag) > 200:
         return

@@ -1,4 +1,4 @@
-"""The versions that a queued job will have: those of its image's tag, and of what it installs before it trains."""
+"""The versions that a container or a queued job will have: its image's tag, and what it installs before it trains."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import re
 
 import msgspec
 
+from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.versions.base_images import add_base_image
 from gonogo.evidence.environment.versions.dockerfile import read_installs
 from gonogo.evidence.environment.versions.listing import Listing, bytes_as_text
+from gonogo.evidence.field import Field
 from gonogo.evidence.launch.manifest import Workload
 
 _BRANCHES = re.compile(r"(?m)(?:^|[;&|{(])[ \t]*(?:if|case|for|while|until|function)\b|\|\|")
@@ -37,24 +39,43 @@ def read_queued(work: Workload) -> Environment:
     return listing.environment()
 
 
+def read_image(image: Field) -> Environment:
+    """What the name of a container's image tells, as far as it does."""
+    if image.place is None or not image.string:
+        return Environment.unknown()
+    listing = Listing(image.place.source)
+    add_base_image(listing, image.string, image.place)
+    return listing.environment()
+
+
 def as_queued(work: Workload, found: Environment) -> Environment:
-    """What is known of the job's environment, where ``found`` is what files beside it tell, over this machine.
+    """What is known of the job's environment, where ``found`` is what files beside it tell, over this machine."""
+    return _in_image(read_queued(work), work.image.place if work.image is not None else None, found)
+
+
+def in_container(image: Field, found: Environment) -> Environment:
+    """What is known of a container's environment; ``found`` as for :func:`as_queued`."""
+    return _in_image(read_image(image), image.place, found)
+
+
+def _in_image(inside: Environment, image: Place | None, found: Environment) -> Environment:
+    """What an image and a job tell, over ``found``, which is no more than likely: it is of another place.
 
     Where a file tells another version than the image's tag, either may be what trains: the image's, or the file's in an
     image that was made of both. So neither is known.
     """
-    job, files = read_queued(work), found.told or found
+    files = found.told or found
     packages = {
-        name: msgspec.structs.replace(package, specifier="") if _only_of_image(package, work, files) else package
-        for name, package in job.packages.items()
+        name: msgspec.structs.replace(package, specifier="") if _only_of_image(package, image, files) else package
+        for name, package in inside.packages.items()
     }
-    job = msgspec.structs.replace(job, packages=packages)
-    return msgspec.structs.replace(job.over(found), told=job.over(files))
+    inside = msgspec.structs.replace(inside, packages=packages)
+    return msgspec.structs.replace(inside.over(found), told=inside.over(files))
 
 
-def _only_of_image(package: Package, work: Workload, files: Environment) -> bool:
+def _only_of_image(package: Package, image: Place | None, files: Environment) -> bool:
     """Whether its image alone tells this version, and a file another."""
     stated = files.packages.get(package.name)
-    if stated is None or work.image is None or package.place != work.image.place or package.version is None:
+    if stated is None or image is None or package.place != image or package.version is None:
         return False
     return Environment({package.name: package}).within(package.name, stated.specifier or ">=0") is not True

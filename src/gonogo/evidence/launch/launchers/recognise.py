@@ -43,6 +43,8 @@ class LauncherCall(msgspec.Struct, frozen=True):
     cleared: bool = False
     chdir: str | None = None
     in_container: bool = False
+    image: ShellWord | None = None
+    """What the container is made of, where the command says it."""
     script: ShellWord | None = None
     """A shell script that the command runs: it is followed."""
     code: ShellWord | None = None
@@ -58,7 +60,7 @@ def launcher_call_in(words: Sequence[ShellWord]) -> LauncherCall | None:
     environment: dict[str, tuple[str | None, ShellWord]] = {}
     removed: tuple[str, ...] = ()
     cleared = in_container = False
-    slurm = mpirun = None
+    slurm = mpirun = image = None
     chdir = None
     for _ in range(12):
         texts = [_known_text(word) for word in rest]
@@ -80,7 +82,7 @@ def launcher_call_in(words: Sequence[ShellWord]) -> LauncherCall | None:
         elif name in ("mpirun", "mpiexec"):
             mpirun, left = runners.mpirun(rest[1:])
         elif (inner := runners.run_by(name, rest[1:])) is not None:
-            left, in_container = inner[0], in_container or inner[1]
+            left, in_container, image = inner.words, in_container or inner.in_container, inner.image or image
         else:
             break
         rest = list(left)
@@ -98,6 +100,7 @@ def launcher_call_in(words: Sequence[ShellWord]) -> LauncherCall | None:
         cleared=cleared,
         chdir=chdir,
         in_container=in_container,
+        image=image,
     )
 
 

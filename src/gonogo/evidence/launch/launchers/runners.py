@@ -55,6 +55,15 @@ _CONTAINER = frozenset({"-B", "--bind", "--env", "-H", "--pwd"})
 _PLAIN_WRAPPERS = {"sudo": frozenset({"-u", "--user", "-g"}), "unbuffer": frozenset(), "chrt": frozenset()}
 
 
+class Inner(msgspec.Struct, frozen=True):
+    """The command that a program runs, and in which container, where it is one's."""
+
+    words: tuple[ShellWord, ...]
+    in_container: bool = False
+    image: ShellWord | None = None
+    """What the container is made of; None where it is there already (``docker exec``)."""
+
+
 def mpirun(words: Sequence[ShellWord]) -> tuple[Options, tuple[ShellWord, ...]]:
     """mpirun's own options, and the command behind them."""
     rest = list(words)
@@ -73,21 +82,22 @@ def mpirun(words: Sequence[ShellWord]) -> tuple[Options, tuple[ShellWord, ...]]:
     return options, tuple(rest)
 
 
-def run_by(name: str, words: Sequence[ShellWord]) -> tuple[tuple[ShellWord, ...], bool] | None:
-    """The command that the program ``name`` runs, and whether in a container; None where it is none of these.
+def run_by(name: str, words: Sequence[ShellWord]) -> Inner | None:
+    """The command that the program ``name`` runs; None where it is none of these.
 
     ``words`` are those behind the name.
     """
     following = words[0].value if words else None
     if name in ("docker", "podman", "nvidia-docker") and following in ("run", "exec"):
         _options, after = parse_known(words[1:], _DOCKER_RUN)
-        return after[1:], True
+        return Inner(after[1:], True, after[0] if after and following == "run" else None)
     if name in ("singularity", "apptainer") and following in ("exec", "run"):
-        return tuple(_after_options(words[1:], _CONTAINER))[1:], True
+        after = tuple(_after_options(words[1:], _CONTAINER))
+        return Inner(after[1:], True, after[0] if after else None)
     if (name, following or "") in _RUNNERS:
-        return tuple(_after_options(words[1:], _RUNNERS[name, following or ""])), False
+        return Inner(tuple(_after_options(words[1:], _RUNNERS[name, following or ""])))
     if name in _PLAIN_WRAPPERS:
-        return tuple(_after_options(words, _PLAIN_WRAPPERS[name])), False
+        return Inner(tuple(_after_options(words, _PLAIN_WRAPPERS[name])))
     return None
 
 

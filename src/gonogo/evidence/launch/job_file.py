@@ -1,0 +1,28 @@
+"""Commands that are the name of a file: a job's, which a queue is given, or a notebook that is run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gonogo.evidence.document.notebook import SUFFIX as NOTEBOOK
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.launch.manifest import is_manifest
+from gonogo.evidence.paths import is_file
+
+YAML = (".yaml", ".yml")
+
+
+def notebook_of_command(command: Sequence[str]) -> str | None:
+    """The notebook of ``notebook.ipynb``, and of ``jupyter nbconvert --execute notebook.ipynb``."""
+    notebooks = [word for word in command if word.endswith(NOTEBOOK) and is_file(word)]
+    runs_it = (list(command[:2]) == ["jupyter", "nbconvert"] and "--execute" in command) or command[0] == "papermill"
+    return notebooks[0] if notebooks and (len(command) == 1 or runs_it) else None
+
+
+def file_of_command(command: Sequence[str]) -> str | None:
+    """The notebook, or the manifest of a job, that a command is; None for any other command. Raises UserError."""
+    if (notebook := notebook_of_command(command)) is not None:
+        return notebook
+    if len(command) != 1 or not command[0].endswith(YAML) or not is_file(command[0]):
+        return None
+    return command[0] if is_manifest(SourceFile.read(command[0])) else None
