@@ -40,6 +40,19 @@ def charted_report() -> Report:
     return msgspec.structs.replace(report, rehearsal=msgspec.structs.replace(report.rehearsal, ranks=ranks))
 
 
+def roomy_report() -> Report:
+    """The same on accelerators so large that their capacity is off the chart until it is asked for."""
+    report = charted_report()
+    assert report.rehearsal is not None
+    ranks = tuple(
+        msgspec.structs.replace(
+            rank, devices=tuple(msgspec.structs.replace(one, total_bytes=1 << 40) for one in rank.devices)
+        )
+        for rank in report.rehearsal.ranks
+    )
+    return msgspec.structs.replace(report, rehearsal=msgspec.structs.replace(report.rehearsal, ranks=ranks))
+
+
 def _timeline(device: str) -> MemoryTimeline:
     timeline = Timeline()
     left = width = 1

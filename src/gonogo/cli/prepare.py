@@ -68,7 +68,7 @@ def prepare(
         known_format(format_)
         check_writable(output)
         if not command and model:
-            from gonogo.rehearse.prepared.models_alone import prepare_models
+            from gonogo.rehearse.prepared.run import prepare_models
 
             done = prepare_models(model, write=not list_)
             publish_text(lambda stream: write(stream, done, (), format_, language, not list_), output)

@@ -23,7 +23,7 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.not_as_there import missing_in
 from gonogo.rehearse.prepared.columns import columns_in
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
-from gonogo.rehearse.prepared.folder import check_folder, write_folder
+from gonogo.rehearse.prepared.folder import add_to_folder, check_folder, write_folder
 from gonogo.rehearse.prepared.laid_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.listing import alike, data_wanted, list_of, model_wanted, tokens_of
 from gonogo.rehearse.prepared.make import MOST_ROWS, make
@@ -153,6 +153,24 @@ def prepare(
             break
         options = msgspec.structs.replace(options, columns=columns)
         done.wanted = _again(done.wanted, more, columns)
+    return done
+
+
+def prepare_models(models: Sequence[str], *, write: bool) -> Preparation:
+    """``--model [PATH=]NAME`` without a command: those models' folders; with ``write`` they are made.
+
+    Raises UserError for a name that is not in the table, and where the folder can't be written.
+    """
+    folder = Path.cwd()
+    target = check_folder(folder) if write else None
+    options = options_of(0, None, models)
+    names = [path if equals else name for path, equals, name in (word.rpartition("=") for word in models)]
+    wanted = [model_wanted(name, "", folder, options, asked=True) for name in dict.fromkeys(names)]
+    done = Preparation(wanted, tokens=0, rows=0)
+    if target is not None:
+        files, table = make(wanted, target, 0, options)
+        if files:
+            done.folder = add_to_folder(folder, files, table).name
     return done
 
 

@@ -44,7 +44,7 @@ def to_html(report: Report, language: str) -> str:
             f"<style>{style}</style>",
             "</head>",
             "<body>",
-            element("div", *_switches(language), klass="switches", role="group", aria_label="Language / 语言"),
+            element("nav", *_switches(language), klass="switches", aria_label="Language / 语言"),
             element("main", *bodies),
             f'<script type="application/json" id="data">{_embedded(data)}</script>',
             f"<script>{script}</script>",

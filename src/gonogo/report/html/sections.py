@@ -130,7 +130,7 @@ def _charts(report: Report, language: str) -> Iterator[str]:
 
 
 def _table(table: Table) -> str:
-    head = element("tr", *(element("th", text(name), scope="col") for name in table.columns))
+    head = element("tr", *(element("th", text(name), scope="col") if name else element("td") for name in table.columns))
     body = (
         element(
             "tr", *(_cell(cell, number in table.numeric, number in table.shares) for number, cell in enumerate(row))
