@@ -45,6 +45,11 @@ START = """
         def fails(self):
             raise ValueError("of this worker")
 
+    class Member:
+        def __init__(self, rank, world):
+            os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT="29512")
+            self.rank = rank
+
     @ray.remote
     class Server:
         def __init__(self):
@@ -146,6 +151,49 @@ PROGRAMS = {
         ray.init()
         ray.get(Trainer.remote(0, threading.Lock()).fails.remote())
         """,
+    "a_rank_never_comes": """
+        from gonogo.virtual.ray import meeting
+        meeting._SECONDS = 0.5
+        @ray.remote
+        class Alone(Member):
+            def enter(self):
+                dist.init_process_group("nccl")
+                if self.rank == 0:
+                    dist.barrier()
+        ray.init()
+        ray.get([one.enter.remote() for one in [Alone.options(num_gpus=1).remote(rank, 2) for rank in range(2)]])
+        """,
+    "a_rank_comes_late": """
+        import time
+        from concurrent.futures import ThreadPoolExecutor
+        from gonogo.virtual.ray import meeting
+        meeting._SECONDS = 0.5
+        @ray.remote
+        class Late(Member):
+            def enter(self):
+                dist.init_process_group("nccl")
+                end = time.monotonic() + 2.0 * self.rank
+                while time.monotonic() < end:
+                    sum(range(1000))
+                if self.rank:
+                    def works():
+                        end = time.monotonic() + 2.0
+                        while time.monotonic() < end:
+                            sum(range(1000))
+                    with ThreadPoolExecutor(1) as pool:
+                        pool.submit(works).result()
+                count = torch.tensor([7 if self.rank else 0]).cuda()
+                dist.broadcast(count, 1)
+                dist.barrier()
+                return count.item()
+            async def in_a_thread(self):
+                await asyncio.to_thread(dist.barrier)
+                return dist.get_rank()
+        ray.init()
+        late = [Late.options(num_gpus=1).remote(rank, 2) for rank in range(2)]
+        assert ray.get([one.enter.remote() for one in late]) == [7, 7]
+        assert ray.get([one.in_a_thread.remote() for one in late]) == [0, 1]
+        """,
     "of_another_machine": """
         ray.init("ray://head:10001")
         """,
@@ -162,7 +210,7 @@ def test_workers_of_ray_are_ranks(tmp_path: Path) -> None:
     weights = {device.device: device.by_category["optimizer"] >> 20 for device in trained.devices}
     assert weights == {"cuda:0": 32, "cuda:1": 16}
     assert trained.steps == 2
-    for name in ("waits_for_others", "what_a_class_refers_to", "in_threads"):
+    for name in ("waits_for_others", "what_a_class_refers_to", "in_threads", "a_rank_comes_late"):
         assert records[name].outcome == "completed", output_of(tmp_path, name)
     refused = {
         "more_than_there_is": "is infeasible: 9 bundle(s)",
@@ -179,6 +227,8 @@ def test_workers_of_ray_are_ranks(tmp_path: Path) -> None:
     assert worker is not None
     assert worker.type == "ValueError"
     assert [missing.what for missing in records["of_another_machine"].unsupported] == ["ray.init('ray://head:10001')"]
+    waits = records["a_rank_never_comes"]
+    assert [missing.what for missing in waits.unsupported] == ["barrier"], output_of(tmp_path, "a_rank_never_comes")
 
 
 def test_engines_that_do_not_fit_their_placement_group_are_refused_as_vllm_does() -> None:

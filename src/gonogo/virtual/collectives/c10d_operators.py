@@ -19,6 +19,7 @@ from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents, real
 
+_ALIKE = Text("every rank sends what this rank sends", "每个 rank 发送的与本 rank 相同")
 _REDUCING = {"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
              "reduce_scatter_tensor_coalesced_"}  # fmt: skip
 
@@ -163,9 +164,12 @@ def _assume_alike(mode: VirtualMode, operation: exchanged.Operation, args: Any, 
             contents.forget(mode.virtualise(out))
         return
     if not inputs:
-        if operation.name in _REDUCING and any(isinstance(t, VirtualTensor) and contents.is_known(t) for t in outputs):
-            mode.ledger.assume(Text("every rank sends what this rank sends", "每个 rank 发送的与本 rank 相同"))
+        known = any(isinstance(t, VirtualTensor) and contents.is_known(t) for t in outputs)
+        if known and operation.name in _REDUCING:
+            mode.ledger.assume(_ALIKE)
             _scale(outputs, args, record)
+        elif known and operation.root not in (None, operation.mine):
+            mode.ledger.assume(_ALIKE)  # what this rank has there may stand for nothing
         return
     mine = [contents.read(t) if isinstance(t, VirtualTensor) else t for t in inputs]
     if any(value is None for value in mine):
@@ -173,7 +177,7 @@ def _assume_alike(mode: VirtualMode, operation: exchanged.Operation, args: Any, 
             if isinstance(out, VirtualTensor):
                 contents.forget(out)
         return
-    mode.ledger.assume(Text("every rank sends what this rank sends", "每个 rank 发送的与本 rank 相同"))
+    mode.ledger.assume(_ALIKE)
     sent = torch.cat([value.reshape(-1) for value in mine if value is not None])
     for out in outputs:
         repeated = sent.repeat(-(-out.numel() // max(sent.numel(), 1)))[: out.numel()].reshape(out.shape)

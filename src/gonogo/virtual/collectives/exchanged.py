@@ -168,13 +168,14 @@ def from_neighbour(operation: Operation, mode: VirtualMode) -> bool:
     Of whole numbers alone, by which programs decide; for values of weights nobody need wait for the others. In a
     barrier they do, since what a rank lets another one read is gone after it.
     """
-    if operation.name in ("barrier", "monitored_barrier_"):
+    waits = operation.blocks is not False
+    if operation.name in ("barrier", "monitored_barrier_") and waits:
         Neighbours.meet(operation.members)
     if operation.name != "broadcast_" or any(tensor.dtype not in _COUNTS for tensor in operation.inputs):
         return False
     is_root = operation.mine == operation.root
     payload = _payload(operation) if is_root else None
-    sent = Neighbours.root_sends((operation.members, operation.root, operation.sizes), is_root, payload)
+    sent = Neighbours.root_sends((operation.members, operation.root, operation.sizes), is_root, payload, waits)
     if not is_root and sent:
         _give(operation, [sent] * len(operation.members), mode)
     return bool(sent)

@@ -10,7 +10,9 @@ class Neighbours:
 
     ask: Any = staticmethod(lambda group, operator, **what: None)
     """Given a group and what is sent to it, the objects by member; None where nobody can say."""
-    root_sends: Any = staticmethod(lambda key, is_root, payload: None)
-    """Given a broadcast's members, root and sizes and, at its root, a tensor's value: what the root sent."""
+    root_sends: Any = staticmethod(lambda key, is_root, payload, waits: None)
+    """Given a broadcast's members, root and sizes and, at its root, a tensor's value: what the root sent.
+
+    Without ``waits`` only where it has sent already."""
     meet: Any = staticmethod(lambda members: None)
     """Given a barrier's members, returns when all of them are there."""

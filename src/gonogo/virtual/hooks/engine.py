@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from gonogo.virtual.hooks import agreement
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.modules import ModuleTracker
@@ -24,6 +25,7 @@ _REDUCERS = (
 def install(life: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> Callable[[], None]:
     """Follow every engine; the config as it resolved it is left in ``facts["deepspeed_config"]``."""
     patches = Patches()
+    agreement.install(patches)
     patches.on_undo(
         after_import("deepspeed.runtime.engine", lambda module: _follow(patches, module, life, modules, facts))
     )

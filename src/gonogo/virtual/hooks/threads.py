@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from gonogo.virtual import private
 from gonogo.virtual.hooks.patching import Patches
 
 
 def install(mode: Any) -> Callable[[], None]:
-    """Dispatch modes belong to a thread: those that the program starts enter ours too. Returns the undo."""
+    """Dispatch modes belong to a thread, and so does how torch builds a tensor of numbers. Returns the undo."""
     patches = Patches()
     run = threading.Thread.run
 
@@ -18,6 +19,7 @@ def install(mode: Any) -> Callable[[], None]:
         if getattr(thread, "is_gonogo", False):
             run(thread)
             return
+        private.lift_only_cpu_tensors()
         with mode:
             run(thread)
 

@@ -19,11 +19,12 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.ranks.plan import WorkerPlan
-from gonogo.virtual.ray import blocking, groups, meeting, sending, workers
+from gonogo.virtual.ray import blocking, groups, meeting, own_threads, sending, workers
 from gonogo.virtual.ray.actors import Actor
 from gonogo.virtual.ray.cluster import Cluster, Waiting
 from gonogo.virtual.ray.context import RuntimeContext
 from gonogo.virtual.ray.handles import handle_class
+from gonogo.virtual.ray.patience import Patience
 from gonogo.virtual.ray.process import Machine
 from gonogo.virtual.ray.references import reference_class, wait_for
 from gonogo.virtual.ray.tasks import Runner, resources_of, strategy_of, variables_of
@@ -38,7 +39,7 @@ _ASSUMED = Text(
 
 
 _QUIET = 15
-"""Seconds without a turn of another process after which no process does anything any more."""
+"""Seconds, and as many looks, in which no process did anything: none will any more."""
 
 
 class Installed:
@@ -161,6 +162,7 @@ class _Api:
         self.cluster.assume(_ASSUMED)
         if self.cluster.driver is None:
             blocking.install(self.patches, self.cluster.turns)
+            own_threads.install(self.patches, self.cluster.turns)
             sending.share_memory(self.patches)
             tensordicts.install(self.patches)
             meeting.install(self.patches, self.cluster.turns)
@@ -204,12 +206,10 @@ class _Api:
                 "ObjectRef or a list of ObjectRefs. "
             )
         answer = object_refs.answer  # type: ignore[attr-defined]
-        before = self.cluster.turns.taken
         turns = self.cluster.turns
-        quiet = 0
-        while not wait_for(answer, turns, 1.0):
-            quiet, before = (quiet + 1 if turns.taken <= before + 1 else 0), turns.taken
-            if quiet >= _QUIET:
+        patience = Patience(turns, _QUIET, _QUIET)
+        while not wait_for(answer, turns, 1.0, counts=False):
+            if patience.is_over():
                 answer.never = answer.never or answer.if_nobody_runs()
             if answer.never:
                 if timeout is not None:

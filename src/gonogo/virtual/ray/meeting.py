@@ -11,14 +11,25 @@ from typing import Any
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
+from gonogo.finding import Text
 from gonogo.virtual.collectives.neighbours import Neighbours
 from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.mode import UnsupportedOperator
+from gonogo.virtual.ray.patience import Patience
 from gonogo.virtual.ray.turns import Turns, stays
 
 _FROM_ROOT = ("broadcast_object_list", "scatter_object_list")
 _FROM_ALL = ("all_gather_object", "gather_object")
-_PATIENCE = 120.0
-"""Seconds after which a rank that never sends is given up: what it sends is assumed then."""
+_ROUNDS, _SECONDS = 200, 30.0
+"""Looks, and seconds, in which no process did anything: a rank that hasn't come by then never will."""
+
+
+_NEVER = Text(
+    "{come} of {count} ranks came to it, and no process does anything any more: it is not known whether the others "
+    "would come in a run. Print before it on each rank, or look with py-spy at a rank that waits",
+    "{count} 个 rank 中只有 {come} 个到达此处，且没有任何进程还在做事：无法得知真实运行中其余 rank 是否会到来。"
+    "请在此之前让各 rank 打印信息，或用 py-spy 查看等待中的 rank",
+)
 
 
 def install(patches: Patches, turns: Turns) -> None:
@@ -28,10 +39,17 @@ def install(patches: Patches, turns: Turns) -> None:
     counts: dict[Any, int] = {}
     arrived: dict[Any, set[int]] = {}
 
-    def until(is_there: Callable[[], bool]) -> None:
-        end = time.monotonic() + _PATIENCE
-        while not is_there() and time.monotonic() < end and turns.ended_by is None:
-            time.sleep(0.01)  # the others have their turn
+    def until(is_there: Callable[[], bool], operator: str, members: Any, come: Callable[[], int]) -> None:
+        patience = Patience(turns, _ROUNDS, _SECONDS)
+        while not is_there() and turns.ended_by is None:
+            with turns.away(counts=False):
+                time.sleep(0.01)  # the others have their turn
+            if not is_there() and patience.is_over():
+                raise UnsupportedOperator(operator, _NEVER.format(come=come(), count=len(members)))
+
+    def waiting_for(world: Any, number: int) -> int:
+        """How many wait for the root of a call."""
+        return sum(known >= number for (_, of), known in counts.items() if of == world)
 
     def ask(group: Any, operator: str, **what: Any) -> list[Any] | None:
         if turns.mine is None or stays() or operator not in (*_FROM_ROOT, *_FROM_ALL):
@@ -43,11 +61,11 @@ def install(patches: Patches, turns: Turns) -> None:
         if operator in _FROM_ALL:
             there = gathered.setdefault((world, number), {})
             there[dist.get_rank()] = _pickled(what["objects"])
-            until(lambda: len(there) == len(members))
+            until(lambda: len(there) == len(members), operator, members, lambda: len(there))
             return [pickle.loads(there[rank]) for rank in members] if all(map(there.get, members)) else None
         if dist.get_rank() == what.get("root"):
             sent[world, number] = pickle.dumps(what.get("objects"))
-        until(lambda: (world, number) in sent)
+        until(lambda: (world, number) in sent, operator, members, lambda: waiting_for(world, number))
         found = sent.get((world, number))
         return None if found is None else [pickle.loads(found)]
 
@@ -59,9 +77,9 @@ def install(patches: Patches, turns: Turns) -> None:
         counts[mine] = number = counts.get(mine, 0) + 1
         there = arrived.setdefault((world, number), set())
         there.add(turns.mine.number)
-        until(lambda: len(there) == len(members))
+        until(lambda: len(there) == len(members), "barrier", members, lambda: len(there))
 
-    def root_sends(key: Any, is_root: bool, payload: bytes | None) -> bytes | None:
+    def root_sends(key: Any, is_root: bool, payload: bytes | None, waits: bool) -> bytes | None:
         if turns.mine is None or stays():
             return None
         world = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"), key)
@@ -69,7 +87,8 @@ def install(patches: Patches, turns: Turns) -> None:
         counts[mine] = number = counts.get(mine, 0) + 1
         if is_root:
             sent[world, number] = payload or b""
-        until(lambda: (world, number) in sent)
+        if waits:
+            until(lambda: (world, number) in sent, "broadcast", key[0], lambda: waiting_for(world, number))
         return sent.get((world, number))
 
     patches.set(Neighbours, "meet", staticmethod(meet))

@@ -33,7 +33,7 @@ _GROUPS: dict[str, Callable[[], Any]] = {
 """Variables of distributed_c10d, as a process finds them at its start."""
 _COUNT, _APART = "_group_count", 1000
 """Groups' names are numbers, which C++ keeps for the whole of this process: each rehearsed one has its own range."""
-_WITH_STATE = {"accelerate", "deepspeed", "openrlhf", "transformers.integrations.deepspeed", "verl"}
+_WITH_STATE = {"accelerate", "deepspeed", "openrlhf", "transfer_queue", "transformers.integrations.deepspeed", "verl"}
 """Packages, or single modules, that keep what belongs to a process; packages that define actors come to them."""
 _SHARED = (ModuleType, FunctionType, BuiltinFunctionType, type)
 

@@ -96,11 +96,11 @@ def reference_class(ray: Any, turns: Turns) -> type:
     return Reference
 
 
-def wait_for(answer: Answer, turns: Turns, timeout: float | None = None) -> bool:
-    """Whether the answer is there, at the latest when the time is over."""
+def wait_for(answer: Answer, turns: Turns, timeout: float | None = None, counts: bool = True) -> bool:
+    """Whether the answer is there, at the latest when the time is over. See ``Turns.away`` for ``counts``."""
     if answer.done:
         return True
     gate = _thread.allocate_lock()
     gate.acquire()
     answer.when_done(lambda: gate.release() if gate.locked() else None)
-    return turns.wait(gate, timeout)
+    return turns.wait(gate, timeout, counts)

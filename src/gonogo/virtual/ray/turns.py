@@ -41,7 +41,7 @@ class Turns:
         self.ended_by: BaseException | None = None
         """What ended the rehearsal in another process's turn: raised where the driver waits."""
         self.taken = 0
-        """How many turns there were."""
+        """How many turns there were in which something was done: of looks whether one can go on, none."""
         self.main: Any = None
         """The driver's process."""
 
@@ -61,7 +61,7 @@ class Turns:
         self._give()
         self._of_thread.process = None
 
-    def _take(self) -> None:
+    def _take(self, counts: bool = True) -> None:
         gate = None
         with self._mutex:
             if self._held:
@@ -71,7 +71,7 @@ class Turns:
             self._held = True
         if gate is not None:
             gate.acquire()
-        self.taken += 1
+        self.taken += counts
         self._enter(self.mine)
 
     def _give(self) -> None:
@@ -82,8 +82,8 @@ class Turns:
                 self._held = False
 
     @contextmanager
-    def away(self) -> Iterator[None]:
-        """Others run meanwhile: for what waits."""
+    def away(self, counts: bool = True) -> Iterator[None]:
+        """Others run meanwhile: for what waits. It ``counts`` as something done that the process goes on then."""
         here = self._of_thread
         if self.mine is None or here.away or stays():
             yield
@@ -94,7 +94,7 @@ class Turns:
             yield
         finally:
             here.away = 0
-            self._take()
+            self._take(counts)
             self._look()
 
     @contextmanager
@@ -122,10 +122,10 @@ class Turns:
         finally:
             here.away = 0
 
-    def wait(self, gate: Any, timeout: float | None = None) -> bool:
+    def wait(self, gate: Any, timeout: float | None = None, counts: bool = True) -> bool:
         """Wait until ``gate``, a lock, is let go of by someone. False where the time is over."""
         end = None if timeout is None else time.monotonic() + timeout
-        with self.away():
+        with self.away(counts):
             while self.ended_by is None:
                 left = _POLL if end is None else min(_POLL, end - time.monotonic())
                 if gate.acquire(timeout=max(left, 0.0)):

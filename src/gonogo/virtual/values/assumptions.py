@@ -13,6 +13,7 @@ from gonogo.finding import Text
 _OURS = str(Path(__file__).parents[2]) + os.sep
 _FLIP_AFTER = 64
 """Visits of one condition within a step after which its answer flips, so that ``while condition`` ends."""
+_CALLS_TORCH = f"{os.sep}deepspeed{os.sep}comm{os.sep}"
 
 
 FINITE = Text("values are finite (no NaN, no infinity)", "值都是有限的（没有 NaN 和无穷大）")
@@ -28,7 +29,7 @@ class Ledger:
         stdlib = os.path.dirname(os.__file__) + os.sep
         self._skip = (torch_folder + os.sep, _OURS, "<frozen", "<string>")
         self._glue = (stdlib, "typing_extensions.py")
-        """Decorators and context managers, through which calls pass on their way."""
+        """Decorators and context managers, through which calls pass on their way, like DeepSpeed's layer over torch."""
 
     def assume(self, what: Text) -> str:
         """Record an assumption at the innermost frame that is neither torch's nor ours; returns that place."""
@@ -66,7 +67,9 @@ class Ledger:
 
     def _is_glue(self, path: str) -> bool:
         in_packages = "site-packages" in path or "dist-packages" in path
-        return path.endswith(self._glue[1]) or (path.startswith(self._glue[0]) and not in_packages)
+        return (
+            path.endswith(self._glue[1]) or _CALLS_TORCH in path or (path.startswith(self._glue[0]) and not in_packages)
+        )
 
     def entries(self) -> list[Assumption]:
         """All of them, in the order in which they were first made."""

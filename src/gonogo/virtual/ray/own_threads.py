@@ -1,0 +1,56 @@
+"""Threads that a process of Ray starts itself: what they ask of torch.distributed is asked of their process.
+
+They run without a turn, while any process may have its. A collective of theirs (``asyncio.to_thread(dist.barrier)``)
+takes the turn of the process that they belong to, and hands it back.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from types import FunctionType
+from typing import Any
+
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.ray.turns import Turns
+
+_OWNER = "gonogo_process"
+
+
+def install(patches: Patches, turns: Turns) -> None:
+    """Have threads know their process, and torch.distributed's functions ask for it."""
+    start_ = threading.Thread.start
+
+    def owner() -> Any:
+        return turns.mine or getattr(threading.current_thread(), _OWNER, None)
+
+    def start(self: Any) -> None:
+        setattr(self, _OWNER, owner())
+        start_(self)
+
+    patches.set(threading.Thread, "start", start)
+
+    def of_process(function: Any) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            process = owner() if turns.mine is None else None
+            if process is None:
+                return function(*args, **kwargs)
+            turns.join(process)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                turns.leave()
+
+        return call
+
+    for name in c10d.__all__:
+        function = getattr(c10d, name, None)
+        if isinstance(function, FunctionType):
+            replaced = of_process(function)
+            for module in (c10d, dist):
+                if getattr(module, name, None) is function:
+                    patches.set(module, name, replaced)
