@@ -14,9 +14,9 @@ import torch.distributed.distributed_c10d as c10d
 from gonogo.finding import Text
 from gonogo.virtual.collectives.neighbours import Neighbours
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.mode import UnsupportedOperator
 from gonogo.virtual.ray.patience import Patience
 from gonogo.virtual.ray.turns import Turns, stays
+from gonogo.virtual.unsupported import UnsupportedOperator
 
 _FROM_ROOT = ("broadcast_object_list", "scatter_object_list")
 _FROM_ALL = ("all_gather_object", "gather_object")
