@@ -1,6 +1,6 @@
 """What a release of a training library renamed, moved or dropped, as an AttributeError tells of it."""
 
-from gonogo.evidence.log.failure_log import LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.match import one_line
 from gonogo.hazards.environment._model_names import FAMILIES
 from gonogo.hazards.rule import Certainty, Pattern
@@ -26,6 +26,7 @@ _TYPE_OBJECT = Pattern(
     r"|GenerationMixin|GenerationConfig|\w*Cache|LoraConfig|Peft\w+|Accelerator\w*|Auto\w+)' has no attribute"
 )
 _OF_A_MODEL = Pattern(rf"'(?:{FAMILIES})\w*' object has no attribute '(\w+)'")
+_OF_A_MODEL_LINE = Pattern(rf"^(?:AttributeError: )?'(?:{FAMILIES})\w*' object has no attribute '\w+'")
 _OF_A_TOKENIZER = Pattern(r"^\w*(?:Tokenizer\w*|TokenizersBackend|PythonBackend) has no attribute (\w+)")
 """transformers 5 says it so, without the word object."""
 _OF_A_LIBRARY = Pattern(
@@ -38,6 +39,41 @@ _NOT_OF_A_RELEASE = Pattern(
     r"no attribute '?(?:model|module|ds_\w+|no_sync|backward|step|grad|save_checkpoint|dtype|device|generate|loss"
     r"|logits|vllm_engine|hf_device_map|pad_token_id)(?:'|$)"
 )
+
+SAID_BETWEEN_RELEASES = Pattern(
+    r"Type resolution failed for <class '[\w.]+'>|Model architectures \[.*\] failed to be inspected"
+    r"|name 'Pre[Tt]rainedConfig' is not defined|cannot import name '\w+'\s*$"
+    r"|(?:EngineArgs|ServerArgs|SamplingParams|OpenAIServing\w+)\.__init__\(\) got an unexpected keyword argument"
+)
+"""What is mostly said where two packages are of different times, and may have another cause."""
+_OF_A_FRAMEWORK = (
+    "openrlhf",
+    "verl/",
+    "trl/",
+    "swift/",
+    "llamafactory/",
+    "unsloth",
+    "nemo_rl",
+    "open_instruct",
+    "slime/",
+)
+_UNPACKED = Pattern(r"too many values to unpack \(expected 4\)")
+
+
+def seems_of_another_release(error: LoggedError) -> Certainty | None:
+    """How surely an exception's words tell of packages of different times; None where they don't."""
+    message, last = one_line(error.message), error.innermost
+    if _UNPACKED.search(message) and last is not None and "unpad_input(" in last.code:
+        return Certainty.LIKELY  # flash-attn 2.7 returns five values
+    if not SAID_BETWEEN_RELEASES.search(message):
+        return None
+    called = "unexpected keyword" in message and error.passes(*_OF_A_FRAMEWORK)
+    return Certainty.LIKELY if called else Certainty.POSSIBLE
+
+
+def named_by_line(log: FailureLog) -> Found | None:
+    """A line that says so where no exception is read: its last line was pasted without the exception's type."""
+    return log.find(SAID_BETWEEN_RELEASES) or (None if log.errors else log.find(_OF_A_MODEL_LINE))
 
 
 def moved(error: LoggedError) -> Certainty | None:

@@ -3,7 +3,7 @@ from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import one_line
 from gonogo.hazards.environment._model_names import MODEL_CLASS
-from gonogo.hazards.environment._moved_names import moved
+from gonogo.hazards.environment._moved_names import moved, named_by_line, seems_of_another_release
 from gonogo.hazards.environment._pairs import pair_finding, requirement_of
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 from gonogo.hazards.facts.how_it_trains import with_trainer
@@ -115,12 +115,14 @@ _CURE = (
 class PythonPackageVersionMismatch(Hazard):
     """Two Python packages of the training stack are of different times.
     ## What happens
-    "ImportError: cannot import name 'EncoderDecoderCache' from 'transformers'", raised in peft; "RuntimeError:
-    Failed to import transformers.trainer because of the following error"; "tokenizers>=0.21,<0.22 is required ...
-    but found"; a TypeError about an argument between two libraries; "data did not match any variant of untagged enum
-    ModelWrapper" (a tokenizer.json that newer tokenizers have written); protobuf's "Descriptors cannot be created
-    directly". An AttributeError about a name that another release has: "BertTokenizer has no attribute
-    batch_encode_plus" (transformers 5), "type object 'Qwen2Model' has no attribute '_update_causal_mask'".
+    "ImportError: cannot import name 'EncoderDecoderCache' from 'transformers'", raised in peft; "RuntimeError: Failed
+    to import transformers.trainer because of the following error"; "tokenizers>=0.21,<0.22 is required ... but found";
+    a TypeError about an argument between two libraries; "data did not match any variant of untagged enum ModelWrapper"
+    (a tokenizer.json that newer tokenizers have written); protobuf's "Descriptors cannot be created directly". An
+    AttributeError about a name that another release has: "BertTokenizer has no attribute batch_encode_plus"
+    (transformers 5), "type object 'Qwen2Model' has no attribute '_update_causal_mask'". vLLM says "Model architectures
+    [...] failed to be inspected" where a model's file can't be imported beside this transformers; the import's own
+    error stands above it.
     ## Why
     peft, accelerate, trl and transformers use each other's internals. An unpinned `pip install` brings the newest of
     one beside an old other.
@@ -143,6 +145,11 @@ class PythonPackageVersionMismatch(Hazard):
     - https://github.com/Zhoues/RoboRefer/issues/4: a model's method; the project pins transformers 4.49
     - https://github.com/bitsandbytes-foundation/bitsandbytes/issues/1450: what peft reads of bitsandbytes' layers
     - https://github.com/hiyouga/LlamaFactory/issues/6548: the same with 8-bit QLoRA
+    - https://github.com/vllm-project/vllm/issues/12932: vLLM's "failed to be inspected"
+    - https://github.com/huggingface/transformers/issues/36292: the same with transformers 4.49
+    - https://github.com/PRIME-RL/PRIME/issues/48: unpad_input of flash-attn 2.7 returns five values
+    - https://github.com/OpenRLHF/OpenRLHF/pull/702: an argument that vLLM dropped
+    - https://github.com/hiyouga/LlamaFactory/issues/9081: TrainingArguments whose types don't resolve
     """
 
     name = "python-package-version-mismatch"
@@ -154,6 +161,8 @@ class PythonPackageVersionMismatch(Hazard):
         "unexpected keyword",
         "did not match any variant",
         "Descriptors cannot",
+        "Type resolution failed",
+        "failed to be inspected",
     )
     ends_at = (
         ("vllm/entrypoints/llm.py", "EngineArgs("),
@@ -221,6 +230,8 @@ class PythonPackageVersionMismatch(Hazard):
             certainty = _certainty(error)
             if certainty is not None:
                 yield self._found(error, Certainty.POSSIBLE if outside else certainty)
+        if (said := named_by_line(log)) is not None:
+            yield self.log_finding(said, _CAUSE, cure=_CURE, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)
         if line := log.find(_PAIR) or log.find(_NAME):
             keyword = "unexpected keyword argument" in line.text and _KNOWN_KEYWORD.search(line.text) is None
             sure = _PAIR.search(line.text) is not None and not keyword and not outside
@@ -291,7 +302,7 @@ def _certainty(error: LoggedError) -> Certainty | None:
     if error.type in ("AttributeError", "RuntimeError") and by_library and _OF_AN_OBJECT.search(message):
         # One of these reaches into another's classes, or replaces them by its own.
         return Certainty.POSSIBLE if error.passes(*_PATCHED) else None
-    return None
+    return seems_of_another_release(error)
 
 
 def _absent(log: FailureLog) -> bool:

@@ -24,6 +24,10 @@ _KNOWN = Pattern(
     r"|cannot import name '(?:is_torch_fx_available|is_flash_attn_available|is_torch_greater_or_equal_than_1_13"
     r"|add_start_docstrings_to_callable|LossKwargs|is_flash_attn_greater_or_equal_2_10|_flash_supports_window_size)'"
 )
+_TIED = Pattern(r"'\w+' object has no attribute '(?:all_tied_weights_keys|_tied_weights_keys)'")
+_TIED_AS_LIST = Pattern(r"'list' object has no attribute 'keys'")
+_TIED_BY = ("_get_tied_weight_keys", "get_expanded_tied_weights_keys", "tied_weight")
+"""transformers 5 takes what is tied as a dict, and sets ``all_tied_weights_keys`` in ``post_init``."""
 _KNOWN_KEYS = ("'architectures'", '"architectures"')
 _OTHERS = Pattern(
     r"has no attribute '(?:ds_\w+|grad|optimizer|step)'|requires the following packages"
@@ -53,7 +57,8 @@ class TransformersVersionRemoteCodeBreak(Hazard):
     A KeyError, AttributeError, ImportError or TypeError whose last frame lies under `transformers_modules`: "KeyError:
     'architectures'" in a configuration file, "'ChatGLMTokenizer' object has no attribute 'sp_tokenizer'",
     "_set_gradient_checkpointing() got an unexpected keyword argument 'enable'", "'DynamicCache' object has no attribute
-    'seen_tokens'".
+    'seen_tokens'". With transformers 5: "KeyError: 'default'" (its ROPE_INIT_FUNCTIONS has no such entry), "object has
+    no attribute 'all_tied_weights_keys'", "'list' object has no attribute 'keys'" below `_get_tied_weight_keys`.
     ## Why
     The Python files that come with a checkpoint override methods and read internals of the transformers of their day. A
     later release calls them otherwise. The opposite happens too: updated files need a newer transformers.
@@ -70,6 +75,10 @@ class TransformersVersionRemoteCodeBreak(Hazard):
     - https://github.com/modelscope/ms-swift/issues/2180: KeyError 'architectures' in InternVL2's configuration
     - https://github.com/huggingface/transformers/issues/36071: Phi-3's code and DynamicCache
     - https://github.com/liucongg/ChatGLM-Finetuning/issues/119: ChatGLMTokenizer and its tokenizer attribute
+    - https://github.com/ML-GSAI/LLaDA/issues/130: all_tied_weights_keys, which transformers 5 expects of a model
+    - https://github.com/huggingface/transformers/issues/44861: tied weights as a list, where transformers 5 takes a
+      dict
+    - https://github.com/PrimeIntellect-ai/prime-rl/pull/1998: the same in a framework's own classes
     """
 
     name = "transformers-version-remote-code-break"
@@ -123,7 +132,8 @@ class TransformersVersionRemoteCodeBreak(Hazard):
             yield self._found(error, certainty)
             return
         cut = next((error for error, code in cut_off(log) if _while_loading(error)), None)
-        evidence = cut or log.find(_KNOWN)
+        tied = log.find(_TIED_AS_LIST) if any(log.has(name) for name in _TIED_BY) else log.find(_TIED)
+        evidence = cut or log.find(_KNOWN) or tied
         if evidence is not None:
             yield self._found(evidence, Certainty.POSSIBLE if outside else Certainty.LIKELY)
 
@@ -171,7 +181,9 @@ def _certainty(error: LoggedError) -> Certainty | None:
     in_model = last is not None and _MODULES in last.path
     if in_model and error.type == "KeyError":
         return Certainty.CERTAIN if last is not None and "configuration" in last.path else Certainty.LIKELY
-    if _KNOWN.search(error.message):
+    if _KNOWN.search(error.message) or _TIED.search(error.message):
+        return Certainty.LIKELY
+    if _TIED_AS_LIST.search(error.message) and error.passes(*_TIED_BY):
         return Certainty.LIKELY
     if error.type == "KeyError":
         bare = last is None and error.message.strip() in _KNOWN_KEYS

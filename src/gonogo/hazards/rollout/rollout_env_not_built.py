@@ -16,11 +16,14 @@ class RolloutEnvNotBuilt(LoggedHazard):
     NRL_FORCE_REBUILD_VENVS=true uv run python examples/run_grpo_math.py     # right, once
     ```
     ## Cure
-    Build it anew: `NRL_FORCE_REBUILD_VENVS=true` once; look at the build's own output on each node.
+    Build it anew: `NRL_FORCE_REBUILD_VENVS=true` once; look at the build's own output on each node. Where a submodule
+    is missing (nemo, megatron): `git submodule update --init --recursive` first.
     ## When it is safe
     With one environment for all workers.
     ## Sources
     - https://github.com/NVIDIA-NeMo/RL/issues/1244: the message, and the rebuild
+    - https://github.com/NVIDIA-NeMo/RL/issues/662: a Megatron worker without its submodule
+    - https://github.com/NVIDIA-NeMo/RL/pull/308: what the mcore extra needs: the submodules, cloned with --recursive
     - https://github.com/NVIDIA-NeMo/RL/blob/main/nemo_rl/distributed/ray_actor_environment_registry.py: which
       environment a worker gets
     - https://docs.ray.io/en/latest/ray-core/handling-dependencies.html: environments of Ray's workers
@@ -44,7 +47,7 @@ class RolloutEnvNotBuilt(LoggedHazard):
             )
         ),
         Sign(
-            Pattern(r"No module named '(?:vllm|sglang)'"),
+            Pattern(r"No module named '(?:vllm|sglang|nemo|megatron|transformer_engine|nemo_automodel)\b"),
             types=("ModuleNotFoundError", "ImportError"),
             frames=(("nemo_rl", "py_executable", "runtime_env"),),
         ),

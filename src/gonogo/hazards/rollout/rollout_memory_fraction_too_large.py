@@ -91,7 +91,7 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
     anywhere = True
     signs = (
         Sign(_AT_START, cause=_TAKEN),
-        Sign(Pattern(r"less than desired GPU memory utilization|Error in memory profiling\. Initial free memory")),
+        Sign(Pattern(r"less than desired GPU memory utilization")),
         Sign(types=_SHORT, frames=(_TRAINERS, _ENGINE_STARTS), says=_OOM),
         Sign(types=("",), frames=(_TRAINERS, _ENGINE_STARTS), certainty=Certainty.LIKELY),
         Sign(

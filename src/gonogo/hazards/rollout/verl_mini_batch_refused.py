@@ -29,13 +29,14 @@ class VerlMiniBatchRefused(LoggedHazard):
     ## Sources
     - https://github.com/PRIME-RL/TTRL/issues/43: 0 after normalization, in a published script
     - https://github.com/insait-institute/open-proof-corpus/issues/2: a batch of 16 and a mini-batch of 128
+    - https://github.com/sunnweiwei/FoldAgent/issues/13: 32 and 128, in the words of a project's own check
     - https://github.com/verl-project/verl/pull/552: why 0 is refused: the split would never end
     - https://github.com/verl-project/verl/pull/833: the checks against the micro-batch
     """
 
     name = "verl-mini-batch-refused"
     title = Text("verl's mini-batch does not fit the batch or the GPUs", "verl 的 mini-batch 与批次或 GPU 数不符")
-    log_words = ("after normalization", "ppo_mini_batch_size", "ppo_micro_batch_size")
+    log_words = ("after normalization", "ppo_mini_batch", "ppo_micro_batch_size")
     anywhere = True
     signs = (
         Sign(
@@ -58,7 +59,11 @@ class VerlMiniBatchRefused(LoggedHazard):
             ),
         ),
         Sign(
-            Pattern(r"assert \S*train_batch_size >= \S*ppo_mini_batch_size"),
+            Pattern(
+                r"assert \S*train_batch_size >= \S*ppo_mini_batch_size|train(?:ing)?_batch_size \S*\s?(?:must|should) "
+                r"be "
+                r"(?:greater|larger) than \S*ppo_mini_batch"
+            ),
             cause=Text(
                 "ppo_mini_batch_size is larger than data.train_batch_size.",
                 "ppo_mini_batch_size 大于 data.train_batch_size。",

@@ -1,0 +1,104 @@
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.hazards.facts.installed import describe_package, span_of, together
+from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
+from gonogo.hazards.signs import Evidence, LoggedHazard, Sign, match_of
+
+_SYMBOL = r"undefined symbol: (?P<symbol>_Z\w*(?:3c10|2at|5torch|6caffe2)\w*)"
+_OTHERS = Pattern(
+    r"(?:flash_attn\w*|rotary_emb|xentropy_cuda_lib|dropout_layer_norm|libbitsandbytes\w*|torchvision|torchaudio|xformers"
+    r"|libtorch\w*|libc10\w*|torch/_C|libaoti\w*|_dl|libtorch_npu)\S*\.so|torch_npu"
+)
+"""Libraries of which other hazards tell, and torch's own."""
+_BUILT_FOR = Pattern(r"(?:torch|pt)\.?(\d+)\.?(\d+)")
+_KNOWN = ("flash-attn", "torchvision", "torchaudio", "xformers", "triton")
+_PIP = Text(
+    "Install it anew for the installed torch: pip install --force-reinstall --no-deps --no-build-isolation "
+    "--no-cache-dir NAME (compiles), or the wheel whose name has this torch, CUDA, Python and C++ ABI",
+    "按已安装的 torch 重新安装：pip install --force-reinstall --no-deps --no-build-isolation --no-cache-dir 包名"
+    "（现场编译），或选择文件名中 torch、CUDA、Python 与 C++ ABI 都一致的 wheel",
+)
+
+
+class CompiledExtensionOfOtherTorch(LoggedHazard):
+    """A compiled package was built for another PyTorch than the one that is loaded.
+    ## What happens
+    "ImportError: …/transformer_engine_torch.cpython-311-x86_64-linux-gnu.so: undefined symbol:
+    _ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringI…", from sgl_kernel's `common_ops`, Transformer
+    Engine, DeepGEMM, grouped_gemm, APEX, mamba, causal_conv1d and whatever else has a C++ or CUDA library.
+    ## Why
+    These libraries call PyTorch's C++ functions by names that change with its release and with the C++ ABI that it was
+    built with. A wheel for another torch, one out of pip's cache, or an upgrade of torch afterwards (vllm and sglang
+    pin one each) asks for names that are not there: `_ZN3c10…`, `_ZN2at…`, `_ZN5torch…`.
+    ## Example
+    ```sh
+    pip install sgl-kernel && pip install torch==2.7.1                               # wrong: built for another torch
+    pip install torch==2.8.0 && pip install --no-build-isolation transformer-engine  # right: torch first
+    ```
+    ## Cure
+    Settle torch first, then install the package anew for it. Where two engines pin different releases of torch, give
+    each an environment of its own.
+    ## When it is safe
+    `python -c "import torch, NAME"` says nothing.
+    ## Sources
+    - https://github.com/NVIDIA/TransformerEngine/issues/1684: Transformer Engine 2.1 beside torch 2.5
+    - https://github.com/sgl-project/sglang/issues/9173: sgl_kernel
+    - https://github.com/agentica-project/rllm/issues/8: the same in a training framework
+    - https://github.com/deepseek-ai/DeepGEMM/issues/142: DeepGEMM
+    """
+
+    name = "compiled-extension-of-other-torch"
+    title = Text("A compiled package was built for another PyTorch", "某个编译过的包是为另一个 PyTorch 构建的")
+    log_words = ("undefined symbol",)
+    anywhere = True
+    signs = (
+        Sign(Pattern(r"(?:\S*/)?(?P<library>[\w+-]+)(?:\.[\w-]+)*\.so\S*:?\s*" + _SYMBOL)),
+        Sign(Pattern(r"(?P<library>\S+): " + _SYMBOL), Certainty.POSSIBLE),
+    )
+    cause = Text(
+        "{library} asks PyTorch for the symbol {symbol}, which the loaded PyTorch does not have: it was built for "
+        "another release or C++ ABI.",
+        "{library} 需要 PyTorch 的符号 {symbol}，而加载的 PyTorch 没有它：它是为另一版本或另一种 C++ ABI 构建的。",
+    )
+    cures = (
+        _PIP,
+        Text(
+            "Or install the torch that it was built for (its release notes name it), and the rest after that",
+            "或安装它所针对的 torch（其发布说明会写明），之后再安装其余的包",
+        ),
+    )
+    confirm = Text(
+        "python -c 'import torch, NAME' fails by itself; pip show NAME and torch are of different times",
+        "单独执行 python -c 'import torch, 包名' 也失败；pip show 显示该包与 torch 不是同一时期",
+    )
+
+    def sureness(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
+        """None for libraries that other hazards tell of, and for torch's own."""
+        match = match_of(sign.says, evidence)
+        return None if match is None or _OTHERS.search(match.group(0)) else sign.certainty
+
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
+        """A wheel whose version tells another torch than the one beside it (``2.2.4+cu12torch2.5cxx11abiFALSE``)."""
+        torch = environment.version("torch")
+        if torch is None:
+            return
+        for name in environment.packages:
+            version = environment.version(name)
+            if name in _KNOWN or version is None or version.local is None or not together(environment, name, "torch"):
+                continue
+            named = _BUILT_FOR.search(version.local)
+            if named is None or named.groups() == tuple(map(str, torch.release[:2])):
+                continue
+            yield self.finding(
+                Text(
+                    "{package} was built for torch {built}, and {torch} is beside it.",
+                    "{package} 针对 torch {built} 构建，而一同安装的是 {torch}。",
+                ).format(
+                    package=describe_package(environment, name),
+                    built=".".join(map(str, named.groups())),
+                    torch=describe_package(environment, "torch"),
+                ),
+                certainty=Certainty.LIKELY,
+                cure=self.cures,
+                spans=(span_of(environment, name), span_of(environment, "torch")),
+                confirm=self.confirm,
+            )
