@@ -44,6 +44,12 @@ class TokenizerLayout(msgspec.Struct, frozen=True, rename={"class_name": "class"
     eos: str | None = None
     pad: str | None = None
     unk: str | None = None
+    cls: str | None = None
+    """What an encoder puts before a text; ``sep`` behind it, ``mask`` over what it shall guess."""
+    sep: str | None = None
+    mask: str | None = None
+    lower: bool = True
+    """Whether WordPiece takes capitals for small letters."""
     template: str | None = None
     """The name of its chat template."""
     templated: str | None = None

@@ -45,6 +45,10 @@ def _processors(model: PublishedModel) -> dict[str, dict[str, Any]]:
             content |= {"size": {"shortest_edge": size}, "crop_size": {"height": size, "width": size}}
         if size and model.model_type == "siglip":
             content["size"] = {"height": size, "width": size}
+        if (edge := model.config.get("image_size")) and model.model_type == "vit":
+            content["size"] = {"height": edge, "width": edge}
+        if "return_attention_mask" in content and model.config.get("feat_extract_norm") == "layer":
+            content["return_attention_mask"] = True
     return files
 
 

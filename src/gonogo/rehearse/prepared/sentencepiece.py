@@ -31,21 +31,24 @@ def _bytes(field: int, value: bytes) -> bytes:
     return _varint(field << 3 | 2) + _varint(len(value)) + value
 
 
-def _kind(layout: TokenizerLayout, number: int, token: str) -> int:
+def _kind(layout: TokenizerLayout, token: str) -> int:
     if token == layout.unk:
         return _UNKNOWN
-    if number in layout.special_tokens():
+    if token in layout.special_tokens().values():
         return _CONTROL if token in (layout.bos, layout.eos, layout.pad) else _USER_DEFINED
     return _BYTE if token.startswith("<0x") and len(token) == 6 else _NORMAL
 
 
 def sentencepiece_model(layout: TokenizerLayout, tokens: list[str]) -> bytes:
     """The model with these tokens in the order of their ids; earlier ones are merged first."""
+    tokens = tokens[: _own(layout)]
+    if layout.class_name == "XLMRobertaTokenizer":  # has its own first four, and takes the file's numbers one further
+        tokens = ["<unk>", "<s>", "</s>", *tokens[4:]]
     numbers = {token: number for number, token in enumerate(tokens)}
-    special = layout.special_tokens()
+    special = set(layout.special_tokens().values())
     out = bytearray()
-    for number, token in enumerate(tokens[: _own(layout)]):
-        kind = _kind(layout, number, token) if number in special or token.startswith("<0x") else _NORMAL
+    for number, token in enumerate(tokens):
+        kind = _kind(layout, token) if token in special or token.startswith("<0x") else _NORMAL
         piece = _bytes(1, token.encode()) + _varint(2 << 3 | 5) + struct.pack("<f", -float(number))
         out += _bytes(1, piece + _number(3, kind))
     ids = ((40, layout.unk), (41, layout.bos), (42, layout.eos), (43, layout.pad))

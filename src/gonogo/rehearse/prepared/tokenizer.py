@@ -9,6 +9,11 @@ from gonogo.evidence.published.models import TokenizerLayout
 from gonogo.rehearse.prepared.sentencepiece import sentencepiece_model
 from gonogo.rehearse.prepared.vocabulary import merges_of, tokens_by_id, words_of
 
+# What the slow classes call their file of sentencepiece.
+_MODEL_FILES = {
+    "T5Tokenizer": "spiece.model", "MT5Tokenizer": "spiece.model", "XLMRobertaTokenizer": "sentencepiece.bpe.model",
+    "DebertaV2Tokenizer": "spm.model",
+}  # fmt: skip
 # What GPT-2's and Qwen's regular expressions split text by, in the words of Rust's regex.
 _SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -35,8 +40,7 @@ def tokenizer_files(layout: TokenizerLayout, processor: str | None = None) -> di
     elif layout.kind == "words":
         files["vocab.txt"] = "\n".join([*tokens, ""]).encode()
     else:
-        name = "spiece.model" if layout.kind == "unigram" else "tokenizer.model"
-        files[name] = sentencepiece_model(layout, tokens)
+        files[_MODEL_FILES.get(layout.class_name, "tokenizer.model")] = sentencepiece_model(layout, tokens)
     return files
 
 
@@ -53,7 +57,9 @@ def _whole(
          "special": token not in layout.plain}
         for number, token in layout.special_tokens().items()
     ]  # fmt: skip
-    parts = _PARTS[layout.kind]
+    parts = dict(_PARTS[layout.kind])
+    if layout.kind == "words":
+        parts["normalizer"] = parts["normalizer"] | {"lowercase": layout.lower}
     model: dict[str, Any]
     if layout.kind == "unigram":
         unknown = vocabulary.get(layout.unk or "", 0)
@@ -79,9 +85,9 @@ def _score(token: str) -> float:
 def _around(layout: TokenizerLayout, vocabulary: dict[str, int]) -> dict[str, Any] | None:
     """What puts tokens before and after a text; None where there are none to put."""
     before, after = (layout.bos if layout.add_bos else None), (layout.eos if layout.add_eos else None)
-    if layout.kind == "words":
-        before, after = "[CLS]", "[SEP]"
-    elif layout.class_name == "RobertaTokenizer" or layout.kind == "clip":
+    if layout.cls is not None:
+        before, after = layout.cls, layout.sep
+    elif layout.kind == "clip":
         before, after = layout.bos, layout.eos
     if before is None and after is None:
         return None
@@ -140,11 +146,8 @@ _PARTS: dict[str, dict[str, Any]] = {
 
 
 def _roles(layout: TokenizerLayout) -> dict[str, Any]:
-    found = {"bos_token": layout.bos, "eos_token": layout.eos, "unk_token": layout.unk, "pad_token": layout.pad}
-    if layout.kind == "words":
-        found |= {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
-    elif layout.class_name == "RobertaTokenizer":
-        found |= {"cls_token": layout.bos, "sep_token": layout.eos, "mask_token": "<mask>"}
+    found = {"bos_token": layout.bos, "eos_token": layout.eos, "unk_token": layout.unk, "pad_token": layout.pad,
+             "cls_token": layout.cls, "sep_token": layout.sep, "mask_token": layout.mask}  # fmt: skip
     return {role: token for role, token in found.items() if token is not None}
 
 
@@ -163,6 +166,8 @@ def _config(layout: TokenizerLayout, processor: str | None) -> dict[str, Any]:
     }  # fmt: skip
     if layout.kind == "pieces":
         config |= {"add_bos_token": layout.add_bos, "add_eos_token": layout.add_eos, "legacy": False}
+    if layout.kind == "words":
+        config["do_lower_case"] = layout.lower
     if layout.named:
         config["extra_special_tokens"] = layout.named
     if processor is not None:

@@ -78,7 +78,8 @@ def words_of(layout: TokenizerLayout) -> list[str]:
     pairs = ["".join(pair) for pair in itertools.product(ascii_lowercase, repeat=2)]
     if layout.kind == "words":
         single = [chr(code) for code in range(0x21, 0x7F)]
-        return [*single, *(f"##{one}" for one in single), *pairs, *(f"##{pair}" for pair in pairs)]
+        pieces = [*single, *(f"##{one}" for one in single), *pairs, *(f"##{pair}" for pair in pairs)]
+        return [*pieces, *(chr(code) for code in _IDEOGRAPHS)]  # as many as there is room for
     single = ["▁", *(chr(code) for code in range(0x21, 0x7F))]
     return [*single, *pairs, *(f"▁{pair}" for pair in pairs), *(f"▁{letter}" for letter in ascii_letters)]
 
