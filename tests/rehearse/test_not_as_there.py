@@ -203,6 +203,25 @@ def test_what_the_pinned_version_would_refuse_too_stays_certain(
     assert why(record_of(project, kind, message)) is None
 
 
+@pytest.mark.parametrize(
+    ("pin", "message", "told"),
+    [
+        ("transformers==4.28.1", "cannot import name 'prepare_model_for_int8_training' from 'peft' (/env/x.py)", True),
+        ("transformers==4.28.1", "module 'numpy' has no attribute 'float'", True),
+        ("transformers==4.28.1", "cannot import name 'Mapping' from 'collections' (/py/x.py)", False),
+        ("transformers==4.28.1", "cannot import name 'Net' from 'train' (train.py)", False),
+        ("transformers>=5", "cannot import name 'prepare_model_for_int8_training' from 'peft' (/env/x.py)", False),
+    ],
+)
+def test_where_the_projects_packages_are_of_another_time_what_it_does_not_list_is_too(
+    project: Path, pin: str, message: str, told: bool
+) -> None:
+    (project / "requirements.txt").write_text(f"{pin}\n")
+    (project / "train.py").touch()
+    said = why(record_of(project, "ImportError", message))
+    assert (said is not None and "asks for transformers==4.28.1, here is 5.23.0" in said) is told
+
+
 def test_an_old_package_laid_over_newer_ones_may_not_know_them(project: Path) -> None:
     message = "module 'pyarrow' has no attribute 'PyExtensionType'"
     record = record_of(project, "AttributeError", message, library="/overlay/datasets/features.py", laid_over=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -50,6 +51,7 @@ _API = re.compile(
 )
 _QUOTED = re.compile(r"[\"']([A-Za-z][\w.-]*)(?:\[[\w,-]*\])?\s*((?:[<>=!~]=?=?\s*[\w.*]+\s*,?\s*)*)(?:;[^\"']*)?[\"']")
 
+_LACKS = re.compile(r"cannot import name '\w+' from '([\w.]+)'|module '([\w.]+)' has no attribute")
 _SIGNATURE = re.compile(r"\b(\w+)(?:\.__\w+__)?\(\) (?:got an unexpected|missing \d+ required|takes )")
 _NOT_INSTALLED = Text(
     "{package} is not installed here, while {file} asks for it: pip install {package}, or rehearse with --environment "
@@ -76,6 +78,12 @@ _NIGHTLY = Text(
     "{file} has a nightly build of torch installed, here is {have}: rehearse where that build is installed, with "
     "--environment none",
     "{file} 要求安装 torch 的 nightly 版本，而本机是 {have}：请在装有该版本的环境中用 --environment none 排练",
+)
+_OF_ANOTHER_TIME = Text(
+    "{file} asks for {wanted}, here is {have}: this Python is not the run's, whose {package} may be of another time as "
+    "well: gonogo prepare -- COMMAND, or rehearse with --environment {file}",
+    "{file} 要求 {wanted}，而本机是 {have}：此 Python 并非运行所用的环境，其 {package} 也可能是另一时期的版本："
+    "请执行 gonogo prepare -- 命令，或用 --environment {file} 排练",
 )
 _LAID_OVER = Text(
     "{laid} was laid over this Python's other packages, which may be newer than it knows: add them by --with, or "
@@ -191,14 +199,30 @@ def _why(
         return _NIGHTLY.format(file=_shown(page), have=f"torch {versions.get('torch', '')}".rstrip()), ""
     if not _API.search(said):
         return None
+    others = []
     for name, (specifier, file) in asked.items():
         have = versions.get(name) or _was_there(name, record)
-        if have and _is_other(have, specifier) and _concerns(name, failure, said):
-            return _OTHER_VERSION.format(file=file, wanted=f"{name}{specifier}", have=have, name=name), file
+        if have and _is_other(have, specifier):
+            others.append({"file": file, "wanted": f"{name}{specifier}", "have": have})
+            if _concerns(name, failure, said):
+                return _OTHER_VERSION.format(**others[-1], name=name), file
+    unlisted = _unlisted(said, asked, Path(record.cwd))
+    if others and unlisted is not None and not record.whole_environment:
+        return _OF_ANOTHER_TIME.format(**others[0], package=unlisted), others[0]["file"]
     frame = last_outside_torch(failure)
     if record.laid_over and not record.whole_environment and frame is not None and frame.owner == "library":
         laid = ", ".join(f"{name} {version}" for name, version in record.laid_over.items())
         return _LAID_OVER.format(laid=laid), ""
+    return None
+
+
+def _unlisted(said: str, asked: Asked, folder: Path) -> str | None:
+    """The package that lacks a name, where no file of the project asks for any version of it."""
+    for match in _LACKS.finditer(said):
+        module = (match[1] or match[2]).partition(".")[0]
+        name = distribution_of(module)
+        if name not in asked and module not in sys.stdlib_module_names and not is_own(module, folder):
+            return name
     return None
 
 
