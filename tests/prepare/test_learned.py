@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gonogo.evidence.prepared import read_prepared
+from gonogo.evidence.prepared import Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, Missed, RankRecord, RehearsalRecord
 from gonogo.rehearse.made_data import set_data_apart
 from gonogo.rehearse.prepared.run import InEnvironment, options_of, prepare
@@ -190,6 +190,25 @@ def test_a_model_that_a_program_names_by_itself_is_made(project: Path) -> None:
     table = read_prepared(project / "gonogo-prepared")
     assert table is not None
     assert list(table.models) == ["gpt2-xl"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "told"),
+    [
+        ("baichuan-inc/Baichuan2-7B-Base", "ValueError", True),  # "target modules {'W_pack'} not found"
+        ("baichuan-inc/Baichuan2-7B-Base", "torch.OutOfMemoryError", False),
+        ("decapoda-research/llama-7b-hf", "ValueError", False),  # the same model by another name
+        ("models/of/mine", "ValueError", False),  # a folder: whoever names it knows what is in it
+    ],
+)
+def test_what_another_model_stumbles_over_is_no_error_of_the_program(
+    project: Path, name: str, kind: str, told: bool
+) -> None:
+    table = msgspec.json.encode(Prepared(chosen={name: "huggyllama/llama-7b"}))
+    (project / "gonogo-prepared").mkdir()
+    (project / "gonogo-prepared" / "prepared.json").write_bytes(table)
+    rank = rehearsed(failed(project, kind, "target modules {'W_pack'} not found", 3, "main"), project)
+    assert [name in one.why for one in rank.unsupported] == [True] * told
 
 
 def test_a_text_is_made_of_lines(project: Path) -> None:

@@ -9,16 +9,18 @@ import re
 from pathlib import Path
 
 from gonogo.evidence.prepared import FOLDER, Prepared, read_prepared
+from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord, Unsupported
 from gonogo.finding import Text
 from gonogo.rehearse.elsewhere import lies_elsewhere
 from gonogo.rehearse.not_as_there import distribution_of, is_own, lacking
 from gonogo.rehearse.prepared.environment import FILE, USUAL
+from gonogo.rehearse.prepared.named import is_hub_name
 from gonogo.rehearse.prepared.stood_in import asked_of
 from gonogo.rehearse.tested_paths import finds_nothing, tested_path
 
-# What a program raises that meets other rows than it reads.
+# What a program raises that meets other rows than it reads, or another model.
 _OF_ROWS = frozenset(
     {"KeyError", "TypeError", "ValueError", "IndexError", "AttributeError", "CastError", "DatasetGenerationError"}
 )
@@ -74,6 +76,13 @@ _GUESSED = Text(
     "{names} 的数据行由 gonogo prepare 按程序似乎读取的列生成，可能正是出错的原因："
     "请放入几行真实数据（行数不足时用 --rows N）",
 )
+_ANOTHER_MODEL = Text(
+    "{chosen} was taken in the place of {name}, whose tokenizer and modules are others, and may be what it stumbles "
+    "over: get its configuration and tokenizer (hf download {name} --exclude '*.safetensors' '*.bin'), and give the "
+    "folder in the command",
+    "以 {chosen} 代替了 {name}，而后者的分词器和模块有所不同，这可能正是出错的原因：请下载其配置和分词器"
+    "（hf download {name} --exclude '*.safetensors' '*.bin'），并在命令中给出该目录",
+)
 _TOO_FEW = Text(
     "the rows of {names}, which gonogo prepare made, came to no batch: gonogo prepare --rows N with more of them",
     "gonogo prepare 生成的 {names} 的数据行凑不成一个批次：请用 gonogo prepare --rows N 生成更多行",
@@ -115,6 +124,8 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
             why = _TOO_FEW.format(names=", ".join(made[:3]))
         elif (elsewhere := lies_elsewhere(failure, folder)) is not None:
             why = elsewhere
+        elif (pair := _taken_for_another(table)) is not None and _kind(failure) in _OF_ROWS:
+            why = _ANOTHER_MODEL.format(name=pair[0], chosen=pair[1])
         elif table.guessed and _is_of_rows(failure):
             why = _GUESSED.format(names=", ".join(table.guessed[:3]))
         elif (made := [*table.datasets, *table.paths]) and _ASSERTED in failure.message:
@@ -124,7 +135,7 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
         frame = failure.innermost("user")
         rank.outcome = "unsupported"
         where = f"{frame.path}:{frame.line}" if frame is not None else "unknown"
-        what = f"{failure.type.rpartition('.')[2]}: {failure.message.strip().partition(chr(10))[0][:160]}"
+        what = f"{_kind(failure)}: {failure.message.strip().partition(chr(10))[0][:160]}"
         rank.unsupported.append(Unsupported(what, where, why.en, why.zh))
 
 
@@ -153,6 +164,19 @@ def _of_packages(failure: Failure, table: Prepared, record: RehearsalRecord, fol
     return None
 
 
+def _taken_for_another(table: Prepared) -> tuple[str, str] | None:
+    """A hub name that the program gives, and the other published model that the user chose in its place."""
+    for name, chosen in table.chosen.items():
+        model, own = published_model(chosen), published_model(name)
+        if model is not None and is_hub_name(name) and (own is None or own.config != model.config):
+            return name, chosen
+    return None
+
+
+def _kind(failure: Failure) -> str:
+    return failure.type.rpartition(".")[2]
+
+
 def _import_that_failed(failure: Failure) -> str:
     """What a failed import said: the failure itself, or what the program's own word (*please run pip …*) stands for."""
     if failure.type == "ModuleNotFoundError" or not failure.frames:
@@ -171,7 +195,7 @@ def _names(failure: Failure, path: str) -> bool:
 
 def _is_of_rows(failure: Failure) -> bool:
     """Whether it arose while rows were read or made into a batch."""
-    kind = failure.type.rpartition(".")[2]
+    kind = _kind(failure)
     if kind == "ZeroDivisionError" and failure.phase == "load":
         return True  # a number of steps, of fewer rows than a batch of all ranks has
     in_vain = kind in ("KeyError", "IndexError") or (kind == "ValueError" and _NOT_IN.search(failure.message))
