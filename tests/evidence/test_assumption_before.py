@@ -46,3 +46,12 @@ def test_the_order_of_a_scalers_calls_hangs_on_no_value(what: str, message: str,
     failure = Failure(type="RuntimeError", message=message, frames=frames, phase="step", step=1)
     rank = RankRecord(0, 0, "cuda:0", "raised", assumptions=[Assumption(what, "/home/user/train.py:43")])
     assert (assumption_before(rank, failure) is not None) is weakens
+
+
+@pytest.mark.parametrize(("kind", "weakens"), [("torch._dynamo.exc.Unsupported", False), ("ValueError", True)])
+def test_that_code_is_not_compiled_here_is_no_reason_for_the_compilers_refusal(kind: str, weakens: bool) -> None:
+    frame = Frame(path="/home/user/train.py", line=43, function="clip", owner="user")
+    failure = Failure(type=kind, message="Data-dependent branching", frames=(frame,), phase="forward", step=0)
+    as_written = "what torch.compile compiles runs as it is written: it compiles, and takes no more memory"
+    rank = RankRecord(0, 0, "cuda:0", "raised", assumptions=[Assumption(as_written, "/home/user/train.py:41")])
+    assert (assumption_before(rank, failure) is not None) is weakens

@@ -59,3 +59,57 @@ def test_a_module_is_wrapped_as_in_a_run(tmp_path: Path) -> None:
         assert compiled._orig_mod is module
         compiled(torch.ones(1, 2, device="cuda")).sum().backward()
         assert module.weight.grad is not None
+
+
+def refused(function: Any, *given: Any) -> bool:
+    """Whether it ends as the compiler's own refusal does."""
+    try:
+        function(*given)
+    except torch._dynamo.exc.Unsupported as error:
+        return "Data-dependent branching" in str(error)
+    return False
+
+
+def halved(x: torch.Tensor) -> torch.Tensor:
+    while x.max() > 1:
+        x = x / 2
+    return x
+
+
+def halved_when_run(x: torch.Tensor) -> torch.Tensor:
+    return x / 2 if not torch.compiler.is_compiling() and x.max() > 1 else x
+
+
+def halved_by_shape(x: torch.Tensor) -> torch.Tensor:
+    return x / 2 if x.shape[0] > 1 else x
+
+
+ASSERTS = "def asserted(x):\n    assert (x > 0).all()\n    return x / 2"
+"""As text: pytest makes other code of an assert that stands in a test's file."""
+
+
+class Checked(torch.nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = super().forward(x)
+        return torch.zeros_like(out) if torch.isnan(out).any() else out
+
+
+def test_a_branch_on_a_tensors_values_is_refused_where_the_graph_is_to_be_whole(tmp_path: Path) -> None:
+    names: dict[str, Any] = {}
+    exec(ASSERTS, names)
+    real = torch.compile(halved, fullgraph=True, backend="eager")
+    assert refused(real, torch.ones(2))
+    assert refused(torch.compile(Checked(2, 2), fullgraph=True, backend="eager"), torch.ones(1, 2))
+    assert not refused(torch.compile(names["asserted"], fullgraph=True, backend="eager"), torch.ones(2))
+    with virtual_session(tmp_path):
+        one = torch.ones(2, device="cuda")
+        assert refused(torch.compile(halved, fullgraph=True), one)
+        assert refused(torch.compile(fullgraph=True)(halved), one)
+        assert not refused(torch.compile(halved), one)  # the compiler breaks the graph there
+        assert not refused(halved, one)  # the function itself is not compiled
+        for well in (halved_when_run, halved_by_shape, names["asserted"]):
+            assert not refused(torch.compile(well, fullgraph=True), one)
+        module = Checked(2, 2, device="cuda")
+        assert refused(torch.compile(module, fullgraph=True), torch.ones(1, 2, device="cuda"))
+        assert not refused(module, torch.ones(1, 2, device="cuda"))
+    assert "__bool__" not in vars(torch.Tensor)

@@ -172,6 +172,8 @@ _ORDER_OF_A_SCALER = re.compile(
 )
 """What torch's GradScaler says of the order of its calls, which no gradient's value decides."""
 
+_AS_WRITTEN = "what torch.compile compiles runs as it is written"
+
 
 def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
     """An assumption made on, or just above, the line that raised: it may have chosen the branch.
@@ -194,6 +196,8 @@ def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
             continue  # it decides whether DDP is made, and nothing after that
         if of_order and assumption.what == _FINITE:
             continue
+        if failure.type.endswith(".Unsupported") and assumption.what.startswith(_AS_WRITTEN):
+            continue  # the compiler's refusal, which does not come of running it so
         if whatever and assumption.what == _VALUES_READ and raising and (path, line) == (raising.path, raising.line):
             continue
         if raising and path == raising.path and 0 <= raising.line - line <= _LINES_BEFORE:

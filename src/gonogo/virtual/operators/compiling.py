@@ -24,6 +24,7 @@ from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.hooks.after_import import after_import, import_within
 from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.operators import whole_graphs
 
 _HAS_ZERO_INIT = "deepspeed.runtime.zero.partition_parameters"
 
@@ -49,6 +50,8 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
     ``assume`` is told when compiled code is run: kernels can't be compiled for a device that isn't there.
     """
     patches = Patches()
+    compiles = "1" not in (os.environ.get("TORCHDYNAMO_DISABLE"), os.environ.get("TORCH_COMPILE_DISABLE"))
+    whole = whole_graphs.install(patches)
     patches.item(os.environ, "TORCHDYNAMO_DISABLE", "1")
     warnings.filterwarnings("ignore", message=_OF_OWN_HOOKS)
     patches.on_undo(import_within(private.COMPILER, private.modes_off))
@@ -63,6 +66,11 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
 
     @functools.wraps(real)
     def compile_(model: Any = None, **options: Any) -> Any:
+        made = compiled(model, options)
+        is_whole = compiles and model is not None and options.get("fullgraph") and not options.get("disable")
+        return whole(model, made) if is_whole else made
+
+    def compiled(model: Any, options: dict[str, Any]) -> Any:
         if not inspect.isfunction(model) or set(options) - {"dynamic", "fullgraph"}:
             if model is not None:
                 begun()
@@ -76,10 +84,10 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
             return real(model, **options)
 
         @functools.wraps(model)
-        def compiled(*args: Any, **kwargs: Any) -> Any:
+        def called(*args: Any, **kwargs: Any) -> Any:
             return made()(*args, **kwargs)
 
-        return compiled
+        return called
 
     patches.set(torch, "compile", compile_)
     return patches.undo

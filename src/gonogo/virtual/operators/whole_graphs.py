@@ -1,0 +1,96 @@
+"""``torch.compile(fullgraph=True)``: what may have no break, and so can't branch on the values of a tensor.
+
+Compiled code runs here as it is written, which such a branch does well. In a run the compiler reads the code before any
+value is there, and raises where a tensor is asked whether it is true. Only the compiled function's own lines are held
+to that: a library's may ask first whether they are being compiled.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import nn
+
+from gonogo.virtual.hooks.patching import Patches
+
+_ASKS = ("is_compiling", "is_dynamo_compiling", "is_torchdynamo_compiling")
+"""Code that asks so may have another branch when it is compiled."""
+_COMPILER = "/torch/_dynamo/eval_frame.py"
+_MESSAGE = (
+    "Data-dependent branching: under torch.compile(fullgraph=True) the code asks whether a tensor is true "
+    "(if my_tensor.sum() > 0), which the compiler can't trace"
+)
+
+
+def install(patches: Patches) -> Callable[[Any, Any], Any]:
+    """What to call with a function or module and what ``torch.compile(…, fullgraph=True)`` made of it."""
+    modules: set[CodeType] = set()
+    running: Counter[CodeType] = Counter()
+    real = torch.Tensor.__bool__
+
+    def is_true(tensor: Any) -> bool:
+        frame = sys._getframe(1)
+        is_whole = running[frame.f_code] or (frame.f_code in modules and _is_compiled(frame))
+        if is_whole and not _asserts(frame):
+            _raise()
+        return real(tensor)
+
+    def follow(model: Any, compiled: Any) -> Any:
+        function = inspect.unwrap(type(model).forward if isinstance(model, nn.Module) else model)
+        code = getattr(function, "__code__", None)
+        if code is None or set(_ASKS) & set(code.co_names):
+            return compiled
+        if not (modules or running):
+            patches.set(torch.Tensor, "__bool__", is_true)
+        if isinstance(model, nn.Module):
+            modules.add(code)
+            return compiled
+        running[code] += 0
+
+        @functools.wraps(compiled)
+        def whole(*args: Any, **kwargs: Any) -> Any:
+            running[code] += 1
+            try:
+                return compiled(*args, **kwargs)
+            finally:
+                running[code] -= 1
+
+        return whole
+
+    return follow
+
+
+def _asserts(frame: Any) -> bool:
+    """Whether a frame is at an ``assert``, some of which the compiler turns into checks of their own."""
+    following = (one for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti)
+    return next((one.opname == "LOAD_ASSERTION_ERROR" for one in following if one.opname != "CACHE"), False)
+
+
+def _is_compiled(frame: Any) -> bool:
+    """Whether a module's own forward was entered through what the compiler made of it."""
+    while frame is not None and "/torch/" not in frame.f_code.co_filename:
+        frame = frame.f_back
+    while frame is not None and "/torch/" in frame.f_code.co_filename:
+        if frame.f_code.co_filename.endswith(_COMPILER):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _raise() -> None:
+    """Raise as the compiler does, unless the program has it pass over what it can't compile."""
+    import torch._dynamo
+    from torch._dynamo import eval_frame
+    from torch._dynamo.exc import Unsupported
+
+    stance = getattr(getattr(eval_frame, "_stance", None), "stance", "default")
+    if stance == "default" and not torch._dynamo.config.suppress_errors:
+        raise Unsupported(_MESSAGE)
