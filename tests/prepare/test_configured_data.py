@@ -149,6 +149,8 @@ def test_made_rows_are_enough_for_two_batches_of_all_ranks(
         ("rows.select(range(min(500, len(rows))))", 64),  # as many as there are
         ("rows.select(range(1_000_000))", 64),  # too many to be made: the program's own word says so
         ("rows.select(indices)", 64),
+        ("rows.skip(args.size_valid_set)", 464),
+        ("rows.train_test_split(test_size=args.size_valid_set)", 464),
     ],
 )
 def test_rows_that_are_taken_out_are_made_beside_those_that_are_left(
@@ -162,4 +164,4 @@ rows = load_dataset("someone/texts", split="train")
 taken = {taken}
 print(rows["text"])
 """)
-    assert len(rows(listed(["python", "train.py"])["someone/texts"])) == expected
+    assert len(rows(listed(["python", "train.py", "--size_valid_set", "400"])["someone/texts"])) == expected

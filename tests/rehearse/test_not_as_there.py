@@ -51,6 +51,10 @@ def why(record: RehearsalRecord, environment: Path | None = None) -> str | None:
     [
         ("No module named 'yaml.reader'", "pyyaml"),
         ("DeepSpeed is not available => install it using `pip3 install deepspeed` or build it", "deepspeed"),
+        (
+            "the latest version of bitsandbytes `pip install -i https://test.pypi.org/simple/ bitsandbytes`",
+            "bitsandbytes",
+        ),
         ("CUDA is not available", None),
     ],
 )

@@ -41,8 +41,8 @@ _OTHER_NAMES = {
 _MISSING = re.compile(
     r"No module named '([\w.]+)'|requires? (?:the )?[`']?(\w+)[`']? (?:to be installed|library)"
     r"|No package metadata was found for (?:The ')?([\w.-]+)"  # transformers' require_version says so of a name
-    r"|is not available => install it using `pip3? install ([\w.-]+)`"  # accelerate's word
     r"|Requirement '([A-Za-z][\w-]*)[^'\n]*' not met"  # Lightning's
+    r"|pip3? install (?:-\S+ (?:https?:\S+ )?)*([A-Za-z][\w-]*)"
     r"|[Pp]lease (?:pip )?install [`'\"]?([A-Za-z][\w-]*)[`'\"]?(?=\.?(?:$|[\s,;]))"
 )
 _API = re.compile(

@@ -110,7 +110,7 @@ def rows_of_two_batches(run: Run, tokens: int = 0) -> int:
 
 
 _TAKEN = ("*.select", "*.take", "*.skip", "*.train_test_split")
-_MOST_TAKEN_TOKENS = 8_000_000
+_MOST_TAKEN_TOKENS = 24_000_000
 
 
 def rows_taken(run: Run, name: str, tokens: int = 0) -> int:
@@ -124,12 +124,18 @@ def rows_taken(run: Run, name: str, tokens: int = 0) -> int:
             opened = {one.value for one in ast.walk(call.node.func) if isinstance(one, ast.Constant)}
             if name not in opened and any(isinstance(one, str) and "/" in one for one in opened):
                 continue  # of another data set, which is opened in the same expression
-            given = call.keyword("test_size") if call.name.endswith("split") else call.argument(0)
-            node = next(iter(call.node.args), None)
+            of_split = call.name.endswith("split")
+            given = call.keyword("test_size") if of_split else call.argument(0)
+            passed = [one.value for one in call.node.keywords if one.arg == "test_size"] if of_split else call.node.args
+            node = next(iter(passed), None)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
                 taken += [end.value for end in map(script.field, node.args[:2]) if isinstance(end.value, int)]
-            elif isinstance(given.value, int) and not call.name.endswith("select"):
+            elif call.name.endswith("select"):
+                continue
+            elif isinstance(given.value, int):
                 taken.append(given.value)
+            elif isinstance(node, ast.Attribute):  # take(args.size_valid_set)
+                taken.append(_whole_number(run, (node.attr,)))
     rows = max(taken)
     return rows if rows * tokens <= _MOST_TAKEN_TOKENS else 0
 
