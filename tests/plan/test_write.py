@@ -34,7 +34,7 @@ def written(folder: Path, family: Family, *, nodes: int = 1, tune: Tune = "full"
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("tune", TUNES)
 @pytest.mark.parametrize(
-    "family", [Family(2), Family(3, "cpu", "cpu"), Family(3, "nvme", "cpu")], ids=lambda family: family.label
+    "family", [Family(2), Family(3, "cpu", "cpu"), Family(3, "nvme", "cpu")], ids=lambda family: family.label.en
 )
 def test_check_finds_nothing_in_it(
     family: Family, tune: Tune, nodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

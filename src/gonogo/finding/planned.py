@@ -39,6 +39,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     """A way to train it on these accelerators. ``band`` is how far the memory may be off, as a share of it."""
 
     strategy: str
+    strategy_zh: str = ""
     zero_stage: int
     offload_optimizer: str
     offload_parameters: str
@@ -88,6 +89,7 @@ class Cost(msgspec.Struct, frozen=True):
     hours_at_most: float
     cost_at_least: float
     cost_at_most: float
+    strategy_zh: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

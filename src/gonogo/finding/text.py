@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 
@@ -24,3 +26,9 @@ class Text(msgspec.Struct, frozen=True):
     def in_language(self, language: str) -> str:
         """The sentence in ``"en"`` or ``"zh"``."""
         return self.zh if language == "zh" else self.en
+
+
+def listed(texts: Iterable[Text], comma: str = ", ", comma_zh: str = "，") -> Text:
+    """Several as one, with what stands between them in either language."""
+    several = list(texts)
+    return Text(comma.join(text.en for text in several), comma_zh.join(text.zh for text in several))

@@ -32,12 +32,12 @@ def rehearsal_summary(rehearsal: Rehearsal, language: str) -> str:
     parts = [
         f"{max(rehearsal.world_size, _used(rehearsal))} x {clean_line(rehearsal.accelerator)}",
         *([f"{nodes} 个节点" if language == "zh" else f"{nodes} nodes"] if nodes > 1 else []),
-        f"{ranks_text(ranks).en} {'已排练' if language == 'zh' else 'rehearsed'}" if ranks else "",
+        f"{ranks_text(ranks).in_language(language)} {'已排练' if language == 'zh' else 'rehearsed'}" if ranks else "",
         f"{rehearsal.steps} 步" if language == "zh" else f"{rehearsal.steps} steps",
         (f"样本 {said} 个 token" if language == "zh" else f"samples of {said} tokens") if said else "",
         f"{rehearsal.seconds:.1f} s",
     ]
-    return ", ".join(part for part in parts if part)
+    return ("，" if language == "zh" else ", ").join(part for part in parts if part)
 
 
 def _used(rehearsal: Rehearsal) -> int:

@@ -143,7 +143,8 @@ def _label(name: str, style: str, language: str) -> Styled:
 
 
 def _print_fix(fix: Fix, page: Page, language: str) -> None:
-    how = f" ({word(fix.applicability.value, language)}){colon(language)}"
+    how = word(fix.applicability.value, language)
+    how = f"（{how}）{colon(language)}" if language == "zh" else f" ({how}){colon(language)}"
     page.line(Styled.assemble((word("fix", language), "bold green"), how, _say(fix.title, language)))
     _print_diff(clean(fix.diff), page)
     if command := how_to_apply(fix):

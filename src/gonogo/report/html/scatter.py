@@ -11,7 +11,7 @@ from gonogo.finding.planned import Plan, Strategy
 from gonogo.finding.words import size
 from gonogo.report.html.findings import copyable
 from gonogo.report.html.markup import element, heading, text
-from gonogo.report.untrusted import clean_line
+from gonogo.report.trials.plan import strategy_name
 from gonogo.report.words import colon
 
 _TITLE = Text("Memory against speed", "显存与速度")
@@ -135,7 +135,7 @@ def _point(choice: Strategy, number: int, across: float, language: str, scales: 
 
 def _told(choice: Strategy, language: str) -> str:
     speed = f"{choice.tokens_per_second_per_gpu:,.0f} {_SPEED.in_language(language)}"
-    return f"{clean_line(choice.strategy)}{colon(language)}{size(choice.reserved_bytes)}, {speed}"
+    return f"{strategy_name(choice, language)}{colon(language)}{size(choice.reserved_bytes)}, {speed}"
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, klass: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.finding import Text
-from gonogo.finding.planned import Plan, Solution, Strategy
+from gonogo.finding.planned import Cost, Plan, Solution, Strategy
 from gonogo.finding.words import CATEGORIES, size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
@@ -97,12 +97,17 @@ def plan_tables(plan: Plan, language: str) -> list[Table]:
     ]
 
 
+def strategy_name(strategy: Strategy | Cost, language: str) -> str:
+    """What a strategy is called."""
+    return clean_line(Text(strategy.strategy, strategy.strategy_zh or strategy.strategy).in_language(language))
+
+
 def _fitting(plan: Plan, language: str) -> Table:
     unknown = plan.solve
     rows = tuple(
         (
             str(number),
-            clean_line(choice.strategy),
+            strategy_name(choice, language),
             *([_solved(choice, language)] if isinstance(choice, Solution) else []),
             f"{choice.micro_batch} x {choice.gradient_accumulation}",
             f"{size(choice.reserved_bytes)} ± {choice.band:.0%}",
@@ -145,7 +150,7 @@ def _note(choices: tuple[Strategy, ...], language: str) -> str:
 def _too_large(plan: Plan, language: str) -> Table:
     rows = tuple(
         (
-            clean_line(choice.strategy),
+            strategy_name(choice, language),
             _say(choice.shortfall, language),
             ("；" if language == "zh" else "; ").join(_say(text, language) for text in choice.would_fit),
         )
@@ -172,7 +177,7 @@ def _costs(plan: Plan, language: str) -> Table:
     rows = tuple(
         (
             str(number),
-            clean_line(cost.strategy),
+            strategy_name(cost, language),
             _from_to(cost.hours_at_least, cost.hours_at_most),
             f"{_from_to(cost.cost_at_least, cost.cost_at_most)} {currency}".rstrip(),
         )
@@ -190,7 +195,7 @@ def _from_to(low: float, high: float) -> str:
 def reasons(plan: Plan, language: str) -> list[tuple[str, tuple[str, ...]]]:
     """Of the best strategies: name, and why, sentence by sentence."""
     return [
-        (f"{number}. {clean_line(choice.strategy)}", tuple(_say(text, language) for text in choice.why))
+        (f"{number}. {strategy_name(choice, language)}", tuple(_say(text, language) for text in choice.why))
         for number, choice in enumerate(plan.fitting[:REASONED], 1)
     ]
 

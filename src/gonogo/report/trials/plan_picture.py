@@ -11,7 +11,7 @@ from gonogo.finding.planned import Plan, Strategy, TooLarge
 from gonogo.finding.words import size
 from gonogo.report.atomic import write_atomically
 from gonogo.report.drawing import Box, Drawing, Line, Words, as_png, as_svg, check_suffix, chinese_font
-from gonogo.report.trials.plan import generates, legend_names, plan_summary, shares, solution
+from gonogo.report.trials.plan import generates, legend_names, plan_summary, shares, solution, strategy_name
 from gonogo.report.untrusted import clean_line
 
 OPTION = "--picture"
@@ -122,7 +122,7 @@ def _row(
 ) -> list[Box | Words | Line]:
     """A strategy's name and figures, and its bar below; ``number`` where it fits."""
     fits = number is not None
-    name = f"{number}. {clean_line(choice.strategy)}" if fits else clean_line(choice.strategy)
+    name = f"{number}. {strategy_name(choice, language)}" if fits else strategy_name(choice, language)
     end, y = _MARGIN + _BAR_WIDTH, top + _LABEL
     said = f"{size(choice.reserved_bytes)} ± {choice.band:.0%}"
     shapes: list[Box | Words | Line] = [

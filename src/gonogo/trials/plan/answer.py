@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 
 from gonogo.evidence.environment.hardware import Accelerator, all_accelerators
 from gonogo.finding import Report, Skipped, Text, Verdict, planned
+from gonogo.finding.text import listed
 from gonogo.trials.plan import roofline
 from gonogo.trials.plan.arguments import CONFIG
 from gonogo.trials.plan.choice import BANDS, Choice
@@ -82,7 +83,7 @@ def covered(plan: Plan | Solved, whole: Sequence[Choice]) -> list[Text]:
     if whole:
         said.append(
             Text("rehearsed at full depth: {what}", "以完整深度排练：{what}").format(
-                what="; ".join(choice.strategy.label for choice in whole)
+                what=listed((choice.strategy.label for choice in whole), "; ", "；")
             )
         )
     return said
@@ -97,10 +98,10 @@ def _stack(request: PlanRequest) -> Text:
 def _skipped(plan: Plan) -> list[Skipped]:
     skipped = []
     if plan.unsettled:
-        names = "; ".join(choice.strategy.label for choice in plan.unsettled)
+        names = listed((choice.strategy.label for choice in plan.unsettled), "; ", "；")
         skipped.append(
             Skipped(
-                Text(names, names),
+                names,
                 Text(
                     "may or may not fit; since none is clearly faster than the best, they were not rehearsed whole",
                     "可能放得下，也可能放不下；由于并不比最优方案明显更快，没有以完整深度排练",
@@ -127,7 +128,7 @@ def uncovered(failed: Sequence[tuple[Choice, str]], request: PlanRequest) -> lis
     for choice, message in failed:
         skipped.append(
             Skipped(
-                Text(choice.strategy.label, choice.strategy.label),
+                choice.strategy.label,
                 Text("its rehearsal failed: {message}", "排练失败：{message}").format(
                     message=message.strip().partition("\n")[0]
                 ),
@@ -179,7 +180,8 @@ def planned_strategy(choice: Choice, request: PlanRequest, fastest: Choice | Non
     """A strategy. ``fastest``: what it is compared with, if with any."""
     strategy = choice.strategy
     return planned.Strategy(
-        strategy=strategy.label,
+        strategy=strategy.label.en,
+        strategy_zh=strategy.label.zh,
         zero_stage=strategy.family.zero,
         offload_optimizer=strategy.family.optimizer,
         offload_parameters=strategy.family.parameters,

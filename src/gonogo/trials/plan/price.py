@@ -94,7 +94,14 @@ def costs(price: Price, tokens: int, choices: Sequence[planned.Strategy], gpus: 
         hours = tokens / (choice.tokens_per_second_per_gpu * count) / 3600
         fast, slow = hours * FASTEST, hours * SLOWEST
         found.append(
-            planned.Cost(choice.strategy, fast, slow, fast * count * price.lowest, slow * count * price.highest)
+            planned.Cost(
+                choice.strategy,
+                fast,
+                slow,
+                fast * count * price.lowest,
+                slow * count * price.highest,
+                choice.strategy_zh,
+            )
         )
     return tuple(found)
 

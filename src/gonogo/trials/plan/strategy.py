@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from gonogo.finding import Text
+from gonogo.finding.text import listed
 from gonogo.trials.plan.task.kinds import Reference
 from gonogo.trials.plan.task.rollout import Rollout
 
@@ -21,6 +23,14 @@ LIVE_PARAMETERS = 1_000_000_000
 """DeepSpeed's stage3_max_live_parameters and stage3_max_reuse_distance."""
 _SMALLER = 10
 """By how much small buckets are smaller: with less, messages are too short for the links."""
+
+
+_PLACES = {"cpu": "CPU", "nvme": "NVMe"}
+_BOTH_ON = Text("optimizer + parameters on {place}", "优化器和参数在 {place}")
+_OPTIMIZER_ON = Text("optimizer on {place}", "优化器在 {place}")
+_PARAMETERS_ON = Text("parameters on {place}", "参数在 {place}")
+_CHECKPOINTING = Text("checkpointing", "梯度检查点")
+_PRECOMPUTED = Text("reference precomputed", "参考模型预先计算")
 
 
 class Family(msgspec.Struct, frozen=True, order=True):
@@ -44,20 +54,20 @@ class Family(msgspec.Struct, frozen=True, order=True):
         return LIVE_PARAMETERS // _SMALLER if self.small_buckets else LIVE_PARAMETERS
 
     @property
-    def label(self) -> str:
+    def label(self) -> Text:
         """As it is called in reports: ``ZeRO-3, optimizer on CPU``."""
-        words = [f"ZeRO-{self.zero}"]
-        names = {"cpu": "CPU", "nvme": "NVMe"}
+        stage = f"ZeRO-{self.zero}"
+        words = [Text(stage, stage)]
         if self.optimizer == self.parameters != "gpu":
-            words.append(f"optimizer + parameters on {names[self.optimizer]}")
+            words.append(_BOTH_ON.format(place=_PLACES[self.optimizer]))
         else:
             if self.optimizer != "gpu":
-                words.append(f"optimizer on {names[self.optimizer]}")
+                words.append(_OPTIMIZER_ON.format(place=_PLACES[self.optimizer]))
             if self.parameters != "gpu":
-                words.append(f"parameters on {names[self.parameters]}")
+                words.append(_PARAMETERS_ON.format(place=_PLACES[self.parameters]))
         if self.small_buckets:
-            words.append("small buckets")
-        return ", ".join(words)
+            words.append(Text("small buckets", "小 bucket"))
+        return listed(words)
 
 
 class Strategy(msgspec.Struct, frozen=True):
@@ -71,11 +81,11 @@ class Strategy(msgspec.Struct, frozen=True):
     rollout: Rollout = Rollout()
 
     @property
-    def label(self) -> str:
+    def label(self) -> Text:
         """As it is called in reports."""
-        words = [self.family.label, *(["checkpointing"] if self.checkpointing else []), self.rollout.label]
-        words += ["reference precomputed"] if self.reference == "precomputed" else []
-        return ", ".join(word for word in words if word)
+        words = [self.family.label, *([_CHECKPOINTING] if self.checkpointing else []), self.rollout.label]
+        words += [_PRECOMPUTED] if self.reference == "precomputed" else []
+        return listed(word for word in words if word.en)
 
 
 def families(world_size: int, *, nvme: bool, host: bool = True) -> Iterator[Family]:
