@@ -171,6 +171,9 @@ def test_what_comes_of_missing_and_made_data_is_no_error_of_the_program(project:
     (project / "rows.py").write_text(PROGRAM)
     prepared_after(project, failed(project, "FileNotFoundError", f"Unable to find '{project}/pretrain.jsonl'", 8))
     assert rehearsed(failed(project, "KeyError", "'x'", 11, "__getitem__"), project).outcome == "unsupported"
+    left_out = failed(project, "AssertionError", "", 11, "split_dataset")  # where a row that can't be read is left out
+    assert rehearsed(left_out, project).outcome == "unsupported"
+    assert rehearsed(failed(project, "AssertionError", "", 11, "main"), project).outcome == "raised"
     assert rehearsed(failed(project, "TypeError", "f() got x", 3, "main"), project).outcome == "raised"
     keyword = "Config.__init__() got an unexpected keyword argument 'use_auth_token'"
     (project / "rows.py").write_text(PROGRAM.rstrip() + "\nread(\n    row,\n    use_auth_token=None,\n)\n")
@@ -240,6 +243,13 @@ def test_what_no_list_names_is_no_error_of_the_program_where_prepare_chose_the_p
     frames = (Frame(f"{project}/other.py", 5, "__init__", "", "user"),)
     elsewhere = msgspec.structs.replace(told, traceback=chained.format(file="other.py"), frames=frames)
     assert rehearsed(msgspec.structs.replace(said, failure=elsewhere), project).outcome == "raised"
+    asserted = (
+        "The math_verify package is required but not installed. Please install it using 'pip install math_verify'."
+    )
+    why = rehearsed(failed(project, "AssertionError", asserted, 3), project).unsupported[0].why
+    assert "--with math-verify" in why
+    newer = "This needs another release: pip install -U transformers"  # which is here
+    assert rehearsed(failed(project, "AssertionError", newer, 3, "main"), project).outcome == "raised"
     own = failed(project, "ModuleNotFoundError", "No module named 'rows.more'", 3)
     assert rehearsed(own, project).outcome == "raised"
     mutable = "mutable default <class 'rows.Texts'> for field texts is not allowed: use default_factory"

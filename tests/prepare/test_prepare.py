@@ -230,6 +230,17 @@ def test_llamafactorys_and_swifts_data_sets_are_understood(tmp_path: Path) -> No
     swift = ["swift", "sft", "--model", "Qwen/Qwen2.5-7B", "--dataset", "swift/self-cognition#500", "rows.jsonl"]
     assert by_name(listed(tmp_path, "--", *swift)).keys() == {"Qwen/Qwen2.5-7B", "swift/self-cognition", "rows.jsonl"}
 
+    for kind, expected in (
+        ("dpo", "swift-preference"), ("rm", "swift-preference"), ("kto", "swift-labelled"), ("grpo", "swift-prompts"),
+        ("gkd", "messages"),
+    ):  # fmt: skip
+        rlhf = ["swift", "rlhf", "--rlhf_type", kind, "--model", "Qwen/Qwen2.5-7B", "--dataset", "someone/rows#500"]
+        assert f"({expected})" in by_name(listed(tmp_path, "--", *rlhf))["someone/rows"]["why"], kind
+    known = listed(tmp_path, "--", "swift", "rlhf", "--rlhf_type", "grpo", "--model", "Qwen/Qwen2.5-7B",
+                   "--dataset", "LLM-Research/xlam-function-calling-60k:grpo")  # fmt: skip
+    (rows,) = (one for one in known["wanted"] if one["kind"] == "data")
+    assert rows["columns"] == ["id", "query", "answers", "tools"]
+
 
 def test_bad_arguments_are_one_line(tmp_path: Path) -> None:
     for words in (["prepare"], ["prepare", "--format", "sarif", "--", "bash", "a.sh"], ["prepare", "--", "ls"]):

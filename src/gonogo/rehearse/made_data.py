@@ -14,16 +14,17 @@ from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord, Unsupported
 from gonogo.finding import Text
 from gonogo.rehearse.elsewhere import lies_elsewhere
-from gonogo.rehearse.not_as_there import distribution_of, is_own, lacking
+from gonogo.rehearse.not_as_there import distribution_of, is_own, lacking, to_install
 from gonogo.rehearse.prepared.environment import FILE, USUAL
 from gonogo.rehearse.prepared.named import is_hub_name
 from gonogo.rehearse.prepared.stood_in import asked_of
 from gonogo.rehearse.tested_paths import finds_nothing, tested_path
 
 # What a program raises that meets other rows than it reads, or another model.
-_OF_ROWS = frozenset(
-    {"KeyError", "TypeError", "ValueError", "IndexError", "AttributeError", "CastError", "DatasetGenerationError"}
-)
+_OF_ROWS = frozenset({
+    "KeyError", "TypeError", "ValueError", "IndexError", "AttributeError", "CastError", "DatasetGenerationError",
+    "AssertionError",
+})  # fmt: skip
 _READS_ROWS = re.compile(r"-packages/datasets/|/torch/utils/data/|-packages/pyarrow/")
 _BY_NAME = re.compile(r"__getitem__|.*collat.*|.*dataset.*|.*preprocess.*|.*tokeniz.*", re.IGNORECASE)
 _ASSERTED = "device-side assert triggered"
@@ -157,7 +158,7 @@ def _of_packages(failure: Failure, table: Prepared, record: RehearsalRecord, fol
     if module is not None and not is_own(module[1], folder):  # told in its words, or in the program's own
         return _NOT_LISTED.format(name=distribution_of(module[1]))
     for name in lacking(failure, record):
-        if name in USUAL:  # "Please install tensorboard."
+        if name in USUAL or name in to_install(failure, record):  # "Please install tensorboard."
             return _NOT_LISTED.format(name=name)
     if failure.type == "ValueError" and _MUTABLE.match(failure.message):
         return _OTHER_PYTHON.format(here=platform.python_version())

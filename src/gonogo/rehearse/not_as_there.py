@@ -38,12 +38,14 @@ _OTHER_NAMES = {
 }  # fmt: skip
 """Packages that are imported by another name than they are installed by."""
 
+_PIP_INSTALL = r"\bpip3? install (?:(?:-U|--upgrade) )?[`'\"]?([A-Za-z][\w-]*)(?=\.?(?:$|[\s,;`'\"\[(<>=!~]))"
 _MISSING = re.compile(
     r"No module named '([\w.]+)'|requires? (?:the )?[`']?(\w+)[`']? (?:to be installed|library)"
     r"|No package metadata was found for (?:The ')?([\w.-]+)"  # transformers' require_version says so of a name
     r"|Requirement '([A-Za-z][\w-]*)[^'\n]*' not met"  # Lightning's
     r"|pip3? install (?:-\S+ (?:https?:\S+ )?)*([A-Za-z][\w-]*)"
     r"|[Pp]lease (?:pip )?install [`'\"]?([A-Za-z][\w-]*)[`'\"]?(?=\.?(?:$|[\s,;]))"
+    rf"|{_PIP_INSTALL}"
 )
 _API = re.compile(
     r"cannot import name|No module named|has no attribute|unexpected keyword argument|missing \d+ required"
@@ -168,6 +170,12 @@ def missing_in(failure: Failure) -> list[str]:
     """The distributions (canonical names) whose want a failure tells of."""
     said = "\n".join(f"{told.type}: {told.message}" for told in chain_of(failure))
     return [distribution_of(match[match.lastindex or 0]) for match in _MISSING.finditer(said)]
+
+
+def to_install(failure: Failure, record: RehearsalRecord) -> list[str]:
+    """The distributions that the failure's own words say to install, and that the rehearsal did not have."""
+    said = [distribution_of(match[1]) for match in re.finditer(_PIP_INSTALL, failure.message)]
+    return [name for name in said if not _was_there(name, record)]
 
 
 def lacking(failure: Failure, record: RehearsalRecord) -> list[str]:

@@ -294,13 +294,20 @@ _BY_METHOD = (
     ("sft", "messages"), ("pt", "text"), ("pretrain", "text"), ("clm", "text"),
 )  # fmt: skip
 
+_BY_RLHF_TYPE = {
+    **dict.fromkeys(("dpo", "cpo", "orpo", "simpo", "rm"), "swift-preference"),
+    "kto": "swift-labelled",
+    **dict.fromkeys(("grpo", "ppo"), "swift-prompts"),
+}
+"""ms-swift's own format of each algorithm's rows."""
+
 
 def _format_of(run: Run, columns: tuple[str, ...], hub: bool) -> str | None:
     """The format by the framework's method; of a script of the user's own by the columns that it names."""
     launch = run.launch
     program = (launch.program.string or "").rpartition("/")[2].lower() if launch is not None else ""
     if run.framework == "ms-swift":
-        return "messages"
+        return _BY_RLHF_TYPE.get(run.arguments.get("rlhf_type").string or "", "messages")
     told = format_told_by(columns)
     by_trl = run.framework == "trl" or (hub and any(b"trl" in script.source.data for script in run.scripts))
     return next((name for word, name in _BY_METHOD if word in program), told) if by_trl else told

@@ -6,6 +6,7 @@ words is its length in tokens.
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -13,8 +14,8 @@ _WORDS = tuple("of to in it is be as at so we he by or on do if me my up an go n
 
 # What the columns of a format hold. A kind is text; several texts; int; float; flag; several flags; label; chat
 # (messages by role and content), message (one of them, an answer), parts (chat, its content in parts), asked, answered
-# (a chat of one message), turns (ShareGPT's from and value), exchanges (FineVision's user and assistant), image,
-# images, and so on.
+# (a chat of one message), turns (ShareGPT's from and value), exchanges (FineVision's user and assistant), tools and
+# calls (JSON of functions, and of calls of them), image, images, and so on.
 TEMPLATE = "apply_chat_template"
 """Stands among the columns that a program reads where it lays a chat template over them."""
 FORMATS: dict[str, dict[str, str]] = {
@@ -31,6 +32,9 @@ FORMATS: dict[str, dict[str, str]] = {
     "question-answer": {"question": "text", "answer": "text"},
     "instruction-response": {"instruction": "text", "response": "text"},
     "prompts": {"prompt": "asked", "solution": "text"},
+    "swift-preference": {"messages": "chat", "rejected_response": "text"},
+    "swift-labelled": {"messages": "chat", "label": "flag"},
+    "swift-prompts": {"messages": "asked", "solution": "text"},
     "text": {"text": "text"},
     "sentences": {"sentence1": "text", "sentence2": "text", "label": "label"},
     "classified": {"text": "text", "label": "label"},
@@ -42,7 +46,8 @@ FORMATS: dict[str, dict[str, str]] = {
 # How a row's tokens are shared out, by the column's name; what is not named here gets a fifth.
 _SHARES = {
     "text": 0.97, "messages": 0.97, "conversations": 0.97, "output": 0.6, "completion": 0.6, "response": 0.6,
-    "answer": 0.6, "chosen": 0.6, "rejected": 0.55, "content": 0.97, "prompt": 0.3, "instruction": 0.25, "input": 0.1,
+    "answer": 0.6, "chosen": 0.6, "rejected": 0.55, "rejected_response": 0.36,
+    "answer_zh": 0.6, "answer_en": 0.55, "content": 0.97, "prompt": 0.3, "instruction": 0.25, "input": 0.1,
     "solution": 0.3, "article": 0.8, "document": 0.8, "code": 0.8,
 }  # fmt: skip
 
@@ -135,6 +140,8 @@ class Maker:
                     for part in (0, 1)]  # fmt: skip
         if kind == "ints":
             return [number % 5, (number + 1) % 5]
+        if kind in ("tools", "calls"):
+            return _of_functions(kind, number)
         if kind == "texts":
             return [text(tokens // 2, number), text(tokens // 2, number + 1)]
         if kind == "id":
@@ -176,6 +183,15 @@ def _in_parts(message: dict[str, str], sees: list[str]) -> dict[str, Any]:
     """The message with its content in parts: a text, and what is seen in it."""
     seen = [{"index": 0, "text": None, "type": tag} for tag in sees]
     return {**message, "content": [{"index": None, "text": message["content"], "type": "text"}, *seen]}
+
+
+def _of_functions(kind: str, number: int) -> str:
+    """JSON of one function, or of a call of it, as a text."""
+    name, asked = f"look_up_{number % 5}", text(1, number)
+    if kind == "calls":
+        return json.dumps([{"name": name, "arguments": {"word": asked}}])
+    word = {"word": {"description": "What is looked up.", "type": "str"}}
+    return json.dumps([{"name": name, "description": "Looks a word up.", "parameters": word}])
 
 
 _CONVERSATIONS = ("chat", "turns", "parts")
