@@ -53,7 +53,8 @@ class Cell:
 
 
 CELLS = (
-    Cell("dpo", 2), Cell("dpo", 3), Cell("dpo", 2, "lora"), Cell("kto", 2), Cell("kto", 3, "lora"), Cell("grpo", 2),
+    Cell("dpo", 2), Cell("dpo", 3), Cell("dpo", 2, "lora"), Cell("kto", 2), Cell("kto", 3, "lora"),
+    Cell("rm", 2), Cell("rm", 3), Cell("rm", 2, "lora"), Cell("grpo", 2),
     Cell("grpo", 3), Cell("gkd", 2), Cell("gkd", 3), Cell("grpo", 2, "lora"), Cell("dpo", 3, world=2),
 )  # fmt: skip
 

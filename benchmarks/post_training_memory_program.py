@@ -26,14 +26,16 @@ _COMMON = {
 def main(arguments: list[str]) -> None:
     """Make the trainer, and train."""
     algorithm, model, deepspeed, *more = arguments
-    trainer = _TRAINERS[algorithm](model, {**_COMMON, "deepspeed": deepspeed}, _adapters() if "lora" in more else None)
+    task = "SEQ_CLS" if algorithm == "rm" else "CAUSAL_LM"
+    adapters = _adapters(task) if "lora" in more else None
+    trainer = _TRAINERS[algorithm](model, {**_COMMON, "deepspeed": deepspeed}, adapters)
     trainer.train()
 
 
-def _adapters() -> Any:
+def _adapters(task: str) -> Any:
     from peft import LoraConfig
 
-    return LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM")
+    return LoraConfig(r=16, target_modules="all-linear", task_type=task)
 
 
 def _tokenizer(folder: str) -> Any:
@@ -85,6 +87,20 @@ def _kto(folder: str, options: dict[str, Any], adapters: Any) -> Any:
                       peft_config=adapters)  # fmt: skip
 
 
+def _rm(folder: str, options: dict[str, Any], adapters: Any) -> Any:
+    import transformers
+    from trl import RewardConfig, RewardTrainer
+
+    args = RewardConfig(**options, max_length=_LENGTH)
+    config = transformers.AutoConfig.from_pretrained(folder, num_labels=1)
+    model = transformers.AutoModelForSequenceClassification.from_config(config, dtype=torch.bfloat16)
+    data = _rows(
+        chosen="what " * 8 + "is " * 64, rejected="what " * 8 + "are " * 16
+    )  # longer ones are left out, not cut
+    return RewardTrainer(model, args=args, train_dataset=data, processing_class=_tokenizer(folder),
+                         peft_config=adapters)  # fmt: skip
+
+
 def _grpo(folder: str, options: dict[str, Any], adapters: Any) -> Any:
     from trl import GRPOConfig, GRPOTrainer
 
@@ -110,7 +126,7 @@ def _gkd(folder: str, options: dict[str, Any], adapters: Any) -> Any:
                       processing_class=_tokenizer(folder), peft_config=adapters)  # fmt: skip
 
 
-_TRAINERS = {"dpo": _dpo, "kto": _kto, "grpo": _grpo, "gkd": _gkd}
+_TRAINERS = {"dpo": _dpo, "kto": _kto, "rm": _rm, "grpo": _grpo, "gkd": _gkd}
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
