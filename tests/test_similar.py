@@ -10,11 +10,11 @@ import pytest
 from gonogo.diagnose.findings import diagnose
 from gonogo.diagnose.similar import find
 from gonogo.diagnose.similar.features import Features, features_of
-from gonogo.diagnose.similar.index import PATH, Index, Thread, packed
+from gonogo.diagnose.similar.index import CASES, PATH, Index, Thread, packed
 from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
-from gonogo.finding import Verdict
+from gonogo.finding import Certainty, Verdict
 from gonogo.hazards.hazard import all_hazards
 from gonogo.report import FORMATS, render
 from gonogo.report.untrusted import clean_line
@@ -142,6 +142,37 @@ def test_the_shipped_index_is_small_and_its_threads_can_be_shown() -> None:
         assert clean_line(thread.title) == thread.title
         assert bool(thread.shows) == bool(thread.shows_zh)
         assert thread.title or thread.shows
+
+
+def test_the_shipped_cases_are_of_hazards() -> None:
+    assert CASES.stat().st_size <= 300_000
+    known = {hazard.name for hazard in all_hazards() if not hazard.fallback}
+    assert {thread.hazard for thread in Index.of_cases().threads} <= known, "run scripts/hazard_cases.py"
+    assert all(thread.address.startswith(f"{thread.hazard}/bad") for thread in Index.of_cases().threads)
+
+
+def test_a_log_that_was_cut_is_held_against_the_hazards_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Thread("zero3-moe-hang/bad", hazard="zero3-moe-hang")
+    others = [(Thread(f"other/{number}", hazard="zero3-model-parallel-is-none"), {number: 1.0}) for number in range(50)]
+    index = Index(packed([(case, features(tmp_path, LOG)), *others]))
+    monkeypatch.setattr(find, "_cases", lambda: index)
+    whole = LOG.format(user="b", line=8)
+    (finding,) = diagnose([written(tmp_path, "".join(whole.splitlines(keepends=True)[:-1]))]).findings
+    assert (finding.hazard, finding.certainty) == ("zero3-moe-hang", Certainty.POSSIBLE)
+    assert "most of the frames" in finding.cause.en
+    assert "zero3-moe-hang" not in {one.hazard for one in diagnose([written(tmp_path, whole)]).findings}
+
+
+def test_a_part_of_a_case_is_known_by_what_it_has() -> None:
+    index = Index(
+        packed([(Thread("a/bad", hazard="a"), {1: 1.0, 2: 1.0, 3: 1.0}), (Thread("b/bad", hazard="b"), {1: 1.0})])
+    )
+    assert [number for _, number in index.containing({2: 1.0, 3: 1.0})] == [0]
+    assert index.containing({2: 1.0, 3: 1.0}, without={0}) == []
+    assert index.containing({1: 0.5}) == []
+    ((part, number),) = index.containing({2: 1.0, 9: 1.0})
+    assert number == 0
+    assert part == pytest.approx(0.5)
 
 
 def test_an_index_gives_back_what_was_put_into_it() -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.hazard import Hazard
-from gonogo.hazards.index import left_in_log
+from gonogo.hazards.index import hazard_of, left_in_log
 
 _CURE = Text(
     "Look at the whole log; `gonogo explain {name}` says what to do if it is this",
@@ -22,6 +22,20 @@ _NO_LAST_LINE = Text("The traceback's last line, which is missing here", "调用
 _NO_REST = Text(
     "The lines around it, which are missing here: the traceback above, or the message's first line",
     "它前后的内容（此处缺失）：上面的调用栈，或报错信息的第一行",
+)
+_ENDS_AT = Text(
+    "The log ends at {file}, in {function}, before the line that names the error. This is what is most often raised "
+    "there.",
+    "日志在 {file} 的 {function} 处中断，没有给出异常的那一行。此处最常抛出的就是这个问题。",
+)
+_LINE_LEFT = Text(
+    "Of this failure such a line is left in a log that was cut; what would name it is not there.",
+    "日志不完整：这一行通常与此问题一起出现，但能确认它的内容不在其中。",
+)
+_LIKE_ITS_CASES = Text(
+    "The log ends before the line that names the error. Of all failures that gonogo knows, this one has most of the "
+    "frames on the way there.",
+    "日志在给出异常的那一行之前中断。在 gonogo 已知的问题中，此问题的调用栈与这里留下的各帧最为相符。",
 )
 _FURTHER_OUT = 4
 """How many frames from the innermost one are looked at where that tells nothing: a log may be cut anywhere."""
@@ -35,8 +49,7 @@ def cut_short(log: FailureLog) -> Iterator[tuple[Hazard, Finding]]:
     """
     if any(error.role is Role.ROOT and (error.frames or "\n" in error.message) for error in log.errors):
         return
-    outside = outside_training(log)
-    asked = [one for one in left_in_log(log) if not outside or getattr(one, "anywhere", False)]
+    asked = list(filter(_counts_in(log), left_in_log(log)))
     if not asked:
         return
     from gonogo.diagnose.similar.find import threads_of_hazards
@@ -47,6 +60,21 @@ def cut_short(log: FailureLog) -> Iterator[tuple[Hazard, Finding]]:
     for finding in (*_ended_where(log, asked), *_left_over(log, asked)):
         if (hazard := hazards.pop(finding.hazard, None)) is not None:
             yield hazard, finding
+
+
+def like_cases(log: FailureLog) -> Iterator[tuple[Hazard, Finding]]:
+    """The hazards whose own cases have most of the frames that are left, where nothing else is known of a cut log."""
+    if not log.cut or any(error.role is Role.ROOT for error in log.errors):
+        return
+    from gonogo.diagnose.similar.find import hazards_like
+
+    for hazard in filter(_counts_in(log), filter(None, map(hazard_of, hazards_like(log)))):
+        yield hazard, _possible(hazard, log.cut[0], _LIKE_ITS_CASES, _NO_LAST_LINE)
+
+
+def _counts_in(log: FailureLog) -> Callable[[Hazard], bool]:
+    outside = outside_training(log)
+    return lambda hazard: not outside or getattr(hazard, "anywhere", False)
 
 
 def _ended_where(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
@@ -68,17 +96,8 @@ def _ended_within(log: FailureLog, hazards: Iterable[Hazard], within: int) -> It
         if cut is None or cut.innermost is None:
             continue
         place = cut.innermost
-        yield hazard.log_finding(
-            cut,
-            Text(
-                "The log ends at {file}, in {function}, before the line that names the error. This is what is most "
-                "often raised there.",
-                "日志在 {file} 的 {function} 处中断，没有给出异常的那一行。此处最常抛出的就是这个问题。",
-            ).format(file=place.path.rpartition("/")[2], function=place.function or "?"),
-            cure=_CURE.format(name=hazard.name),
-            certainty=Certainty.POSSIBLE,
-            confirm=_NO_LAST_LINE,
-        )
+        where = _ENDS_AT.format(file=place.path.rpartition("/")[2], function=place.function or "?")
+        yield _possible(hazard, cut, where, _NO_LAST_LINE)
 
 
 def _left_over(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
@@ -88,17 +107,10 @@ def _left_over(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
     for hazard in hazards if lines else ():
         line = next((line for line in lines if any(trace in line.text for trace in hazard.traces)), None)
         if line is not None:
-            yield _of_line(hazard, line)
+            yield _possible(hazard, line, _LINE_LEFT)
 
 
-def _of_line(hazard: Hazard, line: Found) -> Finding:
+def _possible(hazard: Hazard, evidence: LoggedError | Found, cause: Text, confirm: Text = _NO_REST) -> Finding:
     return hazard.log_finding(
-        line,
-        Text(
-            "Of this failure such a line is left in a log that was cut; what would name it is not there.",
-            "日志不完整：这一行通常与此问题一起出现，但能确认它的内容不在其中。",
-        ),
-        cure=_CURE.format(name=hazard.name),
-        certainty=Certainty.POSSIBLE,
-        confirm=_NO_REST,
+        evidence, cause, cure=_CURE.format(name=hazard.name), certainty=Certainty.POSSIBLE, confirm=confirm
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gonogo.check.beside import NO_FILES, FilesRead, read_beside
-from gonogo.diagnose.cut_short import cut_short
+from gonogo.diagnose.cut_short import cut_short, like_cases
 from gonogo.diagnose.shown import excerpts, rank_ends
 from gonogo.diagnose.with_files import check_project, setup_with, with_files
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
@@ -118,6 +118,9 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
             hazards.setdefault(finding.hazard, hazard)
             if finding.hazard not in found:
                 found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
+        for hazard, finding in like_cases(log) if not found else ():
+            hazards.setdefault(finding.hazard, hazard)
+            found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
         for name, hazard in list(hazards.items()):
             if hazard.fallback and (merged := _finding_of(hazard, log)):
                 found[name] = merged

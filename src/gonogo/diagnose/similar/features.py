@@ -55,6 +55,16 @@ def features_of(log: FailureLog) -> Features:
     return found
 
 
+def features_of_frames(errors: Iterable[LoggedError]) -> Features:
+    """The features of tracebacks without what was raised: all that is left where a log was cut before that."""
+    found: Features = {}
+    for error in errors:
+        _add(found, _of_frames(error))
+        if error.frames and error.frames[-1].code:
+            _add(found, [(f"c {normalized(error.frames[-1].code)}", _RAISED_IN)])
+    return found
+
+
 def _telling(log: FailureLog) -> Iterator[str]:
     """Lines that may tell of a failure where there is no exception: what training went past was none."""
     stepped = last_steps(log)
@@ -100,6 +110,10 @@ def _of_error(error: LoggedError) -> Iterator[tuple[str, float]]:
     lines = [line for line in error.message.splitlines() if line.strip()]
     for line in lines[:8]:
         yield from of_message(line)
+    yield from _of_frames(error)
+
+
+def _of_frames(error: LoggedError) -> Iterator[tuple[str, float]]:
     frames = [named for frame in error.frames if (named := _named(frame))]
     for name in frames[-_MOST_FRAMES:]:
         yield f"f {name}", _FRAME

@@ -1,4 +1,4 @@
-"""Up to three public threads that look most like a failure; none, where none looks like it enough."""
+"""What looks most like a failure, public threads and hazards' own cases; none, where none looks like it enough."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from functools import cache
 
-from gonogo.diagnose.similar.features import Features, features_of
+from gonogo.diagnose.similar.features import Features, features_of, features_of_frames
 from gonogo.diagnose.similar.index import Index, Thread
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text
@@ -16,6 +16,8 @@ from gonogo.hazards.index import hazard_of
 MOST = 3
 LEAST_ALIKE = 0.3
 """The likeness below which a thread is not shown: benchmarks/similar.py measures what comes of it."""
+LEAST_PART = 0.3
+"""The part of a cut traceback that a hazard's case has at least, where the hazard is named for it."""
 _OF_ONE_HAZARD = 2
 """Threads of one hazard among those shown: one message may have several causes."""
 _UNSETTLED = 0.85
@@ -53,6 +55,18 @@ def chosen(
     return found
 
 
+def hazards_like(log: FailureLog) -> list[str]:
+    """The hazards whose own cases have most frames of a traceback that was cut, if enough; the likeliest first."""
+    index = _cases()
+    parts: dict[str, float] = {}
+    for part, number in index.containing(features_of_frames(log.cut)):
+        if part >= LEAST_PART:
+            parts.setdefault(index.threads[number].hazard, part)
+    met = threads_of_hazards()
+    # Of those that have about as many of them, the one that is met most often.
+    return sorted(parts, key=lambda hazard: (-round(parts[hazard], 1), -met[hazard]))[:MOST]
+
+
 def _worth(thread: Thread, likeness: float) -> float:
     return likeness if thread.hazard or thread.shows else likeness * _UNSETTLED
 
@@ -63,6 +77,7 @@ def threads_of_hazards() -> Counter[str]:
 
 
 _index = cache(Index.shipped)
+_cases = cache(Index.of_cases)
 
 
 def _shown(thread: Thread, likeness: float) -> SimilarThread:

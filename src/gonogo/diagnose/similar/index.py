@@ -1,6 +1,8 @@
-"""The index of public threads that is shipped, ``threads.msgpack``: hashed features, which threads have them, titles.
+"""The indexes that are shipped: hashed features, and which public threads, or logs of hazards' cases, have them.
 
-``scripts/similar_threads.py`` makes it. It holds nothing of a thread but its address, its title and features.
+``scripts/similar_threads.py`` makes ``threads.msgpack``. It holds nothing of a thread but its address, its title and
+features. ``scripts/hazard_cases.py`` makes ``cases.msgpack``, in which a case is the thread, its name the address, and
+its frames the features.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import math
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,14 @@ import msgspec
 from gonogo.diagnose.similar.features import Features
 
 PATH = Path(__file__).with_name("threads.msgpack")
+CASES = Path(__file__).with_name("cases.msgpack")
 _UNIT = 100
 """Weights are stored as hundredths, in a byte."""
 _LEAST_SHARED = 1.4
 """What a log and a thread must have in common to be alike at all, in features that no other thread has: more than the
 name of an exception."""
+_LEAST_LEFT = 0.8
+"""The same, of a log of which only a part is left: more than the frames that many trainings share."""
 
 
 class Thread(msgspec.Struct, frozen=True, array_like=True):
@@ -62,14 +67,33 @@ class Index:
 
     @classmethod
     def shipped(cls) -> Index:
-        """The one beside this file."""
+        """That of the public threads."""
         return cls(PATH.read_bytes())
+
+    @classmethod
+    def of_cases(cls) -> Index:
+        """That of the hazards' own cases."""
+        return cls(CASES.read_bytes())
 
     def alike(self, features: Features, without: Collection[int] = ()) -> list[tuple[float, int]]:
         """The threads that share features with a log, most alike first: the cosine (0 to 1) and the thread's number.
 
         A feature counts the more the fewer threads have it. The numbers in ``without`` are passed over.
         """
+        square, shared = self._shared(features, without, _LEAST_SHARED, lambda weight, other: weight * other)
+        length = math.sqrt(square) or 1.0
+        found = [(product / length / self._lengths[thread], thread) for thread, product in shared.items()]
+        return sorted(found, key=lambda one: (-one[0], one[1]))
+
+    def containing(self, features: Features, without: Collection[int] = ()) -> list[tuple[float, int]]:
+        """The threads that have most of what is left of a log: the part of it (0 to 1), and the thread's number."""
+        square, shared = self._shared(features, without, _LEAST_LEFT, lambda weight, other: weight * min(weight, other))
+        return sorted(((part / square, thread) for thread, part in shared.items()), key=lambda one: (-one[0], one[1]))
+
+    def _shared(
+        self, features: Features, without: Collection[int], least: float, common: Callable[[float, float], float]
+    ) -> tuple[float, dict[int, float]]:
+        """The square of what a log has, and what each thread has in common with it, where that is no less than that."""
         shared: dict[int, float] = {}
         square = 0.0
         for key, weight in features.items():
@@ -80,16 +104,10 @@ class Index:
             square += (weight * rarity) ** 2
             for place in range(begin, end):
                 thread = self._having[place]
-                more = weight * self._weights[place] / _UNIT * rarity**2
+                more = common(weight, self._weights[place] / _UNIT) * rarity**2
                 shared[thread] = shared.get(thread, 0.0) + more
-        length = math.sqrt(square) or 1.0
-        least = _LEAST_SHARED * _rarity(len(self.threads), 1) ** 2
-        found = [
-            (product / length / self._lengths[thread], thread)
-            for thread, product in shared.items()
-            if product >= least and thread not in without
-        ]
-        return sorted(found, key=lambda one: (-one[0], one[1]))
+        enough = least * _rarity(len(self.threads), 1) ** 2
+        return square, {one: more for one, more in shared.items() if more >= enough and one not in without}
 
     def features_of(self) -> list[Features]:
         """The features of each thread, in the order of the threads."""
