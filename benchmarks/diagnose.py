@@ -1,6 +1,6 @@
 """How often `gonogo diagnose` names the right cause, and how fast it reads.
 
-    python benchmarks/diagnose.py [--format json] [--megabytes 1024] [--cases CASES.jsonl] [--misses]
+    python benchmarks/diagnose.py [--format json] [--megabytes 1024] [--cases CASES.jsonl] [--cut NAME] [--misses]
 
 Speed: a log of 64 ranks is generated (training lines, DeepSpeed's and NCCL's chatter, progress bars; one rank fails in
 the midst of it, the others time out after it), and read by `gonogo diagnose` and, for comparison, by `grep -E` with an
@@ -10,7 +10,8 @@ one traceback takes, which is what it costs to start.
 Accuracy: with `--cases`, a file of JSON objects, one a line, each with "log", "class" (a hazard's name, or "none" for a
 log that no hazard explains) and, where known, "context" ("ds_config", "launch", "code", "versions"). A case is top-1
 when the first finding is its class, top-3 when one of the first three is; a "none" counts as both when no finding is
-certain or likely.
+certain or likely. With `--cut`, of each log only what one of the ways of tests/log_cuts.py leaves (`the_first_half`),
+and no log that it leaves as it is.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ from gonogo.diagnose.findings import CONFIDENT
 from gonogo.evidence.log.failure_log import GENERIC_WORDS
 from gonogo.hazards.hazard import all_hazards
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+import log_cuts
+
+CUTS = [cut.__name__ for cut in (*log_cuts.SHORTENED, *log_cuts.DRESSED)]
 GONOGO = [sys.executable, "-m", "gonogo", "diagnose"]
 RANKS = 64
 OPTIONS = {
@@ -139,9 +144,17 @@ def names_found(case: dict[str, Any]) -> tuple[list[str], bool]:
     return [finding["hazard"] for finding in findings], any(finding["certainty"] in CONFIDENT for finding in findings)
 
 
-def accuracy(path: Path, misses: bool) -> dict[str, Any]:
-    """Top-1 and top-3 over the cases of a file."""
+def rest_of(log: str, cut: str) -> str:
+    """What a way of cutting leaves of a log; nothing where it leaves all."""
+    rest: str = getattr(log_cuts, cut)(log)
+    return rest if rest.strip() != log.strip() else ""
+
+
+def accuracy(path: Path, misses: bool, cut: str | None) -> dict[str, Any]:
+    """Top-1 and top-3 over the cases of a file, or over what is left of them after a cut."""
     cases = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    if cut is not None:
+        cases = [{**case, "log": rest} for case in cases if (rest := rest_of(case["log"], cut))]
     first = third = 0
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for case, (names, confident) in zip(cases, pool.map(names_found, cases), strict=True):
@@ -160,6 +173,7 @@ def main() -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument("--megabytes", type=int, default=1024, help="size of the generated log; 0 leaves speed out")
     parser.add_argument("--cases", type=Path, help="a file of cases whose cause is known")
+    parser.add_argument("--cut", metavar="NAME", help="cut the cases' logs: " + ", ".join(CUTS), choices=CUTS)
     parser.add_argument("--misses", action="store_true", help="tell each case that is not top-1")
     options = parser.parse_args()
     answer: dict[str, Any] = {"benchmark": "diagnose", "hazards": len(all_hazards())}
@@ -168,7 +182,7 @@ def main() -> None:
         answer["speed"] = speed(options.megabytes)
     if options.cases:
         print(f"cases of {options.cases} ...", file=sys.stderr, flush=True)
-        answer["accuracy"] = accuracy(options.cases, options.misses)
+        answer["accuracy"] = accuracy(options.cases, options.misses, options.cut)
     answer["machine"] = {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()}
     if options.format == "json":
         print(json.dumps(answer, indent=1))
