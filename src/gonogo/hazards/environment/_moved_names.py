@@ -37,7 +37,7 @@ _OF_A_LIBRARY = Pattern(
 """Liger's classes in place of a model's, an optimizer's newer method, and triton's own objects (torch's are Tensor)."""
 _NOT_OF_A_RELEASE = Pattern(
     r"no attribute '?(?:model|module|ds_\w+|no_sync|backward|step|grad|save_checkpoint|dtype|device|generate|loss"
-    r"|logits|vllm_engine|hf_device_map|pad_token_id)(?:'|$)"
+    r"|logits|vllm_engine|hf_device_map|pad_token_id|zero_gather_\w+|_zero3_\w+)(?:'|$)"
 )
 
 SAID_BETWEEN_RELEASES = Pattern(

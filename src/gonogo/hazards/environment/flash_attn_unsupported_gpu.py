@@ -9,6 +9,7 @@ _REFUSED = Pattern(
     r"|turing|v100|t4)"
     r"|FlashAttention backward for head dim > \d+ requires A100 or H100"
 )
+_OF_SGLANG = Pattern(r"flash_attn at sgl-kernel is only supported on sm\d+")
 _CURE = (
     Text(
         'Turn it off: attn_implementation="sdpa" (or "eager"); flash_attn: disabled / sdpa (LLaMA-Factory), '
@@ -24,13 +25,21 @@ _CURE = (
 )
 
 
+_CURE_OF_SGLANG = Text(
+    "Take another backend: --attention-backend triton or flashinfer (torch_sdpa for SGLang's diffusion models)",
+    "换用其他后端：--attention-backend triton 或 flashinfer（SGLang 的扩散模型用 torch_sdpa）",
+)
+
+
 class FlashAttnUnsupportedGpu(Hazard):
-    """FlashAttention 2 runs on Ampere and newer; this GPU is older.
+    """FlashAttention 2 runs on Ampere and newer; this GPU is older. Or FlashAttention 3 on one of other kind.
     ## What happens
-    The first forward pass ends with "RuntimeError: FlashAttention only supports Ampere GPUs or newer."
+    The first forward pass ends with "RuntimeError: FlashAttention only supports Ampere GPUs or newer." SGLang's words
+    are "flash_attn at sgl-kernel is only supported on sm90 and above".
     ## Why
     flash-attn 2 has kernels for compute capability 8.0 and up: not for V100, T4, RTX 20xx. Some models' own code
-    uses it whenever the package is installed, whatever the arguments say.
+    uses it whenever the package is installed, whatever the arguments say. FlashAttention 3, in sgl-kernel, is built for
+    Hopper and Ampere: not for what is older, nor for an RTX 50 or RTX PRO 6000, in spite of its words.
     ## Example
     ```python
     # wrong on V100, T4, RTX 20xx
@@ -46,6 +55,8 @@ class FlashAttnUnsupportedGpu(Hazard):
     - https://github.com/LlamaChinese/Llama-Chinese/issues/307: training on an older GPU
     - https://github.com/swc-17/SparseDrive/issues/44: V100
     - https://github.com/hiyouga/LlamaFactory/issues/3508: Qwen's remote code takes flash-attn by itself
+    - https://github.com/gpustack/gpustack/issues/3326: SGLang's words; a maintainer tells which cards have it
+    - https://github.com/sgl-project/sglang/issues/15342: FlashAttention 3 on an RTX PRO 6000
     """
 
     name = "flash-attn-unsupported-gpu"
@@ -74,6 +85,20 @@ class FlashAttnUnsupportedGpu(Hazard):
         """flash-attn's own words, which have one cause."""
         evidence = first(log, _REFUSED)
         if evidence is None:
+            if sglang := first(log, _OF_SGLANG):
+                yield self.log_finding(
+                    sglang,
+                    Text(
+                        "SGLang takes FlashAttention 3, and sgl-kernel has none for this GPU.",
+                        "SGLang 使用 FlashAttention 3，而 sgl-kernel 没有该 GPU 的 kernel。",
+                    ),
+                    cure=_CURE_OF_SGLANG,
+                    certainty=Certainty.LIKELY,
+                    confirm=Text(
+                        "torch.cuda.get_device_capability() is neither (9, 0) nor (8, …)",
+                        "torch.cuda.get_device_capability() 既不是 (9, 0) 也不是 (8, …)",
+                    ),
+                )
             return
         old = old_gpu(log)
         yield self.log_finding(

@@ -16,7 +16,7 @@ _FAMILY = (
     r"|safetensors|torchao|torchvision|torch|numpy|numpy\.core|pydantic|swift|unsloth\w*|liger_kernel|evaluate|triton"
     r"|vllm|sglang|verl|megatron|apex|flash_attn|ray|openrlhf|llamafactory|tensordict|compressed_tensors|lightning)"
 )
-_NAME = Pattern(rf"cannot import name '(\w+)' from '({_FAMILY}(?:\.[\w.]+)?)'|No module named '({_FAMILY})\.[\w.]+'")
+_NAME = Pattern(rf"cannot import name '(\w+)'? from '({_FAMILY}(?:\.[\w.]+)?)'|No module named '({_FAMILY})\.[\w.]+'")
 _INSTALLED = Pattern(r"cannot import name '\w+' from '[\w.]+' \(\S*(?:site|dist)-packages/")
 """An installed package that lacks what is imported of it."""
 _OF_AN_OBJECT = Pattern(r"'[A-Z]\w{3,80}' object has no attribute '[a-z_]\w*'|module '[\w.]+' has no attribute '\w+'")
@@ -176,6 +176,7 @@ class PythonPackageVersionMismatch(Hazard):
         "trainer-override-without-num-items",
         "reward-function-signature",
         "zero3-hooks-on-unwrapped-model",
+        "zero3-saved-past-the-engine",
         "vllm-v1-engine-unsupported",
         "unsloth-compile-cache-across-ranks",
         "trl-too-old-for-deepspeed-hooks",

@@ -57,7 +57,7 @@ class Fsdp2MethodOutsideForward(LoggedHazard):
         Sign(
             says=MIXED,
             outside=(*RECOMPUTES, *_LOADERS, "clip_grad", "torch/optim/", "foreach_reduce", "peft/"),
-            unless=Pattern(r"(?:_foreach_\w+|chunk_cat|aten\.copy_)[.\w]*:? got mixed"),
+            unless=Pattern(r"(?:_foreach_\w+|chunk_cat|aten\.copy_|npu\.\w+)[.\w]*:? got mixed"),
             certainty=Certainty.POSSIBLE,
         ),
     )

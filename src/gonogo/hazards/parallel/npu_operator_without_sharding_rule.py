@@ -6,7 +6,8 @@ class NpuOperatorWithoutShardingRule(LoggedHazard):
     """torch_npu's fused operators (attention, rotary embedding, RMSNorm) are given DTensors.
     ## What happens
     `NotImplementedError: Operator npu.npu_fusion_attention.default does not have a sharding strategy registered`
-    under FSDP2 with tensor or context parallelism on Ascend.
+    under FSDP2 with tensor or context parallelism on Ascend; or `npu.npu_fusion_attention.default: got mixed
+    torch.Tensor and DTensor`.
     ## Why
     DTensor's rules are for ATen's operators. A framework puts torch_npu's in their place on an NPU, and newer
     torch_npu brings rules for some of them only.
@@ -27,11 +28,12 @@ class NpuOperatorWithoutShardingRule(LoggedHazard):
     - https://github.com/pytorch/pytorch/issues/167977: a rule for a custom operator, and its limits
     - https://github.com/pytorch/pytorch/pull/131108: register_sharding
     - https://github.com/pytorch/torchtitan/issues/3645: the same for another library's operator
+    - https://github.com/pytorch/torchtitan/issues/875: context parallelism; a maintainer: register a sharding
     """
 
     name = "npu-operator-without-sharding-rule"
     title = Text("An NPU operator has no DTensor sharding rule", "某个 NPU 算子没有 DTensor 切分规则")
-    log_words = ("sharding strategy registered", "does not have a sharding")
+    log_words = ("sharding strategy registered", "does not have a sharding", "got mixed torch.Tensor")
     ends_at = (("tensor/_sharding_prop.py", "propagate_op_sharding_non_cached"),)
     signs = (
         Sign(
@@ -39,6 +41,13 @@ class NpuOperatorWithoutShardingRule(LoggedHazard):
             certainty=Certainty.CERTAIN,
         ),
         Sign(says=Pattern(r"does not have a (?:DTensor )?sharding (?:strategy|rule)"), frames=(("torch_npu/",),)),
+        Sign(
+            says=Pattern(r"npu\.[\w.]*: got mixed torch\.Tensor and DTensor"),
+            cause=Text(
+                "An operator of torch_npu was given DTensors beside plain tensors, and DTensor has no rule for it.",
+                "torch_npu 的算子同时得到 DTensor 与普通张量，而 DTensor 没有它的规则。",
+            ),
+        ),
     )
     cause = Text(
         "An operator of torch_npu was given a DTensor, and DTensor has no rule for it.",
