@@ -83,7 +83,7 @@ class CudaInitFailedMasquerade(Hazard):
         ("torch/cuda/__init__.py", "torch._C._cuda_init()"),
         ("transformers/training_args.py", "raise ValueError("),
     )
-    yields_to = ("cuda-driver-too-old",)
+    yields_to = ("cuda-driver-too-old", "fabric-manager-not-running")
 
     def in_log(self, log: FailureLog) -> Findings:
         """A refusal of bf16 or TF32 beside a sign that CUDA failed or a GPU that has both; else CUDA's own failure."""

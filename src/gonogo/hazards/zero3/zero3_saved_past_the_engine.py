@@ -3,7 +3,6 @@ import ast
 from gonogo.hazards.facts.zero_files import stage_span, tests_the_stage
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
-from gonogo.hazards.zero3._online import gathering_trainers
 
 _UNWRAPPED = ("accelerate.Accelerator.unwrap_model", "accelerate.utils.extract_model_from_parallel")
 _GIVE_ENGINE = Text(
@@ -16,8 +15,8 @@ _PPO = (
     Text(
         "With TRL's PPOTrainer: train with ZeRO-2, or save in its save_model through the engine (keep self.deepspeed, "
         "and take the policy's keys of its state dict); TRL 1.13 has the trainer no more",
-        "使用 TRL 的 PPOTrainer 时：用 ZeRO-2 训练，或在 save_model 中通过引擎保存（保留 self.deepspeed，从其 state dict "
-        "取出 policy 的键）；TRL 1.13 起已移除该训练器",
+        "使用 TRL 的 PPOTrainer 时：用 ZeRO-2 训练，或在 save_model 中通过引擎保存（保留 self.deepspeed，从其 "
+        "state dict 取出 policy 的键）；TRL 1.13 起已移除该训练器",
     ),
 )
 
@@ -79,11 +78,7 @@ class Zero3SavedPastTheEngine(LoggedHazard):
             frames=(("ppo_trainer", "PPOTrainer"), ("save_model",)),
             cause=_BARE,
         ),
-        Sign(
-            types=("AttributeError", ""),
-            frames=(("model.zero_gather_16bit_weights_on_model_save()",),),
-            cause=_BARE,
-        ),
+        Sign(types=("AttributeError", ""), frames=(("model.zero_gather_16bit_weights_on_model_save()",),), cause=_BARE),
     )
     cause = Text(
         "accelerate asks {model} for the gathered weights of ZeRO-3; only DeepSpeed's engine has them.",
@@ -116,17 +111,16 @@ class Zero3SavedPastTheEngine(LoggedHazard):
                     spans=(call.place.span(), stage_span(run)),
                 )
         if run.environment.within("trl", ">=0.12,<1.13") and str(run.arguments.get("save_strategy").get("")) != "no":
-            for call in gathering_trainers(script, run):
-                if call.name.endswith("PPOTrainer"):
-                    trl = run.environment.field("trl")
-                    yield self.finding(
-                        Text(
-                            "TRL {trl}'s PPOTrainer saves the policy past DeepSpeed's engine: under ZeRO-3 the first "
-                            "save ends with an AttributeError.",
-                            "TRL {trl} 的 PPOTrainer 绕过 DeepSpeed 引擎保存策略模型：ZeRO-3 下第一次保存会以 "
-                            "AttributeError 结束。",
-                        ).format(trl=trl.get("< 1.13")),
-                        certainty=Certainty.LIKELY,
-                        cure=_PPO,
-                        spans=(trl.span(), call.script.headline(call.node).span(), stage_span(run)),
-                    )
+            for call in script.calls("trl.PPOTrainer", "trl.experimental.ppo.PPOTrainer"):
+                trl = run.environment.field("trl")
+                yield self.finding(
+                    Text(
+                        "TRL {trl}'s PPOTrainer saves the policy past DeepSpeed's engine: under ZeRO-3 the first "
+                        "save ends with an AttributeError.",
+                        "TRL {trl} 的 PPOTrainer 绕过 DeepSpeed 引擎保存策略模型：ZeRO-3 下第一次保存会以 "
+                        "AttributeError 结束。",
+                    ).format(trl=trl.get("< 1.13")),
+                    certainty=Certainty.LIKELY,
+                    cure=_PPO,
+                    spans=(trl.span(), call.script.headline(call.node).span(), stage_span(run)),
+                )
