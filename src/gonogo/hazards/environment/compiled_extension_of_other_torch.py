@@ -6,7 +6,8 @@ from gonogo.hazards.signs import Evidence, LoggedHazard, Sign, match_of
 _SYMBOL = r"undefined symbol: (?P<symbol>_Z\w*(?:3c10|2at|5torch|6caffe2)\w*)"
 _OTHERS = Pattern(
     r"(?:flash_attn\w*|rotary_emb|xentropy_cuda_lib|dropout_layer_norm|libbitsandbytes\w*|torchvision|torchaudio|xformers"
-    r"|libtorch\w*|libc10\w*|torch/_C|libaoti\w*|_dl|libtorch_npu)\S*\.so|torch_npu"
+    r"|libtorch\w*|libc10\w*|torch/_C|libaoti\w*|_dl|libtorch_npu|libtbe_adapter|libatb|libasdops)\S*\.so"
+    r"|torch_npu|nnal/atb"
 )
 """Libraries of which other hazards tell, and torch's own."""
 _BUILT_FOR = Pattern(r"(?:torch|pt)\.?(\d+)\.?(\d+)")

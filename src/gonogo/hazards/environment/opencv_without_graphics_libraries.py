@@ -47,7 +47,8 @@ class OpencvWithoutGraphicsLibraries(LoggedHazard):
     cures = (
         Text(
             "pip uninstall -y opencv-python opencv-contrib-python && pip install opencv-python-headless",
-            "pip uninstall -y opencv-python opencv-contrib-python && pip install opencv-python-headless",
+            "改装 headless 版：pip uninstall -y opencv-python opencv-contrib-python && pip install "
+            "opencv-python-headless",
         ),
         Text(
             "Or in the image: apt-get install -y libgl1 libglib2.0-0",

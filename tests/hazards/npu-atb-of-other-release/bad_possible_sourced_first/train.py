@@ -1,0 +1,4 @@
+import torch
+import torch_npu
+
+print(torch.npu.device_count())

@@ -1,0 +1,5 @@
+#!/bin/bash
+conda activate train
+source /usr/local/Ascend/ascend-toolkit/set_env.sh
+source /usr/local/Ascend/nnal/atb/set_env.sh
+torchrun --nproc_per_node 8 train.py
