@@ -7,7 +7,7 @@ from gonogo.finding.guarded_run import Failure, GuardedRun, Rank
 from gonogo.finding.words import size
 from gonogo.report.table import Table, merged, short_place
 from gonogo.report.untrusted import clean_line
-from gonogo.report.words import word
+from gonogo.report.words import colon, word
 
 _OUTCOMES = {
     "completed": Text("completed", "完成"),
@@ -71,7 +71,7 @@ def guarded_summary(run: GuardedRun, language: str) -> str:
         parts.append(f"{run.seconds:.1f} s")
     if run.exit_status is not None:
         parts.append(f"退出码 {run.exit_status}" if chinese else f"exit status {run.exit_status}")
-    return ", ".join(parts)
+    return ("，" if chinese else ", ").join(parts)
 
 
 def guarded_tables(run: GuardedRun, language: str) -> list[Table]:
@@ -114,7 +114,11 @@ def _outcome(rank: Rank, language: str) -> str:
     kind, _, following = rank.outcome.partition(", ")
     text = _OUTCOMES[kind].format(signal=rank.signal or "?")
     failure = rank.failure
-    said = f": {clean_line(failure.type.rpartition('.')[2])}" if failure is not None and kind == "raised" else ""
+    said = (
+        f"{colon(language)}{clean_line(failure.type.rpartition('.')[2])}"
+        if failure is not None and kind == "raised"
+        else ""
+    )
     return text.in_language(language) + said + (_FOLLOWING.in_language(language) if following else "")
 
 

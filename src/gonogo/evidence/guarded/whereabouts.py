@@ -43,6 +43,19 @@ _KNOWN = (
         ),
     ),
     (
+        Pattern(r"torch/utils/file_baton\.py"),
+        Whereabouts(
+            Text("it waits for the lock of an extension's build", "它在等待扩展编译的锁"),
+            Text(
+                "Where no process compiles (ps -ef shows no ninja, nvcc or g++), a killed build has left the lock: "
+                "stop the run, delete the cache (rm -rf ~/.cache/torch_extensions, or the folder that "
+                "TORCH_EXTENSIONS_DIR names), and start again",
+                "若没有进程在编译（ps -ef 中没有 ninja、nvcc 或 g++），则锁是被中断的编译留下的：停止训练，删除缓存（"
+                "rm -rf ~/.cache/torch_extensions，或 TORCH_EXTENSIONS_DIR 所指的目录），再重新启动",
+            ),
+        ),
+    ),
+    (
         Pattern(r"_inductor/|_dynamo/|triton/|cpp_extension\.py|op_builder/|jit_load"),
         Whereabouts(
             Text("it compiles", "它在编译"),
