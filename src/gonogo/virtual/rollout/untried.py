@@ -30,10 +30,11 @@ def install(patches: Patches) -> None:
         version = metadata.version("verl")
         if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) >= _TRIED:
             why = Text(
-                "what it computes of completions was not rehearsed to its end: its workers pass nested tensors, and from "
-                "0.9 the threads of its TransferQueue would find another process's state here. Rehearse with verl 0.7.1",
-                "它对回答所做的计算未能排练到底：其 worker 之间传递嵌套张量，且 0.9 起 TransferQueue 的线程在此会读到其他进程的"
-                "状态。请用 verl 0.7.1 排练",
+                "what it computes of completions was not rehearsed to its end: its workers pass nested tensors, and "
+                "from 0.9 the threads of its TransferQueue would find another process's state here. Rehearse with "
+                "verl 0.7.1",
+                "它对回答所做的计算未能排练到底：其 worker 之间传递嵌套张量，"
+                "且 0.9 起 TransferQueue 的线程在此会读到其他进程的状态。请用 verl 0.7.1 排练",
             )
             patches.set(module.vLLMReplica, "__init__", refuse(f"verl {version}'s rollout", why))
 
