@@ -49,6 +49,7 @@ class CompiledExtensionOfOtherTorch(LoggedHazard):
 
     name = "compiled-extension-of-other-torch"
     title = Text("A compiled package was built for another PyTorch", "某个编译过的包是为另一个 PyTorch 构建的")
+    yields_to = ("flash-attn-undefined-symbol",)
     log_words = ("undefined symbol",)
     anywhere = True
     signs = (

@@ -39,6 +39,7 @@ class PackageBuiltForOtherCuda(LoggedHazard):
 
     name = "package-built-for-other-cuda"
     title = Text("A compiled package needs another CUDA release", "某个编译过的包需要另一版本的 CUDA")
+    yields_to = ("flash-attn-undefined-symbol",)
     log_words = ("cannot open shared object",)
     anywhere = True
     signs = (
