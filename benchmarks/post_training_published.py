@@ -103,7 +103,7 @@ def write_tables() -> None:
                 score[row[when]] += 1
             cells = (name, recipe["verdict"], row["verdict"], row["judged"], row["first"], row["seconds"])
             rows.append(f"| {' | '.join(map(str, cells))} |")
-    says = {"first": {"en": "before anything was mended", "zh": "修正之前"}, "judged": {"en": "now", "zh": "现在"}}
+    says = {"first": {"en": "at each one's first run", "zh": "各自首次运行"}, "judged": {"en": "now", "zh": "现在"}}
     for language, head in _HEADS.items():
         lines = ["| | right | unsure | wrong |", "| --- | ---: | ---: | ---: |"]
         for when, score in scores.items():

@@ -8,6 +8,7 @@ from functools import cache
 
 from gonogo.diagnose.similar.features import Features, features_of, features_of_frames
 from gonogo.diagnose.similar.index import Index, Thread
+from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text
 from gonogo.finding.similar import SimilarThread
@@ -56,10 +57,14 @@ def chosen(
 
 
 def hazards_like(log: FailureLog) -> list[str]:
-    """The hazards whose own cases have most frames of a traceback that was cut, if enough; the likeliest first."""
+    """The hazards whose own cases have most frames of a traceback that was cut, if enough; the likeliest first.
+
+    A program's own frames are called alike in any program (``main`` in ``train.py``): alone they tell nothing.
+    """
+    cut = [error for error in log.cut if any(is_library(frame.path) for frame in error.frames)]
     index = _cases()
     parts: dict[str, float] = {}
-    for part, number in index.containing(features_of_frames(log.cut)):
+    for part, number in index.containing(features_of_frames(cut)):
         if part >= LEAST_PART:
             parts.setdefault(index.threads[number].hazard, part)
     met = threads_of_hazards()
