@@ -145,6 +145,20 @@ class TestWhatIsRead:
         assert done.returncode == 3
         assert "no valid JSON: line 3" in " ".join(done.stdout.split())
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config: {\n",
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\n  spec: [\n",
+        ],
+        ids=["accelerate", "job"],
+    )
+    def test_a_broken_yaml_is_no_pass(self, text: str, here: Path) -> None:
+        Path("broken.yaml").write_text(text)
+        done = gonogo("broken.yaml")
+        assert done.returncode == 3
+        assert "it is not valid YAML" in " ".join(done.stdout.split())
+
     def test_a_config_whose_name_cannot_be_told_is_no_pass(self, here: Path) -> None:
         Path("run.sh").write_text("torchrun --nproc_per_node 8 train.py --deepspeed $(pick_config)\n")
         Path("train.py").write_text("import transformers\n")
@@ -157,6 +171,8 @@ class TestWhatIsRead:
         [
             (["missing.json"], "missing.json: no such file or folder"),
             (["--", "bash", "missing.sh"], "missing.sh: no such file"),
+            (["--", "missing.yaml"], "missing.yaml: no such file"),
+            (["--", "missing.ipynb"], "missing.ipynb: no such file"),
             (["--", "ls", "-l"], "ls -l: starts nothing that gonogo knows"),
             (["--select", "nothing-like-it"], "no hazard has such a name"),
             (["--fail-on", "never"], "--fail-on 'never'"),

@@ -14,8 +14,10 @@ from gonogo.check.placeholders import placeholder_note, placeholders_in
 from gonogo.check.run_of_launch import RunMaker
 from gonogo.check.settings import CheckSettings, matches_path
 from gonogo.evidence.document.json_file import read_json
+from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.evidence.document.notebook import SUFFIX as NOTEBOOK
 from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.document.yaml_file import read_yaml
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.own_package import own_command
 from gonogo.evidence.field import Field
@@ -39,6 +41,7 @@ FAULT = Text(
     "a fault of gonogo itself ({what}): GONOGO_DEBUG=1 shows where; please report it",
     "gonogo 自身的故障（{what}）：GONOGO_DEBUG=1 可显示位置；请报告",
 )
+_AT_LINE = Text("line {line}: {problem}", "第 {line} 行：{problem}")
 _NO_SUCH = Text("{path}: no such file or folder", "{path}：没有这个文件或目录")
 
 
@@ -194,6 +197,9 @@ class _Gatherer:
                     "{why}, and no valid JSON: line {line}: {problem}",
                     "{why}，也不是有效的 JSON：第 {line} 行：{problem}",
                 ).format(why=why, line=problem.place.line, problem=problem.message)
+        if source is not None and source in self.found[FileKind.YAML]:
+            for broken in read_yaml(source).broken_at:
+                why = Text("{why}; {broken}", "{why}；{broken}").format(why=why, broken=_at_line(broken))
         self.not_ours.append(Skipped(Text(path, path), why))
 
     def gathered(self) -> Gathered:
@@ -229,6 +235,8 @@ class _Gatherer:
             run = maker.run_of_config(source, environment)
             if run is not None:
                 runs.append(run)
+                for broken in run.accelerate.broken_at if run.accelerate is not None else ():
+                    self.files.skipped.append(Skipped(Text(source.path, source.path), _at_line(broken)))
             elif source.path in self.named:
                 self._not_ours(source.path, source)
         runs += maker.runs_of_scripts(self.found[FileKind.PYTHON], environment, self.named)
@@ -338,3 +346,7 @@ def _covered(runs: Sequence[Run], launches: Sequence[Launch]) -> list[Text]:
             Text("versions: " + ", ".join(text.en for text in texts), "版本：" + "，".join(text.zh for text in texts))
         )
     return lines
+
+
+def _at_line(problem: ConfigProblem) -> Text:
+    return _AT_LINE.format(line=problem.place.line, problem=problem.message)

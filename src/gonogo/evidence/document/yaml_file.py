@@ -71,6 +71,11 @@ class YamlFile:
         return tuple(self._problems)
 
     @property
+    def broken_at(self) -> tuple[ConfigProblem, ...]:
+        """The first place, if there is one, at which PyYAML gives up."""
+        return tuple(problem for problem in self._problems if problem.kind in ("syntax", "encoding"))[:1]
+
+    @property
     def readable(self) -> bool:
         """Whether PyYAML reads the file, and finds a mapping."""
         return not any(problem.kind in ("syntax", "encoding", "not-an-object") for problem in self._problems)

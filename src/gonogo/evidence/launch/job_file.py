@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from gonogo.evidence.document.notebook import SUFFIX as NOTEBOOK
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.launch.manifest import is_manifest
-from gonogo.evidence.paths import is_file
+from gonogo.evidence.paths import exists, is_file
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 
+_NO_SUCH = Text("{path}: no such file", "{path}：没有这个文件")
 YAML = (".yaml", ".yml")
 
 
@@ -23,6 +26,8 @@ def file_of_command(command: Sequence[str]) -> str | None:
     """The notebook, or the manifest of a job, that a command is; None for any other command. Raises UserError."""
     if (notebook := notebook_of_command(command)) is not None:
         return notebook
-    if len(command) != 1 or not command[0].endswith(YAML) or not is_file(command[0]):
+    if len(command) != 1 or not command[0].endswith((*YAML, NOTEBOOK)):
         return None
+    if not exists(command[0]):
+        raise UserError(_NO_SUCH.format(path=command[0]))
     return command[0] if is_manifest(SourceFile.read(command[0])) else None
