@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gonogo.finding import Text
+
+Unsupported = Callable[[str, Text], BaseException]
+"""Makes the exception for something by its name and why: what stands in for packages is given it."""
 
 
 class UnsupportedOperator(RuntimeError):

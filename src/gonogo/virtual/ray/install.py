@@ -28,7 +28,7 @@ from gonogo.virtual.ray.patience import Patience
 from gonogo.virtual.ray.process import Machine
 from gonogo.virtual.ray.references import reference_class, wait_for
 from gonogo.virtual.ray.tasks import Runner, resources_of, strategy_of, variables_of
-from gonogo.virtual.unsupported import UnsupportedOperator
+from gonogo.virtual.unsupported import Unsupported, UnsupportedOperator
 
 ADDRESS = "127.0.0.1"
 _ASSUMED = Text(
@@ -56,7 +56,7 @@ class Installed:
         names = self.cluster.names
         return self.cluster.machine.everywhere(), [f"{name} x {count}" for name, count in names.items()]
 
-    def workers(self, count: int, backend: Any, unsupported: workers.Unsupported) -> list[workers.WorkerProcess] | None:
+    def workers(self, count: int, backend: Any, unsupported: Unsupported) -> list[workers.WorkerProcess] | None:
         """Processes that vLLM's engine starts in an actor; None outside of Ray."""
         if self.cluster is None or self.cluster.driver is None:
             return None

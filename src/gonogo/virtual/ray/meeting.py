@@ -47,6 +47,13 @@ def install(patches: Patches, turns: Turns) -> None:
             if not is_there() and patience.is_over():
                 raise UnsupportedOperator(operator, _NEVER.format(come=come(), count=len(members)))
 
+    def numbered(process: Any, *call: Any) -> tuple[Any, int]:
+        """A call by the world that it is of, and how many such this process has made there."""
+        world = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"), *call)
+        mine = (process.number, world)
+        counts[mine] = number = counts.get(mine, 0) + 1
+        return world, number
+
     def waiting_for(world: Any, number: int) -> int:
         """How many wait for the root of a call."""
         return sum(known >= number for (_, of), known in counts.items() if of == world)
@@ -55,9 +62,7 @@ def install(patches: Patches, turns: Turns) -> None:
         if turns.mine is None or stays() or operator not in (*_FROM_ROOT, *_FROM_ALL):
             return None
         members = tuple(dist.get_process_group_ranks(group or c10d._get_default_group()))
-        world = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"), members, operator, what.get("root"))
-        mine = (turns.mine.number, world)
-        counts[mine] = number = counts.get(mine, 0) + 1
+        world, number = numbered(turns.mine, members, operator, what.get("root"))
         if operator in _FROM_ALL:
             there = gathered.setdefault((world, number), {})
             there[dist.get_rank()] = _pickled(what["objects"])
@@ -72,9 +77,7 @@ def install(patches: Patches, turns: Turns) -> None:
     def meet(members: Any) -> None:
         if turns.mine is None or stays():
             return
-        world = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"), members)
-        mine = (turns.mine.number, world)
-        counts[mine] = number = counts.get(mine, 0) + 1
+        world, number = numbered(turns.mine, members)
         there = arrived.setdefault((world, number), set())
         there.add(turns.mine.number)
         until(lambda: len(there) == len(members), "barrier", members, lambda: len(there))
@@ -82,9 +85,7 @@ def install(patches: Patches, turns: Turns) -> None:
     def root_sends(key: Any, is_root: bool, payload: bytes | None, waits: bool) -> bytes | None:
         if turns.mine is None or stays():
             return None
-        world = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"), key)
-        mine = (turns.mine.number, world)
-        counts[mine] = number = counts.get(mine, 0) + 1
+        world, number = numbered(turns.mine, key)
         if is_root:
             sent[world, number] = payload or b""
         if waits:

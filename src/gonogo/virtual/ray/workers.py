@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,8 +19,8 @@ import torch.distributed as dist
 from gonogo.finding import Text
 from gonogo.virtual.ray.cluster import Cluster, Place, Waiting
 from gonogo.virtual.ray.process import Process
+from gonogo.virtual.unsupported import Unsupported
 
-Unsupported = Callable[[str, Text], BaseException]
 _EACH, _BUNDLES = "VLLM_RAY_PER_WORKER_GPUS", "VLLM_RAY_BUNDLE_INDICES"
 """vLLM's variables: the share of a GPU that each worker takes, and the bundles that they are placed in."""
 

@@ -7,12 +7,11 @@ that is not here can't be rehearsed, which is CANNOT-TELL: some release may have
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from gonogo.finding import Text
-
-Unsupported = Callable[[str, Text], BaseException]
+from gonogo.virtual.unsupported import Unsupported
 
 _SAMPLING: dict[str, Any] = {
     "n": 1, "best_of": None, "presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0,

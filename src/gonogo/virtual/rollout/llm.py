@@ -17,8 +17,8 @@ from gonogo.virtual.rollout import engine, generation
 from gonogo.virtual.rollout.arguments import ENGINE, Asked
 from gonogo.virtual.rollout.outputs import CompletionOutput, LogprobsOf, RequestOutput
 from gonogo.virtual.rollout.ranks import EngineRanks
+from gonogo.virtual.unsupported import Unsupported
 
-Unsupported = Callable[[str, Text], BaseException]
 Workers = Callable[[int, Any, Unsupported], "list[Any] | None"]
 """Starts so many processes of an engine with such an executor; None where an engine can't have them."""
 
