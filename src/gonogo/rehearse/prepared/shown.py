@@ -39,8 +39,8 @@ _PARTS = {
 }
 _NOTHING = Text("the launch's files name nothing that it opens", "启动文件没有指明它要打开的内容")
 _WRITTEN = Text(
-    "written: {folder}/ ({rows} rows a data set, of about {tokens} tokens); gonogo rehearse finds it by itself",
-    "已写入：{folder}/（每个数据集 {rows} 行，每行约 {tokens} 个 token）；gonogo rehearse 会自动使用它",
+    "written: {folder}/ ({rows} rows or more a data set, of about {tokens} tokens); gonogo rehearse finds it by itself",
+    "已写入：{folder}/（每个数据集至少 {rows} 行，每行约 {tokens} 个 token）；gonogo rehearse 会自动使用它",
 )
 _MODELS_WRITTEN = Text(
     "written: {folder}/; rehearsals in this folder find it by the model's name",
