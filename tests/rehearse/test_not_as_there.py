@@ -56,6 +56,8 @@ def why(record: RehearsalRecord, environment: Path | None = None) -> str | None:
             "bitsandbytes",
         ),
         ("CUDA is not available", None),
+        ("pip install git+https://github.com/me/mine", None),
+        ("pip install -r requirements.txt", None),
     ],
 )
 def test_the_package_that_is_missing(message: str, package: str | None) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from gonogo.evidence.prepared import FOLDER, Prepared, read_prepared
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.chain import chain_of
+from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord, Unsupported
 from gonogo.finding import Text
 from gonogo.rehearse.elsewhere import lies_elsewhere
@@ -125,7 +126,7 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
             why = _TOO_FEW.format(names=", ".join(made[:3]))
         elif (elsewhere := lies_elsewhere(failure, folder)) is not None:
             why = elsewhere
-        elif (pair := _taken_for_another(table)) is not None and _kind(failure) in _OF_ROWS:
+        elif (pair := _taken_for_another(table)) is not None and class_of(failure) in _OF_ROWS:
             why = _ANOTHER_MODEL.format(name=pair[0], chosen=pair[1])
         elif table.guessed and _is_of_rows(failure):
             why = _GUESSED.format(names=", ".join(table.guessed[:3]))
@@ -136,7 +137,7 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
         frame = failure.innermost("user")
         rank.outcome = "unsupported"
         where = f"{frame.path}:{frame.line}" if frame is not None else "unknown"
-        what = f"{_kind(failure)}: {failure.message.strip().partition(chr(10))[0][:160]}"
+        what = f"{class_of(failure)}: {failure.message.strip().partition(chr(10))[0][:160]}"
         rank.unsupported.append(Unsupported(what, where, why.en, why.zh))
 
 
@@ -174,10 +175,6 @@ def _taken_for_another(table: Prepared) -> tuple[str, str] | None:
     return None
 
 
-def _kind(failure: Failure) -> str:
-    return failure.type.rpartition(".")[2]
-
-
 def _import_that_failed(failure: Failure) -> str:
     """What a failed import said: the failure itself, or what the program's own word (*please run pip …*) stands for."""
     if failure.type == "ModuleNotFoundError" or not failure.frames:
@@ -196,7 +193,7 @@ def _names(failure: Failure, path: str) -> bool:
 
 def _is_of_rows(failure: Failure) -> bool:
     """Whether it arose while rows were read or made into a batch."""
-    kind = _kind(failure)
+    kind = class_of(failure)
     if kind == "ZeroDivisionError" and failure.phase == "load":
         return True  # a number of steps, of fewer rows than a batch of all ranks has
     in_vain = kind in ("KeyError", "IndexError") or (kind == "ValueError" and _NOT_IN.search(failure.message))

@@ -20,7 +20,7 @@ from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.paths import exists, folders_upward, is_file, resolved
 from gonogo.evidence.rehearsal.chain import chain_of
-from gonogo.evidence.rehearsal.failures import last_outside_torch
+from gonogo.evidence.rehearsal.failures import REFUSED_CALL, class_of, last_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord, Unsupported
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -38,12 +38,13 @@ _OTHER_NAMES = {
 }  # fmt: skip
 """Packages that are imported by another name than they are installed by."""
 
-_PIP_INSTALL = r"\bpip3? install (?:(?:-U|--upgrade) )?[`'\"]?([A-Za-z][\w-]*)(?=\.?(?:$|[\s,;`'\"\[(<>=!~]))"
+_PIP_INSTALL = (
+    r"\bpip3? install (?:(?:-U|--upgrade|-i https?:\S+) )*[`'\"]?([A-Za-z][\w-]*)(?=\.?(?:$|[\s,;`'\"\[(<>=!~]))"
+)
 _MISSING = re.compile(
     r"No module named '([\w.]+)'|requires? (?:the )?[`']?(\w+)[`']? (?:to be installed|library)"
     r"|No package metadata was found for (?:The ')?([\w.-]+)"  # transformers' require_version says so of a name
     r"|Requirement '([A-Za-z][\w-]*)[^'\n]*' not met"  # Lightning's
-    r"|pip3? install (?:-\S+ (?:https?:\S+ )?)*([A-Za-z][\w-]*)"
     r"|[Pp]lease (?:pip )?install [`'\"]?([A-Za-z][\w-]*)[`'\"]?(?=\.?(?:$|[\s,;]))"
     rf"|{_PIP_INSTALL}"
 )
@@ -54,7 +55,6 @@ _API = re.compile(
 _QUOTED = re.compile(r"[\"']([A-Za-z][\w.-]*)(?:\[[\w,-]*\])?\s*((?:[<>=!~]=?=?\s*[\w.*]+\s*,?\s*)*)(?:;[^\"']*)?[\"']")
 
 _LACKS = re.compile(r"cannot import name '\w+' from '([\w.]+)'|module '([\w.]+)' has no attribute")
-_SIGNATURE = re.compile(r"\b(\w+)(?:\.__\w+__)?\(\) (?:got an unexpected|missing \d+ required|takes )")
 _NOT_INSTALLED = Text(
     "{package} is not installed here, while {file} asks for it: pip install {package}, or rehearse with --environment "
     "{file}",
@@ -184,8 +184,7 @@ def lacking(failure: Failure, record: RehearsalRecord) -> list[str]:
 
 
 def _first_line(failure: Failure) -> str:
-    kind = failure.type.rpartition(".")[2]
-    return f"{kind}: {failure.message.strip().partition(chr(10))[0][:160]}".removesuffix(": ")
+    return f"{class_of(failure)}: {failure.message.strip().partition(chr(10))[0][:160]}".removesuffix(": ")
 
 
 def _why(
@@ -288,7 +287,7 @@ def _concerns(name: str, failure: Failure, said: str) -> bool:
     module = name.replace("-", "[-_]")
     if re.search(rf"\b{module}\b", said, re.IGNORECASE):
         return True
-    if any(_is_from(module, match[1], failure) for match in _SIGNATURE.finditer(said)):
+    if any(_is_from(module, match[1], failure) for match in REFUSED_CALL.finditer(said)):
         return True
     folders = re.compile(rf"[/\\]{module}[/\\]", re.IGNORECASE)
     return any(frame.owner != "user" and folders.search(frame.path) for frame in failure.frames)

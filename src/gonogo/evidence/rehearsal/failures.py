@@ -73,6 +73,11 @@ def innermost(frames: Iterable[Frame], owner: str) -> Frame | None:
     return next((frame for frame in reversed(tuple(frames)) if frame.owner == owner), None)
 
 
+def class_of(failure: Failure) -> str:
+    """The exception's class without its module: ``OutOfMemoryError``."""
+    return failure.type.rpartition(".")[2]
+
+
 def last_outside_torch(failure: Failure) -> Frame | None:
     """The innermost frame that is neither torch's nor Python's own: the code that called the operator."""
     return next((f for f in reversed(failure.frames) if f.owner != "torch" and not of_python_itself(f)), None)
@@ -165,6 +170,9 @@ _VALUES_READ = "values that the program reads are zero"
 _WHATEVER_THE_VALUES = re.compile(r"unsupported ScalarType|device type tensor to numpy|call numpy\(\) on Tensor")
 """What is refused of a tensor that is read as a whole, in the very line that reads it: whatever is in it."""
 
+REFUSED_CALL = re.compile(r"\b(\w+)(?:\.__\w+__)?\(\) (?:got an unexpected|missing \d+ required|takes )")
+"""Python's refusal of a call that a function's signature doesn't allow: its name, or its class's."""
+
 _FINITE = "values are finite (no NaN, no infinity)"
 _ORDER_OF_A_SCALER = re.compile(
     r"has already been called (?:on this optimizer )?since the last update|is being called after step\(\)"
@@ -230,7 +238,7 @@ def less_data_before(rank: RankRecord, failure: Failure) -> Assumption | None:
     batch would have had written. What else is raised inside a module's forward, or by a framework that is called, has
     not to do with it.
     """
-    ended, kind = rank.data_ended, failure.type.rpartition(".")[2]
+    ended, kind = rank.data_ended, class_of(failure)
     if kind == "FileNotFoundError" or _IS_MISSING.search(failure.message):
         return ended
     of_it = kind in _OF_LESS_DATA or (kind in _OF_NOTHING and "NoneType" in failure.message)

@@ -54,8 +54,7 @@ class PackageBuiltForOtherCuda(LoggedHazard):
     cures = (
         Text(
             "Install the package's wheel for torch's CUDA (python -c 'import torch; print(torch.version.cuda)'), or "
-            "the "
-            "torch of the CUDA that the package was built for",
+            "the torch of the CUDA that the package was built for",
             "安装该包针对 torch 的 CUDA 的 wheel（python -c 'import torch; print(torch.version.cuda)'），或安装与该包 "
             "CUDA 一致的 torch",
         ),

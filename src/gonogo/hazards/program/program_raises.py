@@ -4,6 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.rehearsal.failures import (
     assumption_before,
+    class_of,
     failed_ranks,
     failure_places,
     is_shortage,
@@ -122,7 +123,7 @@ class ProgramRaises(Hazard):
                     else "",
                 ),
                 title=Text("The program raises {type}", "程序抛出 {type}").format(
-                    type=failure.type.rpartition(".")[2] or failure.type
+                    type=class_of(failure) or failure.type
                 ),
                 certainty=Certainty.LIKELY if assumed else Certainty.CERTAIN,
                 cure=(

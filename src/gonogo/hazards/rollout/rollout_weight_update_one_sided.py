@@ -1,4 +1,4 @@
-from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
+from gonogo.evidence.rehearsal.failures import class_of, failed_ranks, failure_places
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Text
 
 _RAISED = "RolloutServerNeverMet"
@@ -44,7 +44,7 @@ class RolloutWeightUpdateOneSided(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A rank whose rehearsal ended where it would have waited for its server, or the server for it."""
         for failed in failed_ranks(record):
-            if failed.failure.type.rpartition(".")[2] != _RAISED:
+            if class_of(failed.failure) != _RAISED:
                 continue
             cause, path = _read(failed.failure.message)
             alone = cause in (_JOINS_LATE, _SENDS_LATE)

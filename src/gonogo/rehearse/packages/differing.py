@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from gonogo.evidence.rehearsal.failures import REFUSED_CALL, class_of
 from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord, Unsupported
 from gonogo.finding import Text
 
@@ -15,15 +16,14 @@ _KINDS = re.compile(
     r"PackageNotFoundError|VersionConflict|KeyError|RuntimeError|ValueError|AssertionError|DeprecationWarning)"
 )
 _NOT_IN = re.compile(r"cannot import name '\w+' from '(\w+)")
-_SIGNATURE = re.compile(r"\b(?:(\w+)\.__\w+__|(\w+))\(\) (?:got an unexpected|missing \d+ required|takes )")
 _PACKAGE = re.compile(r".*-packages/[^/]+(?=/)")
 _NEAR = 6
 """Innermost frames in which a package's own file makes it the suspect."""
-# Distributions whose module has another name.
 _NOT_AS_ASKED = Text(
     "{package} is not here as the environment's file says (see below), and may be the reason",
     "本机的 {package} 与环境文件所说的不同（见下文），可能就是原因",
 )
+# Distributions whose module has another name.
 _MODULES = {"pillow": "PIL", "scikit-learn": "sklearn", "opencv-python": "cv2", "pyyaml": "yaml"}
 
 
@@ -68,7 +68,7 @@ def _may_come_of(name: str, failure: Failure) -> bool:
     # with a value, it does not find wrong for torch's sake.
     if not near or near[-1].owner == "user":
         return False
-    of_values = failure.type.rpartition(".")[2] in ("ValueError", "KeyError", "AssertionError")
+    of_values = class_of(failure) in ("ValueError", "KeyError", "AssertionError")
     in_torch = near[-1].owner == "torch" or "-packages/torch/" in near[-1].path  # as an environment links to it
     return in_torch or (
         failure.phase == "load" and not of_values and not _refused_by_its_own(failure.message, near[-1])
@@ -77,10 +77,10 @@ def _may_come_of(name: str, failure: Failure) -> bool:
 
 def _refused_by_its_own(message: str, caller: Frame) -> bool:
     """Whether a package calls what it defines itself otherwise than it defines it, in a file that knows no torch."""
-    signature, package = _SIGNATURE.search(message), _PACKAGE.match(caller.path)
-    if signature is None or package is None:
+    refused, package = REFUSED_CALL.search(message), _PACKAGE.match(caller.path)
+    if refused is None or package is None:
         return False
-    defined = re.compile(rf"^\s*(?:class|def) {signature[1] or signature[2]}\b", re.MULTILINE)
+    defined = re.compile(rf"^\s*(?:class|def) {refused[1]}\b", re.MULTILINE)
     try:
         if "torch" in Path(caller.path).read_text(encoding="utf-8", errors="replace"):
             return False
