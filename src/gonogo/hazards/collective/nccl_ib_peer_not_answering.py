@@ -55,16 +55,14 @@ class NcclIbPeerNotAnswering(LoggedHazard):
     cures = (
         Text(
             "RoCE: export NCCL_IB_GID_INDEX=3 on every node (show_gids names the index of RoCE v2), and NCCL_IB_HCA "
-            "with "
-            "the NICs that are cabled; NCCL_CROSS_NIC=0 where rails are not connected",
+            "with the NICs that are cabled; NCCL_CROSS_NIC=0 where rails are not connected",
             "RoCE：在每个节点 export NCCL_IB_GID_INDEX=3（show_gids 给出 RoCE v2 的编号），并用 NCCL_IB_HCA 指定已连线"
             "的网卡；"
             "rail 之间不通时 NCCL_CROSS_NIC=0",
         ),
         Text(
             "After hours of training: look at the port's error counters and the switch's PFC, and at the other node's "
-            "log "
-            "for a process that died first",
+            "log for a process that died first",
             "训练数小时之后才出现：查看端口错误计数与交换机 PFC，并在对端节点的日志中查找先退出的进程",
         ),
     )

@@ -55,8 +55,7 @@ class TokenizerWithoutChatTemplate(LoggedHazard):
     )
     cause = Text(
         "A conversation was given to a tokenizer without a chat template: that of a base model, or of a checkpoint "
-        "that "
-        "was saved without it.",
+        "that was saved without it.",
         "把对话交给了没有对话模板的 tokenizer：它属于基座模型，或来自未保存模板的 checkpoint。",
     )
     cures = (
@@ -64,8 +63,7 @@ class TokenizerWithoutChatTemplate(LoggedHazard):
             "Set one before the data are tokenized: tokenizer.chat_template = …, TRL's clone_chat_template or "
             "chat_template_path; or take the Instruct model",
             "在 tokenize 数据之前设置：tokenizer.chat_template = …，TRL 的 clone_chat_template 或 chat_template_path；"
-            "或改用 "
-            "Instruct 模型",
+            "或改用 Instruct 模型",
         ),
         Text(
             "With a checkpoint of your own: copy chat_template.jinja and tokenizer_config.json of the model it came "
