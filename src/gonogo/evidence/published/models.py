@@ -15,7 +15,7 @@ from gonogo.evidence import tables
 FOLDER = Path(tables.__file__).with_name("published")
 
 _MIRRORS = frozenset({"ai-modelscope", "llm-research"})
-"""ModelScope's organizations that hold others' models under the same name: ``LLM-Research/Meta-Llama-3.1-8B`` is Meta's.
+"""ModelScope's organizations that hold others' models under the same name (``LLM-Research/Meta-Llama-3.1-8B``).
 
 Of the 146 that ms-swift's list of models has from them, none is called otherwise than the one it is a copy of.
 """
