@@ -178,8 +178,9 @@ def test_only_a_name_that_something_vouches_for_is_added() -> None:
     assert found.add("decord")
     assert found.add("wandb")
     assert not found.add("wandb")
+    assert found.add("torchvision")  # which PyTorch's page has pip install together with torch
     assert not found.add("internal-utils")
-    assert "# What the launch needs beside:\ndecord>=0.6\nwandb\n" in found.text().decode()
+    assert "# What the launch needs beside:\ndecord>=0.6\ntorchvision\nwandb\n" in found.text().decode()
 
 
 def test_prepared_packages_are_taken_unless_others_are_named(project: Path) -> None:
