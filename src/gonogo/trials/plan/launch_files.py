@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.evidence.paths import exists, expanded, resolved
+from gonogo.evidence.published.swift_kind import SwiftKind, swift_kind
 from gonogo.trials.plan.arguments import CONFIG, SWIFT_CONFIG, options
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.trials.plan.swift_kind import SwiftKind, swift_kind
 from gonogo.virtual.measuring.jobs import Facts
 
 _SWIFT_TUNES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.evidence.paths import exists, is_folder
+from gonogo.evidence.published.swift_kind import SwiftKind, swift_kind
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.report.atomic import write_atomically
@@ -19,7 +20,6 @@ from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import Plan
 from gonogo.trials.plan.solve import Solved
 from gonogo.trials.plan.strategy import deepspeed_config
-from gonogo.trials.plan.swift_kind import SwiftKind, swift_kind
 from gonogo.trials.plan.task.launch import SERVER, task_files
 from gonogo.trials.plan.task.script import SCRIPT, lines_of, script_of
 from gonogo.trials.plan.training_script import TRAINING_SCRIPT

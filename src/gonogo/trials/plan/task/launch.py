@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gonogo.evidence.published.swift_kind import swift_kind
 from gonogo.trials.plan.arguments import options, task_arguments
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.launch_files import (
@@ -20,7 +21,6 @@ from gonogo.trials.plan.launch_files import (
     torch_dtype,
 )
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.trials.plan.swift_kind import swift_kind
 from gonogo.trials.plan.task.rollout import SERVER_SHARE
 from gonogo.trials.plan.task.script import SCRIPT, lines_of
 from gonogo.trials.plan.task.settings import TaskSettings

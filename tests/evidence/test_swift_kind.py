@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.trials.plan.swift_kind import swift_kind
+from gonogo.evidence.published.swift_kind import swift_kind
 
 CHATML = "<|im_start|>user {{ content }}<|im_end|>"
 QWEN2_5 = f"{CHATML} You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
