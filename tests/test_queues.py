@@ -20,7 +20,8 @@ from gonogo.evidence.launch.manifest import Workload, is_manifest, workloads
 from gonogo.evidence.launch.reading import read_launches
 from gonogo.finding import Certainty
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.launch.queued import Asked, unpacked
+from gonogo.rehearse.launch.queued import unpacked
+from gonogo.rehearse.request import RehearsalRequest
 
 GIB = 1 << 30
 POD = """
@@ -159,13 +160,13 @@ def test_a_job_says_what_it_runs_and_on_what(project: Path, name: str, kind: str
     assert launch.path_of(launch.deepspeed_config) == project / "ds.json"
     if name != "set":  # whose pods are told of no world
         assert (launch.nodes.value, launch.processes_per_node.value) == (nodes, 8)
-    asked = unpacked(Asked([f"{name}.yaml"], None, None, None))
+    asked = unpacked(RehearsalRequest([f"{name}.yaml"]))
     assert asked.command[:2] == ["bash", "-c"]
     assert "export DS=ds.json" in asked.command[2]
     gpus = "8xH100-80G" if name != "train" else "8"  # a TrainJob names no kind of GPU
     assert (asked.gpus, asked.nodes, asked.host_memory) == (gpus, nodes, "524288M")
     assert asked.shm_bytes == work.shm_bytes
-    assert unpacked(Asked([f"{name}.yaml"], "4xA100-80G", 1, "1T")).gpus == "4xA100-80G"
+    assert unpacked(RehearsalRequest([f"{name}.yaml"], "4xA100-80G", 1, "1T")).gpus == "4xA100-80G"
 
 
 def test_a_train_job_is_laid_over_the_runtime_in_its_file() -> None:
@@ -237,9 +238,9 @@ def test_what_is_no_job_or_broken_is_none(text: str) -> None:
 def test_a_file_with_no_job_of_its_own_is_said(project: Path) -> None:
     (project / "two.yaml").write_text(f"{TRAIN_JOB}---\n{TRAIN_JOB}")
     with pytest.raises(UserError) as caught:
-        unpacked(Asked(["two.yaml"], None, None, None))
+        unpacked(RehearsalRequest(["two.yaml"]))
     assert "not one job" in caught.value.text.en
-    assert unpacked(Asked(["bash", "launch.sh"], None, None, None)).command == ["bash", "launch.sh"]
+    assert unpacked(RehearsalRequest(["bash", "launch.sh"])).command == ["bash", "launch.sh"]
 
 
 IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"
@@ -400,10 +401,10 @@ def test_notebooks_are_checked_where_they_are_named_and_rehearsed(project: Path)
     report = json.loads(gonogo(project, "check", "tune.ipynb", "--format", "json").stdout)
     assert "scripts: tune.ipynb" in report["covered"]
     for command in (["tune.ipynb"], ["jupyter", "nbconvert", "--execute", "--to", "notebook", "tune.ipynb"]):
-        asked = unpacked(Asked(command, None, None, None)).command
+        asked = unpacked(RehearsalRequest(command)).command
         assert asked[:3] == ["env", "-C", str(project)]
         assert asked[4] == "python"
         compile(Path(asked[5]).read_text(), asked[5], "exec")
     (project / "broken.ipynb").write_text("{")
     with pytest.raises(UserError):
-        unpacked(Asked(["broken.ipynb"], None, None, None))
+        unpacked(RehearsalRequest(["broken.ipynb"]))

@@ -121,6 +121,9 @@ class RunMaker:
         if inline is not None:
             return (read_script(inline),)
         path = _program_of(launch)
+        written = launch.written_files.get(os.path.normpath(path)) if path is not None else None
+        if written is not None and written.source is not None:
+            return (read_script(written.source),)
         if path is None or not is_file(path):
             return ()
         source = self._use(path)

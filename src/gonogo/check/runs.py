@@ -16,15 +16,16 @@ from gonogo.check.settings import CheckSettings, matches_path
 from gonogo.evidence.document.json_file import read_json
 from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.evidence.document.notebook import SUFFIX as NOTEBOOK
-from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.document.yaml_file import read_yaml
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.own_package import own_command
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import FileKind, Files, environment_files, kind_of, walk
 from gonogo.evidence.launch.job_file import file_of_command
+from gonogo.evidence.launch.jobs.workload import Workload, unfilled
 from gonogo.evidence.launch.launch import Launch
-from gonogo.evidence.launch.manifest import Workload, is_manifest
+from gonogo.evidence.launch.manifest import is_manifest, template_note
 from gonogo.evidence.launch.words import SHELLS
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.run import Run
@@ -183,6 +184,7 @@ class _Gatherer:
         from gonogo.evidence.launch.manifest import workload_at, workloads
 
         jobs = workloads(source)
+        self.placeholders += [(f"${name}", source.path) for job in jobs for name in unfilled(job)]
         for launch in launches:
             at = workload_at(launch.place) if launch.place.source is source else None
             job = at or (jobs[0] if len(jobs) == 1 else None)
@@ -198,8 +200,10 @@ class _Gatherer:
                     "{why}，也不是有效的 JSON：第 {line} 行：{problem}",
                 ).format(why=why, line=problem.place.line, problem=problem.message)
         if source is not None and source in self.found[FileKind.YAML]:
-            for broken in read_yaml(source).broken_at:
-                why = Text("{why}; {broken}", "{why}；{broken}").format(why=why, broken=_at_line(broken))
+            for problem_of_it in [template_note(source), *map(_at_line, read_yaml(source).broken_at)]:
+                if problem_of_it is not None:
+                    why = Text("{why}; {problem}", "{why}；{problem}").format(why=why, problem=problem_of_it)
+                    break
         self.not_ours.append(Skipped(Text(path, path), why))
 
     def gathered(self) -> Gathered:
@@ -275,8 +279,10 @@ class _Gatherer:
             told = self._told(file) if file is not None else Environment.unknown()
             found = msgspec.structs.replace(found, told=told)
         if job is not None:
-            return as_queued(job, found)
-        return in_container(image or Field.missing(), found)
+            elsewhere = launch is not None and launch.place.source is not job.container.source
+            script = Place(launch.source, 0, len(launch.source.data)) if launch is not None and elsewhere else None
+            return as_queued(job, script, found)
+        return in_container(image or Field.missing(), launch.container_script if launch is not None else None, found)
 
     def _environment(self, path: Path | None) -> Environment:
         key = Path(os.path.abspath(path)) if path is not None else None

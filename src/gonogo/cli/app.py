@@ -158,10 +158,6 @@ def rehearse(
 
         synthetic = Synthetic(synthetic_batch, deepspeed, seq_len, micro_batch, gradient_checkpointing)
         command = synthetic.command(command, gpus, nodes, steps)
-        from gonogo.rehearse.launch.queued import Asked, unpacked
-
-        asked = unpacked(Asked(command or [], gpus, nodes, host_memory))
-        command = asked.command
         if not command:
             raise UserError(
                 Text(
@@ -172,14 +168,15 @@ def rehearse(
         from gonogo.rehearse.against import held_against, read_earlier
         from gonogo.rehearse.answer import rehearsed, was_interrupted
         from gonogo.rehearse.display import live_display
+        from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.viewers.asked import ViewerFiles
 
         request = RehearsalRequest(
             command=command,
-            gpus=asked.gpus,
-            nodes=asked.nodes,
-            host_memory=asked.host_memory,
+            gpus=gpus,
+            nodes=nodes,
+            host_memory=host_memory,
             ranks=ranks,
             steps=steps,
             timeout=timeout,
@@ -190,8 +187,8 @@ def rehearse(
             viewers=ViewerFiles(memory_viz, trace, flight_recorder),
             ray=ray,
             use_cache=not no_cache,
-            shm_bytes=asked.shm_bytes,
         )
+        request = unpacked(request)
         earlier = None if against is None else read_earlier(against)
         with live_display(language) as on_progress:
             record, report = rehearsed(request, on_progress)

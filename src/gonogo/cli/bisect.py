@@ -89,6 +89,7 @@ def bisect(
                 )
             )
         from gonogo.rehearse.display import live_display
+        from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.keep import check_keep
         from gonogo.trials.bisect.report import bisect_report
@@ -111,7 +112,7 @@ def bisect(
             use_cache=not no_cache,
         )
         request = BisectRequest(
-            _required("--package", package), _required("--good", good), _required("--bad", bad), rehearsal
+            _required("--package", package), _required("--good", good), _required("--bad", bad), unpacked(rehearsal)
         )
         with live_display(language) as on_progress:
             found = run_bisection(request, _rehearsed, on_progress)

@@ -89,6 +89,7 @@ def cure(
                 )
             )
         from gonogo.rehearse.display import live_display
+        from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.scratch import scratch_folder
         from gonogo.trials.cure.apply import apply_cure, check_patch_file, write_patch
@@ -108,7 +109,7 @@ def cure(
             with_packages=tuple(with_ or ()),
         )
         request = CureRequest(
-            rehearsal,
+            unpacked(rehearsal),
             own_ranks=ranks is None,
             budget=budget,
             allow_training_changes=allow_training_changes,

@@ -134,6 +134,7 @@ def plan(
         from gonogo.trials.plan.write import check_folder, write_best
 
         words, command = before_and_after(arguments or [])
+        gpus, nodes, host_memory = _machine_of(command, gpus, nodes, host_memory)
         asked = PlanOptions(
             model=_one(words),
             gpus=gpus,
@@ -182,6 +183,18 @@ def plan(
                 typer.echo(note.in_language(language), err=True)
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)
+
+
+def _machine_of(
+    command: list[str], gpus: str | None, nodes: int | None, host_memory: str | None
+) -> tuple[str | None, int | None, str | None]:
+    """The options, and where they say nothing what a job's file names."""
+    from gonogo.rehearse.launch.queued import unpacked
+    from gonogo.rehearse.request import RehearsalRequest
+
+    job = unpacked(RehearsalRequest(command, gpus, nodes, host_memory))
+    named = None if job.gpus is None or job.gpus.isdigit() else job.gpus  # its kind, too
+    return gpus or named, nodes, job.host_memory
 
 
 def _one(words: list[str]) -> str | None:

@@ -83,6 +83,7 @@ def prepare(
                 )
             )
         from gonogo.rehearse.display import live_display
+        from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.prepared.given import AS_INSTALLED
         from gonogo.rehearse.prepared.look import look
         from gonogo.rehearse.prepared.run import InEnvironment as Given
@@ -91,13 +92,15 @@ def prepare(
         from gonogo.rehearse.request import RehearsalRequest
 
         options = options_of(rows, tokens, model or [])
-        request = RehearsalRequest(
-            command=command,
-            gpus=gpus,
-            environment=environment,
-            as_of=as_of,
-            with_packages=tuple(with_ or ()),
-            timeout=timeout,
+        request = unpacked(
+            RehearsalRequest(
+                command=command,
+                gpus=gpus,
+                environment=environment,
+                as_of=as_of,
+                with_packages=tuple(with_ or ()),
+                timeout=timeout,
+            )
         )
         as_installed = environment == AS_INSTALLED
         given = Given(None if as_installed else environment, as_of, tuple(with_ or ()), as_installed)

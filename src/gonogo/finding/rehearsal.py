@@ -147,6 +147,7 @@ class Unsupported(msgspec.Struct, frozen=True):
     what: str
     where: str
     why: str
+    why_zh: str = ""
 
 
 class Rank(msgspec.Struct, frozen=True):

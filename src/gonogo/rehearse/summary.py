@@ -86,7 +86,9 @@ def _rank(rank: RankRecord, folder: str) -> rehearsal.Rank:
         assumptions=tuple(
             rehearsal.Assumption(a.what, seen_from(folder, a.where), a.count, a.what_zh) for a in rank.assumptions
         ),
-        unsupported=tuple(rehearsal.Unsupported(u.what, seen_from(folder, u.where), u.why) for u in rank.unsupported),
+        unsupported=tuple(
+            rehearsal.Unsupported(u.what, seen_from(folder, u.where), u.why, u.why_zh) for u in rank.unsupported
+        ),
         unused_parameters=tuple(rank.unused_parameters),
         parameters_without_gradient=tuple(rank.parameters_without_gradient),
         left_on_cpu=rank.left_on_cpu,

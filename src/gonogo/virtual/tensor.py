@@ -350,7 +350,7 @@ def rebuild(
     is_parameter: bool,
 ) -> torch.Tensor:
     """The inverse of pickling a virtual tensor."""
-    if numbers:  # of an empty tensor there are none
+    if numbers is not None:
         tensor = torch.frombuffer(bytearray(numbers), dtype=dtype).reshape(shape).to(device)
     else:
         tensor = torch.empty_strided(shape, strides, dtype=dtype, device=device)

@@ -74,6 +74,8 @@ class Launch(msgspec.Struct, frozen=True):
     in_container: bool = False
     image: Field = Field.missing()
     """What its container is made of, as ``docker run`` or ``srun --container-image`` name it."""
+    container_script: Place | None = None
+    """What a shell runs in that container, the launch itself in it: ``docker run IMAGE bash -c '…'``."""
     heredoc: WrittenFile | None = None
     """The program's code, for ``python - <<EOF``."""
 

@@ -106,7 +106,7 @@ def _launches(
         if call is None:
             continue
         if call.launcher == "shell":
-            found += _within(call, _followed(call, command, source, slurm, depth, barren))
+            found += _within(call, command, _followed(call, command, source, slurm, depth, barren))
             continue
         key = (command.place.start, id(command.place.source), tuple(word.value for word in command.words))
         if key not in seen:
@@ -115,13 +115,19 @@ def _launches(
     return tuple(found)
 
 
-def _within(call: LauncherCall, launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
+def _within(call: LauncherCall, command: ShellCommand, launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
     """What a script launches that is run in a container is launched in that one."""
-    if not call.in_container:
+    image = _image(call, as_mapping(call.slurm) if call.slurm is not None else {})
+    if not call.in_container and image.absent:
         return launches
-    image = _image(call, {})
+    inside = call.code.place if call.code is not None else command.input_place if call.from_input else None
     return tuple(
-        msgspec.structs.replace(one, in_container=True, image=image if one.image.absent else one.image)
+        msgspec.structs.replace(
+            one,
+            in_container=True,
+            image=image if one.image.absent else one.image,
+            container_script=one.container_script or inside or Place(one.source, 0, len(one.source.data)),
+        )
         for one in launches
     )
 

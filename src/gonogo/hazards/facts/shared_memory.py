@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gonogo.evidence.launch.manifest import SHM_OF_A_POD, workload_at
+from gonogo.evidence.launch.jobs.pod import SHM_OF_A_POD
+from gonogo.evidence.launch.manifest import workload_at
 from gonogo.finding import Edit, Text
 
 if TYPE_CHECKING:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shlex
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
-
-import msgspec
 
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.environment.instances import rented
 from gonogo.evidence.launch.job_file import YAML, notebook_of_command
-from gonogo.evidence.launch.manifest import Workload, is_manifest, script_of, workloads
+from gonogo.evidence.launch.jobs.workload import Workload, brought, script_of, unfilled
+from gonogo.evidence.launch.manifest import is_manifest, template_note, workloads
 from gonogo.evidence.paths import is_file
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.request import RehearsalRequest
 
 _NAMES = {
     "nvidia-tesla-t4": "T4",
@@ -33,44 +35,63 @@ _NAMES = {
     "v100": "V100-16G",
 }
 """What Google's labels and SkyPilot call accelerators that have another name here."""
+_SHOWN = 4
+_NOT_ONE = Text(
+    "{path}: not one job with a command of its own (PyTorchJob, TrainJob, JobSet, Job, MPIJob, RayJob, Pod, or a "
+    "SkyPilot task): give its command after --",
+    "{path}：其中不是恰好一个带有命令的任务（PyTorchJob、TrainJob、JobSet、Job、MPIJob、RayJob、Pod 或 SkyPilot "
+    "任务）：请把命令写在 -- 之后",
+)
+_TO_FILL_IN = Text(
+    "{path}: to be filled in before it is submitted: {names}; set them and rehearse what comes of it, as in: "
+    "envsubst < {path} > filled.yaml",
+    "{path}：提交前需要先填写 {names}：请设置它们，再排练填写后的文件，例如 envsubst < {path} > filled.yaml",
+)
+_RAY_OF_ONE = Text(
+    "{path}: a Ray cluster of {nodes} nodes, and a rehearsal's has one: say --nodes 1, with as many accelerators on it "
+    "as the program asks for, as in --gpus {count}xH100-80G",
+    "{path}：Ray 集群有 {nodes} 个节点，而排练中的只有一个：请给出 --nodes 1，并在其上放置程序所需的加速器，例如 "
+    "--gpus {count}xH100-80G",
+)
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """A command with the options that it is rehearsed with."""
+def unpacked(request: RehearsalRequest) -> RehearsalRequest:
+    """The request of a job that a file describes; any other as it is. Options that are given win. Raises UserError.
 
-    command: list[str]
-    gpus: str | None
-    nodes: int | None
-    host_memory: str | None
-    shm_bytes: int | None = None
-    """A node's /dev/shm, where the file says it."""
-
-
-def unpacked(asked: Asked) -> Asked:
-    """What a file of a queue asks for; any other command as it is. Options that are given win. Raises UserError."""
-    notebook = notebook_of_command(asked.command) if asked.command else None
+    Whatever takes a launch and rehearses it passes it through here, once, before anything else looks at its command.
+    """
+    notebook = notebook_of_command(request.command) if request.command else None
     if notebook is not None:
-        return msgspec.structs.replace(asked, command=_command_of_notebook(notebook))
-    if len(asked.command) != 1 or not asked.command[0].endswith(YAML) or not is_file(asked.command[0]):
-        return asked
-    path = asked.command[0]
-    source = SourceFile.read(path)
-    found = workloads(source) if is_manifest(source) else ()
-    found = tuple(work for work in found if work.words)
-    if len(found) != 1 or any(word.text is None for word in found[0].words):
-        raise UserError(
-            Text(
-                "{path}: not one job with a command of its own (PyTorchJob, TrainJob, JobSet, Job, or a SkyPilot "
-                "task): give its command after --",
-                "{path}：其中不是恰好一个带有命令的任务（PyTorchJob、TrainJob、JobSet、Job 或 SkyPilot 任务）：请把命令"
-                "写在 -- 之后",
-            ).format(path=path)
-        )
-    work = found[0]
+        return replace(request, command=_command_of_notebook(notebook))
+    if len(request.command) != 1 or not request.command[0].endswith(YAML) or not is_file(request.command[0]):
+        return request
+    path = request.command[0]
+    work = _job_of(path, SourceFile.read(path))
+    if work.kind == "RayJob" and request.nodes is None and (work.nodes or 1) > 1:
+        raise UserError(_RAY_OF_ONE.format(path=path, nodes=work.nodes, count=(work.nodes or 1) * (work.gpus or 1)))
     memory = None if work.memory_bytes is None else f"{max(1, work.memory_bytes >> 20)}M"
-    gpus = asked.gpus or _machine_of(work)
-    command = _command_of(work, Path(path))
-    return Asked(command, gpus, asked.nodes or work.nodes, asked.host_memory or memory, work.shm_bytes)
+    return replace(
+        request,
+        command=_command_of(work, Path(path)),
+        gpus=request.gpus or machine_of(work),
+        nodes=request.nodes or work.nodes,
+        host_memory=request.host_memory or memory,
+        shm_bytes=work.shm_bytes,
+    )
+
+
+def _job_of(path: str, source: SourceFile) -> Workload:
+    """The one job of a file; of several the one with accelerators."""
+    if (note := template_note(source)) is not None:
+        raise UserError(Text("{path}: {note}", "{path}：{note}").format(path=path, note=note))
+    found = [work for work in (workloads(source) if is_manifest(source) else ()) if work.words]
+    found = [work for work in found if len(found) == 1 or work.numbers or work.gpus]
+    if len(found) != 1 or any(word.text is None for word in found[0].words):
+        raise UserError(_NOT_ONE.format(path=path))
+    if names := unfilled(found[0]):
+        shown = ", ".join(f"${name}" for name in names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
+        raise UserError(_TO_FILL_IN.format(path=path, names=shown))
+    return found[0]
 
 
 def _command_of_notebook(name: str) -> list[str]:
@@ -87,12 +108,15 @@ def _command_of_notebook(name: str) -> list[str]:
     return ["env", "-C", here, f"PYTHONPATH={os.pathsep.join(paths)}", "python", str(script)]
 
 
-def _machine_of(work: Workload) -> str | None:
+def machine_of(work: Workload) -> str | None:
     """``8xH100-80G``; None where the job does not say how many, or not of which kind."""
     name = _NAMES.get((work.accelerator or "").lower(), work.accelerator)
-    if name and rented(name):
-        return name
-    if name:
+    instance = rented((name or "").removeprefix("ml."))  # as SageMaker calls those of EC2
+    if instance is not None:
+        if work.gpus in (None, instance[0].count):
+            return instance[0].name
+        name = instance[0].accelerator
+    elif name:
         try:
             name = find_accelerator(name).name
         except UserError:
@@ -112,4 +136,23 @@ def _command_of(work: Workload, path: Path) -> list[str]:
               if word.text is not None and name.isidentifier()]  # fmt: skip
     script = script_of(work)
     lines.append((script.text or "") if script is not None else shlex.join(word.text or "" for word in work.words))
-    return ["bash", "-c", "\n".join(lines)]
+    return ["bash", "-c", _with_what_is_brought("\n".join(lines), work, path)]
+
+
+def _with_what_is_brought(code: str, work: Workload, path: Path) -> str:
+    """The code with the paths of what the job brings along as the paths that it has here."""
+    here = {there: brought(work, there, path.parent.absolute()) or there for there in work.mounts}
+    if work.files:
+        folder = tempfile.mkdtemp(prefix="gonogo-job-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        for there, content in work.files.items():
+            place = Path(folder) / os.path.normpath(there).lstrip("/")
+            if Path(folder) in place.resolve().parents:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text(content.text or "", encoding="utf-8", errors="surrogateescape")
+                here[there] = str(place)
+    if not here:
+        return code
+    names = "|".join(re.escape(there.rstrip("/")) for there in sorted(here, key=len, reverse=True))
+    found = {there.rstrip("/"): os.path.normpath(place) for there, place in here.items()}
+    return re.sub(rf"(?<![\w/.~$}}-])(?:{names})(?![\w.-])", lambda match: shlex.quote(found[match[0]]), code)

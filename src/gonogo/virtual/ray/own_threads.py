@@ -1,13 +1,11 @@
-"""Threads that a process of Ray starts itself: what they ask of their process is asked in its turn.
+"""Threads that a process of Ray starts itself: what they ask of torch.distributed is asked of their process.
 
 They run without a turn, while any process may have its. A collective of theirs (``asyncio.to_thread(dist.barrier)``)
-takes the turn of the process that they belong to, and hands it back; so does each step of an event loop that such a
-thread runs (TransferQueue's client), which finds its process's variables then. Between steps the loop waits without.
+takes the turn of the process that they belong to, and hands it back.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import threading
 from types import FunctionType
@@ -34,20 +32,6 @@ def install(patches: Patches, turns: Turns) -> None:
         start_(self)
 
     patches.set(threading.Thread, "start", start)
-    run = asyncio.Handle._run
-
-    def step(self: Any) -> None:
-        process = owner() if turns.mine is None else None
-        if process is None:
-            run(self)
-            return
-        turns.join(process, counts=False)  # what comes back at intervals would look like progress
-        try:
-            run(self)
-        finally:
-            turns.leave()
-
-    patches.set(asyncio.Handle, "_run", step)
 
     def of_process(function: Any) -> Any:
         @functools.wraps(function)

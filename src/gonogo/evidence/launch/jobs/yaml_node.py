@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -16,32 +16,48 @@ class Word(msgspec.Struct, frozen=True):
 
     text: str | None
     place: Place
-    block: bool = False
-    """It is a block of lines as they are (``|``), so that a shell may read it where it stands."""
+    style: str = ""
+    """How the scalar is written: ``|``, ``>``, a quote, or nothing."""
 
 
 class Node:
     """A node of the document, or nothing: what is asked of nothing is nothing."""
 
-    def __init__(self, node: Any, source: SourceFile) -> None:
+    def __init__(self, node: Any, source: SourceFile, documents: Sequence[Any] = ()) -> None:
         self.node = node
         self.source = source
+        self._documents = documents
 
     def __getitem__(self, key: str) -> Node:
         for name, value in self.items():
             if name == key:
                 return value
-        return Node(None, self.source)
+        return self._of(None)
+
+    def _of(self, node: Any) -> Node:
+        return Node(node, self.source, self._documents)
+
+    def beside(self) -> Iterator[Node]:
+        """All documents of the file."""
+        yield from (self._of(one) for one in self._documents)
 
     def items(self) -> Iterator[tuple[str, Node]]:
-        """Keys and values of a mapping."""
-        if self.node is not None and self.node.id == "mapping":
-            for key, value in self.node.value:
-                yield str(key.value), Node(value, self.source)
+        """Keys and values of a mapping: its own, then those that it merges (``<<: *template``)."""
+        waiting, seen = [self.node], set()
+        while waiting:
+            mapping = waiting.pop(0)
+            if mapping is None or mapping.id != "mapping" or id(mapping) in seen:
+                continue
+            seen.add(id(mapping))
+            for key, value in mapping.value:
+                if key.value != "<<":
+                    yield str(key.value), self._of(value)
+                else:
+                    waiting += value.value if value.id == "sequence" else [value]
 
     def __iter__(self) -> Iterator[Node]:
         if self.node is not None and self.node.id == "sequence":
-            yield from (Node(one, self.source) for one in self.node.value)
+            yield from (self._of(one) for one in self.node.value)
 
     @property
     def text(self) -> str | None:
@@ -66,4 +82,4 @@ class Node:
 
     def word(self) -> Word:
         """A scalar with its place."""
-        return Word(self.text, self.place, self.node is not None and getattr(self.node, "style", None) == "|")
+        return Word(self.text, self.place, getattr(self.node, "style", None) or "")

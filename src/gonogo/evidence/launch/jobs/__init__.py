@@ -1,0 +1,1 @@
+"""What job queues are given, as launches: each queue's own kind of file, and what they all come to."""

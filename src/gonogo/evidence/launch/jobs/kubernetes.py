@@ -1,0 +1,170 @@
+"""The kinds of jobs that Kubernetes' operators know, and how many of which pods each comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from gonogo.evidence.launch.jobs.pod import gpus_of, of_pod, replicas_of
+from gonogo.evidence.launch.jobs.ray import ray_job
+from gonogo.evidence.launch.jobs.workload import Workload
+from gonogo.evidence.launch.jobs.yaml_node import Node
+
+_STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
+_CHANGES_OF_PODS = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
+"""How a TrainJob lays volumes over its runtime's pods, by releases of Kubeflow Trainer."""
+_INDEX = {"JOB_COMPLETION_INDEX": "0"}
+
+
+def kubernetes_jobs(node: Node) -> Iterator[Workload]:
+    """The jobs that one object is, or holds."""
+    if node["kind"].text == "Job" and (node["apiVersion"].text or "").startswith("batch.volcano.sh/"):
+        yield from _volcano(node)
+        return
+    maker = _MAKERS.get(node["kind"].text or "")
+    if maker is not None and node["apiVersion"].text:
+        yield from maker(node)
+
+
+def _torch(nodes: Node | int, per_node: Node, resources: Node) -> dict[str, str]:
+    """What the operators of PyTorch jobs tell torchrun, of the first node."""
+    gpus, count = gpus_of(resources).number, nodes if isinstance(nodes, int) else nodes.number or 1
+    asked = per_node.text or ""
+    return {
+        "PET_NNODES": str(count),
+        "PET_NPROC_PER_NODE": asked if asked.isdigit() else str(gpus) if gpus else asked or "1",
+        "PET_NODE_RANK": "0",
+        "PET_MASTER_ADDR": "localhost",
+        "PET_MASTER_PORT": "29500",
+    }
+
+
+def _first_resources(spec: Node) -> Node:
+    containers = [one["resources"] for one in spec["containers"]]
+    return next((one for one in containers if gpus_of(one).node is not None), Node(None, spec.source))
+
+
+def _pytorch(node: Node) -> Iterator[Workload]:
+    replicas = dict(node["spec"]["pytorchReplicaSpecs"].items())
+    first = replicas.get("Master") or replicas.get("Worker")
+    if first is not None:
+        yield _of_torch("PyTorchJob", node, first, list(replicas.values()))
+
+
+def _hyperpod(node: Node) -> Iterator[Workload]:
+    groups = list(node["spec"]["replicaSpecs"])
+    if groups:
+        yield _of_torch("HyperPodPyTorchJob", node, groups[0], groups)
+
+
+def _of_torch(kind: str, node: Node, first: Node, groups: list[Node]) -> Workload:
+    pod, nodes = first["template"]["spec"], replicas_of(groups)
+    added = _torch(nodes, node["spec"]["nprocPerNode"], _first_resources(pod))
+    world = {"MASTER_ADDR": "localhost", "MASTER_PORT": "23456", "RANK": "0", "WORLD_SIZE": added["PET_NNODES"]}
+    return of_pod(kind, pod, nodes, {**added, **world})
+
+
+def _train_job(node: Node) -> Iterator[Workload]:
+    """A TrainJob over its runtime, where that stands in the same file; of another runtime nothing is known."""
+    trainer, reference = node["spec"]["trainer"], node["spec"]["runtimeRef"]
+    runtime = Node(None, node.source)
+    for one in node.beside():
+        kinds = (reference["kind"].text,) if reference["kind"].text else ("ClusterTrainingRuntime", "TrainingRuntime")
+        if one["kind"].text in kinds and one["metadata"]["name"].text == reference["name"].text:
+            runtime = one["spec"]
+    jobs = list(runtime["template"]["spec"]["replicatedJobs"])
+    steps = [one for one in jobs if one["template"]["metadata"]["labels"][_STEP].text == "trainer"]
+    chosen = next(iter(steps or [one for one in jobs if one["name"].text == "node"]), None)
+    pod = runtime if chosen is None else chosen["template"]["spec"]["template"]["spec"]
+    policy, resources = runtime["mlPolicy"], trainer["resourcesPerNode"]
+    nodes = next((one for one in (trainer["numNodes"], policy["numNodes"]) if one.node is not None), 1)
+    asked = (trainer["numProcPerNode"], policy["torch"]["numProcPerNode"])
+    per_node = next((one for one in asked if one.text), Node(None, node.source))
+    added = _torch(nodes, per_node, resources if resources.node is not None else _first_resources(pod))
+    work = of_pod("TrainJob", pod, nodes, {} if policy["mpi"].node is not None else added, given=trainer)
+    changed = any(node["spec"][name].node is not None for name in _CHANGES_OF_PODS)
+    work = msgspec.structs.replace(work, shm_bytes=None) if changed else work
+    if work.words:
+        yield work
+
+
+def _job_set(node: Node) -> Iterator[Workload]:
+    found = []
+    for replicated in node["spec"]["replicatedJobs"]:
+        job = replicated["template"]["spec"]
+        counts = (job["parallelism"], replicated["replicas"])
+        unknown = next((one for one in counts if one.node is not None and one.number is None), None)
+        nodes = (counts[0].number or 1) * (counts[1].number or 1) if unknown is None else unknown
+        found.append(of_pod("JobSet", job["template"]["spec"], nodes, _INDEX))
+    yield from [work for work in found if _with_gpus(work)] or found[:1]
+
+
+def _with_gpus(work: Workload) -> bool:
+    return work.gpus is not None or len(work.numbers) > 0
+
+
+def _job(node: Node) -> Iterator[Workload]:
+    spec = node["spec"]
+    yield of_pod(node["kind"].text or "", spec["template"]["spec"], spec["parallelism"], _INDEX)
+
+
+def _pod(node: Node) -> Iterator[Workload]:
+    """Pods of all kinds serve; those with accelerators may train."""
+    work = of_pod("Pod", node["spec"], 1, {})
+    if _with_gpus(work):
+        yield work
+
+
+def _mpi(node: Node) -> Iterator[Workload]:
+    """The launcher's command, on the workers."""
+    replicas = dict(node["spec"]["mpiReplicaSpecs"].items())
+    launcher, worker = replicas.get("Launcher"), replicas.get("Worker")
+    if launcher is None:
+        return
+    workers = launcher if worker is None else worker
+    pod = workers["template"]["spec"]
+    yield of_pod("MPIJob", launcher["template"]["spec"], replicas_of([workers]), {}, works_on=pod)
+
+
+def _volcano(node: Node) -> Iterator[Workload]:
+    """The first task with accelerators; with Volcano's plugin for PyTorch, the world that it tells."""
+    tasks = list(node["spec"]["tasks"])
+    working = [one for one in tasks if gpus_of(_first_resources(one["template"]["spec"])).node is not None] or tasks
+    if not working:
+        return
+    nodes, added = replicas_of(working), {"VC_TASK_INDEX": "0"}
+    if node["spec"]["plugins"]["pytorch"].node is not None:
+        port = next((one.text or "" for one in node["spec"]["plugins"]["pytorch"] if "--port=" in (one.text or "")), "")
+        added |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port.partition("=")[2] or "23456", "RANK": "0"}
+        added["WORLD_SIZE"] = str(nodes if isinstance(nodes, int) else 1)
+    launcher = next((one for one in tasks if one["name"].text in ("mpimaster", "launcher")), None)
+    pod = working[0]["template"]["spec"]
+    if launcher is not None and launcher not in working:
+        yield of_pod("Volcano Job", launcher["template"]["spec"], nodes, {}, works_on=pod)
+    else:
+        yield of_pod("Volcano Job", pod, nodes, added)
+
+
+def _wrapped(node: Node) -> Iterator[Workload]:
+    """An AppWrapper's components, and the items of a List."""
+    for one in node["items"]:
+        yield from kubernetes_jobs(one)
+    for one in node["spec"]["components"]:
+        yield from kubernetes_jobs(one["template"])
+
+
+_MAKERS: dict[str, Callable[[Node], Iterator[Workload]]] = {
+    "PyTorchJob": _pytorch,
+    "HyperPodPyTorchJob": _hyperpod,
+    "TrainJob": _train_job,
+    "JobSet": _job_set,
+    "Job": _job,
+    "RunaiJob": _job,
+    "MPIJob": _mpi,
+    "RayJob": ray_job,
+    "Pod": _pod,
+    "AppWrapper": _wrapped,
+    "List": _wrapped,
+}
+KINDS = tuple(_MAKERS)

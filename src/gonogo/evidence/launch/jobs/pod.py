@@ -1,0 +1,141 @@
+"""A job whose nodes are pods: what Kubernetes makes of a pod's template."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gonogo.evidence.launch.jobs.workload import Workload, size_in_bytes
+from gonogo.evidence.launch.jobs.yaml_node import Node, Word
+
+_GPU = re.compile(r"(?:nvidia\.com/gpu|huawei\.com/[Aa]scend\w*)$")
+_SHM = "/dev/shm"
+SHM_OF_A_POD = 64 << 20
+"""What container runtimes (containerd, CRI-O) mount at /dev/shm of a pod that asks for nothing, in bytes."""
+_LABELS = ("node.kubernetes.io/instance-type", "sagemaker.amazonaws.com/instance-type", "nvidia.com/gpu.product",
+           "cloud.google.com/gke-accelerator", "run.ai/type")  # fmt: skip
+
+
+def of_pod(
+    kind: str,
+    spec: Node,
+    nodes: Node | int,
+    added: dict[str, str],
+    *,
+    given: Node | None = None,
+    works_on: Node | None = None,
+) -> Workload:
+    """A job of ``nodes`` such pods. ``added``: the variables that an operator gives to the first.
+
+    ``given``: what a TrainJob lays over its container. ``works_on``: the pod that has the accelerators, where the
+    command runs in another.
+    """
+    nothing = Node(None, spec.source)
+    container, over = _container(spec), given or nothing
+    asking = container if works_on is None else _container(works_on)
+    resources = over["resourcesPerNode"] if over["resourcesPerNode"].node is not None else asking["resources"]
+    words = [*(over["command"] if over["command"].node is not None else container["command"])]
+    words += [*(over["args"] if over["args"].node is not None else container["args"])]
+    environment = {
+        one["name"].text or "": Word(one["value"].text, one["value"].place)
+        for holder in (container, over)
+        for one in holder["env"]
+    }
+    environment = {**{name: Word(value, spec.place) for name, value in added.items()}, **environment}
+    limits, pod = resources["limits"], works_on or spec
+    count = nodes if isinstance(nodes, Node) else nothing
+    return Workload(
+        kind,
+        tuple(_expanded(word.word(), environment) for word in words),
+        environment,
+        nodes if isinstance(nodes, int) else 1 if count.node is None else count.number,
+        gpus_of(resources).number,
+        _accelerator(pod),
+        size_in_bytes(limits["memory"].text or resources["requests"]["memory"].text),
+        _shm(pod, asking) if asking.node is not None else None,
+        (container if container.node is not None else over).place,
+        next((one["image"].word() for one in (over, container) if one["image"].text), None),
+        container["workingDir"].text,
+        files=_config_maps(spec, container),
+        numbers=tuple(one.word() for one in (count, gpus_of(resources)) if one.text),
+    )
+
+
+def _container(spec: Node) -> Node:
+    """The one with accelerators, else the first."""
+    containers = list(spec["containers"])
+    with_gpus = (one for one in containers if gpus_of(one["resources"]).node is not None)
+    return next(with_gpus, None) or next(iter(containers), Node(None, spec.source))
+
+
+def gpus_of(resources: Node) -> Node:
+    """How many accelerators a container asks for, as it is written; nothing where it asks for none."""
+    for holder in (resources["limits"], resources["requests"]):
+        for name, count in holder.items():
+            if _GPU.match(name):
+                return count
+    return Node(None, resources.source)
+
+
+def replicas_of(groups: Sequence[Node]) -> Node | int:
+    """How many pods groups come to; the number that is still to be filled in, where one is."""
+    counts = [one["replicas"] for one in groups]
+    open_ones = [one for one in counts if one.node is not None and one.number is None]
+    return open_ones[0] if open_ones else sum(1 if one.number is None else one.number for one in counts)
+
+
+def _accelerator(spec: Node) -> str | None:
+    """What the pod's nodes are, by the labels that it selects them by."""
+    labels = {name: value.text for name, value in spec["nodeSelector"].items()}
+    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    for term in required["nodeSelectorTerms"]:
+        for one in term["matchExpressions"]:
+            values = [value.text for value in one["values"]]
+            if one["operator"].text == "In" and len(values) == 1:
+                labels.setdefault(one["key"].text or "", values[0])
+    return next((labels[name] for name in _LABELS if labels.get(name)), None)
+
+
+def _shm(spec: Node, container: Node) -> int | None:
+    """The size of the container's /dev/shm; None where memory alone bounds it, or where a volume of another kind is."""
+    if spec["hostIPC"].text == "true":
+        return None
+    mounted = {
+        one["name"].text for one in container["volumeMounts"] if (one["mountPath"].text or "").rstrip("/") == _SHM
+    }
+    if not mounted:
+        return SHM_OF_A_POD
+    for volume in spec["volumes"]:
+        if volume["name"].text in mounted and volume["emptyDir"]["medium"].text == "Memory":
+            return size_in_bytes(volume["emptyDir"]["sizeLimit"].text)
+    return None
+
+
+def _config_maps(spec: Node, container: Node) -> dict[str, Word]:
+    """What the config maps of the same file put where: each key is a file."""
+    maps = {one["metadata"]["name"].text: one["data"] for one in spec.beside() if one["kind"].text == "ConfigMap"}
+    volumes = {one["name"].text: one["configMap"] for one in spec["volumes"] if one["configMap"].node is not None}
+    found = {}
+    for mount in container["volumeMounts"]:
+        volume, at = volumes.get(mount["name"].text), (mount["mountPath"].text or "").rstrip("/")
+        if volume is None or not at:
+            continue
+        paths = {one["key"].text: one["path"].text for one in volume["items"]}
+        only = mount["subPath"].text
+        for key, content in maps.get(volume["name"].text, Node(None, spec.source)).items():
+            name = paths.get(key) if paths else key
+            if name and content.text is not None and only in (None, name):
+                found[at if only else f"{at}/{name}"] = content.word()
+    return found
+
+
+def _expanded(word: Word, environment: dict[str, Word]) -> Word:
+    """``$(NAME)``, which Kubernetes itself replaces in commands and arguments."""
+
+    def value(match: re.Match[str]) -> str:
+        known = environment.get(match[1])
+        return known.text if known is not None and known.text is not None else match[0]
+
+    if not word.text:
+        return word
+    return Word(re.sub(r"\$\(([A-Za-z_]\w*)\)", value, word.text), word.place, word.style)

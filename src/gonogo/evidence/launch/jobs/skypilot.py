@@ -1,0 +1,71 @@
+"""SkyPilot's tasks."""
+
+from __future__ import annotations
+
+import re
+
+from gonogo.evidence.launch.jobs.workload import Workload, size_in_bytes
+from gonogo.evidence.launch.jobs.yaml_node import Node, Word
+
+_WORKDIR = "~/sky_workdir"
+_ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*://")
+
+
+def skypilot_task(node: Node) -> Workload:
+    """A task: ``run`` in a shell, on each of its nodes."""
+    resources = node["resources"]
+    choices = [resources, *resources["any_of"], *resources["ordered"]]
+    name, count = next((said for one in choices if (said := _accelerators(one["accelerators"]))[0]), ("", ""))
+    number = node["num_nodes"]
+    nodes = 1 if number.node is None else number.number
+    gpus = int(count) if count.isdigit() else 1 if name else None
+    environment = {
+        "SKYPILOT_NUM_NODES": str(nodes or 1),
+        "SKYPILOT_NODE_RANK": "0",
+        "SKYPILOT_NODE_IPS": "\n".join(["127.0.0.1"] * (nodes or 1)),
+        "SKYPILOT_NUM_GPUS_PER_NODE": str(gpus or 0),
+        "SKYPILOT_TASK_ID": "sky-task",
+    }
+    here = node["run"].place
+    words = {variable: Word(value, here) for variable, value in environment.items()}
+    for variables in (node["envs"], node["secrets"]):
+        words |= {variable: Word(value.text, value.place) for variable, value in variables.items()}
+    memory = next((one["memory"].text for one in choices if one["memory"].text), "").rstrip("+x")
+    instance = next((one["instance_type"].text for one in choices if one["instance_type"].text), None)
+    folder = node["workdir"].text
+    mounts = {} if folder is None else {_WORKDIR: folder}
+    for there, source in node["file_mounts"].items():
+        if source.text and not _ELSEWHERE.match(source.text):
+            mounts[there] = source.text
+    return Workload(
+        "SkyPilot",
+        (Word("bash", here), Word("-c", here), node["run"].word()),
+        words,
+        nodes,
+        gpus,
+        instance or name or None,
+        int(float(memory) * 2**30) if re.fullmatch(r"\d+(\.\d+)?", memory) else size_in_bytes(memory),
+        None,
+        here,
+        next((image for one in choices if (image := _container_of(one["image_id"])) is not None), None),
+        folder,
+        node["setup"].word() if node["setup"].text else None,
+        mounts=mounts,
+        numbers=(number.word(),) if number.text else (),
+    )
+
+
+def _accelerators(offered: Node) -> tuple[str, str]:
+    """The first that will do, and how many: ``H100:8``, ``{H100: 8}``, ``[H100:8, A100-80GB:8]``."""
+    said = offered.text or next((one.text for one in offered if one.text), None)
+    if said is None:
+        said = next((f"{name}:{count.text or 1}" for name, count in offered.items()), "")
+    name, _, count = said.partition(":")
+    return name, count
+
+
+def _container_of(image: Node) -> Word | None:
+    """``docker:IMAGE``; other images are machines', whose names tell no versions."""
+    if not (image.text or "").startswith("docker:"):
+        return None
+    return Word((image.text or "").removeprefix("docker:"), image.place)
