@@ -28,6 +28,7 @@ from gonogo.trials.plan.task.generation import generation_seconds
 from gonogo.trials.plan.task.rollout import Rollout, memory_of, shares, with_engine
 from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings
 from gonogo.virtual.measuring.jobs import EngineFacts, Facts, PhasePeak
+from gonogo.virtual.measuring.post_training import rows, tokenizer_of, words_of
 
 GIB = 1 << 30
 ENGINES = tuple(
@@ -274,3 +275,13 @@ def test_where_the_engine_may_not_start_it_is_ruled_out_and_said(tmp_path: Path)
     assert not choice.may_fit(80 * GIB)
     roomy = replace(choice, room=replace(choice.room, accelerator=GIB))
     assert "to start surely beside the trainer" in shortfall(roomy, one).en
+
+
+@pytest.mark.parametrize("vocabulary", [3, 283, 502, 152_064])
+def test_the_samples_have_no_token_that_the_model_lacks(vocabulary: int, tmp_path: Path) -> None:
+    words = words_of(vocabulary)
+    made = tokenizer_of(str(tmp_path), words)
+    row = next(rows("dpo", 1, 700, 5, words))
+    tokens = made(f"{row['prompt']} <end> <pad>")["input_ids"]
+    assert len(tokens) == 702
+    assert max(tokens) < vocabulary

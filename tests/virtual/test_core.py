@@ -224,6 +224,27 @@ def test_data_swap_moves_the_parameter_and_frees_its_bytes(session: Session) -> 
     assert live(session) == before
 
 
+def test_data_goes_between_inference_and_other_tensors(session: Session) -> None:
+    """As on a device: ZeRO-3 gathers a reward model's weights so, where that is called in inference mode."""
+    parameter = nn.Parameter(torch.ones(2, device="cuda"), requires_grad=False)
+    before = live(session)
+    with torch.inference_mode():
+        buffer = torch.zeros(1 << 16, device="cuda")
+        parameter.data = buffer.narrow(0, 3, 2)
+        assert parameter.storage_offset() == 3
+        assert parameter.data_ptr() - buffer.data_ptr() == 12
+        assert (parameter + 1).shape == (2,)
+        parameter.data = torch.empty(0, device="cuda")
+    del buffer
+    assert live(session) <= before
+    parameter.data = torch.zeros(3, 4).t()
+    assert (parameter.device, parameter.shape, parameter.stride()) == (HOST, (4, 3), (1, 4))
+    with torch.inference_mode():
+        made = torch.ones(2, device="cuda")
+    made.data = torch.zeros(2, 5)
+    assert (made.device, made.shape) == (HOST, (2, 5))
+
+
 def test_deepcopy_and_pickle(session: Session) -> None:
     parameter = nn.Parameter(torch.ones(4, 4, device="cuda:1"))
     parameter.grad = torch.zeros(4, 4, device="cuda:1")

@@ -133,7 +133,8 @@ class VirtualTensor(torch.Tensor):
     @data.setter
     def data(self, new: torch.Tensor) -> None:
         virtual: VirtualTensor = new if isinstance(new, VirtualTensor) else VirtualTensor.virtual_mode.virtualise(new)
-        private.set_data(self, virtual)
+        as_told = virtual if virtual.is_inference() == self.is_inference() else _told_otherwise(virtual)
+        private.set_data(self, as_told)
         self._device, self.cell, self._spec = virtual._device, virtual.cell, None
 
     def get_device(self) -> int:
@@ -338,6 +339,20 @@ def alias_of(view: torch.Tensor, base: VirtualTensor, spec: Spec | None = None) 
     tensor._spec = spec
     tensor.cell = base.cell
     return tensor
+
+
+def _told_otherwise(tensor: VirtualTensor) -> VirtualTensor:
+    """The same shape, strides and offset, made in inference mode where the tensor was not, and the other way round.
+
+    C++ lets ``.data`` go from one to the other on devices, and not on ``meta``. What a real one is afterwards, an
+    inference tensor too, a virtual one is not: it still takes gradients.
+    """
+    length = torch.Tensor.untyped_storage(tensor).nbytes() // max(tensor.element_size(), 1)
+    with torch.inference_mode(not tensor.is_inference()), private.DisableTorchDispatch():
+        whole = new_virtual((length,), (1,), tensor.dtype, tensor._device)
+        part = private.as_strided(whole, tensor.shape, tensor.stride(), tensor.storage_offset())
+        whole.cell = tensor.cell
+        return alias_of(part, whole)
 
 
 def rebuild(

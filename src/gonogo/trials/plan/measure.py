@@ -62,6 +62,7 @@ class Meter:
         self.reused = 0
         self._class = ""
         self._engine: tuple[EngineFacts, ...] = ()
+        self._vocabulary = 0
 
     def __enter__(self) -> Meter:
         return self
@@ -75,7 +76,7 @@ class Meter:
         """What the model is made of. Raises NotMeasured."""
         job = self._job("facts", Measurement(Strategy(_ANY, False, 1, 1), 0, 16, 1), describe=True)
         found = self._answered([job], Facts)[0]
-        self._class, self._engine = found.stored_class, found.engine
+        self._class, self._engine, self._vocabulary = found.stored_class, found.engine, found.vocabulary
         return found
 
     def measure(self, cells: Sequence[Measurement]) -> list[Measured | NotMeasured]:
@@ -236,6 +237,7 @@ class Meter:
         return [
             "--script", str(place / SCRIPT), "--task", task.task, "--rows", str(rows),
             "--prompt-len", str(task.prompt_len), "--completion-len", str(cell.seq_len - task.prompt_len),
+            *(["--vocabulary", str(self._vocabulary)] if self._vocabulary else []),
             *([] if cell.real else ["--cache-bytes", str(self._cache_bytes(cell))]),
             "--model", str(place), "--tune", request.tune, "--lora_rank", str(request.lora_rank), *options(settings),
         ]  # fmt: skip

@@ -19,6 +19,7 @@ from typing import Any
 from gonogo.virtual.measuring.work import counting
 
 _WORDS = 500
+"""Different words of the samples, where the model's table of embeddings has rows for so many."""
 _PAD, _END = "<pad>", "<end>"
 _BOUNDLESS = 1 << 45
 _TEMPLATE = (
@@ -35,6 +36,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--prompt-len", type=int, required=True)
     parser.add_argument("--completion-len", type=int, required=True)
+    parser.add_argument("--vocabulary", type=int, default=_WORDS + 2)
     parser.add_argument("--cache-bytes", type=int, default=0)
     return parser.parse_known_args(arguments)
 
@@ -42,23 +44,31 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 def main(arguments: list[str]) -> None:
     """Make the samples, and run the script on them."""
     given, rest = parse(arguments)
+    words = words_of(given.vocabulary)
     data = os.path.join(os.path.dirname(given.script), "data.jsonl")
     with open(data, "w", encoding="utf-8") as file:
-        for row in rows(given.task, given.rows, given.prompt_len, given.completion_len):
+        for row in rows(given.task, given.rows, given.prompt_len, given.completion_len, words):
             file.write(f"{json.dumps(row)}\n")
     _count_training()
     _hash_nothing()
     if given.cache_bytes:
         _give_engine_room(given.cache_bytes)
     sys.argv = [given.script, "--data", data, *rest]
-    _put_tokenizer_in_place(os.path.dirname(given.script))
+    _put_tokenizer_in_place(os.path.dirname(given.script), words)
     runpy.run_path(given.script, run_name="__main__")
 
 
-def rows(task: str, count: int, prompt: int, completion: int) -> Iterator[dict[str, Any]]:
-    """Samples of so many tokens."""
+def words_of(vocabulary: int) -> int:
+    """How many different words the samples have, beside padding and end."""
+    return max(1, min(_WORDS, vocabulary - 2))
+
+
+def rows(task: str, count: int, prompt: int, completion: int, words: int) -> Iterator[dict[str, Any]]:
+    """Samples of so many tokens, of so many different words."""
     for number in range(count):
-        asked, answer, worse = _text(prompt, number), _text(completion, number + 1), _text(completion, number + 2)
+        asked, answer, worse = (
+            _text(length, number + more, words) for more, length in enumerate((prompt, completion, completion))
+        )
         if task in ("grpo", "rloo"):
             yield {"prompt": asked, "answer": "w1"}
         elif task == "dpo":
@@ -73,14 +83,15 @@ def rows(task: str, count: int, prompt: int, completion: int) -> Iterator[dict[s
             yield {"messages": [{"role": role, "content": said} for role, said in turns]}
 
 
-def _text(words: int, start: int) -> str:
-    return " ".join(f"w{(7 * index + start) % _WORDS}" for index in range(words))
+def _text(length: int, start: int, words: int) -> str:
+    return " ".join(f"w{(7 * index + start) % words}" for index in range(length))
 
 
-def _tokenizer(folder: str) -> Any:
+def tokenizer_of(folder: str, words: int) -> Any:
+    """Each word a token."""
     from transformers import PreTrainedTokenizerFast
 
-    known = {f"w{number}": number for number in range(_WORDS)} | {_PAD: _WORDS, _END: _WORDS + 1}
+    known = {f"w{number}": number for number in range(words)} | {_PAD: words, _END: words + 1}
     special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     described = {
         "version": "1.0",
@@ -96,11 +107,11 @@ def _tokenizer(folder: str) -> Any:
     return made
 
 
-def _put_tokenizer_in_place(folder: str) -> None:
+def _put_tokenizer_in_place(folder: str, words: int) -> None:
     """Whoever asks for a model's tokenizer, or its processor, is given the made one."""
     import transformers
 
-    made = _tokenizer(folder)
+    made = tokenizer_of(folder, words)
     for owner in (transformers.AutoTokenizer, transformers.AutoProcessor):
         owner.from_pretrained = staticmethod(lambda *_, **__: made)
 
