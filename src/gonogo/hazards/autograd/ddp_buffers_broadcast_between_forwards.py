@@ -43,7 +43,7 @@ class DdpBuffersBroadcastBetweenForwards(LoggedHazard):
         Sign(
             Pattern(
                 r"variables needed for gradient computation has been modified by an inplace operation: "
-                r"\[?torch\.cuda\.\w*(?:Float|Half|BFloat16)Tensor \[\d+\]\]"
+                r"\[?torch\.cuda\.(?:\w*(?:Float|Half|BFloat16)Tensor \[\d+\]|(?:Long|Int)Tensor \[[\d, ]+\])\]"
             ),
             Certainty.POSSIBLE,
         ),

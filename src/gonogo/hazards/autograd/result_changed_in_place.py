@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Pattern, Text
+from gonogo.hazards.rule import Certainty, Pattern, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
 
@@ -40,6 +40,16 @@ class ResultChangedInPlace(LoggedHazard):
                 r"(?P<made>\w+?)(?:Backward\d*)?, is at version"
             ),
             unless=Pattern(r"output \d+ of (?:AsStrided|Broadcast)"),
+        ),
+        Sign(
+            Pattern(r"variables needed for gradient computation has been modified by an inplace"),
+            Certainty.POSSIBLE,
+            unless=Pattern(r"(?:Tensor \[\d+\]|(?:Long|Int)Tensor \[[\d, ]+\])\] is at version"),  # a buffer, under DDP
+            cause=Text(
+                "A tensor that backward needs was changed in place after it was kept, or by an optimizer's step or a "
+                "broadcast of buffers in between.",
+                "反向所需的张量在保留之后被就地修改，或被其间的优化器 step 或缓冲区广播修改。",
+            ),
         ),
     )
     cause = Text(

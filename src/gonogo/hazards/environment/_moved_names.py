@@ -27,7 +27,7 @@ _TYPE_OBJECT = Pattern(
 )
 _OF_A_MODEL = Pattern(rf"'(?:{FAMILIES})\w*' object has no attribute '(\w+)'")
 _OF_A_MODEL_LINE = Pattern(rf"^(?:AttributeError: )?'(?:{FAMILIES})\w*' object has no attribute '\w+'")
-_OF_A_TOKENIZER = Pattern(r"^\w*(?:Tokenizer\w*|TokenizersBackend|PythonBackend) has no attribute (\w+)")
+_OF_A_TOKENIZER = Pattern(r"^\w*(?:Tokenizer\w*|TokenizersBackend|PythonBackend) has no attribute '?(\w+)")
 """transformers 5 says it so, without the word object."""
 _OF_A_LIBRARY = Pattern(
     r"'(?:Liger\w+|DeepSpeedZero\w+|BF16_Optimizer|FP16_Optimizer|DummyOptim)' object has no attribute '(?:train|eval"

@@ -3,7 +3,7 @@ from gonogo.hazards.facts.installed import describe_package, span_of, together
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
 from gonogo.hazards.signs import Evidence, LoggedHazard, Sign, match_of
 
-_SYMBOL = r"undefined symbol: (?P<symbol>_Z\w*(?:3c10|2at|5torch|6caffe2)\w*)"
+_SYMBOL = r"undefined symbol: (?P<symbol>[_*]Z\w*(?:3c10|2at|5torch|6caffe2)[\w*]*)"
 _OTHERS = Pattern(
     r"(?:flash_attn\w*|rotary_emb|xentropy_cuda_lib|dropout_layer_norm|libbitsandbytes\w*|torchvision|torchaudio|xformers"
     r"|libtorch\w*|libc10\w*|torch/_C|libaoti\w*|_dl|libtorch_npu|libtbe_adapter|libatb|libasdops)\S*\.so"

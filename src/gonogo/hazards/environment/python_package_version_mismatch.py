@@ -90,8 +90,13 @@ _ATTRIBUTE = Pattern(
     rf"module '{_FAMILY}[\w.]*' has no attribute|'(?:Accelerator|AcceleratorState|PartialState"
     rf"|GenerationConfig|TrainingArguments"
     r"|DynamicCache|PeftModel\w*|LoraConfig|\w*Trainer|AdamW|Linear4bit|Linear8bitLt|MatmulLtState|Params4bit|Int8Params"
-    r"|QuantState|BitsAndBytesConfig)' object has no attribute"
+    r"|QuantState|BitsAndBytesConfig|(?:SFT|DPO|GRPO|RLOO|PPO|KTO|ORPO|CPO|GKD|Reward)Config)' object has no attribute"
 )
+_OF_A_PLUGIN = Pattern(
+    r"'(?:FullyShardedDataParallelPlugin|DeepSpeedPlugin|MegatronLMPlugin|TorchDynamoPlugin|ProjectConfiguration"
+    r"|DataLoaderConfiguration|GradientAccumulationPlugin)' object has no attribute"
+)
+"""accelerate's settings, which transformers and training programs read by the names of their release."""
 _WRAPPER = Pattern(
     r"\b(?:FSDP|FullyShardedDataParallel|fully_shard|DDP|DistributedDataParallel|MixedPrecision|deepspeed\.zero\.Init"
     r"|zero\.Init|deepspeed\.initialize|init_device_mesh|DeviceMesh)\("
@@ -298,6 +303,8 @@ def _certainty(error: LoggedError) -> Certainty | None:
     cut = last is not None and _IMPORT.search(last.code) is not None  # what an import raises, it raises further in
     if error.type == "AttributeError" and _ATTRIBUTE.search(message) and (by_library or last is None or cut):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
+    if error.type == "AttributeError" and _OF_A_PLUGIN.search(message):
+        return Certainty.LIKELY if by_library or last is None else Certainty.POSSIBLE
     if (renamed := moved(error)) is not None and "transformers_modules" not in (last.path if last else ""):
         return renamed
     if error.type in ("AttributeError", "RuntimeError") and by_library and _OF_AN_OBJECT.search(message):

@@ -16,7 +16,8 @@ _MESSAGES = Pattern(
 )
 _SETTERS = Pattern(
     r"attempting to assign a gradient with device type '\w+' to a tensor with device type 'cpu'"
-    r"|Attempted to set the storage of a tensor on device .{1,12} to a storage on different device"
+    r"|Attempted to set the storage of a tensor on device .cpu\b.{1,3} to a storage on different device"
+    r"|Attempted to set the storage of a tensor on device .{1,12} to a storage on different device .cpu\b"
 )
 _CPU_COLLECTIVE = Pattern(r"No backend type associated with device type cpu")
 # The flat parameter of an inner module is on the CPU already when the root looks (torch before 2.0).

@@ -7,12 +7,14 @@ _DTYPE = (
     "Must flatten tensors with uniform dtype",
     "Must flatten tensors with the same dtype",
     "`FlatParameter` requires uniform dtype",
+    "FlatParameter requires uniform dtype",
     "FSDP expects uniform original parameter dtype",
 )
 _REQUIRES_GRAD = (
     "Must flatten tensors with uniform `requires_grad`",
     "Must flatten tensors with uniform requires_grad",
     "`FlatParameter` requires uniform `requires_grad`",
+    "FlatParameter requires uniform requires_grad",
 )
 _INTEGER = "Cannot flatten integer dtype tensors"
 _TWO = Pattern(r"but got (?:both )?(\{[^}]{1,120}\}|torch\.\w{1,20}) ?(?:and (torch\.\w{1,20}))?")

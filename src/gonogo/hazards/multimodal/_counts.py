@@ -11,6 +11,13 @@ MISMATCH = Pattern(
     r"|Attempted to assign (?P<given>[\d +=]+?) multimodal tokens to (?P<places>\d+) placeholders"
 )
 """transformers' and vLLM's refusals."""
+POSITIONS = Pattern(
+    r"shape mismatch: value tensor of shape \[3, (?P<needed>\d+)\] cannot be broadcast to indexing result of shape "
+    r"\[3, (?P<kept>\d+)\]"
+)
+"""Qwen-VL's three rows of positions, counted from the sizes of the images, and the tokens that there are."""
+ROUND = 64
+"""What length limits are multiples of, and lengths of sequences that nothing cut rarely."""
 LIMIT = Pattern(
     r"(?:cutoff_len|max_length|max_prompt_length|max_seq_len(?:gth)?|model_max_length)[\"']?[=: ]+[\"']?\d+"
 )

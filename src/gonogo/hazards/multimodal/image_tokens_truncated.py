@@ -1,8 +1,17 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.hazards.multimodal._counts import FEW, LIMIT, MISMATCH, PIXELS_A_TOKEN, counts_of, first_known
+from gonogo.hazards.multimodal._counts import (
+    FEW,
+    LIMIT,
+    MISMATCH,
+    PIXELS_A_TOKEN,
+    POSITIONS,
+    ROUND,
+    counts_of,
+    first_known,
+)
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign, told
+from gonogo.hazards.signs import LoggedHazard, Sign, match_of, told
 
 
 class ImageTokensTruncated(LoggedHazard):
@@ -12,7 +21,8 @@ class ImageTokensTruncated(LoggedHazard):
     features. Before transformers 4.48: "The number of image tokens is 1014 while the number of image given to the model
     is 2"; LLaVA's first release: "The number of image start tokens and image end tokens should be the same".
     transformers' processors say "Mismatch in `image` token count between text and `input_ids`. … Likely due
-    to `truncation='max_length'`".
+    to `truncation='max_length'`". Qwen-VL's positions: "shape mismatch: value tensor of shape [3, 5391] cannot be
+    broadcast to indexing result of shape [3, 2048]": 2048 is the limit.
     ## Why
     Each image stands for hundreds to thousands of tokens (Qwen-VL: pixels / 784). `cutoff_len` (LLaMA-Factory),
     `max_length` (TRL, 1024 by default, ms-swift), `max_prompt_length` (GRPO) cut the ids, and the vision tower still
@@ -33,6 +43,7 @@ class ImageTokensTruncated(LoggedHazard):
     - https://github.com/huggingface/trl/pull/5881: DPO: max_length cuts ids and keeps pixel_values
     - https://github.com/hiyouga/LlamaFactory/issues/7363: videos: raise the cutoff
     - https://github.com/zjysteven/lmms-finetune/issues/63: MODEL_MAX_LEN 512 with LLaVA
+    - https://github.com/hiyouga/LlamaFactory/issues/7590: positions of a video cut at 2048
     - https://github.com/haotian-liu/LLaVA/issues/201: model_max_length 256 with LLaVA's first release
     """
 
@@ -51,6 +62,7 @@ class ImageTokensTruncated(LoggedHazard):
         "tokens do not match",
         "token count between text",
         "multimodal tokens to",
+        "indexing result of shape",
     )
     anywhere = True
     signs = (
@@ -66,6 +78,7 @@ class ImageTokensTruncated(LoggedHazard):
             Certainty.POSSIBLE,
         ),
         Sign(Pattern(r"number of image start tokens and image end tokens should be the same")),
+        Sign(POSITIONS),
     )
     cause = Text(
         "A length limit (cutoff_len, max_length, max_prompt_length) cut image or video tokens off, and "
@@ -89,6 +102,12 @@ class ImageTokensTruncated(LoggedHazard):
 
     def sureness(self, log: FailureLog, sign: Sign, evidence: Found | LoggedError) -> Certainty | None:
         """Fewer tokens than features were cut; more of them only where a limit is known to be small."""
+        if sign.says is POSITIONS:
+            match = match_of(POSITIONS, evidence)
+            needed, kept = (int(match.group(name)) for name in ("needed", "kept")) if match is not None else (0, 0)
+            if needed <= kept:
+                return None
+            return Certainty.LIKELY if kept % ROUND == 0 or told(log, LIMIT) else Certainty.POSSIBLE
         if sign.says is not MISMATCH:
             return sign.certainty
         counts = counts_of(evidence)
