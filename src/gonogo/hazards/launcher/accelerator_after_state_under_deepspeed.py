@@ -56,7 +56,7 @@ class AcceleratorAfterStateUnderDeepspeed(LoggedHazard):
         "accelerate 在启用 DeepSpeed 时认为状态已经完整。",
     )
     cures = (
-        Text("pip install -U 'accelerate>=1.9'", "pip install -U 'accelerate>=1.9'"),
+        Text("pip install -U 'accelerate>=1.9'", "升级：pip install -U 'accelerate>=1.9'"),
         Text(
             "Or call Accelerator() before TrainingArguments, the argument parser and PartialState()",
             "或在 TrainingArguments、参数解析器与 PartialState() 之前调用 Accelerator()",
