@@ -4,7 +4,7 @@ from gonogo.hazards.signs import Evidence, LoggedHazard, Sign
 
 _ZERO = Pattern(r"(?:float |integer )?(?:division|modulo) (?:or modulo )?by zero|integer modulo by zero")
 _BATCHES = Pattern(
-    r"(?:/|//|%)\s*\(?\s*(?:float\()?len\(\s*(?:self\.|\w+\.)*\w*(?:loader|_dl|iterator|iterable)\w*(?:\.dataset)?\s*\)"
+    r"(?:/|//|%)=?\s*\(?\s*(?:float\()?len\(\s*(?:self\.|\w+\.)*\w*(?:loader|_dl|iterator|iterable)\w*(?:\.dataset)?\s*\)"
     r"|(?:/|//|%)\s*(?:self\.|args\.)?(?:num_update_steps_per_epoch|steps_(?:in|per)_epoch|len_dataloader|num_batches"
     r"|effective_global_step|self\.state\.global_step)\b"
 )

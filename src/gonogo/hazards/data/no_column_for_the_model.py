@@ -63,6 +63,18 @@ class NoColumnForTheModel(LoggedHazard):
                 "TRL 的训练器需要列 {has}，而数据中没有。",
             ),
         ),
+        Sign(
+            Pattern(r"^'?(?P<has>prompt|text)'?$"),
+            Certainty.POSSIBLE,
+            types=("KeyError",),
+            lines=False,
+            frames=(("trl/trainer/",), ('["prompt"]', '["text"]', "dataset_text_field")),
+            cause=Text(
+                "TRL's trainer asks for the column {has}, which the data does not have, or another release of TRL "
+                "names it so.",
+                "TRL 的训练器需要列 {has}，而数据中没有，或是另一版本的 TRL 使用这个列名。",
+            ),
+        ),
         Sign(_EMPTY, types=("IndexError",), frames=(("transformers/trainer",),), lines=False, cause=_EMPTY_CAUSE),
         Sign(_EMPTY, Certainty.POSSIBLE, cause=_EMPTY_CAUSE),
     )

@@ -56,7 +56,7 @@ class Fsdp2TiedWeightsLoad(LoggedHazard):
         Sign(
             says=_TIED,
             types=("KeyError",),
-            unless=Pattern(r"(?i)deepspeed|\bvllm\b|zero_to_fp32|safetensors|sglang|convert"),
+            unless=Pattern(r"(?i)deepspeed|\bvllm\b|zero_to_fp32|safetensors|sglang|convert|rollout|sharding_manager"),
             certainty=Certainty.POSSIBLE,
         ),
     )

@@ -1,5 +1,6 @@
+from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.signs import Evidence, LoggedHazard, Sign
 
 _ADAPTERS = Pattern(r"base_layer|lora_[AB]|base_model|modules_to_save|\.default\.weight")
 _LOADS = ("load_weights", "add_lora", "update_weights", "load_lora")
@@ -12,6 +13,8 @@ _SYNCS = (
     "sync_weights",
     "update_named_param",
 )
+_STARTS = ("init_model", "load_model", "get_model")
+"""An engine that is started from a folder: an adapter's, where its names are met there, and nothing is sent."""
 _WITH_ADAPTER = Pattern(r"base_sync_done|enable_lora=True|TensorLoRARequest|LoraConfig\(|lora_rank\s*[=:]\s*[1-9]")
 
 
@@ -68,6 +71,11 @@ class LoraWeightSyncNamesDiffer(LoggedHazard):
             Pattern(r"KeyError: '[\w.]+(?:weight|bias)'"), beside=Pattern(r"peft_config="), certainty=Certainty.LIKELY
         ),
         Sign(
+            Pattern(r"KeyError: '(?:[\w.]+\.)?(?:embed_tokens|lm_head)\.weight'"),
+            frames=(("rollout", "sharding_manager", "generate_sequences"),),
+            certainty=Certainty.POSSIBLE,
+        ),
+        Sign(
             Pattern(r"Call to add_lora method failed|add_lora.* failed|LoRA rank \d+ is greater than max_lora_rank"),
             certainty=Certainty.LIKELY,
         ),
@@ -90,3 +98,7 @@ class LoraWeightSyncNamesDiffer(LoggedHazard):
         ),
     )
     confirm = (Text("With full fine-tuning (no peft_config) the sync works", "全参数训练（无 peft_config）时同步正常"),)
+
+    def sureness(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
+        """Less where the engine was only started: it was given an adapter in place of a model."""
+        return Certainty.POSSIBLE if log.passes(*_STARTS) and not log.passes(*_SYNCS) else sign.certainty
