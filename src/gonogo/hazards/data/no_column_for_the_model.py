@@ -42,7 +42,11 @@ class NoColumnForTheModel(LoggedHazard):
 
     name = "no-column-for-the-model"
     title = Text("No column of the data is what the model takes", "数据中没有模型可接收的列")
-    log_words = ("No columns in the dataset", "is out of bounds for size 0")
+    log_words = (
+        "No columns in the dataset",
+        "is out of bounds for size 0",
+        *(f"KeyError: '{name}'" for name in ("prompt", "text", "chosen", "rejected", "messages", "completion")),
+    )
     ends_at = (("datasets/formatting/formatting.py", "_check_valid_index_key"),)
     anywhere = True
     signs = (
@@ -54,7 +58,7 @@ class NoColumnForTheModel(LoggedHazard):
             Certainty.CERTAIN,
         ),
         Sign(
-            Pattern(r"^'?(?P<has>chosen|rejected|completion|messages)'?$"),
+            Pattern(r"^'(?P<has>chosen|rejected|completion|messages)'(?:\s|$)"),
             types=("KeyError",),
             lines=False,
             frames=(("trl/trainer/",),),
@@ -64,7 +68,7 @@ class NoColumnForTheModel(LoggedHazard):
             ),
         ),
         Sign(
-            Pattern(r"^'?(?P<has>prompt|text)'?$"),
+            Pattern(r"^'(?P<has>prompt|text)'(?:\s|$)"),
             Certainty.POSSIBLE,
             types=("KeyError",),
             lines=False,
