@@ -8,6 +8,8 @@ from gonogo.evidence.paths import is_file, is_folder
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Text
 
+_RAISED = "The checkpoint being loaded used a DP"
+"""The line of DeepSpeed that raises it, where a log ends there."""
 _SIZES = Pattern(r"world size of (\d+) but the\W{1,8}current world size is (\d+)")
 
 
@@ -63,7 +65,13 @@ class CheckpointWorldSizeMismatch(Hazard):
 
     name = "checkpoint-world-size-mismatch"
     title = Text("The ZeRO checkpoint was written by another number of ranks", "ZeRO 检查点由不同数目的 rank 保存")
-    log_words = ("DP world size", "current world size is", "optimizer state partitioning", "_load_zero_checkpoint")
+    log_words = (
+        "DP world size",
+        "loaded used a DP",
+        "current world size is",
+        "optimizer state partitioning",
+        "_load_zero_checkpoint",
+    )
     ends_at = (
         ("deepspeed/runtime/engine.py", "_load_zero_checkpoint"),
         ("deepspeed/runtime/engine.py", "_get_all_zero_checkpoints"),
@@ -97,7 +105,7 @@ class CheckpointWorldSizeMismatch(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's refusal, with both numbers."""
         evidence = first_match(
-            log, "used a DP world size", "current world size is", "ZeRO's optimizer state partitioning"
+            log, "used a DP world size", "current world size is", "ZeRO's optimizer state partitioning", _RAISED
         )
         if evidence is None:
             evidence = cut_in(log, ("runtime/engine", "The checkpoint being loaded used a DP"))
@@ -107,7 +115,8 @@ class CheckpointWorldSizeMismatch(Hazard):
         message = matched_text(log, evidence)
         if "used a DP" not in message and "optimizer state partitioning" not in message:
             return
-        yield self._found(evidence, _SIZES.search(message), Certainty.CERTAIN)
+        only_its_line = "world size" not in message and "partitioning" not in message
+        yield self._found(evidence, _SIZES.search(message), Certainty.LIKELY if only_its_line else Certainty.CERTAIN)
 
     def _found(self, evidence: LoggedError | LogLine, sizes: Match | None, certainty: Certainty) -> Finding:
         return self.log_finding(

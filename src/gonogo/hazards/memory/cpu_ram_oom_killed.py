@@ -32,6 +32,7 @@ _KERNEL = Pattern(
     r"Out of memory: Kill(?:ed)? process|oom-kill(?:er|:)|oom_reaper|oom-kill event|OOM[- ]?Killed|OOM [Kk]illed"
     r"|invoked oom-killer|Memory cgroup out of memory|killed by the cgroup out-of-memory handler"
     r"|exceeded memory limit|node running low on memory|killed due to memory pressure \(OOM\)"
+    r"|exceeds the memory usage threshold of [\d.]+\. Ray killed"
     r"|how to address the out of memory issue: https://docs\.ray\.io"
     r"|\bOUT_OF_ME(?:MORY|M?O?R?\+)\s+\d+:\d+|^srun: error: \S+: tasks? [\d,-]+: Out Of Memory"
 )
@@ -85,6 +86,7 @@ class CpuRamOomKilled(Hazard):
     log_words = (
         "OOM",
         "ray-oom",
+        "memory usage threshold",
         "OUT_OF_ME",
         "Out Of Memory",
         "pod memory limits",
