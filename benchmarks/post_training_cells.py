@@ -65,6 +65,11 @@ _VERL_KIND = {
     "grpo": "algorithm.adv_estimator=grpo actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.rollout.n=4",
     "ppo": "algorithm.adv_estimator=gae critic.model.path=model critic.ppo_micro_batch_size_per_gpu=2",
 }
+_VERL_SFT = (
+    "torchrun --standalone --nproc_per_node=2 -m verl.trainer.sft_trainer data.train_files=sft.parquet "
+    "data.train_batch_size=8 data.micro_batch_size_per_gpu=2 data.max_length=128 model.path=model "
+    "trainer.logger=console trainer.total_training_steps=2 trainer.save_freq=2 trainer.test_freq=-1"
+)
 _FACTORY = """
 model_name_or_path: model
 do_train: true
@@ -166,8 +171,10 @@ def _ppo(kind: str, strategy: str, options: str, names: str = "", gpus: str = GP
     return Cell("openrlhf", kind, strategy, f"{_PPO} {_PPO_KIND[kind]} {options}", names, gpus)
 
 
-def _verl(kind: str, strategy: str, options: str = "", names: str = "") -> Cell:
-    return Cell("verl", kind, strategy, f"{_VERL} {_VERL_KIND[kind]} {options}".strip(), names)
+def _verl(kind: str, strategy: str, options: str = "", names: str = "") -> tuple[Cell, ...]:
+    """In the newest release, and in those whose workers pass other things."""
+    command = f"{_VERL} {_VERL_KIND[kind]} {options}".strip()
+    return tuple(Cell(release, kind, strategy, command, names) for release in ("verl-0.7", "verl-0.8", "verl"))
 
 
 def _factory(kind: str, strategy: str, names: str = "", more: str = "") -> Cell:
@@ -249,10 +256,13 @@ CELLS = (
     _ppo("reinforce++", "Ray, vLLM, hybrid, ZeRO-2", _PPO_HYBRID.replace("stage 3", "stage 2")),
     _ppo("ppo", "Ray, vLLM, critic, hybrid, ZeRO-3", _PPO_HYBRID),
     _ppo("ppo", "Ray, vLLM, critic, all apart, ZeRO-2", "--ds.zero_stage 2 --vllm.num_engines 2", gpus="10xH100-80G"),
-    _verl("grpo", "vLLM, FSDP"),
-    _verl("grpo", "vLLM, FSDP2", "actor_rollout_ref.actor.strategy=fsdp2 actor_rollout_ref.ref.strategy=fsdp2"),
-    _verl("grpo", "vLLM on two GPUs, FSDP", "actor_rollout_ref.rollout.tensor_model_parallel_size=2"),
-    _verl("ppo", "vLLM, critic, FSDP"),
+    *_verl("grpo", "vLLM, FSDP"),
+    *_verl("grpo", "vLLM, FSDP2", "actor_rollout_ref.actor.strategy=fsdp2 actor_rollout_ref.ref.strategy=fsdp2"),
+    *_verl("grpo", "vLLM on two GPUs, FSDP", "actor_rollout_ref.rollout.tensor_model_parallel_size=2"),
+    *_verl("ppo", "vLLM, critic, FSDP"),
+    Cell("verl", "grpo", "vLLM, FSDP, without TransferQueue", f"{_VERL} {_VERL_KIND['grpo']} trainer.use_v1=False"),
+    Cell("verl", "sft", "FSDP2", f"{_VERL_SFT} engine.strategy=fsdp2"),
+    Cell("verl-0.8", "sft", "FSDP", f"{_VERL_SFT} engine.strategy=fsdp"),
 )  # fmt: skip
 BROKEN = (
     _grpo("share of 1", "zero2", {"vllm_gpu_memory_utilization": 1.0}, "rollout-memory-fraction-too-large"),
@@ -323,12 +333,12 @@ BROKEN = (
     _ppo("grpo", "Ray, reference on one GPU of two", f"{_PPO_HYBRID} --ref.num_gpus_per_node 1",
          "must be the same when colocate actor and ref"),
     _ppo("grpo", "Ray, data without the key", f"{_PPO_HYBRID} --data.input_key question", "question"),
-    _verl("grpo", "four GPUs of two", "trainer.n_gpus_per_node=4", "ray-request-exceeds-node"),
-    _verl("grpo", "share of 0.99", "actor_rollout_ref.rollout.gpu_memory_utilization=0.99",
+    *_verl("grpo", "four GPUs of two", "trainer.n_gpus_per_node=4", "ray-request-exceeds-node"),
+    *_verl("grpo", "share of 0.99", "actor_rollout_ref.rollout.gpu_memory_utilization=0.99",
           "rollout-memory-fraction-too-large"),
-    _verl("grpo", "context of 100000", "actor_rollout_ref.rollout.max_model_len=100000", "max_position_embeddings"),
-    _verl("grpo", "seven prompts", "data.train_batch_size=7", "verl-mini-batch-refused"),
-    _verl("grpo", "reward of nobody's data", "data.train_files=unknown.parquet", "Reward function is not implemented"),
+    *_verl("grpo", "context of 100000", "actor_rollout_ref.rollout.max_model_len=100000", "max_position_embeddings"),
+    *_verl("grpo", "seven prompts", "data.train_batch_size=7", "verl-mini-batch-refused"),
+    *_verl("grpo", "reward of nobody's data", "data.train_files=unknown.parquet", "Reward function is not implemented"),
     _factory("dpo", "data without pairs", "stage", "dataset=sums"),
     _factory("ppo", "no reward model", "reward_model", "reward_model=null"),
     _factory("dpo", "loss that is none", "pref_loss", "pref_loss=best"),
@@ -396,6 +406,8 @@ def make_files(folder: Path) -> None:
         rows = [{"data_source": source, "prompt": [{"role": "user", "content": q}], "ability": "math",
                  "reward_model": {"style": "rule", "ground_truth": good}} for q, good, _ in sums[:64]]  # fmt: skip
         pandas.DataFrame(rows).to_parquet(folder / f"{name}.parquet")
+    messages = [{"messages": turn(q, good)} for q, good, _ in sums]
+    pandas.DataFrame(messages).to_parquet(folder / "sft.parquet")
     (folder / "grpo.py").write_text(_GRPO_SCRIPT.format(kind="GRPO"))
     (folder / "gkd.py").write_text(_GKD_SCRIPT)
     (folder / "online_dpo.py").write_text(_ONLINE_DPO_SCRIPT)

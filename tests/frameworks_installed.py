@@ -21,7 +21,9 @@ _IMPORTS = {
     "swift": "from swift.pipelines import sft_main; from swift.arguments import SftArguments; import swift.trainers",
     "llamafactory": "import llamafactory.train.tuner, llamafactory.train.sft.workflow",
     "openrlhf": "import transformers, torchdata, pylatexenc, aiohttp",
-    "verl": "import verl.trainer.main_ppo, verl.workers.fsdp_workers, verl.experimental.agent_loop, peft, pandas",
+    "verl": "import verl.trainer.main_ppo, verl.workers.engine_workers, transfer_queue, peft, pandas",
+    "verl-0.7": "import verl.trainer.main_ppo, verl.workers.fsdp_workers, verl.experimental.agent_loop, peft, pandas",
+    "verl-0.8": "import verl.trainer.main_ppo, verl.workers.engine_workers, verl.experimental.agent_loop, peft, pandas",
     "axolotl": "import axolotl.train, axolotl.cli.main, axolotl.core.builders",
     "liger": "import triton.language, liger_kernel.transformers",
 }

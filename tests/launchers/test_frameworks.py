@@ -285,8 +285,13 @@ def test_a_framework_that_is_not_installed_is_named(
 
 
 @pytest.mark.very_slow
-def test_verl_grpo_with_its_ray_workers_and_vllm(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(framework("verl")))
+@pytest.mark.parametrize(
+    ("release", "driver"), [("verl-0.7", "TaskRunner"), ("verl-0.8", "TaskRunner"), ("verl", "TaskRunnerV1")]
+)
+def test_verl_grpo_with_its_ray_workers_and_vllm(
+    project: Path, monkeypatch: pytest.MonkeyPatch, release: str, driver: str
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(framework(release)))
     rows = [
         {"data_source": "openai/gsm8k", "prompt": [{"role": "user", "content": f"What is {a} plus 1?"}],
          "ability": "math", "reward_model": {"style": "rule", "ground_truth": str(a + 1)}}
@@ -294,13 +299,67 @@ def test_verl_grpo_with_its_ray_workers_and_vllm(project: Path, monkeypatch: pyt
     ]  # fmt: skip
     pandas.DataFrame(rows).to_parquet(project / "train.parquet")
     record = rehearsed(_VERL, needs={"generate", "sync", "save"})
-    assert (record.world_size, record.ranks[0].workers[0]) == (1, "TaskRunner x 1")
+    assert (record.world_size, record.ranks[0].workers[0]) == (1, f"{driver} x 1")
     assert {"WorkerDict x 2", "vLLMHttpServer x 2"} <= set(record.ranks[0].workers)
     assert [device.device for device in record.ranks[0].devices] == ["cuda:0", "cuda:1"]
-    request = RehearsalRequest(shlex.split(f"{_VERL} trainer.n_gpus_per_node=4"), gpus="2xH100-80G", timeout=800.0)
-    report = rehearsal_report(rehearse(request, None))
-    assert report.verdict is Verdict.NO_GO
-    assert "ray-request-exceeds-node" in [finding.hazard for finding in report.findings]
+    for wrong, hazard in (
+        ("trainer.n_gpus_per_node=4", "ray-request-exceeds-node"),
+        ("actor_rollout_ref.rollout.gpu_memory_utilization=0.99", "rollout-memory-fraction-too-large"),
+    ):
+        request = RehearsalRequest(shlex.split(f"{_VERL} {wrong}"), gpus="2xH100-80G", timeout=800.0)
+        report = rehearsal_report(rehearse(request, None))
+        assert report.verdict is Verdict.NO_GO
+        assert hazard in [finding.hazard for finding in report.findings]
+
+
+@pytest.mark.very_slow
+def test_what_lies_in_a_transfer_queue_is_known_as_before(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(framework("verl")))
+    (project / "queued.py").write_text(_QUEUED)
+    record = rehearse(RehearsalRequest(["python", "queued.py"], gpus="2xH100-80G", timeout=300.0), None)
+    (rank,) = record.ranks
+    assert rank.outcome == "completed", (rank.failure, rank.unsupported)
+    assert not any("read" in str(assumption.what) for assumption in rank.assumptions)
+
+
+_QUEUED = """
+import ray, torch
+import transfer_queue as queue
+from tensordict import TensorDict
+
+@ray.remote(num_gpus=1)
+class Worker:
+    def __init__(self):
+        queue.init()
+    def scores(self, keys):
+        batch = queue.kv_batch_get(keys=keys, partition_id="train")
+        assert [row.tolist() for row in batch["ids"].unbind()] == [[0, 1, 2], [0, 1, 2, 3, 4]]
+        scores = batch["ids"].to("cuda").values().float() * batch["weight"].cuda().sum()
+        assert str(scores.device) == "cuda:0", scores.device
+        scores = torch.nested.nested_tensor_from_jagged(scores, batch["ids"].offsets().cuda())
+        queue.kv_batch_put(keys, "train", TensorDict({"scores": scores}, batch_size=[2]))
+
+ray.init()
+queue.init()
+ids = torch.nested.as_nested_tensor([torch.arange(3), torch.arange(5)], layout=torch.jagged)
+keys = ["a", "b"]
+fields = TensorDict({"ids": ids, "weight": torch.nn.Linear(4, 2, device="cuda").weight.detach()}, batch_size=[2])
+queue.kv_batch_put(keys, "train", fields)
+ray.get([Worker.remote().scores.remote(keys)])
+scores = queue.kv_batch_get(keys, "train", ["scores"])["scores"]
+assert [tuple(row.shape) for row in scores.unbind()] == [(3,), (5,)]
+queue.close()
+"""
+
+
+@pytest.mark.very_slow
+@pytest.mark.parametrize(("release", "strategy"), [("verl-0.8", "fsdp"), ("verl", "fsdp2")])
+def test_verl_sft(project: Path, monkeypatch: pytest.MonkeyPatch, release: str, strategy: str) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(framework(release)))
+    turns = [[{"role": "user", "content": f"What is {a} plus 1?"}, {"role": "assistant", "content": "It is 2."}]
+             for a in range(32)]  # fmt: skip
+    pandas.DataFrame({"messages": turns}).to_parquet(project / "sft.parquet")
+    rehearsed(f"{_VERL_SFT} engine.strategy={strategy}")
 
 
 @pytest.mark.very_slow
@@ -348,4 +407,9 @@ _VERL = (
     "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2 trainer.logger=console trainer.n_gpus_per_node=2 "
     "trainer.nnodes=1 trainer.total_training_steps=2 trainer.save_freq=2 trainer.test_freq=-1 "
     "trainer.val_before_train=False"
+)
+_VERL_SFT = (
+    "torchrun --standalone --nproc_per_node=2 -m verl.trainer.sft_trainer data.train_files=sft.parquet "
+    "data.train_batch_size=8 data.micro_batch_size_per_gpu=2 data.max_length=128 model.path=model "
+    "trainer.logger=console trainer.total_training_steps=2 trainer.save_freq=2 trainer.test_freq=-1"
 )

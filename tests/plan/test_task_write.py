@@ -1,4 +1,4 @@
-"""What ``--task … --write`` writes: ``gonogo check`` finds nothing in it, and the real TRL, rehearsed, is GO."""
+"""What ``--task … --write`` writes: ``gonogo check`` finds nothing in it; real TRL and ms-swift, rehearsed, are GO."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def written(
     facts = replace(SEVEN_BILLION, hidden_size=width, engine=ENGINES)
     choice = by_formula(asked.without(strategy.rollout.gpus), facts, strategy, NOTHING_KNOWN)
     write(folder / "written", choice, asked, facts)
-    assert to_change(choice, asked)
+    assert to_change(choice, asked, facts)
     return folder / "written"
 
 
@@ -104,21 +104,51 @@ def test_a_server_has_the_gpus_that_the_trainer_has_not(tmp_path: Path, monkeypa
 def test_the_real_trl_rehearses_go(
     given: dict[str, Any], chosen: dict[str, Any], launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    report = rehearsed(tmp_path, given, chosen, launcher, samples(given["task"]), framework("trl"))
+    assert report["verdict"] == "GO", (report["findings"], report["skipped"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [
+        pytest.param(*task, marks=() if name == "dpo" else pytest.mark.very_slow)
+        for name, task in zip(NAMES, TASKS, strict=True)
+        if name != "dpo-precomputed"
+    ],
+    ids=[name for name in NAMES if name != "dpo-precomputed"],
+)
+def test_the_real_ms_swift_rehearses_go(
+    given: dict[str, Any], chosen: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folders = (framework("swift"), framework("trl_before_1"))
+    rows = samples_of_swift(given["task"])
+    report = rehearsed(tmp_path, given, chosen, "swift", rows, *folders)
+    assert report["verdict"] == "GO", (report["findings"], report["skipped"])
+
+
+def rehearsed(
+    tmp_path: Path, given: dict[str, Any], chosen: dict[str, Any], launcher: str, rows: list[dict[str, Any]],
+    *packages: Path,
+) -> dict[str, Any]:  # fmt: skip
+    """The report of a written launch, of a project that is made in the working folder."""
     pytest.importorskip("deepspeed")
     make_project(tmp_path)
-    monkeypatch.chdir(tmp_path)
     folder = written(tmp_path, given, chosen, width=64)
-    (folder / "data.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in samples(given["task"])))
+    (folder / "data.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     for name in {given.get("teacher"), given.get("reward_model")} - {None}:
         (folder / name).symlink_to(tmp_path / name)
-    environment = {**os.environ, "PYTHONPATH": str(framework("trl"))}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(one) for one in packages)}
     done = subprocess.run(
         [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "2xH100-80G", "--host-memory", "1T", "--format", "json",
          "--", "bash", f"launch_{launcher}.sh"],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
-    report = json.loads(done.stdout)
-    assert report["verdict"] == "GO", (report["findings"], report["skipped"], done.stderr[-2000:])
+    assert done.stdout, done.stderr[-2000:]
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def samples(task: str) -> list[dict[str, Any]]:
@@ -136,5 +166,23 @@ def samples(task: str) -> list[dict[str, Any]]:
                 "kto": {"prompt": asked, "completion": good, "label": number % 2 == 0},
                 "gkd": {"messages": asked + good},
             }.get(task, {"prompt": asked, "answer": str(number + 1)})
+        )
+    return rows
+
+
+def samples_of_swift(task: str) -> list[dict[str, Any]]:
+    """The same for ms-swift, as the comment in its launch asks for them."""
+    rows = []
+    for number in range(64):
+        asked = [{"role": "user", "content": f"What is {number} plus 1?"}]
+        answered = [*asked, {"role": "assistant", "content": f"It is {number + 1}."}]
+        rejected = {"messages": answered, "rejected_response": f"It is {number + 2}."}
+        rows.append(
+            {
+                "dpo": rejected,
+                "rm": rejected,
+                "kto": {"messages": answered, "label": number % 2 == 0},
+                "gkd": {"messages": answered},
+            }.get(task, {"messages": asked})
         )
     return rows

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from frameworks_installed import framework
 from launchers.small_project import make_project
 from msgspec.structs import replace
 from plan.facts import SEVEN_BILLION, model_in, request
@@ -58,7 +60,9 @@ def test_the_sizes_of_the_batch_agree_with_each_other(tmp_path: Path) -> None:
 
 def test_what_only_the_user_knows_is_said(tmp_path: Path) -> None:
     asked = request(model_in(tmp_path), nodes=2)
-    said = to_change(by_formula(asked, SEVEN_BILLION, Strategy(Family(3, "nvme"), True, 1, 4), NOTHING_KNOWN), asked)
+    said = to_change(
+        by_formula(asked, SEVEN_BILLION, Strategy(Family(3, "nvme"), True, 1, 4), NOTHING_KNOWN), asked, SEVEN_BILLION
+    )
     assert [word for word in ("data.jsonl", "hostfile", "nvme_path") if any(word in text.zh for text in said)] == [
         "data.jsonl", "hostfile", "nvme_path",
     ]  # fmt: skip
@@ -82,8 +86,9 @@ def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
         pytest.param(Family(2), "full", "torchrun", marks=pytest.mark.very_slow),
         pytest.param(Family(3, "cpu", "cpu"), "lora", "deepspeed", marks=pytest.mark.very_slow),
         pytest.param(Family(3), "full", "accelerate", marks=pytest.mark.very_slow),
+        pytest.param(Family(3, "cpu", "cpu"), "lora", "swift", marks=pytest.mark.very_slow),
     ],
-    ids=["zero2", "offload", "zero3"],
+    ids=["zero2", "offload", "zero3", "swift"],
 )
 def test_it_rehearses_go(family: Family, tune: Tune, launcher: str, tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")
@@ -93,9 +98,11 @@ def test_it_rehearses_go(family: Family, tune: Tune, launcher: str, tmp_path: Pa
     folder = tmp_path / "written"
     write(folder, choice, asked, replace(SEVEN_BILLION, hidden_size=64))
     shutil.copy(tmp_path / "data" / "train.jsonl", folder / "data.jsonl")
+    environment = {**os.environ, **({"PYTHONPATH": str(framework("swift"))} if launcher == "swift" else {})}
     done = subprocess.run(
         [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "2xA100-80G", "--host-memory", "1T", "--format", "json",
-         "--", "bash", f"launch_{launcher}.sh"], cwd=folder, capture_output=True, text=True, timeout=300,
+         "--", "bash", f"launch_{launcher}.sh"],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     report = json.loads(done.stdout)
     assert report["verdict"] == "GO", (report["findings"], report["skipped"], done.stderr)

@@ -71,6 +71,17 @@ def test_models_are_known_by_hub_names_and_by_folders() -> None:
     assert "Qwen/Qwen2.5-7B" in close_names("Qwen2.5-7")
 
 
+def test_a_mirror_of_modelscope_is_the_model_that_it_holds() -> None:
+    """ModelScope's own name of Meta's model; what a mirror holds that isn't in the table stays unknown."""
+    known = published_model("meta-llama/Meta-Llama-3.1-8B-Instruct")
+    assert known is not None
+    assert published_model("LLM-Research/Meta-Llama-3.1-8B-Instruct") == known
+    judge = published_model("AI-ModelScope/Skywork-Reward-Llama-3.1-8B-v0.2")
+    assert judge is not None
+    assert judge.config["architectures"] == ["LlamaForSequenceClassification"]
+    assert published_model("LLM-Research/nothing-of-the-kind") is None
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_special_tokens_stand_where_they_are_published(name: str) -> None:
     layout = tokenizer_layout(name)
@@ -291,6 +302,7 @@ def test_a_file_of_token_numbers_has_small_ones_at_either_width() -> None:
         ("facebook/wav2vec2-xls-r-1b", 963), ("facebook/dinov2-giant", 1136), ("microsoft/resnet-50", 25.56),
         ("google/vit-huge-patch14-224-in21k", 632), ("microsoft/swin-base-patch4-window7-224", 88),
         ("openai/clip-vit-base-patch32", 151), ("llava-hf/llava-v1.6-mistral-7b-hf", 7567),
+        ("Qwen/Qwen3.5-0.8B", 853), ("Qwen/Qwen3.5-2B", 2213), ("Qwen/Qwen3.5-4B", 4539), ("Qwen/Qwen3.5-9B", 9410),
     ],
 )  # fmt: skip
 def test_models_have_their_published_size(name: str, millions: float) -> None:

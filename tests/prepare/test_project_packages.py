@@ -100,6 +100,15 @@ def test_a_list_that_leaves_a_version_open_takes_it_from_the_next(project: Path)
     assert (lines["accelerate"], lines["trl"]) == ("accelerate==1.4.0", "trl<2")
 
 
+@pytest.mark.parametrize(
+    ("told", "added"),
+    [("swanlab tensorboard", ["swanlab", "tensorboard"]), ("wandb", ["wandb"]), ("none", []), ("own_tracker", [])],
+)
+def test_what_the_launch_reports_to_is_added(project: Path, told: str, added: list[str]) -> None:
+    write(project, {"launch.sh": f"accelerate launch src/open_r1/sft.py --report_to {told}\n"})
+    assert asked(project, "bash", "launch.sh").added == ["jieba", *added]  # which the script imports
+
+
 def test_what_conda_alone_has_is_no_requirement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path, {
@@ -178,8 +187,9 @@ def test_only_a_name_that_something_vouches_for_is_added() -> None:
     assert found.add("decord")
     assert found.add("wandb")
     assert not found.add("wandb")
+    assert found.add("torchvision")  # which PyTorch's page has pip install together with torch
     assert not found.add("internal-utils")
-    assert "# What the launch needs beside:\ndecord>=0.6\nwandb\n" in found.text().decode()
+    assert "# What the launch needs beside:\ndecord>=0.6\ntorchvision\nwandb\n" in found.text().decode()
 
 
 def test_prepared_packages_are_taken_unless_others_are_named(project: Path) -> None:

@@ -3,6 +3,7 @@ text runs, and axe-core finds nothing."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,6 +95,14 @@ def test_charts_follow_pointer_keyboard_and_choice(opened: Any) -> None:
         "at model.py:7 forward"
     ) in texts
 
+    page.mouse.move(0, 0)
+    rest = (
+        "▼ peak 61.0 GiB: optimizer step (step 1), reached by activations, model.layers.7.mlp, aten.mm.default, "
+        "at model.py:7 forward"
+    )
+    assert said.inner_text() == rest, "without a pointer it tells of the peak"
+    assert "parameters20.0 GiB" in page.locator(".u-legend:visible").inner_text()
+
     scale = "document.querySelector('.tongue:not([hidden]) .over-time').plot.scales.x"
     whole = page.evaluate(f"({scale}).max - ({scale}).min")
     page.mouse.move(box["x"] + 100, box["y"] + 60)
@@ -108,6 +117,10 @@ def test_charts_follow_pointer_keyboard_and_choice(opened: Any) -> None:
     page.keyboard.press("ArrowRight")
     page.keyboard.press("+")
     assert page.evaluate(f"({scale}).max - ({scale}).min") < whole
+    page.locator("[data-zoom=all]:visible").click()
+    assert page.evaluate(f"({scale}).max - ({scale}).min") == pytest.approx(whole)
+    page.locator("[data-zoom=in]:visible").click()
+    assert page.evaluate(f"({scale}).max - ({scale}).min") == pytest.approx(whole / 2, rel=0.01)
 
     page.locator(".chooser:visible select").select_option("1")
     assert page.locator(".over-time:visible canvas").count() == 1
@@ -121,13 +134,34 @@ def test_charts_follow_pointer_keyboard_and_choice(opened: Any) -> None:
     assert "显存" in page.locator("main").inner_text()
 
 
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_on_paper_the_verdict_has_its_colour_and_the_chart_dark_ink(colours: str, opened: Any, tmp_path: Path) -> None:
+    page = opened(charted_report())
+    page.emulate_media(color_scheme=colours, media="print")
+    assert page.evaluate("getComputedStyle(document.querySelector('.verdict')).printColorAdjust") == "exact"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    inks = "[...document.querySelectorAll('.over-time')].map((one) => one.plot?.axes[0].stroke()).filter(Boolean)"
+    page.evaluate(f"addEventListener('beforeprint', () => {{ document.title = {inks}; }})")
+    page.pdf(path=tmp_path / "report.pdf")
+    assert page.title() == "#1f2328"
+    assert page.locator(".hint:visible").count() == 0
+
+
 def test_modules_open_and_close_and_tables_sort(opened: Any) -> None:
     page = opened(charted_report())
     parts = page.locator(".icicle:visible button")
     before = parts.count()
     assert before >= 4
-    parts.nth(before - 1).click()
+    told = page.locator(".icicle:visible + .part")
+    assert told.inner_text().startswith("all: ")
+    parts.nth(before - 1).hover()
+    assert re.match(
+        r"model\.layers\.\d\.mlp \(3\): [\d.]+ GiB = parameters [\d.]+ GiB \+ activations", told.inner_text()
+    )
+    parts.nth(before - 1).focus()
+    page.keyboard.press("Enter")
     assert parts.count() < before
+    assert page.evaluate("document.activeElement.closest('.icicle') !== null"), "the keyboard stays where it is"
     parts.first.click()
     assert parts.count() == before
     page.locator(".chooser:visible select").select_option(label="rank 1, cpu")

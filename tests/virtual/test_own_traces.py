@@ -100,6 +100,14 @@ OURS: dict[str, tuple[Callable[[], object], str]] = {
     "the toolkit": (raise_(MissingCUDAException("CUDA_HOME does not exist, unable to compile CUDA op(s)")), "toolkit"),
     "the driver": (raise_(RuntimeError("Found no NVIDIA driver on your system.")), "driver"),
     "the device that C++ is told of": (raise_(RuntimeError("cannot pin 'torch.meta.LongTensor'")), "without data"),
+    "a strided nested tensor": (
+        lambda: torch.nested.as_nested_tensor([torch.ones(2, device="cuda"), torch.ones(3, device="cuda")]), "jagged",
+    ),
+    "one that is made on the device": (
+        lambda: torch.nested.nested_tensor([[1.0], [2.0, 3.0]], device="cuda", layout=torch.strided), "jagged",
+    ),
+    "one on the CPU": (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]).sum(), "jagged"),
+    "a device guard": (raise_(RuntimeError("PyTorch is not linked with support for cuda devices")), "report"),
     "its index": (raise_(RuntimeError("Expected meta:100 but got cpu")), "without data"),
 }  # fmt: skip
 

@@ -194,6 +194,30 @@ PROGRAMS = {
         assert ray.get([one.enter.remote() for one in late]) == [7, 7]
         assert ray.get([one.in_a_thread.remote() for one in late]) == [0, 1]
         """,
+    "a_loop_of_its_own": """
+        import threading
+        NUMBER = None
+        async def number():
+            seen = [NUMBER]
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+                seen.append(NUMBER)
+            return seen
+        @ray.remote
+        class Client:
+            def __init__(self, own):
+                global NUMBER
+                NUMBER = own
+                self.loop = asyncio.new_event_loop()
+                threading.Thread(target=self.loop.run_forever, daemon=True).start()
+            def read(self):
+                return asyncio.run_coroutine_threadsafe(number(), self.loop).result()
+        ray.init()
+        clients = [Client.remote(number) for number in range(3)]
+        for _ in range(3):
+            assert ray.get([one.read.remote() for one in clients]) == [[0] * 21, [1] * 21, [2] * 21]
+        assert NUMBER is None
+        """,
     "of_another_machine": """
         ray.init("ray://head:10001")
         """,
@@ -210,7 +234,7 @@ def test_workers_of_ray_are_ranks(tmp_path: Path) -> None:
     weights = {device.device: device.by_category["optimizer"] >> 20 for device in trained.devices}
     assert weights == {"cuda:0": 32, "cuda:1": 16}
     assert trained.steps == 2
-    for name in ("waits_for_others", "what_a_class_refers_to", "in_threads", "a_rank_comes_late"):
+    for name in ("waits_for_others", "what_a_class_refers_to", "in_threads", "a_rank_comes_late", "a_loop_of_its_own"):
         assert records[name].outcome == "completed", output_of(tmp_path, name)
     refused = {
         "more_than_there_is": "is infeasible: 9 bundle(s)",

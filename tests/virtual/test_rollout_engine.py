@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,6 +123,24 @@ def test_its_cache_fills_the_share_of_the_card_and_sleep_gives_it_back(session: 
     assert generated.by_category["rollout"] > 0.47 * total
 
 
+def test_bitsandbytes_keeps_linear_layers_in_four_bits(session: Session, model: str, tmp_path: Path) -> None:
+    whole, packed = (
+        engine(model, gpu_memory_utilization=0.1, quantization=how)._engine for how in (None, "bitsandbytes")
+    )
+    shapes = whole.model.shapes
+    linear = sum(math.prod(shape) for name, shape in shapes.items() if "proj" in name and name.endswith(".weight"))
+    assert linear > 0
+    assert whole.model.weights - packed.model.weights == pytest.approx(linear * (2 - 0.5625), rel=0.01)
+    with pytest.raises(UnsupportedOperator, match="awq"):
+        engine(model, quantization="awq")
+    stored = Path(shutil.copytree(model, tmp_path / "stored"))
+    config = json.loads((stored / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    (stored / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UnsupportedOperator, match="bitsandbytes"):
+        engine(str(stored), quantization="bitsandbytes")
+
+
 def test_it_writes_from_nothing_to_the_limit_and_the_text_is_read(session: Session, model: str) -> None:
     from vllm import SamplingParams
 
@@ -209,7 +229,7 @@ def test_an_engine_that_is_stepped_answers_what_was_added(session: Session, mode
     made.sleep(2)
     del made, weights, answers, first, second
     with pytest.raises(UnsupportedOperator, match="what its weights take"):
-        LLMEngine.from_engine_args(EngineArgs(model=model, quantization="bitsandbytes", **asked))
+        LLMEngine.from_engine_args(EngineArgs(model=model, quantization="awq", **asked))
     assert reserved() - before < GIB
 
 

@@ -10,6 +10,7 @@ import linecache
 import os
 import re
 import sys
+import traceback
 from collections.abc import Iterator
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
@@ -85,6 +86,16 @@ _DRIVER = Text(
     "它进入了真实的 CUDA 驱动，而该驱动在此不提供任何设备",
 )
 
+_NESTED = Text(
+    "nested tensors in the strided layout, which C++ keeps in memory that a rehearsal doesn't have: with "
+    "layout=torch.jagged it goes",
+    "strided 布局的嵌套张量，C++ 把它存放在排练所没有的内存中：改用 layout=torch.jagged 即可",
+)
+_GUARD = Text(
+    "C++ looked for a device that this build of torch knows nothing of: please report it with this line",
+    "C++ 去找了本机 torch 所不支持的设备：请连同这一行一起报告",
+)
+
 _NO_NETWORK = re.compile(
     re.escape(REFUSED.en.partition("{host}")[2])
     + r"|OfflineModeIsEnabled|offline mode is enabled|outgoing traffic has been disabled"
@@ -99,6 +110,8 @@ _OFFLINE = {
 _WEIGHTS_FILE = re.compile(r"[\w./~+@-]+\.(?:bin|safetensors|pt|pth|ckpt)(?:\.index\.json)?\b")
 _PATH = re.compile(r"[\w./~+@=-]*/[\w.+@=-]*\d[\w./+@=-]*")
 _NUMBER = re.compile(r"\d+")
+_STRIDED_NESTED = re.compile(r"\bNestedTensorImpl\b|NestedTensor(?:CPU|CUDA)\b")
+_NO_GUARD = re.compile(r"PyTorch is not linked with support for \w+ devices")
 _INDEXED_META = re.compile(r"\bmeta:\d|torch\.meta\.|VirtualTensor|VirtualMode")
 _NOT_LOADED = re.compile(
     r"lib(?:cuda|cudart|cublas|cublasLt|cudnn|cufft|curand|cusparse|cusolver|nvrtc|nvJitLink|nccl|torch_cuda|c10_cuda"
@@ -136,10 +149,16 @@ def trace_in(error: BaseException, failure: Failure, scratch: str, uses_meta: bo
                 return found
         if isinstance(one, ImportError | OSError | RuntimeError | AttributeError) and (hit := _NOT_LOADED.search(told)):
             return Trace(_line(told, hit), _LIBRARY)
-        if _in_bitsandbytes(one):
+        if isinstance(one, NameError | AttributeError) and "-packages/bitsandbytes/" in _files_of(one)[-1]:
+            # It met a name that only its CUDA library gives it: here it has loaded the CPU's, or none.
             return Trace(told[:200], _LIBRARY)
         if hit := _NO_TOOLKIT.search(told):
             return Trace(_line(told, hit), _TOOLKIT)
+        if hit := _STRIDED_NESTED.search(message):
+            return Trace(_line(told, hit), _NESTED)
+        if hit := _NO_GUARD.search(message):
+            nested = any(f"{os.sep}torch{os.sep}nested{os.sep}" in path for path in _files_of(one))
+            return Trace(_line(told, hit), _NESTED if nested else _GUARD)
         if hit := _INDEXED_META.search(message):
             return Trace(_line(told, hit), _META)
         if scratch in message or OURS in message:
@@ -168,14 +187,9 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def _in_bitsandbytes(error: BaseException) -> bool:
-    """Whether bitsandbytes met a name that only its CUDA library gives it: here it has loaded the CPU's, or none."""
-    if not isinstance(error, NameError | AttributeError) or error.__traceback__ is None:
-        return False
-    innermost = error.__traceback__
-    while innermost.tb_next is not None:
-        innermost = innermost.tb_next
-    return "-packages/bitsandbytes/" in innermost.tb_frame.f_code.co_filename
+def _files_of(error: BaseException) -> list[str]:
+    """The files that its traceback goes through, where it was raised last."""
+    return [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)] or [""]
 
 
 def _weights_not_here(error: BaseException, message: str) -> str | None:

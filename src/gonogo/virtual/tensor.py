@@ -365,7 +365,7 @@ def rebuild(
     is_parameter: bool,
 ) -> torch.Tensor:
     """The inverse of pickling a virtual tensor."""
-    if numbers is not None:
+    if numbers:  # of an empty tensor there are none
         tensor = torch.frombuffer(bytearray(numbers), dtype=dtype).reshape(shape).to(device)
     else:
         tensor = torch.empty_strided(shape, strides, dtype=dtype, device=device)

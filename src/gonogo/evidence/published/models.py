@@ -14,6 +14,12 @@ from gonogo.evidence import tables
 
 FOLDER = Path(tables.__file__).with_name("published")
 
+_MIRRORS = frozenset({"ai-modelscope", "llm-research"})
+"""ModelScope's organizations that hold others' models under the same name (``LLM-Research/Meta-Llama-3.1-8B``).
+
+Of the 146 that ms-swift's list of models has from them, none is called otherwise than the one it is a copy of.
+"""
+
 
 class PublishedModel(msgspec.Struct, frozen=True):
     """A model as it is published. ``tokenizer`` names a layout, None where it has none."""
@@ -98,7 +104,7 @@ def all_models() -> tuple[PublishedModel, ...]:
 def published_model(name: str) -> PublishedModel | None:
     """The model of that hub name (``Qwen/Qwen2.5-7B``), or of a folder that is called like one; None for any other."""
     known = _table().get(name.strip("/").lower())
-    if known is not None or ("/" in name.strip("/") and not _is_path(name)):
+    if known is not None or ("/" in name.strip("/") and not _is_path(name) and not _is_mirrored(name)):
         return known
     last = name.rstrip("/").rpartition("/")[2].lower()
     found = [model for key, model in _table().items() if key.rpartition("/")[2] == last]
@@ -108,6 +114,10 @@ def published_model(name: str) -> PublishedModel | None:
 
 def _is_path(name: str) -> bool:
     return name.startswith(("/", ".", "~")) or name.strip("/").count("/") > 1 or name.endswith("/")
+
+
+def _is_mirrored(name: str) -> bool:
+    return name.partition("/")[0].lower() in _MIRRORS
 
 
 def close_names(name: str) -> list[str]:

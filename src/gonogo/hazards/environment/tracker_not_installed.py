@@ -42,7 +42,7 @@ class TrackerNotInstalled(NotInstalled):
         if not reported.known:
             return
         value = reported.value
-        for one in value if isinstance(value, list) else str(value).replace(",", " ").split():
+        for one in value if isinstance(value, list | tuple) else str(value).replace(",", " ").split():
             name = str(one).strip("[]'\"")
             if name in _PACKAGES:
                 yield from self.missing(environment, (name, reported), _PACKAGES[name])

@@ -1,4 +1,4 @@
-from gonogo.hazards.rollout._settings import verl
+from gonogo.hazards.rollout._settings import Verl, verl
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
@@ -21,7 +21,8 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
     Make `data.train_batch_size` (and `× rollout.n`) a multiple of all GPUs and of `rollout.agent.num_workers`; pad what
     a filter leaves (`pad_dataproto_to_divisor`), or set `VERL_AUTO_PADDING=TRUE` in newer releases.
     ## When it is safe
-    Where the batch divides by GPUs × nodes and by the agent-loop workers.
+    Where the batch divides by GPUs × nodes and by the agent-loop workers; with `actor.use_dynamic_bsz=True` in verl 0.9
+    and later, whose trainer (`trainer.use_v1`, the default) fills the batch up with samples that count for nothing.
     ## Sources
     - https://github.com/verl-project/verl/issues/473: batch_size has to be a multiple of the GPUs
     - https://github.com/Unakar/Logic-RL/issues/13: DataProto 2 and chunk 4
@@ -103,6 +104,10 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
         real = batch.value * generations.value
         if real % gpus.value == 0:
             return
+        filled = _is_filled_up(command, run)
+        if filled is True:
+            return
+        sure = batch.given and gpus.given and filled is False
         yield self.finding(
             Text(
                 "train_batch_size {batch} × rollout.n {n} = {real}, which {gpus} GPUs cannot share evenly: verl "
@@ -110,12 +115,31 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
                 "train_batch_size {batch} × rollout.n {n} = {real}，无法由 {gpus} 张 GPU 平分：verl 会在第一"
                 "步之前停止。",
             ).format(batch=batch.value, n=generations.value, real=real, gpus=gpus.value),
-            certainty=Certainty.CERTAIN if batch.given and gpus.given else Certainty.LIKELY,
+            certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=Text(
                 "Take {less} or {more} for data.train_batch_size", "data.train_batch_size 取 {less} 或 {more}"
             ).format(
                 less=max(batch.value // gpus.value, 1) * gpus.value, more=(batch.value // gpus.value + 1) * gpus.value
             ),
             spans=(batch.span or gpus.span, generations.span, gpus.span, launch.place.span()),
-            confirm=() if batch.given and gpus.given else self.confirm,
+            confirm=() if sure else (_WHICH_VERL,) if filled is None else self.confirm,
         )
+
+
+_WHICH_VERL = Text(
+    "pip show verl: from 0.9 on, with use_dynamic_bsz, its trainer fills the batch up",
+    "pip show verl：从 0.9 起，启用 use_dynamic_bsz 时其训练器会把批次补齐",
+)
+
+
+def _is_filled_up(command: Verl, run: Run) -> bool | None:
+    """Whether verl makes the batch a multiple with samples that count for nothing; None where that can't be told.
+
+    It does from 0.9 on, in its new trainer; but with batches of a fixed size it compares the numbers first.
+    """
+    dynamic = command.field("actor_rollout_ref.actor.use_dynamic_bsz")
+    trainer = command.field("trainer.use_v1")
+    new = run.environment.within("verl", ">=0.9")
+    if dynamic.absent or dynamic.truth is False or trainer.truth is False or new is False:
+        return False
+    return True if new and dynamic.truth and (trainer.absent or trainer.truth) else None

@@ -45,7 +45,7 @@ USUAL = frozenset({
     "huggingface-hub", "triton", "qwen-vl-utils", "nltk", "rouge-chinese", "jieba", "loguru", "fire", "rich", "pyyaml",
     "json-repair", "ftfy", "sacrebleu", "rouge-score", "omegaconf", "hydra-core", "python-dotenv", "matplotlib",
     "openai", "aiohttp", "requests", "psutil", "pyarrow", "jinja2", "tabulate", "colorama", "termcolor",
-    "math-verify", "latex2sympy2-extended",
+    "math-verify", "latex2sympy2-extended", "torchvision", "torchaudio",
 })  # fmt: skip
 
 
@@ -126,6 +126,8 @@ def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
         for name in _used(runs):
             if name in STACK or name in found.asked:
                 found.add(name)
+        for name in _trackers(runs):
+            found.add(name)
     return found
 
 
@@ -172,6 +174,13 @@ def _used(runs: Sequence[Run]) -> list[str]:
                 elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                     names.append(distribution_of(node.module))
     return list(dict.fromkeys(names))
+
+
+def _trackers(runs: Sequence[Run]) -> list[str]:
+    """What the launches report to: without its package a Trainer is not made."""
+    values = [run.arguments.get("report_to").get(()) for run in runs]
+    words = [value.replace(",", " ").split() if isinstance(value, str) else value for value in values]
+    return [str(word) for several in words if isinstance(several, list | tuple) for word in several]
 
 
 def _take(found: Packages, lines: Iterable[tuple[str, str]]) -> bool:

@@ -24,7 +24,7 @@ _LANGUAGES = {"en": "English", "zh": "中文"}
 def to_html(report: Report, language: str) -> str:
     """The whole document; it opens in the language asked for, and has the other one too."""
     style = _static("uPlot.min.css") + _static("report.css")
-    script = _static("uPlot.iife.min.js") + "\n" + _static("steps.js") + "\n" + _static("report.js")
+    script = "\n".join(map(_static, ("uPlot.iife.min.js", "steps.js", "modules.js", "report.js")))
     data = chart_data(report)
     title = f"{report.verdict.value} · gonogo {report.command}"
     bodies = [

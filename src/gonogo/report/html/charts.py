@@ -22,6 +22,7 @@ _WORDS = {
     "step number": Text("step", "步"),
     "reached by": Text("reached by", "由此达到"),
     "at": Text("at", "位于"),
+    "peak": Text("peak", "峰值"),
     "steps": Text("steps", "步"),
     "rank": Text("rank", "rank"),
     "slowest": Text("slowest: rank {rank}, {value}", "最慢：rank {rank}，{value}"),

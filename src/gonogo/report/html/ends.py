@@ -8,6 +8,7 @@ from gonogo.finding import Text
 from gonogo.finding.guarded_run import GuardedRun, StepsOverTime
 from gonogo.finding.logs import Excerpt, Logs, RankEnd
 from gonogo.report.html.markup import element, heading, lines, text
+from gonogo.report.html.over_time import over_time
 from gonogo.report.untrusted import clean_line
 
 _ORDER = Text("The order in which ranks failed", "各 rank 失败的先后")
@@ -57,20 +58,13 @@ def guarded_sections(run: GuardedRun, language: str) -> Iterator[str]:
 
 def _steps(steps: StepsOverTime, language: str) -> str:
     """Where the page's script draws a line a rank, and the choice of what it is of."""
-    title = _STEPS.in_language(language)
     kinds = {"seconds": _TIME, "gpu_bytes": _GPU, "host_bytes": _HOST}
-    options = [
-        element("option", text(said.in_language(language)), value=kind)
+    options = (
+        (kind, said.in_language(language))
         for kind, said in kinds.items()
         if any(any(getattr(rank, kind)) for rank in steps.ranks)
-    ]
-    select = element("label", text(_SHOWN.in_language(language)), " ", element("select", *options))
-    return element(
-        "section", heading(2, title), element("p", select, klass="chooser"),
-        element("div", klass="over-time", tabindex="0", role="application", aria_label=title),
-        element("p", klass="at", aria_live="polite"),
-        element("p", text(_HIGHEST.in_language(language)), klass="remark"),
-    )  # fmt: skip
+    )
+    return over_time(_STEPS, _SHOWN, options, _HIGHEST, language)
 
 
 def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:

@@ -47,6 +47,8 @@ def _place(span: Span, language: str) -> str:
     if not source.strip() or (span.end_column and span.column > len(span.text) + 1):
         return element("figure", label)
     start, end = marked(span, source)
+    indent = min(len(source) - len(source.lstrip()), start)  # of one line it says nothing, and fills half a phone
+    source, start, end = source[indent:], start - indent, end - indent
     code = "".join([lines(source[:start][-400:]), element("mark", lines(source[start:end])), lines(source[end:][:400])])
     number = element("span", str(span.line), klass="number")
     block = element("pre", number, element("code", code), tabindex="0", aria_label=clean_line(span.path))
@@ -79,7 +81,7 @@ def diff_markup(diff: str, language: str) -> str:
         for line in diff.splitlines()
     )
     copy = element("button", text(_COPY.in_language(language)), type="button", klass="copy")
-    return element("div", copy, element("pre", *coloured, tabindex="0"), klass="diff")
+    return element("div", copy, element("pre", element("code", *coloured), tabindex="0"), klass="diff")
 
 
 def copyable(content: str, name: str, language: str) -> str:

@@ -31,18 +31,20 @@ _CHOICES = Text("The strategies, one by one", "逐个方案")
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 760, 380, 76, 44, 16
 _GIB = 1 << 30
 _RADIUS = 9
+_APART = 2 * 13  # on a phone they are drawn larger
 _HIGHEST = 1.5
 """What takes more than so much of the accelerator has no place in the picture."""
 
 
 class _Scales(NamedTuple):
-    """Where a figure has its place: ``fastest`` in tokens a second, ``top`` in bytes."""
+    """Where a figure has its place: ``slowest`` and ``fastest`` in tokens a second, ``top`` in bytes."""
 
+    slowest: float
     fastest: float
     top: float
 
     def x(self, speed: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - 40) * speed / self.fastest
+        return _LEFT + (_WIDTH - _LEFT - 40) * (speed - self.slowest) / (self.fastest - self.slowest)
 
     def y(self, nbytes: float) -> float:
         return _HEIGHT - _BELOW - (_HEIGHT - _BELOW - _ABOVE) * nbytes / self.top
@@ -67,13 +69,19 @@ def scatter(plan: Plan, language: str) -> Iterator[str]:
 
 def _picture(plan: Plan, language: str, title: str) -> str:
     hollow = [one for one in plan.too_large if one.reserved_bytes <= _HIGHEST * plan.capacity_bytes]
-    fastest = max(one.tokens_per_second_per_gpu for one in (*plan.fitting, *hollow)) or 1.0
+    speeds = [one.tokens_per_second_per_gpu for one in (*plan.fitting, *hollow)]
+    fastest = max(speeds) or 1.0
+    # What is told apart are the strategies, not how far they are from nothing: 0 is shown where it is not far off.
+    spread = max(fastest - min(speeds), fastest / 10)
+    slowest = max(0.0, min(speeds) - spread / 6)
     top = max(plan.capacity_bytes, *(one.reserved_bytes * (1 + one.band) for one in (*plan.fitting, *hollow))) * 1.05
 
-    scales = _Scales(fastest, top)
+    scales = _Scales(slowest, fastest, top)
     places = _apart(plan.fitting, scales)
     marks = [
         *_axes(plan, language, scales),
+        *(_band(one, scales.x(one.tokens_per_second_per_gpu), scales) for one in hollow),  # bands below all points
+        *(_band(one, across, scales) for one, across in zip(plan.fitting, places, strict=True)),
         *(_point(one, 0, scales.x(one.tokens_per_second_per_gpu), language, scales) for one in hollow),
         *(_point(one, number, across, language, scales, bool(plan.files))
           for number, (one, across) in enumerate(zip(plan.fitting, places, strict=True), 1)),
@@ -83,27 +91,27 @@ def _picture(plan: Plan, language: str, title: str) -> str:
 
 
 def _axes(plan: Plan, language: str, scales: _Scales) -> Iterator[str]:
-    x, y, fastest = scales.x, scales.y, scales.fastest
+    x, y = scales.x, scales.y
     bottom, line = y(0), y(plan.capacity_bytes)
     yield _line(_LEFT, bottom, _WIDTH, bottom, "axis")
     yield _line(_LEFT, bottom, _LEFT, _ABOVE, "axis")
     yield _line(_LEFT, line, _WIDTH, line, "limit")
     capacity = _CAPACITY.format(size=size(plan.capacity_bytes)).in_language(language)
     yield _said(_WIDTH - 4, line - 5, capacity, "end")
-    for tick in _round(scales.top / _GIB):
+    for tick in _round(0, scales.top / _GIB):
         yield _said(_LEFT - 6, y(tick * _GIB) + 4, f"{tick:g} GiB", "end")
-    for tick in _round(fastest):
+    for tick in _round(scales.slowest, scales.fastest):
         yield _said(x(tick), bottom + 16, f"{tick:,g}", "middle")
     yield _said(_WIDTH - 4, bottom + 34, _SPEED.in_language(language), "end")
     yield _said(_LEFT + 6, _ABOVE + 4, _MEMORY.in_language(language), "start")
 
 
-def _round(most: float) -> list[float]:
-    """Round figures up to ``most``, about five of them."""
-    rough = most / 5
+def _round(least: float, most: float) -> list[float]:
+    """Round figures above ``least`` and up to ``most``, about five of them."""
+    rough = (most - least) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough)
-    return [step * number for number in range(1, int(most / step + 1e-9) + 1)]
+    return [step * number for number in range(int(least / step) + 1, int(most / step + 1e-9) + 1)]
 
 
 def _apart(choices: Sequence[Strategy], scales: _Scales) -> list[float]:
@@ -111,19 +119,16 @@ def _apart(choices: Sequence[Strategy], scales: _Scales) -> list[float]:
     taken: list[tuple[float, float]] = []
     for choice in choices:
         across, up = scales.x(choice.tokens_per_second_per_gpu), scales.y(choice.reserved_bytes)
-        while any(abs(across - x) < 2 * _RADIUS and abs(up - y) < 2 * _RADIUS for x, y in taken):
-            across += 2 * _RADIUS + 1
+        while any(abs(across - x) < _APART and abs(up - y) < _APART for x, y in taken):
+            across += _APART + 1
         taken.append((across, up))
     return [across for across, _ in taken]
 
 
 def _point(choice: Strategy, number: int, across: float, language: str, scales: _Scales, leads: bool = False) -> str:
-    y = scales.y
-    up = y(choice.reserved_bytes)
-    spread = choice.reserved_bytes * choice.band
+    up = scales.y(choice.reserved_bytes)
     parts = [
         element("title", text(_told(choice, language))),
-        _line(across, y(choice.reserved_bytes + spread), across, y(choice.reserved_bytes - spread), "band"),
         element("circle", cx=f"{across:.1f}", cy=f"{up:.1f}", r=str(_RADIUS), klass="fits" if number else "too-large"),
     ]
     if number:
@@ -131,6 +136,13 @@ def _point(choice: Strategy, number: int, across: float, language: str, scales: 
     if leads:
         return element("a", *parts, href=f"#strategy-{number}-{language}", aria_label=_told(choice, language))
     return element("g", *parts)
+
+
+def _band(choice: Strategy, across: float, scales: _Scales) -> str:
+    """How far its memory may be off."""
+    spread = choice.reserved_bytes * choice.band
+    high, low = scales.y(choice.reserved_bytes + spread), scales.y(choice.reserved_bytes - spread)
+    return _line(across, high, across, low, "band")
 
 
 def _told(choice: Strategy, language: str) -> str:

@@ -13,6 +13,7 @@ from gonogo.report.html.ends import guarded_sections, log_sections
 from gonogo.report.html.findings import diff_markup, finding_markup
 from gonogo.report.html.lanes import lanes
 from gonogo.report.html.markup import element, heading, link, prose, text
+from gonogo.report.html.over_time import over_time
 from gonogo.report.html.releases import releases
 from gonogo.report.html.scatter import scatter
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
@@ -41,12 +42,12 @@ _WHY = Text("Why", "理由")
 def sections(report: Report, language: str) -> Iterator[str]:
     """Markup of each section that there is something for."""
     yield element("header", *_head(report, language))
-    for table in head_tables_of(report, language):
-        yield _table(table)
     if report.findings:
         together = enumerate(told_together(report.findings))
         found = (finding_markup(alike, language, number) for number, alike in together)
         yield element("section", *found, klass="findings")
+    for table in head_tables_of(report, language):
+        yield _table(table)
     if report.similar:
         threads = (_thread(thread, language) for thread in report.similar)
         yield element("section", heading(2, word("similar", language)), element("ul", *threads))
@@ -106,31 +107,23 @@ def _head(report: Report, language: str) -> Iterator[str]:
 def _charts(report: Report, language: str) -> Iterator[str]:
     drawn = timelines(report)
     if drawn:
-        options = (
-            element("option", text(f"rank {rank}, {one.device}"), value=str(number))
-            for number, (rank, one) in enumerate(drawn)
-        )
-        select = element("label", text(_DEVICE.in_language(language)), " ", element("select", *options))
-        yield element(
-            "section",
-            heading(2, _OVER_TIME.in_language(language)),
-            element("p", select, klass="chooser"),
-            element("div", klass="over-time", tabindex="0", role="application",
-                    aria_label=_OVER_TIME.in_language(language)),
-            element("p", klass="at", aria_live="polite"),
-            element("p", text(_DRAG.in_language(language)), klass="remark"),
-        )  # fmt: skip
+        options = ((str(number), f"rank {rank}, {one.device}") for number, (rank, one) in enumerate(drawn))
+        yield over_time(_OVER_TIME, _DEVICE, options, _DRAG, language)
     if has_modules(report):
         yield element(
             "section",
             heading(2, _BY_MODULE.in_language(language)),
             element("div", klass="icicle"),
-            element("p", text((_CLICK if drawn else _CLICK_ALONE).in_language(language)), klass="remark"),
+            element("p", klass="part", aria_live="polite"),
+            element("p", text((_CLICK if drawn else _CLICK_ALONE).in_language(language)), klass="remark hint"),
+            klass="drawn",
         )
 
 
 def _table(table: Table) -> str:
-    head = element("tr", *(element("th", text(name), scope="col") if name else element("td") for name in table.columns))
+    head = element(
+        "tr", *(_title(name, number in table.numeric - table.shares) for number, name in enumerate(table.columns))
+    )
     body = (
         element(
             "tr", *(_cell(cell, number in table.numeric, number in table.shares) for number, cell in enumerate(row))
@@ -145,10 +138,15 @@ def _table(table: Table) -> str:
     return element("section", *parts)
 
 
+def _title(name: str, is_numeric: bool) -> str:
+    return element("th", text(name), scope="col", klass="figure" if is_numeric else False) if name else element("td")
+
+
 def _cell(cell: str, is_numeric: bool, is_share: bool) -> str:
     shown = text(cell)
     if is_share and cell.endswith("%"):
         share = cell.removesuffix("%").strip()
         over = {"low": "1", "high": "99", "optimum": "0"} if float(share) > 100 else {}  # more than there is: red
-        shown = element("meter", min="0", max="100", value=share, aria_hidden="true", **over) + " " + shown
-    return element("td", shown, klass="figure" if is_numeric else False)
+        bar = element("meter", min="0", max="100", value=share, aria_hidden="true", **over)
+        return element("td", bar, element("span", shown), klass="share")  # figures of one width: bars begin in line
+    return element("td", shown, klass="figure" if is_numeric and not is_share else False)

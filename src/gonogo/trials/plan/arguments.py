@@ -10,6 +10,8 @@ from gonogo.trials.plan.strategy import Strategy
 from gonogo.trials.plan.task.kinds import ON_POLICY
 
 CONFIG = "ds_config.json"
+SWIFT_CONFIG = "ds_config_swift.json"
+"""The same without an optimizer: ms-swift looks into what the Trainer makes, a placeholder where DeepSpeed makes it."""
 
 
 def learning_rate(request: PlanRequest) -> float:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.evidence.paths import exists, expanded, resolved
-from gonogo.trials.plan.arguments import CONFIG, options
+from gonogo.evidence.published.swift_kind import SwiftKind, swift_kind
+from gonogo.trials.plan.arguments import CONFIG, SWIFT_CONFIG, options
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.request import PlanRequest
+from gonogo.virtual.measuring.jobs import Facts
 
 _SWIFT_TUNES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}
 _DATASET_INFO = {
@@ -25,7 +27,7 @@ _DATASET_INFO = {
 _FACTORY_TUNES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}
 
 
-def launch_files(choice: Choice, request: PlanRequest, arguments: dict[str, Any]) -> dict[str, str]:
+def launch_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: dict[str, Any]) -> dict[str, str]:
     """Name and text of each file. ``arguments``: transformers' TrainingArguments."""
     program = [*_program(request), *options(arguments)]
     return {
@@ -40,7 +42,11 @@ def launch_files(choice: Choice, request: PlanRequest, arguments: dict[str, Any]
             program,
         ),
         "launch_swift.sh": script(
-            choice, request, ["swift", "sft"], _swift(choice, request, arguments), swift_world(request)
+            choice,
+            request,
+            ["swift", "sft"],
+            [*swift_model(request, facts), *_swift(choice, request, arguments)],
+            swift_world(request),
         ),
         "llamafactory.yaml": _llamafactory_yaml(choice, request, arguments),
         "dataset_info.json": json.dumps(_DATASET_INFO, indent=2) + "\n",
@@ -172,9 +178,19 @@ def swift_world(request: PlanRequest) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def swift_model(request: PlanRequest, facts: Facts) -> list[str]:
+    """The model for ms-swift, and of its kind and template what ms-swift can't tell from the folder."""
+    return ["--model", "$MODEL", *swift_words(swift_kind(request.name, request.model, facts.model_class))]
+
+
+def swift_words(found: SwiftKind, kind: str = "--model_type", template: str = "--template") -> list[str]:
+    """What has to be named, as options."""
+    return [*([kind, found.kind] if found.kind else []), *([template, found.template] if found.template else [])]
+
+
 def _swift(choice: Choice, request: PlanRequest, arguments: dict[str, Any]) -> list[str]:
     words = [
-        "--model", "$MODEL", "--dataset", "$DATA", "--tuner_type", _SWIFT_TUNES[request.tune],
+        "--dataset", "$DATA", "--tuner_type", _SWIFT_TUNES[request.tune],
         "--torch_dtype", torch_dtype(request),
         "--max_length", str(request.seq_len), "--output_dir", "output",
     ]  # fmt: skip
@@ -186,8 +202,13 @@ def _swift(choice: Choice, request: PlanRequest, arguments: dict[str, Any]) -> l
         words += ["--freeze_vit", "true", "--freeze_aligner", "false"]
     if not choice.strategy.checkpointing:
         words += ["--gradient_checkpointing", "false"]
+    return [*words, *options(swift_arguments(request, arguments))]
+
+
+def swift_arguments(request: PlanRequest, arguments: dict[str, Any]) -> dict[str, Any]:
+    """TrainingArguments as ms-swift takes them beside its own."""
     kept = {name: value for name, value in arguments.items() if name not in (request.dtype, "num_train_epochs")}
-    return [*words, *options(kept)]
+    return {**kept, "deepspeed": SWIFT_CONFIG}
 
 
 def torch_dtype(request: PlanRequest) -> str:

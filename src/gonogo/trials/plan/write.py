@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from gonogo.evidence.paths import exists, is_folder
+from gonogo.evidence.published.swift_kind import SwiftKind, swift_kind
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.report.atomic import write_atomically
-from gonogo.trials.plan.arguments import CONFIG, learning_rate, task_arguments, training_arguments
+from gonogo.trials.plan.arguments import CONFIG, SWIFT_CONFIG, learning_rate, task_arguments, training_arguments
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.launch_files import launch_files
 from gonogo.trials.plan.request import PlanRequest
@@ -77,12 +79,12 @@ def write_best(folder: Path, plan: Plan | Solved) -> list[Text]:
         written,
         *(
             Text("still yours to give: {what}", "还需您提供：{what}").format(what=one)
-            for one in to_change(best, request)
+            for one in to_change(best, request, plan.facts)
         ),
     ]
 
 
-def to_change(choice: Choice, request: PlanRequest) -> list[Text]:
+def to_change(choice: Choice, request: PlanRequest, facts: Facts) -> list[Text]:
     """What the user has to put into the files, since gonogo can't know it."""
     task = request.task
     said = [
@@ -98,6 +100,8 @@ def to_change(choice: Choice, request: PlanRequest) -> list[Text]:
                 "奖励：{script} 中的 reward()，launch_swift.sh 中的 --reward_funcs",
             ).format(script=SCRIPT)
         )
+    if choice.strategy.reference != "precomputed":
+        said += _chosen_for_swift(swift_kind(request.name, request.model, facts.model_class))
     if choice.strategy.rollout.engine == "server":
         said.append(
             Text(
@@ -139,6 +143,18 @@ def written_config(choice: Choice, request: PlanRequest, facts: Facts) -> dict[s
     return config
 
 
+def _chosen_for_swift(found: SwiftKind) -> Iterator[Text]:
+    for option, chosen, of in (
+        ("--model_type", found.kind, found.kinds),
+        ("--template", found.template, found.templates),
+    ):
+        if chosen and len(of) > 1:
+            yield Text(
+                "{option} in launch_swift.sh, which the folder's name doesn't tell: {chosen}, or another of {of}",
+                "launch_swift.sh 中的 {option}，从目录名看不出：现为 {chosen}，也可以是 {of} 中的另一个",
+            ).format(option=option, chosen=chosen, of=", ".join(of))
+
+
 def files_of(choice: Choice, request: PlanRequest, facts: Facts) -> dict[str, str]:
     """Name and text of each file."""
     config = written_config(choice, request, facts)
@@ -146,7 +162,10 @@ def files_of(choice: Choice, request: PlanRequest, facts: Facts) -> dict[str, st
     written = {CONFIG: json.dumps(config, indent=2) + "\n"}
     if request.task is not None:
         arguments |= task_arguments(choice.strategy, request)
-        written |= {SCRIPT: script_of(request.task.task), **task_files(choice, request, arguments)}
+        written |= {SCRIPT: script_of(request.task.task), **task_files(choice, request, facts, arguments)}
     else:
-        written |= {"train.py": TRAINING_SCRIPT, **launch_files(choice, request, arguments)}
+        written |= {"train.py": TRAINING_SCRIPT, **launch_files(choice, request, facts, arguments)}
+    if "launch_swift.sh" in written:
+        plain = {name: value for name, value in config.items() if name != "optimizer"}
+        written[SWIFT_CONFIG] = json.dumps(plain, indent=2) + "\n"
     return {**written, "training_arguments.json": json.dumps(arguments, indent=2) + "\n"}

@@ -7,6 +7,7 @@ backward, never the n × n scores.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 import torch.nn.functional as F
 
 from gonogo.virtual import private
+from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.owning import local_tensors
 from gonogo.virtual.hooks.patching import Patches
 
@@ -57,7 +59,29 @@ def install(compute_capability: tuple[int, int]) -> Callable[[], None]:
     scaled_dot_product_attention.__doc__ = original.__doc__
     patches.set(F, "scaled_dot_product_attention", scaled_dot_product_attention)
     patches.set(torch._C._nn, "scaled_dot_product_attention", scaled_dot_product_attention)
+    patches.on_undo(
+        after_import("torch.nested._internal.sdpa", functools.partial(_of_jagged, patches, compute_capability))
+    )
+    # Its kernels take whole layers, on nested tensors where rows are masked; without it the same layers are computed.
+    patches.set(torch.backends.mha, "get_fastpath_enabled", lambda: False)
     return patches.undo
+
+
+def _of_jagged(patches: Patches, capability: tuple[int, int], module: Any) -> None:
+    """For jagged nested tensors torch's Python asks C++ whether a kernel can be had, which sees no accelerator here."""
+
+    def fits(usual: Any, rule: Callable[..., bool], *more: Any) -> Any:
+        def answer(params: Any, debug: bool = False) -> bool:
+            operands = (params.query, params.key, params.value)
+            if any(operand.device.type in ("cpu", "meta") for operand in operands):
+                return bool(usual(params, debug))
+            return rule(*operands, *more, capability)
+
+        return answer
+
+    patches.set(module, "can_use_flash_attention", fits(module.can_use_flash_attention, _fits_flash, None))
+    patches.set(module, "can_use_efficient_attention", fits(module.can_use_efficient_attention, _fits_efficient))
+    patches.set(module, "can_use_cudnn_attention", fits(module.can_use_cudnn_attention, lambda *_: False))
 
 
 def _is_served(operand: Any) -> bool:

@@ -6,6 +6,7 @@ that this build of torch may not know, at which autograd ends the process. C++ i
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +42,8 @@ def _follow(patches: Patches, module: Any) -> None:
     for name in ("device", "is_cuda", "is_cpu", "is_meta"):
         patches.set(nested, name, _of_values(name, getattr(torch.Tensor, name)))
     patches.set(nested, "get_device", lambda tensor: tensor._values.get_device())
+    patches.set(nested, "is_pinned", lambda tensor, device=None: tensor._values.is_pinned())
+    patches.set(nested, "pin_memory", _pinned)
 
 
 def _of_values(name: str, usual: Any) -> property:
@@ -51,3 +54,9 @@ def _of_values(name: str, usual: Any) -> property:
         return usual.__get__(tensor) if values is None else getattr(values, name)
 
     return property(answer)
+
+
+def _pinned(tensor: Any, device: Any = None) -> Any:
+    """C++ would refuse to pin what it takes for a tensor without data."""
+    operators: Any = importlib.import_module("torch.nested._internal.ops")
+    return type(tensor)(tensor._values.pin_memory(), **operators.extract_kwargs(tensor))

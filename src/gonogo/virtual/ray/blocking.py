@@ -53,14 +53,25 @@ def install(patches: Patches, turns: Turns) -> None:
 
 
 def _conditions(patches: Patches, turns: Turns) -> None:
-    """Events, queues and futures wait by conditions. A thread that starts is waited for with locks held."""
+    """Events, queues and futures wait by conditions. A thread that starts is waited for with locks held.
+
+    A condition's lock is let go of until the turn has come: whoever has it may want the lock first.
+    """
     wait_, start_ = threading.Condition.wait, threading.Thread.start
 
     def wait(self: Any, timeout: float | None = None) -> bool:
         if turns.mine is None or (timeout is not None and timeout <= 0):
             return wait_(self, timeout)
-        with turns.away():
-            return wait_(self, timeout)
+        state: Any = None
+        held = True
+        try:
+            with turns.away():
+                answer = wait_(self, timeout)
+                state, held = self._release_save(), False
+        finally:
+            if not held:
+                self._acquire_restore(state)
+        return answer
 
     def start(self: Any) -> None:
         with turns.keep():

@@ -19,7 +19,7 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.ranks.plan import WorkerPlan
-from gonogo.virtual.ray import blocking, groups, meeting, own_threads, sending, workers
+from gonogo.virtual.ray import blocking, groups, meeting, own_threads, sending, transfer_queue, workers
 from gonogo.virtual.ray.actors import Actor
 from gonogo.virtual.ray.cluster import Cluster, Waiting
 from gonogo.virtual.ray.context import RuntimeContext
@@ -165,6 +165,7 @@ class _Api:
             own_threads.install(self.patches, self.cluster.turns)
             sending.share_memory(self.patches)
             tensordicts.install(self.patches)
+            transfer_queue.install(self.patches)
             meeting.install(self.patches, self.cluster.turns)
         self.cluster.start(
             options.get("num_cpus"),

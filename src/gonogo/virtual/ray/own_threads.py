@@ -1,11 +1,13 @@
-"""Threads that a process of Ray starts itself: what they ask of torch.distributed is asked of their process.
+"""Threads that a process of Ray starts itself: what they ask of their process is asked in its turn.
 
 They run without a turn, while any process may have its. A collective of theirs (``asyncio.to_thread(dist.barrier)``)
-takes the turn of the process that they belong to, and hands it back.
+takes the turn of the process that they belong to, and hands it back; so does each step of an event loop that such a
+thread runs (TransferQueue's client), which finds its process's variables then. Between steps the loop waits without.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import threading
 from types import FunctionType
@@ -32,6 +34,20 @@ def install(patches: Patches, turns: Turns) -> None:
         start_(self)
 
     patches.set(threading.Thread, "start", start)
+    run = asyncio.Handle._run
+
+    def step(self: Any) -> None:
+        process = owner() if turns.mine is None else None
+        if process is None:
+            run(self)
+            return
+        turns.join(process, counts=False)  # what comes back at intervals would look like progress
+        try:
+            run(self)
+        finally:
+            turns.leave()
+
+    patches.set(asyncio.Handle, "_run", step)
 
     def of_process(function: Any) -> Any:
         @functools.wraps(function)

@@ -50,11 +50,11 @@ class Turns:
         """The process that this thread is, or None."""
         return getattr(self._of_thread, "process", None)
 
-    def join(self, process: Any) -> None:
+    def join(self, process: Any, counts: bool = True) -> None:
         """This thread is a process from now on; returns when its turn has come."""
         self._of_thread.process = process
         self._of_thread.away = 0
-        self._take()
+        self._take(counts)
 
     def leave(self) -> None:
         """This thread is none any more."""

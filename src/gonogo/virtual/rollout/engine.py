@@ -73,11 +73,6 @@ class Engine:
         self.sleeps = bool(asked.get("enable_sleep_mode"))
         self.tp = int(asked.get("tensor_parallel_size") or 1)
         self.device = self._device() if device is None else device  # of a worker with a process of its own
-        if asked.get("quantization"):
-            raise unsupported(
-                f"vllm.LLM(quantization={asked['quantization']!r})",
-                Text("what its weights take is not known", "不知道其权重占用多少"),
-            )
         self._check_pool()
         self.model = EngineModel(
             str(asked["model"]),
@@ -86,6 +81,7 @@ class Engine:
             asked.get("max_model_len"),
             bool(asked.get("trust_remote_code")),
             unsupported,
+            asked.get("quantization"),
         )
         large = self._total() >= 70 * _GIB  # defaults of vllm/engine/arg_utils.py for an LLM
         self.batched = int(asked.get("max_num_batched_tokens") or (16384 if large else 8192))
@@ -239,7 +235,7 @@ def forward_of(model: EngineModel, tokens: int) -> int:
     """Bytes that a forward of so many tokens takes beside the weights, on one rank."""
     width = getattr(model.text, "hidden_size", 0) or 0
     inner = getattr(model.text, "intermediate_size", None) or 4 * width
-    return int(tokens * model.dtype.itemsize * (3 * width + 3 * inner // model.tp))
+    return int(tokens * model.dtype.itemsize * (3 * width + 3 * inner // model.tp)) + model.unpacked
 
 
 def sampler_of(model: EngineModel) -> int:

@@ -14,7 +14,7 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.ranks.plan import WorkerPlan
-from gonogo.virtual.rollout import own_generate, package, phases, server, serving, transfer, untried
+from gonogo.virtual.rollout import own_generate, package, phases, server, serving, transfer
 from gonogo.virtual.rollout.arguments import Asked, EngineArgs
 from gonogo.virtual.rollout.llm import LLM, LLMEngine, Rehearsal, Workers
 from gonogo.virtual.rollout.outputs import CompletionOutput, Logprob, RequestOutput, RequestOutputKind
@@ -54,7 +54,6 @@ def install(
     package.Package(version, _names(rehearsal), NotStoodIn).install(patches)
     server.install(patches, life, mode.ledger.assume, assume, UnsupportedOperator)
     phases.install(patches, life)
-    untried.install(patches)
     return patches.undo
 
 

@@ -2,11 +2,12 @@
 
 Sources, in vLLM: ``ModelConfig.verify_with_parallel_config`` and ``_get_and_verify_max_len`` (vllm/config), for the
 checks and their words; ``AttentionSpec.page_size_bytes`` and ``MLAAttentionSpec`` (vllm/v1/kv_cache_interface.py), for
-the cache.
+the cache; ``BitsAndBytesLinearMethod`` and ``BitsAndBytesModelLoader`` (vllm/model_executor), for weights of four bits.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -23,6 +24,9 @@ _CONTEXT = (
 )  # fmt: skip
 _STATELESS = ("linear_attention", "mamba", "conv")
 """Layers whose state does not grow with the tokens."""
+_FOUR_BITS = 0.5 + 4 / 64
+"""Bytes of a weight in four bits and of its block's float32 scale, which the loader unpacks where it is packed too."""
+_WEIGHTS_UNKNOWN = Text("what its weights take is not known", "不知道其权重占用多少")
 
 
 class EngineModel:
@@ -39,6 +43,7 @@ class EngineModel:
         max_model_len: int | None,
         trust_remote_code: bool,
         unsupported: Callable[[str, Text], BaseException],
+        quantization: str | None = None,
     ) -> None:
         from transformers import AutoConfig
 
@@ -58,6 +63,9 @@ class EngineModel:
         self.parts: set[str] = set()
         """The first parts of these names."""
         self.architecture = ""
+        self.quantization = quantization
+        self.unpacked = 0
+        """The largest matrix of those in four bits, which a forward unpacks one after another."""
         self.weights = self._weights()
 
     def _check_heads(self) -> None:
@@ -85,9 +93,29 @@ class EngineModel:
             self.architecture = model_class.__name__
             self.shapes = {name: tuple(weight.shape) for name, weight in built.state_dict().items()}
             self.parts = {name.partition(".")[0] for name in self.shapes}
-            return sum(self._bytes_of(name, weight) for name, weight in built.named_parameters())
+            packed = self._packed(built)
+            self.unpacked = max((math.prod(self.shapes[name]) for name in packed), default=0) * self.dtype.itemsize
+            return sum(
+                int(weight.numel() * _FOUR_BITS) // self.tp if name in packed else self._bytes_of(weight)
+                for name, weight in built.named_parameters()
+            )
 
-    def _bytes_of(self, name: str, weight: torch.Tensor) -> int:
+    def _packed(self, built: torch.nn.Module) -> set[str]:
+        """The weights that it quantizes while it loads: those of linear layers, but not of the one that gives logits.
+
+        Known of bitsandbytes and a language model that is stored whole, without experts.
+        """
+        if not self.quantization:
+            return set()
+        whole = getattr(self.config, "quantization_config", None) is None and self.text is self.config
+        experts = any(weight.dim() > 2 for weight in built.parameters())
+        if self.quantization != "bitsandbytes" or not whole or experts:
+            raise self._unsupported(f"vllm.LLM(quantization={self.quantization!r})", _WEIGHTS_UNKNOWN)
+        head = built.get_output_embeddings()  # type: ignore[operator]
+        linear = ((name, one) for name, one in built.named_modules() if isinstance(one, torch.nn.Linear))
+        return {f"{name}.weight" for name, one in linear if one is not head}
+
+    def _bytes_of(self, weight: torch.Tensor) -> int:
         size = weight.element_size() if not weight.is_floating_point() else self.dtype.itemsize
         if weight.is_floating_point() and weight.element_size() == 1:  # a quantized checkpoint's
             size = 1

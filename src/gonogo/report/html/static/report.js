@@ -2,14 +2,14 @@
 // Everything that is shown here was escaped when the page was made, or is set as text: nothing is parsed as markup.
 const data = JSON.parse(document.getElementById("data").textContent);
 const COLOURS = { parameters: "#4269d0", gradients: "#6cc5b0", optimizer: "#a463f2", activations: "#3ca951", communication: "#efb118", temporary: "#ff725c", rollout: "#9c6b4e" };
-const PARTS = ["#9ecae9", "#a7e0d2", "#d3b8f8", "#a8dba8", "#f8d98b", "#ffbcae"];
 const GIB = 2 ** 30;
 const IN_STEPS = new Set(["forward", "backward", "step"]);
 let language = document.documentElement.lang;
 const say = (name) => data.words[language][name] ?? name;
 const size = (bytes) => (bytes >= GIB ? `${(bytes / GIB).toFixed(1)} GiB` : `${(bytes / 2 ** 20).toFixed(1)} MiB`);
 const shown = () => [...document.querySelectorAll(".tongue")].find((one) => one.lang === language);
-const ink = () => getComputedStyle(document.body).color;
+let printing = false;
+const ink = () => (printing ? "#1f2328" : getComputedStyle(document.body).color); // paper is white, whatever the screen is
 
 function node(tag, text, className) {
   const made = document.createElement(tag);
@@ -59,12 +59,40 @@ function phaseBands(timeline) {
   };
 }
 
+// What stands above the chart, and where the highest moment is.
+function marksOf(timeline, peak) {
+  return (plot) => {
+    const { ctx, bbox } = plot;
+    ctx.save();
+    ctx.fillStyle = ink();
+    ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.textBaseline = "top";
+    const capacity = plot.series.findIndex((one) => one.name === "capacity");
+    if (capacity > 0 && !plot.series[capacity].show) {
+      ctx.textAlign = "right";
+      ctx.fillText(`↑ ${say("capacity")} ${size(timeline.capacity)}`, bbox.left + bbox.width - 4, bbox.top + 18 * devicePixelRatio);
+    }
+    const across = plot.valToPos(plot.data[0][peak], "x", true);
+    const up = plot.valToPos(heldAt(timeline, peak), "y", true);
+    if (across >= bbox.left - 1 && across <= bbox.left + bbox.width + 1) {
+      const wide = 5 * devicePixelRatio;
+      ctx.beginPath();
+      ctx.moveTo(across, up);
+      ctx.lineTo(across - wide, up - 1.6 * wide);
+      ctx.lineTo(across + wide, up - 1.6 * wide);
+      ctx.fill();
+    }
+    ctx.restore();
+  };
+}
+
+const heldAt = (timeline, point) => Object.values(timeline.held).reduce((sum, column) => sum + column[point], 0);
+
 function describe(timeline, point) {
   const run = timeline.phases.find(([, , first, last]) => point >= first && point <= last);
-  const held = Object.values(timeline.held).reduce((sum, column) => sum + column[point], 0);
   const [module, operator, place] = ["modules", "operators", "places"].map((name) => timeline[name].texts[timeline[name].of[point]]);
   const when = say(`phase ${run[0]}`) + (IN_STEPS.has(run[0]) ? ` (${say("step number")} ${run[1]})` : "");
-  return `${size(held)}: ${when}, ${say("reached by")} ${say(timeline.reached[point])}, ${module || say("outside")}${operator ? `, ${operator}` : ""}${place ? `, ${say("at")} ${place}` : ""}`;
+  return `${size(heldAt(timeline, point))}: ${when}, ${say("reached by")} ${say(timeline.reached[point])}, ${module || say("outside")}${operator ? `, ${operator}` : ""}${place ? `, ${say("at")} ${place}` : ""}`;
 }
 
 function drawTimeline(host, said, timeline) {
@@ -74,13 +102,14 @@ function drawTimeline(host, said, timeline) {
   const most = Math.max(...sums.at(-1), ...timeline.reserved);
   if (timeline.reserved.length) lines.push({ name: "reserved", values: timeline.reserved, dash: [6, 4], show: true });
   if (timeline.capacity) lines.push({ name: "capacity", values: at.map(() => timeline.capacity), dash: [2, 3], show: most * 2 > timeline.capacity });
+  const peak = sums.at(-1).indexOf(Math.max(...sums.at(-1)));
   const stepped = uPlot.paths.stepped({ align: -1 });
   const areas = names.map((name, index) => ({
     label: say(name), fill: COLOURS[name], stroke: COLOURS[name], width: 1, paths: stepped, points: { show: false },
     value: (plot, sum, series, point) => (point === null ? "" : size(timeline.held[name][point])),
   })).reverse();
   const rest = lines.map((line) => ({
-    label: say(line.name), show: line.show, stroke: ink(), width: 1.5, dash: line.dash, paths: stepped, points: { show: false },
+    label: say(line.name), name: line.name, show: line.show, stroke: ink(), width: 1.5, dash: line.dash, paths: stepped, points: { show: false },
     value: (plot, bytes) => (bytes === null ? "" : size(bytes)),
   }));
   const axis = axisStyle();
@@ -92,21 +121,28 @@ function drawTimeline(host, said, timeline) {
     ],
     series: [{ label: say("allocations") }, ...areas, ...rest],
     hooks: {
-      draw: [phaseBands(timeline)],
-      setCursor: [(u) => { said.textContent = u.cursor.idx == null ? "" : describe(timeline, u.cursor.idx); }],
+      draw: [phaseBands(timeline), marksOf(timeline, peak)],
+      setCursor: [(u) => {
+        if (u.cursor.idx == null) u.setLegend({ idx: peak }, false); // unasked it tells of the peak: on paper, and to a finger
+        said.textContent = u.cursor.idx == null ? `▼ ${say("peak")} ${describe(timeline, peak)}` : describe(timeline, u.cursor.idx);
+      }],
+      ready: [(u) => u.setCursor({ left: -10, top: -10 })],
     },
   }, [at, ...sums.toReversed(), ...lines.map((line) => line.values)], host);
+  plot.peak = peak;
   host.plot = plot;
-  return plot;
 }
 
 function zoom(plot, factor) {
   const { min, max } = plot.scales.x;
-  const middle = plot.cursor.idx == null ? (min + max) / 2 : plot.data[0][plot.cursor.idx];
+  const about = plot.data[0][plot.cursor.idx ?? plot.peak];
+  const middle = about >= min && about <= max ? about : (min + max) / 2;
   const ends = plot.data[0];
   const low = Math.max(ends[0], middle - (middle - min) * factor);
   plot.setScale("x", { min: low, max: Math.min(ends[ends.length - 1], middle + (max - middle) * factor) });
 }
+
+const whole = (plot) => plot.setScale("x", { min: plot.data[0][0], max: plot.data[0].at(-1) });
 
 function onKey(event) {
   const plot = event.currentTarget.plot;
@@ -117,65 +153,12 @@ function onKey(event) {
   else if (event.key === "ArrowLeft") go(Math.max(point - 1, 0));
   else if (event.key === "+") zoom(plot, 0.5);
   else if (event.key === "-") zoom(plot, 2);
-  else if (event.key === "0") plot.setScale("x", { min: ends[0], max: ends[ends.length - 1] });
+  else if (event.key === "0") whole(plot);
   else return;
   event.preventDefault();
 }
 
-// -- modules at the peak -----------------------------------------------------------------------------------------------
-
-function moduleTree(modules) {
-  const root = { name: say("all"), path: "", bytes: 0, held: {}, below: new Map() };
-  for (const [path, held, count] of modules) {
-    const names = path ? path.split(".") : [say("outside")];
-    let at = root;
-    for (const [depth, name] of [null, ...names].entries()) {
-      if (name !== null) {
-        if (!at.below.has(name)) at.below.set(name, { name, path: names.slice(0, depth).join("."), bytes: 0, held: {}, below: new Map() });
-        at = at.below.get(name);
-      }
-      for (const [category, bytes] of Object.entries(held)) {
-        at.held[category] = (at.held[category] ?? 0) + bytes;
-        at.bytes += bytes;
-      }
-    }
-    if (count > 1) at.name = `${at.name} (${count})`;
-  }
-  return root;
-}
-
-function drawModules(host, root) {
-  host.replaceChildren();
-  const height = 32;
-  let deepest = 0;
-  const place = (part, left, width, depth, colour) => {
-    if (width < 0.2 || depth > 7) return;
-    deepest = Math.max(deepest, depth);
-    const held = Object.entries(part.held).filter(([, bytes]) => bytes).map(([name, bytes]) => `${say(name)} ${size(bytes)}`);
-    const box = node("button", `${part.name} ${size(part.bytes)}`);
-    box.type = "button";
-    box.title = `${part.path || part.name}: ${size(part.bytes)}\n${held.join("\n")}`;
-    box.style.left = `${left}%`;
-    box.style.width = `${width}%`;
-    box.style.top = `${depth * height}px`;
-    box.style.background = colour;
-    box.addEventListener("click", () => drawModules(host, depth || part === moduleRoot ? part : moduleRoot));
-    host.append(box);
-    let at = left;
-    const parts = [...part.below.values()].sort((one, other) => other.bytes - one.bytes);
-    for (const [index, one] of parts.entries()) {
-      const share = (width * one.bytes) / (part.bytes || 1);
-      place(one, at, share, depth + 1, depth ? colour : PARTS[index % PARTS.length]);
-      at += share;
-    }
-  };
-  place(root, 0, 100, 0, "#d1d9e0");
-  host.style.height = `${(deepest + 1) * height}px`;
-}
-
 // -- the page ----------------------------------------------------------------------------------------------------------
-
-let moduleRoot = null;
 
 function draw() {
   const page = shown();
@@ -245,6 +228,13 @@ for (const button of document.querySelectorAll("[data-language]")) button.addEve
 for (const button of document.querySelectorAll(".copy")) button.addEventListener("click", copy);
 for (const select of document.querySelectorAll(".chooser select")) select.addEventListener("change", draw);
 for (const host of document.querySelectorAll(".over-time")) host.addEventListener("keydown", onKey);
+for (const button of document.querySelectorAll("[data-zoom]")) {
+  button.addEventListener("click", () => {
+    const { plot } = button.closest("section").querySelector(".over-time");
+    if (button.dataset.zoom === "all") whole(plot);
+    else zoom(plot, button.dataset.zoom === "in" ? 0.5 : 2);
+  });
+}
 for (const table of document.querySelectorAll("table")) if (table.tHead && !table.closest(".over-time")) sortable(table);
 const openChosen = () => {
   const chosen = location.hash && document.getElementById(location.hash.slice(1));
@@ -257,6 +247,12 @@ for (const point of document.querySelectorAll(".scatter a")) point.addEventListe
 openChosen();
 const asked = document.querySelector(`[data-language="${CSS.escape(location.hash.slice(1))}"]`);
 addEventListener("resize", () => { const host = shown().querySelector(".over-time"); if (host?.plot) host.plot.setSize({ width: host.clientWidth, height: 320 }); });
+for (const [event, is] of [["beforeprint", true], ["afterprint", false]]) {
+  addEventListener(event, () => {
+    printing = is;
+    draw();
+  });
+}
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 if (asked && self !== top) asked.parentElement.hidden = true; // what is around it says the language
 if (asked && asked.dataset.language !== language) speak(asked.dataset.language);

@@ -42,7 +42,9 @@ function drawSteps(host, said, steps, kind) {
     value: (plot, value) => (value === null ? "" : figure(value)),
   }));
   const columns = steps.ranks.map((one) => one[kind]);
-  const most = Math.max(...columns.map((one) => Math.max(...one)));
+  const highest = columns[0].map((_, at) => Math.max(...columns.map((one) => one[at])));
+  const most = Math.max(...highest);
+  const worst = highest.indexOf(most);
   if (kind === "gpu_bytes" && most * 2 > steps.gpu_capacity) {
     series.push({ label: say("capacity"), stroke: ink(), width: 1.5, dash: [2, 3], points: { show: false }, value: (plot, bytes) => (bytes === null ? "" : size(bytes)) });
     columns.push(Array(points).fill(steps.gpu_capacity));
@@ -57,8 +59,13 @@ function drawSteps(host, said, steps, kind) {
     series: [{ label: say("steps") }, ...series],
     hooks: {
       draw: [stallBands(steps)],
-      setCursor: [(u) => { said.textContent = u.cursor.idx == null ? "" : describeSteps(steps, kind, u.cursor.idx); }],
+      setCursor: [(u) => {
+        if (u.cursor.idx == null) u.setLegend({ idx: worst }, false);
+        said.textContent = describeSteps(steps, kind, u.cursor.idx ?? worst);
+      }],
+      ready: [(u) => u.setCursor({ left: -10, top: -10 })],
     },
   }, [Array.from({ length: points }, (_, point) => (point + 1) * steps.width), ...columns], host);
+  plot.peak = worst;
   host.plot = plot;
 }

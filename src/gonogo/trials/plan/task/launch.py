@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gonogo.evidence.published.swift_kind import swift_kind
 from gonogo.trials.plan.arguments import options, task_arguments
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.launch_files import (
@@ -13,6 +14,9 @@ from gonogo.trials.plan.launch_files import (
     by_torchrun,
     hostfile,
     script,
+    swift_arguments,
+    swift_model,
+    swift_words,
     swift_world,
     torch_dtype,
 )
@@ -20,6 +24,7 @@ from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.task.rollout import SERVER_SHARE
 from gonogo.trials.plan.task.script import SCRIPT, lines_of
 from gonogo.trials.plan.task.settings import TaskSettings
+from gonogo.virtual.measuring.jobs import Facts
 
 SERVER = "launch_server.sh"
 _SWIFT_TYPES = {"rloo": "grpo"}
@@ -33,7 +38,7 @@ _SWIFT_LINES = {
 }
 
 
-def task_files(choice: Choice, request: PlanRequest, arguments: dict[str, Any]) -> dict[str, str]:
+def task_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: dict[str, Any]) -> dict[str, str]:
     """Name and text of each file. ``arguments``: transformers' TrainingArguments; ``request``: all GPUs."""
     task, strategy = request.task, choice.strategy
     assert task is not None
@@ -53,7 +58,7 @@ def task_files(choice: Choice, request: PlanRequest, arguments: dict[str, Any]) 
     if strategy.rollout.engine == "server":
         files[SERVER] = _server(choice, request)
     if strategy.reference != "precomputed":  # ms-swift keeps a reference model
-        words = _swift(choice, request, task, settings)
+        words = [*swift_model(request, facts), *_swift(choice, request, task, settings)]
         said = f"a line each: {_SWIFT_LINES[task.task]}"
         files["launch_swift.sh"] = script(
             choice, left, ["swift", "rlhf"], words, (*exports, *swift_world(left)), said=said
@@ -112,17 +117,17 @@ def _server(choice: Choice, request: PlanRequest) -> str:
 
 def _swift(choice: Choice, request: PlanRequest, task: TaskSettings, settings: dict[str, Any]) -> list[str]:
     words = [
-        "--rlhf_type", _SWIFT_TYPES.get(task.task, task.task), "--model", "$MODEL", "--dataset", "$DATA",
+        "--rlhf_type", _SWIFT_TYPES.get(task.task, task.task), "--dataset", "$DATA",
         "--tuner_type", request.tune, "--torch_dtype", torch_dtype(request), "--max_length", str(request.seq_len),
         "--output_dir", "output", *(["--advantage_estimator", "rloo"] if task.task == "rloo" else []),
     ]  # fmt: skip
     if request.tune == "lora":
         words += ["--lora_rank", str(request.lora_rank), "--target_modules", "all-linear"]
     if task.task == "gkd":
-        words += ["--teacher_model", task.beside_name]
+        words += _beside("--teacher_model", task)
     elif task.kind.rolls_out:
-        words += ["--reward_model", task.beside_name] if task.beside is not None else ["--reward_funcs", "format"]
-    kept = {name: value for name, value in settings.items() if name not in (request.dtype, "num_train_epochs")}
+        words += ["--reward_funcs", "format"] if task.beside is None else _beside("--reward_model", task)
+    kept = swift_arguments(request, settings)
     kept.pop("max_length", None)
     if "max_new_tokens" in kept:
         kept["max_completion_length"] = kept.pop("max_new_tokens")
@@ -133,3 +138,13 @@ def _swift(choice: Choice, request: PlanRequest, task: TaskSettings, settings: d
     if choice.strategy.rollout.engine == "server":
         words += [*_reaching(choice, request), "--vllm_server_port", "8000"]
     return [*words, *options(kept)]
+
+
+def _beside(option: str, task: TaskSettings) -> list[str]:
+    """The reward model or the teacher, and its kind where ms-swift can't tell it from the folder."""
+    assert task.beside is not None
+    found = swift_kind(task.beside_name, task.beside)
+    words = swift_words(found, "--reward_model_type", "--reward_template")
+    if task.task == "gkd":  # the teacher reads what the student's template makes
+        words = ["--teacher_model_type", found.kind] if found.kind else []
+    return [option, task.beside_name, *words]

@@ -1,0 +1,125 @@
+"""The ``--model_type`` and ``--template`` that ms-swift needs where it can't tell them from a model's folder.
+
+It takes the kind that lists the folder's name, else what its own ``args.json`` says, else the only kind of the first of
+config.json's ``architectures``; then the only template of it. Where several are left, it refuses to start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gonogo.evidence.paths import exists, expanded
+from gonogo.evidence.tables import TABLES
+
+
+class SwiftKind(msgspec.Struct, frozen=True):
+    """What to name, each empty where ms-swift finds it; and those that each was chosen of."""
+
+    kind: str = ""
+    template: str = ""
+    kinds: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()
+
+
+class _Models(msgspec.Struct, frozen=True):
+    """Models that ms-swift lists together."""
+
+    kind: str
+    template: str | None
+    names: tuple[str, ...]
+
+
+def swift_kind(name: str, folder: Path, model_class: str | None = None) -> SwiftKind:
+    """What to name for a model, as the user names it. Of what ms-swift knows nothing of, nothing.
+
+    ``model_class``: of the loaded model, for a config.json that names no architecture.
+    """
+    own = _last(str(folder) if exists(expanded(Path(name))) else name)
+    if exists(folder / "args.json") or any(own in models.names for models in _listed()):
+        return SwiftKind()
+    config = _object(folder / "config.json")
+    said = config.get("architectures")
+    architecture = said[0] if isinstance(said, list) and said else None
+    kind_of = _table()["kinds"]
+    of = [models for models in _listed() if (architecture or model_class) in kind_of[models.kind]["architectures"]]
+    if not of:
+        return SwiftKind()
+    began = config.get("_name_or_path")
+    names = [own, _last(began)] if isinstance(began, str) else [own]
+    chat = _chat_template(folder)
+    best = max(of, key=lambda models: _likeness(models, of, names, chat))
+    kinds = tuple(dict.fromkeys(models.kind for models in of))
+    templates = tuple(
+        dict.fromkeys(models.template for models in of if models.kind == best.kind and models.template is not None)
+    )
+    settled = kind_of[best.kind]["template"] is not None or len(templates) == 1
+    return SwiftKind(
+        kind="" if len(kinds) == 1 and architecture is not None else best.kind,
+        template="" if settled else best.template or "",
+        kinds=kinds,
+        templates=() if settled else templates,
+    )
+
+
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads((TABLES / "ms_swift_types.json").read_bytes())
+    return table
+
+
+@cache
+def _listed() -> tuple[_Models, ...]:
+    return tuple(_of_table())
+
+
+def _of_table() -> Iterator[_Models]:
+    for kind, row in _table()["kinds"].items():
+        for template, names in row["groups"]:
+            yield _Models(kind, template or row["template"], tuple(names))
+
+
+def _last(name: str) -> str:
+    """The part of a path or name that ms-swift compares; a download of ModelScope's has ``___`` for a dot."""
+    return name.rstrip("/").rsplit("/", 1)[-1].replace("___", ".").lower()
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _chat_template(folder: Path) -> str:
+    try:
+        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return str(_object(folder / "tokenizer_config.json").get("chat_template") or "")
+
+
+def _in_common(one: str, other: str) -> int:
+    """Letters before the first that differs."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _likeness(models: _Models, of: list[_Models], names: list[str], chat: str) -> tuple[int, bool, int, int]:
+    """Of its name, what the folder shares with the most alike of the models; of theirs, what its chat template has.
+
+    First the words of the turns, then the system prompt. Where that is the same, the most common kind is taken.
+    """
+    alike = max((_in_common(mine, one) for mine in names for one in models.names), default=0)
+    words, system = _table()["turns"].get(models.template, ([], ""))
+    count = sum(len(one.names) for one in of if (one.kind, one.template) == (models.kind, models.template))
+    return (
+        alike if alike > 3 else 0,  # fewer letters may be chance, as in my-model
+        bool(words) and all(word in chat for word in words),
+        len(system) if len(system) > 30 and system in chat else 0,  # "You are a helpful assistant." is anyone's
+        count,
+    )

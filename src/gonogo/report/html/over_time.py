@@ -1,0 +1,35 @@
+"""Where the page's script draws something over time: the choice of what, the ways to zoom, what the pointer tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gonogo.finding import Text
+from gonogo.report.html.markup import element, heading, text
+
+_ZOOM = {
+    "in": ("+", Text("zoom in", "放大")),
+    "out": ("−", Text("zoom out", "缩小")),
+    "all": ("↔", Text("show all of it", "显示全部")),
+}
+
+
+def over_time(title: Text, label: Text, options: Iterable[tuple[str, str]], remark: Text, language: str) -> str:
+    """The section; ``options`` are (value, text) of what may be drawn."""
+    choices = (element("option", text(said), value=value) for value, said in options)
+    choice = element("label", text(label.in_language(language)), " ", element("select", *choices))
+    zooms = (
+        element("button", text(sign), type="button", data_zoom=way, aria_label=said.in_language(language),
+                title=said.in_language(language))
+        for way, (sign, said) in _ZOOM.items()
+    )  # fmt: skip
+    name = title.in_language(language)
+    return element(
+        "section",
+        heading(2, name),
+        element("div", choice, element("span", *zooms, klass="zoom"), klass="chooser"),
+        element("div", klass="over-time", tabindex="0", role="application", aria_label=name),
+        element("p", klass="at", aria_live="polite"),
+        element("p", text(remark.in_language(language)), klass="remark hint"),
+        klass="drawn",
+    )

@@ -1,0 +1,72 @@
+"""TransferQueue's messages, which carry tensors as the bytes of their memory: virtual ones go by a ticket.
+
+Of a virtual tensor these bytes would be zeros, and whoever receives them would take them for known. A copy with what is
+known of its values waits for whoever redeems its ticket. Read at TransferQueue 0.1.11.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import weakref
+from typing import Any
+
+from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.tensor import VirtualTensor
+
+_BY_TICKET = "virtual"
+"""Stands where the name of a dtype does."""
+
+
+class _Tickets:
+    """Tensors on their way; one that was received can be received again as long as somebody has it."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self._sent: dict[bytes, Any] = {}
+        self._received: Any = weakref.WeakValueDictionary()
+
+    def of(self, tensor: VirtualTensor) -> bytes:
+        ticket = b"%d" % next(self._numbers)
+        self._sent[ticket] = tensor.detach().to("cpu", copy=True)
+        return ticket
+
+    def redeem(self, ticket: bytes) -> Any:
+        tensor = self._sent.pop(ticket, None)
+        if tensor is None:
+            return self._received[ticket].detach()
+        self._received[ticket] = tensor
+        return tensor
+
+
+def install(patches: Patches) -> None:
+    """Follow its encoder and decoder once they are imported."""
+    patches.on_undo(after_import("transfer_queue.utils.serial_utils", lambda module: _follow(patches, module)))
+
+
+def _follow(patches: Patches, module: Any) -> None:
+    encoder, decoder = module.MsgpackEncoder, module.MsgpackDecoder
+    encode_part, encode, decode = (
+        encoder._encode_regular_tensor_meta, encoder._encode_regular_tensor, decoder._decode_tensor,
+    )  # fmt: skip
+    tickets = _Tickets()
+
+    def part(self: Any, obj: Any) -> Any:
+        if not isinstance(obj, VirtualTensor):
+            return encode_part(self, obj)
+        self.aux_buffers.append(tickets.of(obj))
+        return _BY_TICKET, tuple(obj.shape), len(self.aux_buffers) - 1
+
+    def whole(self: Any, obj: Any) -> Any:
+        if not isinstance(obj, VirtualTensor):
+            return encode(self, obj)
+        return module.msgpack.Ext(module.CUSTOM_TYPE_TENSOR, pickle.dumps(part(self, obj)))
+
+    def received(self: Any, meta: Any) -> Any:
+        kind, _, place = meta
+        return tickets.redeem(bytes(self.aux_buffers[place])) if kind == _BY_TICKET else decode(self, meta)
+
+    patches.set(encoder, "_encode_regular_tensor_meta", part)
+    patches.set(encoder, "_encode_regular_tensor", whole)
+    patches.set(decoder, "_decode_tensor", received)
