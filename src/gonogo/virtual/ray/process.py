@@ -6,6 +6,7 @@ Replaces private names of torch.distributed: the module variables and the ``_wor
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 from collections.abc import Callable
@@ -52,8 +53,10 @@ class Machine:
         self._records: dict[int, DeviceRecord] = {
             int(device.index): record for device, record in memory.devices.items() if device != CPU
         }
-        self._first: dict[str, dict[str, Any]] = {}
+        self._first: dict[str, Values] = {}
         """By module: its variables when it was first seen."""
+        self._names: dict[str, _Names] = {}
+        self._looked = (0, 0)
         self.of_classes: dict[tuple[type, str], Any] = {}
         """Counters and single instances that classes of these modules keep, as they were then."""
         self.of_defaults: list[tuple[list[Any], list[Any]]] = []
@@ -88,24 +91,40 @@ class Machine:
 
     def look(self) -> None:
         """Learn the variables of modules that were imported since."""
+        there = len(sys.modules), len(self.packages)
+        if there == self._looked:
+            return
+        self._looked = there
         for name, module in list(sys.modules.items()):
             if name in self._first or self.packages.isdisjoint((name, name.partition(".")[0])):
                 continue
             if isinstance(module, ModuleType):
-                self._first[name] = _variables(module)
+                self._names[name] = _Names(vars(module))
+                self._first[name] = self.variables(name)
                 classes = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == name]
                 self.of_classes.update(_kept_by_classes(classes))
                 self.of_defaults += [(one, list(one)) for one in _lists_by_default([module, *classes])]
 
-    def first(self) -> dict[str, dict[str, Any]]:
+    def first(self) -> dict[str, Values]:
         """The variables of all modules with state, as a new process finds them."""
         self.look()
-        return {name: dict(values) for name, values in self._first.items()}
+        return self._first
 
-    def known(self) -> list[str]:
-        """The modules that are followed."""
+    def now(self) -> dict[str, Values]:
+        """Their variables as they are."""
         self.look()
-        return list(self._first)
+        return {name: self.variables(name) for name in self._first if name in sys.modules}
+
+    def variables(self, module: str) -> Values:
+        """Those of one module."""
+        there, names = vars(sys.modules[module]), self._names[module]
+        if len(there) != names.count:
+            names = self._names[module] = _Names(there)
+        try:
+            return names, names.values(there)
+        except KeyError:  # one was deleted, and another came
+            names = self._names[module] = _Names(there)
+            return names, names.values(there)
 
     def everywhere(self) -> dict[Any, DeviceRecord]:
         """All devices by the numbers of the cluster, for the record of the rehearsal."""
@@ -114,12 +133,31 @@ class Machine:
         return {**host, **{torch.device(kind, gpu): record for gpu, record in sorted(self._records.items())}}
 
 
-def _variables(module: ModuleType) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in vars(module).items()
-        if not name.startswith("__") and not isinstance(value, _SHARED)
-    }
+class _Names:
+    """The names of a module's variables, read all at once: turns change many thousand times."""
+
+    def __init__(self, there: dict[str, Any]) -> None:
+        self.count = len(there)
+        self.names = tuple(
+            name for name, value in there.items() if not name.startswith("__") and not isinstance(value, _SHARED)
+        )
+        self.values: Callable[[dict[str, Any]], tuple[Any, ...]] = operator.itemgetter(*self.names, *_TWO)
+
+    def put(self, values: tuple[Any, ...], there: dict[str, Any]) -> None:
+        """Have the variables be ``values``."""
+        try:
+            if all(map(operator.is_, values, self.values(there))):
+                return
+        except KeyError:
+            pass
+        for name, value in zip(self.names, values, strict=False):
+            if there.get(name) is not value:
+                there[name] = value
+
+
+_TWO = ("__name__", "__doc__")
+"""Every module has these: of one name alone ``itemgetter`` would make no tuple."""
+Values = tuple[_Names, tuple[Any, ...]]
 
 
 def _lists_by_default(owners: list[Any]) -> list[list[Any]]:
@@ -152,7 +190,7 @@ class Process:
         self._groups: dict[str, Any] = {name: make() for name, make in _GROUPS.items()}
         self._groups[_COUNT] = number * _APART
         self._world: dict[str, Any] = vars(c10d._World()).copy() if hasattr(c10d, "_World") else {}
-        self._variables: dict[str, dict[str, Any]] | None = None
+        self._variables: dict[str, Values] | None = None
         self._of_classes: dict[tuple[type, str], Any] | None = None
         self._of_defaults: list[list[Any]] | None = None
         self._devices: dict[Any, DeviceRecord] = {}
@@ -174,7 +212,7 @@ class Process:
         for name in self._groups:
             self._groups[name] = getattr(c10d, name, None)
         self._world = dict(vars(c10d._world))
-        self._variables = {name: _variables(sys.modules[name]) for name in machine.known() if name in sys.modules}
+        self._variables = machine.now()
         self._of_classes = {(kind, name): vars(kind).get(name) for kind, name in machine.of_classes}
         self._of_defaults = [list(kept) for kept, _ in machine.of_defaults]
         self._devices = {device: record for device, record in machine.memory.devices.items() if device != CPU}
@@ -191,11 +229,9 @@ class Process:
                 setattr(c10d, name, value)
         vars(c10d._world).clear()
         vars(c10d._world).update(self._world)
-        for module_name, values in (machine.first() if self._variables is None else self._variables).items():
-            there = vars(sys.modules[module_name]) if module_name in sys.modules else {}
-            for name, value in values.items():
-                if there.get(name) is not value:
-                    there[name] = value
+        for module_name, (names, values) in (machine.first() if self._variables is None else self._variables).items():
+            if module_name in sys.modules:
+                names.put(values, vars(sys.modules[module_name]))
         for (kind, name), value in (machine.of_classes if self._of_classes is None else self._of_classes).items():
             if vars(kind).get(name) is not value:
                 setattr(kind, name, value)
