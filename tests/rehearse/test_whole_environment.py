@@ -132,7 +132,8 @@ def test_torchvision_goes_with_the_torch_that_is_there(index: Path, tmp_path: Pa
         wheel(index, "torchvision", version, ("no-such-cuda-library",))
     for name in ("pillow", "numpy"):
         wheel(index, name, "99.0")
-    made = whole_environment(requirements(tmp_path, "torchvision==0.16.2\n"), (), None)
+    assert "torchvision" not in versions(whole_environment(requirements(tmp_path, "attrs==22.1\n"), (), None))
+    made = whole_environment(requirements(tmp_path, "attrs==22.1\ntorchvision==0.16.2\n"), (), None)
     assert versions(made)["torchvision"] == release
     assert "torchvision" in made.differing
 
