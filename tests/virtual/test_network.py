@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import socket
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from gonogo.virtual.sandbox import network
+from gonogo.virtual.sandbox import network, trackers
 
 
 @pytest.fixture
@@ -78,3 +81,30 @@ def test_undo() -> None:
     before = socket.getaddrinfo, vars(socket.socket).get("connect"), os.environ.get("HF_HUB_OFFLINE")
     network.install().undo()
     assert before == (socket.getaddrinfo, vars(socket.socket).get("connect"), os.environ.get("HF_HUB_OFFLINE"))
+
+
+def test_a_tracker_reports_to_nobody_whatever_mode_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As swanlab 0.9 and wandb refuse where nobody has logged in."""
+    (tmp_path / "swanlab.py").write_text(
+        "def init(project=None, mode='online'):\n"
+        "    if mode != 'disabled':\n"
+        "        raise RuntimeError('no TTY is available for interactive login')\n"
+        "    return project, mode\n"
+        "def login(api_key):\n"
+        "    raise OSError('no network')\n"
+    )
+    (tmp_path / "wandb").mkdir()  # as runs leave it behind
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("swanlab", "wandb"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    undo = trackers.install()
+    try:
+        swanlab, _ = importlib.import_module("swanlab"), importlib.import_module("wandb")
+        assert swanlab.init(project="mine", mode="cloud") == ("mine", "disabled")
+        assert swanlab.login("key") is True
+    finally:
+        undo()
+        for name in ("swanlab", "wandb"):
+            sys.modules.pop(name, None)

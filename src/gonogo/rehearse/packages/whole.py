@@ -97,8 +97,8 @@ class _Asked:
     @property
     def key(self) -> str:
         here = [str(installed_version("torch")), str(Path(gonogo.__file__).parent), _FORMAT]
-        here += [name for name in BESIDE_TORCH if name in self.built_for_cuda]
-        text = json.dumps([self.requirements, self.pins, self.python, self.as_of, self.torch, *here])
+        beside = [name for name in BESIDE_TORCH if name in self.built_for_cuda]
+        text = json.dumps([self.requirements, self.pins, self.python, self.as_of, self.torch, *here, *beside])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

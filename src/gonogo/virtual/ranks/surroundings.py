@@ -21,7 +21,7 @@ from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
 from gonogo.virtual.ranks.plan import WorkerPlan
-from gonogo.virtual.sandbox import addresses, filesystem, hub, metrics, network, prepared, processor, spawned
+from gonogo.virtual.sandbox import addresses, filesystem, hub, metrics, network, prepared, processor, spawned, trackers
 from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.sandbox.overlay_view import shared_with_others
 from gonogo.virtual.tensor import CPU, VirtualTensor
@@ -75,6 +75,7 @@ def install(
     undo.append(libraries.install(NAMESPACE_HANDLERS, _written, assume, capability))
     undo.append(older_deepspeed.install(assume))
     undo.append(network.install(lambda host: note(f"the network was asked for and refused: {host}")).undo)
+    undo.append(trackers.install())
     undo.append(hub.install(note))
     ours = tuple({os.path.dirname(plan.record), os.path.dirname(plan.progress)})
     if plan.exchange is not None:
