@@ -115,8 +115,7 @@ def whole_environment(
     needed = {**wanted.specifiers, **dict.fromkeys(wanted.without_version, SpecifierSet()), **pins}
     if all(satisfied(installed_version(name), specifier) for name, specifier in needed.items()):
         return PackageOverlay()
-    day = _day(as_of) if as_of is not None else _last_commit(file)
-    asked, made = _asked(wanted, pins, day)
+    asked, made = _asked(wanted, pins, _day(as_of) if as_of is not None else _last_commit(file))
     folder = cache_folder().parent / "environments" / f"{file.stem or 'environment'}-{asked.key}"
     made.python = python_of(folder)
     try:
