@@ -36,6 +36,7 @@ def folder_of(place: Path, name: str, architecture: str | None, chat: str = "", 
         ("zephyr-mine", "MistralForCausalLM", "", ("zephyr", "")),  # a kind with one template for all
         ("model", "Qwen3MoeForCausalLM", CHATML, ("", "qwen3_nothinking")),  # the only kind, with several templates
         ("model", "Gemma3ForCausalLM", "", ("", "")),
+        ("scorer", "Qwen2ForSequenceClassification", CHATML, ("qwen2", "qwen")),
         ("model", "OwnForCausalLM", CHATML, ("", "")),  # ms-swift takes a template that adds nothing
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,7 @@ TASKS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"task": "rm"}, {}),
     ({"task": "gkd", "teacher": "model"}, {}),
     ({"task": "grpo"}, {"rollout": COLOCATED}),
-    ({"task": "grpo", "reward_model": "model"}, {"rollout": COLOCATED}),
+    ({"task": "grpo", "reward_model": "scorer"}, {"rollout": COLOCATED}),
     ({"task": "grpo"}, {"rollout": SERVED}),
     ({"task": "rloo", "beta": 0.1}, {"rollout": COLOCATED, "reference": "model"}),
 ]
@@ -46,6 +47,11 @@ def written(
     folder: Path, given: dict[str, Any], chosen: dict[str, Any], gpus: str = "2xH100-80G", width: int = 3584
 ) -> Path:
     """The files of a strategy under ZeRO-3, of the model below the folder."""
+    if "reward_model" in given:
+        shutil.copytree("model", given["reward_model"])
+        scores = Path(given["reward_model"], "config.json")
+        config = json.loads(scores.read_text())
+        scores.write_text(json.dumps({**config, "architectures": ["Qwen2ForSequenceClassification"], "num_labels": 1}))
     tune = "lora" if chosen.get("reference") == "adapter" else "full"
     lengths = {"prompt_len": 96, "completion_len": 16, **({"generations": 4} if "rollout" in chosen else {})}
     options = PlanOptions(model="model", gpus=gpus, tune=tune, task=TaskOptions(**lengths, **given))

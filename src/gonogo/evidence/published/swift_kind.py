@@ -17,6 +17,8 @@ import msgspec
 from gonogo.evidence.paths import exists, expanded
 from gonogo.evidence.tables import TABLES
 
+_SCORES = "ForSequenceClassification"
+
 
 class SwiftKind(msgspec.Struct, frozen=True):
     """What to name, each empty where ms-swift finds it; and those that each was chosen of."""
@@ -47,7 +49,10 @@ def swift_kind(name: str, folder: Path, model_class: str | None = None) -> Swift
     said = config.get("architectures")
     architecture = said[0] if isinstance(said, list) and said else None
     kind_of = _table()["kinds"]
-    of = [models for models in _listed() if (architecture or model_class) in kind_of[models.kind]["architectures"]]
+    of = _of_architecture(architecture or model_class)
+    if not of and architecture is not None and architecture.endswith(_SCORES):
+        # Of a model that scores ms-swift knows no kind, and drops its chat format: it is that of the one that writes.
+        of, architecture = _of_architecture(architecture.removesuffix(_SCORES) + "ForCausalLM"), None
     if not of:
         return SwiftKind()
     began = config.get("_name_or_path")
@@ -65,6 +70,10 @@ def swift_kind(name: str, folder: Path, model_class: str | None = None) -> Swift
         kinds=kinds,
         templates=() if settled else templates,
     )
+
+
+def _of_architecture(name: str | None) -> list[_Models]:
+    return [models for models in _listed() if name in _table()["kinds"][models.kind]["architectures"]]
 
 
 @cache
