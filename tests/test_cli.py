@@ -370,3 +370,21 @@ def test_torch_is_not_imported_by_the_core(program: str) -> None:
         check=True,
     )
     assert ended.stdout.splitlines()[-1] == "False False"
+
+
+@pytest.mark.parametrize(
+    ("command", "packages"),
+    [("mcp", ("mcp", "anyio", "pydantic")), ("server", ("pygls", "lsprotocol", "attrs")),
+     ("ui", ("starlette", "uvicorn", "anyio"))],
+)  # fmt: skip
+def test_a_command_whose_extra_is_not_installed_names_it(command: str, packages: tuple[str, ...]) -> None:
+    """Whichever of the extra's packages is the first that is missed: none is gonogo's own fault."""
+    extra = {"server": "lsp"}.get(command, command)
+    for package in packages:
+        code = f"import sys; sys.modules[{package!r}] = None; from gonogo.cli.app import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", code, command], capture_output=True, text=True, timeout=120, input=""
+        )
+        assert done.returncode == 2, done.stderr
+        assert f"gonogo[{extra}]" in done.stderr
+        assert len(done.stderr.splitlines()) == 1

@@ -28,7 +28,7 @@ def server(
         try:
             from gonogo.cli.lsp.server import serve
         except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
+            if (error.name or "gonogo").partition(".")[0] == "gonogo":
                 raise
             raise UserError(
                 Text(

@@ -45,7 +45,7 @@ def mcp(
         try:
             from gonogo.cli.mcp.server import make_server
         except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in ("mcp", "pydantic", "typing_extensions"):
+            if (error.name or "gonogo").partition(".")[0] == "gonogo":
                 raise
             raise UserError(
                 Text(

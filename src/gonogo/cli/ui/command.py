@@ -55,7 +55,7 @@ def ui(
 
             from gonogo.cli.ui.app import make_app
         except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in ("uvicorn", "starlette", "anyio"):
+            if (error.name or "gonogo").partition(".")[0] == "gonogo":
                 raise
             raise UserError(
                 Text(
