@@ -145,6 +145,15 @@ def test_what_is_the_programs_stays_its_own(name: str, session: Session) -> None
     assert told(session, THE_PROGRAMS[name]) is None
 
 
+def test_what_a_compiled_writer_is_refused_is_the_guards(session: Session, tmp_path: Path) -> None:
+    """The kernel lets nothing be written past the sandbox, in the words of a file that is another's."""
+    mine = f"[Errno 13] Cannot create directory '{tmp_path}/a/b'. Detail: [errno 13] Permission denied"
+    assert "compiled library" in (told(session, raise_(PermissionError(mine))) or "")
+    assert "compiled library" in (told(session, raise_(RuntimeError(f"Permission denied: '{tmp_path}'"))) or "")
+    assert told(session, raise_(PermissionError("[Errno 13] Permission denied: '/proc/1/no'"))) is None
+    assert told(session, raise_(PermissionError("Permission denied: token"))) is None
+
+
 def test_data_on_meta_is_no_error_of_the_program(session: Session) -> None:
     session.mode.uses_meta = False
     with private.modes_off():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import posix
 import re
 import sys
 import traceback
@@ -59,6 +60,11 @@ _FILE = Text(
     "a file of the rehearsal's own, which the real run doesn't have: please report it with this line",
     "这是排练自己的文件，真实运行中没有：请连同这一行一起报告",
 )
+_GUARDED = Text(
+    "a compiled library writes there by itself, past Python, which a rehearsal refuses so that your files stay as they "
+    "are: please report it with this line",
+    "某个编译库绕过 Python 直接写入该位置；排练为保护你的文件而拒绝了它：请连同这一行一起报告",
+)
 _LIBRARY = Text(
     "a compiled library does not load on this machine, with the torch that is here (built for CUDA, mostly, where this "
     "one has none): install its CPU build, or rehearse where the run's own packages are",
@@ -108,6 +114,8 @@ _OFFLINE = {
     "ConnectError", "NewConnectionError",
 }  # fmt: skip
 _WEIGHTS_FILE = re.compile(r"[\w./~+@-]+\.(?:bin|safetensors|pt|pth|ckpt)(?:\.index\.json)?\b")
+_DENIED = re.compile(r"[Pp]ermission denied|\[[Ee]rrno 13\]|EACCES")
+_QUOTED = re.compile(r"['\"](/[^'\"\n]{1,1000})['\"]")
 _PATH = re.compile(r"[\w./~+@=-]*/[\w.+@=-]*\d[\w./+@=-]*")
 _NUMBER = re.compile(r"\d+")
 _STRIDED_NESTED = re.compile(r"\bNestedTensorImpl\b|NestedTensor(?:CPU|CUDA)\b")
@@ -163,6 +171,8 @@ def trace_in(error: BaseException, failure: Failure, scratch: str, uses_meta: bo
             return Trace(_line(told, hit), _META)
         if scratch in message or OURS in message:
             return Trace(type(one).__name__, _FILE)
+        if (denied := _DENIED.search(told)) and _is_free_to_write(told):
+            return Trace(_line(told, denied), _GUARDED)
         if (later := _of_a_later_step(message, scratch)) is not None:
             return later
         if failure.phase == "load" and (path := _weights_not_here(one, message)):
@@ -198,6 +208,17 @@ def _weights_not_here(error: BaseException, message: str) -> str | None:
         return None
     named = (hit[0] for hit in _WEIGHTS_FILE.finditer(message))
     return next((path for path in named if os.sep in path and not os.path.exists(os.path.expanduser(path))), None)
+
+
+def _is_free_to_write(message: str) -> bool:
+    """Whether a path that was refused is one that this user may write: then it was the rehearsal that refused it."""
+    for hit in _QUOTED.finditer(message):
+        path = hit[1]
+        while not posix.access(path, os.F_OK) and path != "/":
+            path = os.path.dirname(path)
+        if posix.access(path, os.R_OK | os.W_OK):
+            return True
+    return False
 
 
 def _of_a_later_step(message: str, scratch: str) -> Trace | None:
