@@ -406,5 +406,8 @@ def test_notebooks_are_checked_where_they_are_named_and_rehearsed(project: Path)
         assert asked[4] == "python"
         compile(Path(asked[5]).read_text(), asked[5], "exec")
     (project / "broken.ipynb").write_text("{")
-    with pytest.raises(UserError):
-        unpacked(RehearsalRequest(["broken.ipynb"]))
+    for wrong, why in (("broken.ipynb", "no notebook"), ("none.ipynb", "no such file"), ("none.yaml", "no such file")):
+        with pytest.raises(UserError, match=why):
+            unpacked(RehearsalRequest([wrong]))
+        with pytest.raises(UserError, match=why):
+            check([wrong])

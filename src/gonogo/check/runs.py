@@ -22,7 +22,7 @@ from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.own_package import own_command
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import FileKind, Files, environment_files, kind_of, walk
-from gonogo.evidence.launch.job_file import file_of_command
+from gonogo.evidence.launch.job_file import file_of_command, notebook_source
 from gonogo.evidence.launch.jobs.workload import Workload, unfilled
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.manifest import is_manifest, template_note
@@ -157,7 +157,8 @@ class _Gatherer:
             if kind_of_named is None:
                 self._not_ours(self.files.display_path(place))
             else:
-                SourceFile.read(place)  # named by the user: that it can't be read is an error
+                # Named by the user: that it can't be read is an error.
+                _ = notebook_source(path) if path.endswith(NOTEBOOK) else SourceFile.read(place)
                 self._take_file(place, kind_of_named)
         else:
             raise UserError(_NO_SUCH.format(path=path))

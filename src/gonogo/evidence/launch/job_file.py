@@ -12,6 +12,7 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
 _NO_SUCH = Text("{path}: no such file", "{path}：没有这个文件")
+_NO_NOTEBOOK = Text("{path}: no notebook", "{path}：不是 notebook")
 YAML = (".yaml", ".yml")
 
 
@@ -31,3 +32,11 @@ def file_of_command(command: Sequence[str]) -> str | None:
     if not exists(command[0]):
         raise UserError(_NO_SUCH.format(path=command[0]))
     return command[0] if is_manifest(SourceFile.read(command[0])) else None
+
+
+def notebook_source(path: str) -> SourceFile:
+    """The Python of a notebook. Raises UserError for a file that is none."""
+    source = SourceFile.read(path)
+    if source.writable:  # read as it is: nothing of it is Python
+        raise UserError(_NO_NOTEBOOK.format(path=path))
+    return source

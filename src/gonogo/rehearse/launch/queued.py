@@ -14,7 +14,7 @@ from pathlib import Path
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.environment.instances import rented
-from gonogo.evidence.launch.job_file import YAML, notebook_of_command
+from gonogo.evidence.launch.job_file import YAML, file_of_command, notebook_of_command, notebook_source
 from gonogo.evidence.launch.jobs.workload import Workload, brought, script_of, unfilled
 from gonogo.evidence.launch.manifest import is_manifest, template_note, workloads
 from gonogo.evidence.paths import is_file
@@ -63,7 +63,7 @@ def unpacked(request: RehearsalRequest) -> RehearsalRequest:
     notebook = notebook_of_command(request.command) if request.command else None
     if notebook is not None:
         return replace(request, command=_command_of_notebook(notebook))
-    if len(request.command) != 1 or not request.command[0].endswith(YAML) or not is_file(request.command[0]):
+    if not request.command or (file_of_command(request.command) is None and not _is_other_yaml(request.command)):
         return request
     path = request.command[0]
     work = _job_of(path, SourceFile.read(path))
@@ -78,6 +78,11 @@ def unpacked(request: RehearsalRequest) -> RehearsalRequest:
         host_memory=request.host_memory or memory,
         shm_bytes=work.shm_bytes,
     )
+
+
+def _is_other_yaml(command: list[str]) -> bool:
+    """A file that is named as a job's is, and is none: which is said better here than by a launcher."""
+    return len(command) == 1 and command[0].endswith(YAML) and is_file(command[0])
 
 
 def _job_of(path: str, source: SourceFile) -> Workload:
@@ -96,9 +101,7 @@ def _job_of(path: str, source: SourceFile) -> Workload:
 
 def _command_of_notebook(name: str) -> list[str]:
     """Its Python, in a file of the same name elsewhere, with the imports of the folder that it lies in."""
-    source = SourceFile.read(name)
-    if source.writable:
-        raise UserError(Text("{path}: no notebook", "{path}：不是 notebook").format(path=name))
+    source = notebook_source(name)
     folder = tempfile.mkdtemp(prefix="gonogo-notebook-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     script = Path(folder) / Path(name).name
