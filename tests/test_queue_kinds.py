@@ -287,6 +287,17 @@ def test_what_a_task_brings_along_is_where_it_comes_from(project: Path) -> None:
     assert f"{project}/code/train.py --deepspeed {project}/ds.json" in code
 
 
+def test_a_program_that_only_the_image_has_is_not_covered(project: Path) -> None:
+    written({**job("Pod", "v1"), **pod(["torchrun", "/opt/train.py"])})
+    (project / "launch.sh").write_text("docker run image torchrun --nproc_per_node 8 /opt/train.py\n")
+    for path in ("job.yaml", "launch.sh"):
+        (note,) = check((path,), ()).report.notes
+        assert "/opt/train.py" in note.en
+        assert "/opt/train.py" in note.zh
+    written({**job("Pod", "v1"), **pod(["torchrun", "train.py"])})
+    assert check(("job.yaml",), ()).report.notes == ()
+
+
 def test_merged_keys_are_keys(project: Path) -> None:
     work = written("x: &base {replicas: 3, template: {spec: {containers: [{command: [torchrun, train.py]}]}}}\n"
                    "kind: PyTorchJob\napiVersion: kubeflow.org/v1\n"

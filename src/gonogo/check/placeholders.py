@@ -1,7 +1,9 @@
-"""Launches that are written to be filled in (``<model>``, ``/path/to/ds.json``): what they leave unread is said."""
+"""What launches leave unread: what is written to be filled in (``<model>``, ``/path/to/ds.json``), and what only an
+image holds."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 
@@ -21,6 +23,10 @@ _SHOWN = 5
 _NOTE = Text(
     "not covered: what stands as a placeholder to be filled in ({what}) was not looked at: {places}",
     "未检查：待填写的占位符（{what}）所涉及的内容：{places}",
+)
+_ELSEWHERE = Text(
+    "not covered: what starts in an image or on a rented machine, and is not here: {what}",
+    "未检查：在镜像中或租用的机器上启动、而本机没有的程序：{what}",
 )
 _MORE = Text(" and {count} more", " 等另外 {count} 处")
 
@@ -46,6 +52,16 @@ def placeholder_note(found: Sequence[tuple[str, str]]) -> Text | None:
     what = list(dict.fromkeys(f"`{name}`" for name, _ in found))
     places = list(dict.fromkeys(place for _, place in found))
     return _NOTE.format(what=_listed(what), places=_listed(places))
+
+
+def elsewhere_note(launches: Sequence[Launch]) -> Text | None:
+    """The programs that queued jobs and containers start, and that are not here; None where all are."""
+    found = []
+    for launch in launches:
+        path = launch.path_of(launch.program) if launch.program_kind == "script" and launch.heredoc is None else None
+        if path is not None and not exists(path) and os.path.normpath(path) not in launch.written_files:
+            found.append(f"{launch.program.value} ({launch.source.path}:{launch.line})")
+    return _ELSEWHERE.format(what=_listed(list(dict.fromkeys(found)))) if found else None
 
 
 def _listed(names: Sequence[str]) -> Text:

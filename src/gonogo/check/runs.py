@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.check.environment import STACK
-from gonogo.check.placeholders import placeholder_note, placeholders_in
+from gonogo.check.placeholders import elsewhere_note, placeholder_note, placeholders_in
 from gonogo.check.run_of_launch import RunMaker
 from gonogo.check.settings import CheckSettings, matches_path
 from gonogo.evidence.document.json_file import read_json
@@ -213,7 +213,8 @@ class _Gatherer:
         runs += self._runs_of_the_rest(maker, [run.environment for run in runs])
         covered = tuple(_covered(runs, self.launches))
         to_fill_in = placeholder_note(self.placeholders)
-        notes = (*maker.notes, *([to_fill_in] if to_fill_in is not None else []))
+        elsewhere = elsewhere_note([one for one in self.launches if one.in_container or id(one) in self._jobs])
+        notes = (*maker.notes, *(note for note in (to_fill_in, elsewhere) if note is not None))
         return Gathered(tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(self.not_ours), notes)
 
     def _run_of(self, maker: RunMaker, launch: Launch) -> Run | None:
