@@ -65,6 +65,21 @@ _VERL_KIND = {
     "grpo": "algorithm.adv_estimator=grpo actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.rollout.n=4",
     "ppo": "algorithm.adv_estimator=gae critic.model.path=model critic.ppo_micro_batch_size_per_gpu=2",
 }
+_VERL_MORE = {
+    "vLLM, offload, FSDP": (
+        "actor_rollout_ref.actor.fsdp_config.param_offload=True "
+        "actor_rollout_ref.actor.fsdp_config.optimizer_offload=True"
+    ),
+    "vLLM, Ulysses on two GPUs, FSDP": (
+        "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2 "
+        "actor_rollout_ref.ref.ulysses_sequence_parallel_size=2"
+    ),
+    "vLLM, dynamic batches, FSDP": (
+        "actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.actor.ppo_max_token_len_per_gpu=256 "
+        "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=True "
+        "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu=256"
+    ),
+}
 _VERL_SFT = (
     "torchrun --standalone --nproc_per_node=2 -m verl.trainer.sft_trainer data.train_files=sft.parquet "
     "data.train_batch_size=8 data.micro_batch_size_per_gpu=2 data.max_length=128 model.path=model "
@@ -171,10 +186,11 @@ def _ppo(kind: str, strategy: str, options: str, names: str = "", gpus: str = GP
     return Cell("openrlhf", kind, strategy, f"{_PPO} {_PPO_KIND[kind]} {options}", names, gpus)
 
 
-def _verl(kind: str, strategy: str, options: str = "", names: str = "") -> tuple[Cell, ...]:
-    """In the newest release, and in those whose workers pass other things."""
+def _verl(kind: str, strategy: str, options: str = "", names: str = "", newest: str = "") -> tuple[Cell, ...]:
+    """In the newest release, which may say it in other words, and in those whose workers pass other things."""
     command = f"{_VERL} {_VERL_KIND[kind]} {options}".strip()
-    return tuple(Cell(release, kind, strategy, command, names) for release in ("verl-0.7", "verl-0.8", "verl"))
+    words = {"verl-0.7": names, "verl-0.8": names, "verl": newest or names}
+    return tuple(Cell(release, kind, strategy, command, said) for release, said in words.items())
 
 
 def _factory(kind: str, strategy: str, names: str = "", more: str = "") -> Cell:
@@ -261,6 +277,10 @@ CELLS = (
     *_verl("grpo", "vLLM on two GPUs, FSDP", "actor_rollout_ref.rollout.tensor_model_parallel_size=2"),
     *_verl("ppo", "vLLM, critic, FSDP"),
     Cell("verl", "grpo", "vLLM, FSDP, without TransferQueue", f"{_VERL} {_VERL_KIND['grpo']} trainer.use_v1=False"),
+    *(
+        Cell("verl", "grpo", strategy, f"{_VERL} {_VERL_KIND['grpo']} {options}")
+        for strategy, options in _VERL_MORE.items()
+    ),
     Cell("verl", "sft", "FSDP2", f"{_VERL_SFT} engine.strategy=fsdp2"),
     Cell("verl-0.8", "sft", "FSDP", f"{_VERL_SFT} engine.strategy=fsdp"),
 )  # fmt: skip
@@ -338,7 +358,8 @@ BROKEN = (
           "rollout-memory-fraction-too-large"),
     *_verl("grpo", "context of 100000", "actor_rollout_ref.rollout.max_model_len=100000", "max_position_embeddings"),
     *_verl("grpo", "seven prompts", "data.train_batch_size=7", "verl-mini-batch-refused"),
-    *_verl("grpo", "reward of nobody's data", "data.train_files=unknown.parquet", "Reward function is not implemented"),
+    *_verl("grpo", "reward of nobody's data", "data.train_files=unknown.parquet", "Reward function is not implemented",
+           newest="no materializable trajectories"),
     _factory("dpo", "data without pairs", "stage", "dataset=sums"),
     _factory("ppo", "no reward model", "reward_model", "reward_model=null"),
     _factory("dpo", "loss that is none", "pref_loss", "pref_loss=best"),

@@ -16,6 +16,7 @@ from gonogo.virtual import private
 from gonogo.virtual.failure import failure_of
 from gonogo.virtual.own_traces import trace_in
 from gonogo.virtual.ranks.session import Session
+from gonogo.virtual.values.batches import described
 
 
 def read_beside(written: str, path: str) -> Callable[[], object]:
@@ -69,6 +70,24 @@ def _lazily() -> None:
         raise RuntimeError("Failed to push") from error
 
 
+class _Grows:
+    """A key of a dict that gets another one whenever it is named."""
+
+    def __init__(self, into: dict[object, object]) -> None:
+        self.into = into
+        into[self] = 0
+
+    def __str__(self) -> str:
+        self.into[len(self.into)] = 0
+        return "key"
+
+
+def _named_while_it_grows() -> object:
+    batch: dict[object, object] = {}
+    _Grows(batch)
+    return described(batch)
+
+
 OURS: dict[str, tuple[Callable[[], object], str]] = {
     "a name of flash-attn's stand-in": (import_("from flash_attn.bert_padding import no_such"), "flash_attn"),
     "a module of flash-attn's stand-in": (import_("import flash_attn.no_such"), "flash_attn"),
@@ -99,6 +118,7 @@ OURS: dict[str, tuple[Callable[[], object], str]] = {
     "weights that it loads itself": (lambda: torch.load("/no/such/projector.bin"), "torch.save"),
     "the toolkit": (raise_(MissingCUDAException("CUDA_HOME does not exist, unable to compile CUDA op(s)")), "toolkit"),
     "the driver": (raise_(RuntimeError("Found no NVIDIA driver on your system.")), "driver"),
+    "torch without CUDA": (raise_(RuntimeError("CUDA is not available")), "driver"),
     "the device that C++ is told of": (raise_(RuntimeError("cannot pin 'torch.meta.LongTensor'")), "without data"),
     "a strided nested tensor": (
         lambda: torch.nested.as_nested_tensor([torch.ones(2, device="cuda"), torch.ones(3, device="cuda")]), "jagged",
@@ -107,6 +127,7 @@ OURS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: torch.nested.nested_tensor([[1.0], [2.0, 3.0]], device="cuda", layout=torch.strided), "jagged",
     ),
     "one on the CPU": (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]).sum(), "jagged"),
+    "a dict that grows while gonogo reads it": (_named_while_it_grows, "fault of gonogo"),
     "a device guard": (raise_(RuntimeError("PyTorch is not linked with support for cuda devices")), "report"),
     "its index": (raise_(RuntimeError("Expected meta:100 but got cpu")), "without data"),
 }  # fmt: skip

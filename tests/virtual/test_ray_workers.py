@@ -194,6 +194,24 @@ PROGRAMS = {
         assert ray.get([one.enter.remote() for one in late]) == [7, 7]
         assert ray.get([one.in_a_thread.remote() for one in late]) == [0, 1]
         """,
+    "counts_of_all": """
+        @ray.remote
+        class Slice(Member):
+            def positions(self):
+                dist.init_process_group("nccl")
+                own = torch.arange(4).cuda() + 4 * self.rank
+                parts, whole = [torch.empty_like(own) for _ in range(2)], own.new_empty(8)
+                dist.all_gather(parts, own)
+                dist.all_gather_into_tensor(whole, own)
+                most = torch.tensor(3 + self.rank).cuda()
+                dist.all_reduce(most, dist.ReduceOp.MAX)
+                for _ in range(self.rank):
+                    dist.all_reduce(torch.randn(2).cuda(), async_op=True)  # nobody waits for values of weights
+                return torch.cat(parts).tolist(), whole.tolist(), most.item()
+        ray.init()
+        slices = [Slice.options(num_gpus=1).remote(rank, 2) for rank in range(2)]
+        assert ray.get([one.positions.remote() for one in slices]) == [(list(range(8)), list(range(8)), 4)] * 2
+        """,
     "a_loop_of_its_own": """
         import threading
         NUMBER = None
@@ -234,7 +252,8 @@ def test_workers_of_ray_are_ranks(tmp_path: Path) -> None:
     weights = {device.device: device.by_category["optimizer"] >> 20 for device in trained.devices}
     assert weights == {"cuda:0": 32, "cuda:1": 16}
     assert trained.steps == 2
-    for name in ("waits_for_others", "what_a_class_refers_to", "in_threads", "a_rank_comes_late", "a_loop_of_its_own"):
+    for name in ("waits_for_others", "what_a_class_refers_to", "in_threads", "a_rank_comes_late", "a_loop_of_its_own",
+                 "counts_of_all"):  # fmt: skip
         assert records[name].outcome == "completed", output_of(tmp_path, name)
     refused = {
         "more_than_there_is": "is infeasible: 9 bundle(s)",

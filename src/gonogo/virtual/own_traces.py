@@ -136,6 +136,7 @@ _NO_DRIVER = re.compile(
 )
 _SLIPS = (AttributeError, KeyError, NameError, AssertionError, RecursionError, ZeroDivisionError)
 """Errors of Python itself: raised in gonogo's own code other than by a ``raise``, they are its fault."""
+_WHILE_ITERATED = "changed size during iteration"
 _OF_A_CALL = re.compile(r"^(?P<outer>\w+)\.<locals>\.(?P<name>[\w.<>]+)\(\) (?:got|takes|missing)")
 
 
@@ -185,7 +186,8 @@ def trace_in(error: BaseException, failure: Failure, scratch: str, uses_meta: bo
 
 def entered_the_driver(message: str) -> bool:
     """Whether the real CUDA refused something: none of the virtual accelerators does so in these words."""
-    return _NO_DRIVER.search(message) is not None
+    no_cuda = VirtualTensor.accelerator_type == "cuda" and message.partition("\n")[0] == "CUDA is not available"
+    return no_cuda or _NO_DRIVER.search(message) is not None
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -284,7 +286,7 @@ def _slip(error: BaseException, message: str) -> Trace | None:
         innermost = innermost.tb_next
     if isinstance(error, TypeError) and (call := _OF_A_CALL.match(message)) and _is_in_gonogo(call["outer"]):
         return Trace(message[:200], _FACADE)
-    if innermost is None or not isinstance(error, _SLIPS):
+    if innermost is None or not (isinstance(error, _SLIPS) or _WHILE_ITERATED in message):
         return None
     code = innermost.tb_frame.f_code
     if not code.co_filename.startswith(OURS) or _raises(code, innermost.tb_lineno):

@@ -159,19 +159,29 @@ def ask(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
     return True
 
 
+_OF_ALL = frozenset({"allreduce_", "allgather_", "_allgather_base_"})
 _COUNTS = (torch.int64, torch.int32, torch.bool)
 
 
 def from_neighbour(operation: Operation, mode: VirtualMode) -> bool:
-    """A broadcast of counts from a rank that is rehearsed in this process, too: all have what the root has.
+    """A collective of counts among ranks that are rehearsed in this process, too: each gets what the others have.
 
-    Of whole numbers alone, by which programs decide; for values of weights nobody need wait for the others. In a
-    barrier they do, since what a rank lets another one read is gone after it.
+    Of whole numbers alone, by which programs decide (positions, lengths, numbers of batches); for values of weights
+    nobody need wait for the others. In a barrier they do, since what a rank lets another one read is gone after it.
     """
     waits = operation.blocks is not False
     if operation.name in ("barrier", "monitored_barrier_") and waits:
         Neighbours.meet(operation.members)
-    if operation.name != "broadcast_" or any(tensor.dtype not in _COUNTS for tensor in operation.inputs):
+    if any(tensor.dtype not in _COUNTS for tensor in operation.inputs):
+        return False
+    if operation.name in _OF_ALL and operation.inputs and waits:
+        what = (operation.name, operation.sizes, operation.dtype)
+        all_sent = Neighbours.all_send(operation.members, what, _payload(operation))
+        if not all_sent or not all(all_sent):
+            return False
+        _give(operation, all_sent, mode)
+        return True
+    if operation.name != "broadcast_":
         return False
     is_root = operation.mine == operation.root
     payload = _payload(operation) if is_root else None

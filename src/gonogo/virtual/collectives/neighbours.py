@@ -16,3 +16,7 @@ class Neighbours:
     Without ``waits`` only where it has sent already."""
     meet: Any = staticmethod(lambda members: None)
     """Given a barrier's members, returns when all of them are there."""
+    all_send: Any = staticmethod(lambda members, what, payload: None)
+    """Given a collective's members, which one it is, and this rank's tensors: what each sent, when all of them came.
+
+    Empty is what isn't known."""

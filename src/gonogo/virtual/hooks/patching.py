@@ -57,7 +57,8 @@ class Patches:
         for path, module in list(sys.modules.items()):
             if not isinstance(module, ModuleType) or id(module) in spared or path.partition(".")[0] == "gonogo":
                 continue
-            names = [name for name, value in vars(module).items() if id(value) in by_identity]  # of 150 000 attributes
+            there = list(vars(module).items())  # of 150 000 attributes; threads may import meanwhile
+            names = [name for name, value in there if id(value) in by_identity]
             for name in names:
                 self.set(module, name, by_identity[id(vars(module)[name])])
 

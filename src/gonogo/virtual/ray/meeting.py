@@ -1,4 +1,4 @@
-"""Python objects that workers send to one another: they are all here, so they get the very ones."""
+"""Python objects and counts that workers send to one another: they are all here, so they get the very ones."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def install(patches: Patches, turns: Turns) -> None:
     gathered: dict[Any, dict[int, bytes]] = {}
     counts: dict[Any, int] = {}
     arrived: dict[Any, set[int]] = {}
+    readers: dict[Any, int] = {}
 
     def until(is_there: Callable[[], bool], operator: str, members: Any, come: Callable[[], int]) -> None:
         patience = Patience(turns, _ROUNDS, _SECONDS)
@@ -92,6 +93,19 @@ def install(patches: Patches, turns: Turns) -> None:
             until(lambda: (world, number) in sent, "broadcast", key[0], lambda: waiting_for(world, number))
         return sent.get((world, number))
 
+    def all_send(members: Any, what: Any, payload: bytes | None) -> list[bytes] | None:
+        if turns.mine is None or stays():
+            return None
+        call = numbered(turns.mine, members, *what)
+        there = gathered.setdefault(call, {})
+        there[dist.get_rank()] = payload or b""
+        until(lambda: len(there) == len(members), what[0].strip("_"), members, lambda: len(there))
+        readers[call] = readers.get(call, 0) + 1
+        if readers[call] == len(members):  # of lengths and positions, every layer may send some
+            del gathered[call], readers[call]
+        return [there[rank] for rank in members] if len(there) == len(members) else None
+
+    patches.set(Neighbours, "all_send", staticmethod(all_send))
     patches.set(Neighbours, "meet", staticmethod(meet))
     patches.set(Neighbours, "ask", staticmethod(ask))
     patches.set(Neighbours, "root_sends", staticmethod(root_sends))

@@ -101,7 +101,7 @@ class Machine:
             if isinstance(module, ModuleType):
                 self._names[name] = _Names(vars(module))
                 self._first[name] = self.variables(name)
-                classes = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == name]
+                classes = [one for one in _held(module) if isinstance(one, type) and one.__module__ == name]
                 self.of_classes.update(_kept_by_classes(classes))
                 self.of_defaults += [(one, list(one)) for one in _lists_by_default([module, *classes])]
 
@@ -139,7 +139,7 @@ class _Names:
     def __init__(self, there: dict[str, Any]) -> None:
         self.count = len(there)
         self.names = tuple(
-            name for name, value in there.items() if not name.startswith("__") and not isinstance(value, _SHARED)
+            name for name, value in list(there.items()) if not name.startswith("__") and not isinstance(value, _SHARED)
         )
         self.values: Callable[[dict[str, Any]], tuple[Any, ...]] = operator.itemgetter(*self.names, *_TWO)
 
@@ -160,8 +160,13 @@ _TWO = ("__name__", "__doc__")
 Values = tuple[_Names, tuple[Any, ...]]
 
 
+def _held(owner: Any) -> list[Any]:
+    """What a module or class holds now: threads without a turn may import meanwhile."""
+    return list(vars(owner).values())
+
+
 def _lists_by_default(owners: list[Any]) -> list[list[Any]]:
-    functions = [one for owner in owners for one in vars(owner).values() if isinstance(one, FunctionType)]
+    functions = [one for owner in owners for one in _held(owner) if isinstance(one, FunctionType)]
     return [value for one in functions for value in one.__defaults__ or () if type(value) is list]
 
 
@@ -170,7 +175,7 @@ def _kept_by_classes(classes: list[type]) -> dict[tuple[type, str], Any]:
         (kind, name): value
         for kind in classes
         if not issubclass(kind, Enum)
-        for name, value in vars(kind).items()
+        for name, value in list(vars(kind).items())
         if not name.startswith("__") and (value is None or type(value) is int)
     }
 
@@ -215,7 +220,7 @@ class Process:
         self._variables = machine.now()
         self._of_classes = {(kind, name): vars(kind).get(name) for kind, name in machine.of_classes}
         self._of_defaults = [list(kept) for kept, _ in machine.of_defaults]
-        self._devices = {device: record for device, record in machine.memory.devices.items() if device != CPU}
+        self._devices = {device: record for device, record in list(machine.memory.devices.items()) if device != CPU}
         if machine.cuda is not None:
             self._cuda = (machine.cuda.count, machine.cuda.initialized)
         self._dtype = torch.get_default_dtype()

@@ -117,7 +117,7 @@ def share_memory(patches: Patches) -> None:
         _shared[key] = tensor
         return rebuild_shared, (key, *([None] * 5), tensor.device.index)
 
-    patches.set(module, "reduce_tensor", reduce_tensor)
+    patches.everywhere([(original, reduce_tensor)])
 
 
 def rebuild_shared(key: str, *_: Any) -> Any:

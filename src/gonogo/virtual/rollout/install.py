@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gonogo.evidence.prepared import read_prepared
 from gonogo.finding import Text
@@ -89,6 +89,7 @@ def _names(rehearsal: Rehearsal) -> package.Names:
         "vllm.lora.worker_manager": still(LRUCacheWorkerLoRAManager=adapters),
         "vllm.lora.lora_model": still(LoRAModel=type("LoRAModel", (_Kept,), {})),
         "vllm.lora.utils": still(get_adapter_absolute_path=str),
+        "vllm.config.lora": {"MaxLoRARanks": (Literal[1, 8, 16, 32, 64, 128, 256, 320, 512], (0, 12), _STILL)},
         "vllm.lora.request": still(LoRARequest=type("LoRARequest", (_Kept,), {"__module__": "vllm.lora.request"})),
         "vllm.logprobs": still(Logprob=Logprob),
         "vllm.sampling_params": {
