@@ -92,6 +92,8 @@ _ATTRIBUTE = Pattern(
     r"|DynamicCache|PeftModel\w*|LoraConfig|\w*Trainer|AdamW|Linear4bit|Linear8bitLt|MatmulLtState|Params4bit|Int8Params"
     r"|QuantState|BitsAndBytesConfig|(?:SFT|DPO|GRPO|RLOO|PPO|KTO|ORPO|CPO|GKD|Reward)Config)' object has no attribute"
 )
+_MEANT_FOR_ANOTHER = Pattern(r"object has no attribute '(?:get|items|keys|append|mean)'")
+"""A dict, a list or a tensor was meant: a program hands on the wrong object."""
 _OF_A_PLUGIN = Pattern(
     r"'(?:FullyShardedDataParallelPlugin|DeepSpeedPlugin|MegatronLMPlugin|TorchDynamoPlugin|ProjectConfiguration"
     r"|DataLoaderConfiguration|GradientAccumulationPlugin)' object has no attribute"
@@ -298,6 +300,8 @@ def _certainty(error: LoggedError) -> Certainty | None:
             return Certainty.LIKELY
         named = _SETTINGS.search(message) or (last is None and _KNOWN_KEYWORD.search(message))
         return Certainty.POSSIBLE if named or (by_library and _crosses(error)) else None
+    if error.type == "AttributeError" and _MEANT_FOR_ANOTHER.search(message):
+        return None
     if error.type == "AttributeError" and _OF_DDP.search(message):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE  # torch's own, which another release has
     cut = last is not None and _IMPORT.search(last.code) is not None  # what an import raises, it raises further in
