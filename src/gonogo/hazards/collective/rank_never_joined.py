@@ -1,11 +1,13 @@
 from gonogo.evidence.guarded.ends import all_joined, roots, unseen
 from gonogo.evidence.guarded.standstill import standstill
 from gonogo.evidence.guarded.whereabouts import own_frame
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.finding.ranks import capital, ranks_text
 from gonogo.hazards.collective._store_barrier import joined_at_store
-from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Pattern, Severity, Text
+from gonogo.hazards.signs import match_of
 
+_CLIENTS = Pattern(r"Timed out after \d+ seconds waiting for (?:clients|workers)\. (\d+)/(\d+) (?:clients|workers)")
 _START = Text(
     "Start the launcher on every node with its own node rank, and the same address, port and number of nodes; in a "
     "queue, see that all nodes were given",
@@ -21,7 +23,8 @@ class RankNeverJoined(Hazard):
     """Ranks of the world are not there when training begins.
     ## What happens
     The others wait in their first collective, or in `init_process_group`, until the time-out: "Timed out initializing
-    process group in store based barrier on rank: 0, ... (world_size=2, worker_count=1, timeout=0:30:00)".
+    process group in store based barrier on rank: 0, ... (world_size=2, worker_count=1, timeout=0:30:00)",
+    or "DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined".
     ## Why
     The process was never started (a node's launcher is missing, another node rank was given twice, a queue has not
     let it in), it cannot reach the master's address, or it is still loading while the others are through.
@@ -39,25 +42,33 @@ class RankNeverJoined(Hazard):
     - https://github.com/pytorch/pytorch/issues/79388: a node that cannot reach the master
     - https://github.com/meta-pytorch/torchtune/issues/2676: ranks that wait for one that does not come
     - https://github.com/NVIDIA/Megatron-LM/issues/782: one of two has come to the store's barrier
+    - https://github.com/pytorch/pytorch/pull/111805: "clients joined"
+    - https://github.com/OpenRLHF/OpenRLHF/issues/1040: one of three has come to a group of trainer and engines
     """
 
     name = "rank-never-joined"
     title = Text("Ranks are missing when training begins", "训练开始时缺少 rank")
 
-    log_words = ("store based barrier",)
+    log_words = ("store based barrier", "seconds waiting for")
 
     def in_log(self, log: FailureLog) -> Findings:
         """A barrier at the store that timed out while fewer had come than the world has."""
         short = next((one for one in joined_at_store(log) if one.timed_out and one.joined < one.world), None)
-        if short is None:
-            return
-        yield self.log_finding(
-            short.evidence,
+        if short is not None:
+            yield self._short(short.evidence, short.joined, short.world, Certainty.LIKELY)
+        elif (said := next(log.errors_of(says=_CLIENTS), None) or log.find(_CLIENTS)) and (
+            match := match_of(_CLIENTS, said)
+        ):
+            yield self._short(said, int(match.group(1)), int(match.group(2)), Certainty.POSSIBLE)
+
+    def _short(self, evidence: LoggedError | Found, joined: int, world: int, certainty: Certainty) -> Finding:
+        return self.log_finding(
+            evidence,
             Text(
                 "{joined} of {world} processes came to the rendezvous before the time-out.",
                 "超时之前 {world} 个进程中只有 {joined} 个到达会合点。",
-            ).format(joined=short.joined, world=short.world),
-            certainty=Certainty.LIKELY,
+            ).format(joined=joined, world=world),
+            certainty=certainty,
             cure=(_START, _WAY),
             confirm=Text(
                 "The others have no process, have died (their logs tell), or can't reach the master's address and port",

@@ -10,6 +10,11 @@ _OTHERS = Pattern(
     r"|torch_npu|nnal/atb"
 )
 """Libraries of which other hazards tell, and torch's own."""
+_OPERATORS = Pattern(
+    r"'_OpNamespace' '(?P<library>_C\w*|_moe_C)' object has no attribute '(?P<symbol>rms_norm|fused_add_rms_norm"
+    r"|silu_and_mul|rotary_embedding|reshape_and_cache\w*|meta_size|init_custom_ar|topk_softmax|weak_ref_tensor)'"
+)
+"""Those that vLLM builds for each GPU; others are missing where its build leaves an architecture out."""
 _BUILT_FOR = Pattern(r"(?:torch|pt)\.?(\d+)\.?(\d+)")
 _KNOWN = ("flash-attn", "torchvision", "torchaudio", "xformers", "triton")
 _PIP = Text(
@@ -25,7 +30,8 @@ class CompiledExtensionOfOtherTorch(LoggedHazard):
     ## What happens
     "ImportError: …/transformer_engine_torch.cpython-311-x86_64-linux-gnu.so: undefined symbol:
     _ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringI…", from sgl_kernel's `common_ops`, Transformer
-    Engine, DeepGEMM, grouped_gemm, APEX, mamba, causal_conv1d and whatever else has a C++ or CUDA library.
+    Engine, DeepGEMM, grouped_gemm, APEX, mamba, causal_conv1d and whatever else has a C++ or CUDA library. vLLM goes on
+    after a warning, and says at the first layer: "'_OpNamespace' '_C' object has no attribute 'rms_norm'".
     ## Why
     These libraries call PyTorch's C++ functions by names that change with its release and with the C++ ABI that it was
     built with. A wheel for another torch, one out of pip's cache, or an upgrade of torch afterwards (vllm and sglang
@@ -45,16 +51,27 @@ class CompiledExtensionOfOtherTorch(LoggedHazard):
     - https://github.com/sgl-project/sglang/issues/9173: sgl_kernel
     - https://github.com/agentica-project/rllm/issues/8: the same in a training framework
     - https://github.com/deepseek-ai/DeepGEMM/issues/142: DeepGEMM
+    - https://github.com/verl-project/verl/issues/1084: vLLM's operators, missing beside a newer torch
+    - https://github.com/openreasoner/openr/issues/28: the same, mended by the wheel for this CUDA
     """
 
     name = "compiled-extension-of-other-torch"
     title = Text("A compiled package was built for another PyTorch", "某个编译过的包是为另一个 PyTorch 构建的")
     yields_to = ("flash-attn-undefined-symbol",)
-    log_words = ("undefined symbol",)
+    log_words = ("undefined symbol", "_OpNamespace")
     anywhere = True
     signs = (
         Sign(Pattern(r"(?:\S*/)?(?P<library>[\w+-]+)(?:\.[\w-]+)*\.so\S*:?\s*" + _SYMBOL)),
         Sign(Pattern(r"(?P<library>\S+): " + _SYMBOL), Certainty.POSSIBLE),
+        Sign(
+            _OPERATORS,
+            cause=Text(
+                "vLLM's compiled operators ({symbol}) are not there: its library was built for another PyTorch or CUDA "
+                "and did not load, which only a warning further up tells.",
+                "vLLM 编译的算子（{symbol}）不存在：其库是为另一 PyTorch 或 CUDA 构建的，"
+                "未能加载，仅在前面以警告提示。",
+            ),
+        ),
     )
     cause = Text(
         "{library} asks PyTorch for the symbol {symbol}, which the loaded PyTorch does not have: it was built for "

@@ -104,6 +104,17 @@ _WRAPPER = Pattern(
     r"|zero\.Init|deepspeed\.initialize|init_device_mesh|DeviceMesh)\("
 )
 """What a training framework calls of torch or DeepSpeed, with the keywords of the release that it was written for."""
+_GLOB = Pattern(r"Invalid pattern: '\*\*' can only be an entire path component")
+_CURE_OF_GLOB = (
+    Text(
+        "pip install -U datasets (2.15 or newer), or stay with it and take fsspec==2023.9.2",
+        "pip install -U datasets（2.15 或更新），或保留它并改用 fsspec==2023.9.2",
+    ),
+    Text(
+        "Where data_files of one's own has such a pattern: data/**/*.json in place of data/**.json",
+        "若自己的 data_files 中有这样的模式：用 data/**/*.json 代替 data/**.json",
+    ),
+)
 _CURE = (
     Text(
         "Install versions of one time: pip install -U transformers peft accelerate trl, or the set that the training "
@@ -125,7 +136,8 @@ class PythonPackageVersionMismatch(Hazard):
     "ImportError: cannot import name 'EncoderDecoderCache' from 'transformers'", raised in peft; "RuntimeError: Failed
     to import transformers.trainer because of the following error"; "tokenizers>=0.21,<0.22 is required ... but found";
     a TypeError about an argument between two libraries; "data did not match any variant of untagged enum ModelWrapper"
-    (a tokenizer.json that newer tokenizers have written); protobuf's "Descriptors cannot be created directly". An
+    (a tokenizer.json that newer tokenizers have written); protobuf's "Descriptors cannot be created directly"; "Invalid
+    pattern: '**' can only be an entire path component" (datasets before 2.15 beside a newer fsspec). An
     AttributeError about a name that another release has: "BertTokenizer has no attribute batch_encode_plus"
     (transformers 5), "type object 'Qwen2Model' has no attribute '_update_causal_mask'". vLLM says "Model architectures
     [...] failed to be inspected" where a model's file can't be imported beside this transformers; the import's own
@@ -157,6 +169,8 @@ class PythonPackageVersionMismatch(Hazard):
     - https://github.com/PRIME-RL/PRIME/issues/48: unpad_input of flash-attn 2.7 returns five values
     - https://github.com/OpenRLHF/OpenRLHF/pull/702: an argument that vLLM dropped
     - https://github.com/hiyouga/LlamaFactory/issues/9081: TrainingArguments whose types don't resolve
+    - https://github.com/philschmid/llm-sagemaker-sample/issues/18: datasets 2.13 beside a newer fsspec
+    - https://github.com/huggingface/datasets/issues/6737: the same; an older fsspec mends it
     """
 
     name = "python-package-version-mismatch"
@@ -170,6 +184,7 @@ class PythonPackageVersionMismatch(Hazard):
         "Descriptors cannot",
         "Type resolution failed",
         "failed to be inspected",
+        "entire path component",
     )
     ends_at = (
         ("vllm/entrypoints/llm.py", "EngineArgs("),
@@ -246,6 +261,8 @@ class PythonPackageVersionMismatch(Hazard):
             certainty = Certainty.LIKELY if sure else Certainty.POSSIBLE
             if not (keyword and any(error.innermost is not None for error in log.errors_of("TypeError"))):
                 yield self.log_finding(line, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
+        if glob := first(log, _GLOB):
+            yield self.log_finding(glob, _CAUSE, cure=_CURE_OF_GLOB, certainty=Certainty.LIKELY, confirm=_CONFIRM)
         if cut := next((error for error, code in cut_off(log) if _stack_imports(error, code)), None):
             yield self._found(cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
         if (evidence := first(log, _WRAPPED)) and not _absent(log):
@@ -300,7 +317,7 @@ def _certainty(error: LoggedError) -> Certainty | None:
             return Certainty.LIKELY
         named = _SETTINGS.search(message) or (last is None and _KNOWN_KEYWORD.search(message))
         return Certainty.POSSIBLE if named or (by_library and _crosses(error)) else None
-    if error.type == "AttributeError" and _MEANT_FOR_ANOTHER.search(message):
+    if error.type == "AttributeError" and _ATTRIBUTE.search(message) and _MEANT_FOR_ANOTHER.search(message):
         return None
     if error.type == "AttributeError" and _OF_DDP.search(message):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE  # torch's own, which another release has

@@ -11,7 +11,8 @@ class ImagePlaceholdersMalformed(LoggedHazard):
     "Image features and image tokens do not match: tokens: 9888, features 9887" (one or a few more tokens than features,
     or no features at all), "The number of images does not match the number of <image> tokens", "IndexError: index 1 is
     out of bounds for dimension 0 with size 1" in `get_rope_index`, vLLM's "Expected there to be 1 prompt updates
-    corresponding to 1 image items".
+    corresponding to 1 image items". Where nothing counts them before, the kernel does: "masked_scatter_size_check: …
+    Assertion `totalElements <= srcSize` failed".
     ## Why
     Text that itself contains `<image>`, `<|image_pad|>` or `<|vision_start|>`, a missing placeholder, images of another
     turn, or a completion in which the model writes the token itself (GRPO): each placeholder becomes tokens, each image
@@ -31,6 +32,7 @@ class ImagePlaceholdersMalformed(LoggedHazard):
     - https://github.com/hiyouga/LlamaFactory/issues/9166: videos and placeholders of a data set of one's own
     - https://github.com/hiyouga/LlamaFactory/blob/main/src/llamafactory/data/mm_plugin.py: LLaMA-Factory's check of
       the numbers
+    - https://github.com/huggingface/transformers/pull/33608: the kernel's assertion, before transformers counted
     """
 
     name = "image-placeholders-malformed"
@@ -48,6 +50,7 @@ class ImagePlaceholdersMalformed(LoggedHazard):
         "prompt updates corresponding",
         "get_rope_index",
         "multimodal tokens to",
+        "totalElements <= srcSize",
     )
     yields_to = ("image-tokens-truncated",)
     anywhere = True
@@ -72,6 +75,7 @@ class ImagePlaceholdersMalformed(LoggedHazard):
             Certainty.POSSIBLE,
         ),
         Sign(types=("",), frames=(("get_rope_index",), ("grid_thw[",)), certainty=Certainty.POSSIBLE),
+        Sign(Pattern(r"Assertion `totalElements <= srcSize` failed"), Certainty.POSSIBLE),
         Sign(MISMATCH),
     )
     cause = Text(
