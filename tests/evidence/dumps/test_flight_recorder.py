@@ -42,6 +42,23 @@ def test_of_a_rank_without_a_dump_it_is_possible_only(tmp_path: Path) -> None:
     assert (found.hazard, found.ranks, found.certainty) == ("rank-late-at-collective", (1, 2), Certainty.POSSIBLE)
 
 
+def test_a_rank_whose_dump_has_no_call_of_the_group_has_a_dump(tmp_path: Path) -> None:
+    other = content_of(1)
+    other["pg_config"]["1"] = {"name": "1", "desc": "group", "ranks": "[1]"}
+    for entry in other["entries"]:
+        entry.update(process_group=("1", "group"), pg_id=1)
+    other["entries"][-1].update(state="scheduled", retired=False)
+    other.pop("pg_status")
+    found = findings_in(tmp_path, rank_0=content_of(0), rank_1=other, rank_2=content_of(2))[0]
+    assert (found.hazard, found.ranks, found.certainty) == ("rank-late-at-collective", (1,), Certainty.LIKELY)
+    assert "the dump of rank 1 has no call of this group. Rank 1 waits in" in found.cause.en
+    assert "call 5 of group 1 at train.py" in found.cause.en
+    for entry in other["entries"]:
+        entry["record_id"] += 2_000  # its ring has lost what came before
+    found = findings_in(tmp_path, rank_1=other)[0]
+    assert (found.ranks, found.certainty) == ((1,), Certainty.POSSIBLE)
+
+
 @pytest.mark.parametrize(
     ("hazard", "changed"),
     [

@@ -54,6 +54,8 @@ class FlightDump(msgspec.Struct, frozen=True):
     rank: int
     groups: dict[str, tuple[int, ...]]
     calls: tuple[RecordedCall, ...]
+    whole: bool
+    """Whether it begins with the rank's first call: of a longer run the ring has lost those."""
 
 
 def is_flight_dump(path: Path) -> bool:
@@ -70,9 +72,10 @@ def flight_dump(path: str, data: bytes) -> FlightDump | None:
         groups = dict(_groups(content.get("pg_config") or {}))
         last = {str(name): _int(status["last_completed_collective"]) for name, status in _status(content)}
         calls = tuple(_calls(content["entries"], last))
+        first = content["entries"][0].get("record_id") if len(content["entries"]) <= _MOST_CALLS else None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         return None
-    return FlightDump(path, rank, groups, calls) if calls else None
+    return FlightDump(path, rank, groups, calls, whole=str(first) == "0") if calls else None
 
 
 def _status(content: Any) -> Iterator[tuple[Any, Any]]:

@@ -32,14 +32,23 @@ class Parted(msgspec.Struct, frozen=True):
     others_call: RecordedCall | None
     """What the others called instead; of those that have not come to it, their last call in the group, if known."""
     recorded: bool
-    """False where the others have left no dump: that they did not come is a guess."""
+    """False where no dump of the others tells it: that they did not come is a guess."""
+    stands: RecordedCall | None = None
+    """Where one of the others waits instead, in another group."""
+    dumped: bool = True
+    """Whether the others have left dumps."""
 
 
 def parted(dumps: tuple[FlightDump, ...]) -> Parted | None:
     """Where the ranks of any group part; None where all that is recorded agrees."""
     found = list(_in_groups(dumps))
     # What differs comes before what is missing because of it; what was recorded before what is guessed.
-    return min(found, key=lambda one: (not one.recorded, one.kind == "missing", one.call.sequence), default=None)
+    # Of two groups in which ranks wait for each other, that one in which all of them have called tells more.
+    return min(
+        found,
+        key=lambda one: (not one.recorded, one.kind == "missing", one.others_call is None, one.call.sequence),
+        default=None,
+    )
 
 
 def _in_groups(dumps: Sequence[FlightDump]) -> Iterator[Parted]:
@@ -51,11 +60,12 @@ def _in_groups(dumps: Sequence[FlightDump]) -> Iterator[Parted]:
         for group, numbered in calls.items():
             ranks = dump.groups.get(group) or (next(iter(dump.groups.values())) if len(dump.groups) == 1 else ())
             members[group, ranks][dump.rank] = dump, numbered
+    of_rank = {dump.rank: dump for dump in dumps}
     for (_, ranks), recorded in members.items():
-        yield from _in_group(ranks, recorded)
+        yield from _in_group(ranks, recorded, of_rank)
 
 
-def _in_group(ranks: tuple[int, ...], recorded: dict[int, _Recorded]) -> Iterator[Parted]:
+def _in_group(ranks: tuple[int, ...], recorded: dict[int, _Recorded], dumps: dict[int, FlightDump]) -> Iterator[Parted]:
     begin = max(min(calls) for _, calls in recorded.values())  # what came before has left the ring of some
     end = max(max(calls) for _, calls in recorded.values())
     for number in range(begin, min(end, begin + 50_000) + 1):
@@ -73,12 +83,24 @@ def _in_group(ranks: tuple[int, ...], recorded: dict[int, _Recorded]) -> Iterato
         call, path = here[waiting[0]], recorded[waiting[0]][0].path
         if late:
             last = recorded[late[0]][1]
-            yield Parted("missing", path, waiting, call, late, last[max(last)], recorded=True)
+            stands = _stands(dumps[late[0]])
+            yield Parted("missing", path, waiting, call, late, last[max(last)], recorded=True, stands=stands)
             return
-        absent = tuple(sorted(set(ranks) - set(recorded)))
+        absent = set(ranks) - set(recorded)
+        never = tuple(sorted(rank for rank in absent if rank in dumps))  # a dump, and no call of this group in it
+        if never and len(waiting) == len(recorded):
+            first = dumps[never[0]]
+            whole = all(dumps[rank].whole for rank in never)
+            yield Parted("missing", path, waiting, call, never, None, recorded=whole, stands=_stands(first))
+            return
         if absent and len(waiting) == len(recorded):
-            yield Parted("missing", path, waiting, call, absent, None, recorded=False)
+            yield Parted("missing", path, waiting, call, tuple(sorted(absent)), None, recorded=False, dumped=False)
             return
+
+
+def _stands(dump: FlightDump) -> RecordedCall | None:
+    """The first call that a rank has not come out of."""
+    return next((call for call in dump.calls if not call.done), None)
 
 
 def _unlike(

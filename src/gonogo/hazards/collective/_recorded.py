@@ -47,9 +47,31 @@ def told(parted: Parted) -> Text:
             call=_call(parted.others_call),
             at=at(parted.others_call.frames),
         )
-    else:
+    elif not parted.dumped:
         rest = Text("of {others} there is no dump.", "{others} 没有留下转储。").format(others=others)
-    return Text("{waiting} {rest}", "{waiting}{rest}").format(waiting=waiting, rest=rest)
+    else:
+        rest = Text("the dump of {others} has no call of this group.", "{others} 的转储中没有该组的任何调用。").format(
+            others=others
+        )
+    told = Text("{waiting} {rest}", "{waiting}{rest}").format(waiting=waiting, rest=rest)
+    return Text("{told}{stands}", "{told}{stands}").format(told=told, stands=_stands(parted))
+
+
+def _stands(parted: Parted) -> Text:
+    """In which other group's call the first of the others waits meanwhile."""
+    call = parted.stands
+    if call is None or call.group == parted.call.group:
+        return Text("", "")
+    return Text(
+        " {rank} waits in {call} instead, call {number} of group {group}{at}.",
+        "{rank} 此时正在等待进程组 {group} 的第 {number} 次调用 {call}{at}。",
+    ).format(
+        rank=capital(ranks_text(parted.others[:1])),
+        call=_call(call),
+        number=call.sequence,
+        group=call.group or "0",
+        at=at(call.frames),
+    )
 
 
 def at(frames: Sequence[Frame]) -> Text:
