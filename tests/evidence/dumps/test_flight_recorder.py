@@ -49,7 +49,7 @@ def test_a_rank_whose_dump_has_no_call_of_the_group_has_a_dump(tmp_path: Path) -
         entry.update(process_group=("1", "group"), pg_id=1)
     other["entries"][-1].update(state="scheduled", retired=False)
     other.pop("pg_status")
-    found = findings_in(tmp_path, rank_0=content_of(0), rank_1=other, rank_2=content_of(2))[0]
+    found = findings_in(tmp_path, rank_0=content_of(0), rank_1=other)[0]
     assert (found.hazard, found.ranks, found.certainty) == ("rank-late-at-collective", (1,), Certainty.LIKELY)
     assert "the dump of rank 1 has no call of this group. Rank 1 waits in" in found.cause.en
     assert "call 5 of group 1 at train.py" in found.cause.en
