@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -68,5 +69,30 @@ def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path: Path)
         assert len(hazards) == len(list(all_hazards())) + 1
         found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
         assert {"check.html", "ui.html"} <= {entry["location"] for entry in found["docs"]}
+        _search(site / "index.html", "invalid gradient")
     zh = (tmp_path / "zh" / "hazards" / "index.html").read_text(encoding="utf-8")
     assert 'href="../../hazards/index.html"' in zh, "the switch leads to the same page"
+
+
+def _search(page_file: Path, words: str) -> None:
+    """In a real Chromium, where there is one: opened as a file, without a server, the site finds its pages."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        return
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.goto(page_file.as_uri())
+        found = Axe().run(page).response["violations"]
+        assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+        page.reload()
+        page.locator("iframe").wait_for(state="attached")  # where its index is
+        page.locator(".md-search__input").click()
+        page.wait_for_timeout(3000)
+        page.keyboard.insert_text(words)
+        page.keyboard.press("End")
+        page.locator(".md-search-result__item").first.wait_for(timeout=60_000)
+        browser.close()

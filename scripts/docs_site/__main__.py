@@ -39,6 +39,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="gonogo-docs-") as folder:
             nav = write_pages(ROOT, Path(folder), language)
             build_one(Path(folder), output / LANGUAGES[language], language, nav)
+        make_searchable(output / LANGUAGES[language])
     remote = [found for page in sorted(output.rglob("*.html")) for found in fetched_from_elsewhere(page)]
     if remote:
         sys.exit("\n".join(remote))
@@ -53,7 +54,8 @@ def build_one(source: Path, output: Path, language: str, nav: list[Any]) -> None
     from mkdocs.exceptions import Abort
     from pymdownx.slugs import slugify
 
-    shutil.copy(Path(__file__).parent / "site.css", source / "site.css")
+    for name in ("site.css", "iframe-worker.js", "iframe-worker.LICENSE"):
+        shutil.copy(Path(__file__).parent / name, source / name)
     settings = source.parent / f"{source.name}.yml"
     settings.write_text("site_name: gonogo\n", encoding="utf-8")
     config = load_config(
@@ -102,6 +104,12 @@ def build_one(source: Path, output: Path, language: str, nav: list[Any]) -> None
     finally:
         config.plugins.on_shutdown()
         settings.unlink()
+
+
+def make_searchable(site: Path) -> None:
+    """Have the index as a script too: a page that is opened as a file can load no other kind of file."""
+    index = (site / "search" / "search_index.json").read_text(encoding="utf-8")
+    (site / "search" / "search_index.js").write_text(f"var __index = {index}", encoding="utf-8")
 
 
 def _palette(language: str) -> list[dict[str, Any]]:

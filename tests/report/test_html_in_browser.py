@@ -191,7 +191,11 @@ def test_a_parted_report_shows_lanes_and_both_stacks(opened: Any) -> None:
     page = opened(parted_report())
     assert page.locator(".lanes:visible td.apart").count() >= 2
     assert page.locator(".stacks:visible pre").count() >= 1
+    page.set_viewport_size({"width": 390, "height": 800})
     page.locator("[data-language=zh]").click()
+    for cell in page.locator(".lanes:visible .apart").all():
+        box = cell.bounding_box()
+        assert box["x"] + box["width"] <= 390, "where they part is in sight"
     assert "各 rank 并排" in page.locator("main").inner_text()
 
 

@@ -188,8 +188,8 @@ def _cures(failure: Failure, versions: Mapping[str, str]) -> Iterator[Text]:
         yield from _by_what_it_says(said)
     if failure.innermost("user"):
         yield Text(
-            "Start at the first place named below: it is the innermost line of your own code",
-            "请从下面的第一个位置查起：它是您自己代码中最内层的一行",
+            "Start at the first place named here: it is the innermost line of your own code",
+            "请从列出的第一个位置查起：它是您自己代码中最内层的一行",
         )
 
 

@@ -168,6 +168,7 @@ function draw() {
     if (data.steps) drawSteps(host, page.querySelector(".at"), data.steps, chosen.value);
     else drawTimeline(host, page.querySelector(".at"), data.timelines[Number(chosen.value)]);
   }
+  for (const lanes of page.querySelectorAll(".lanes")) lanes.parentElement.scrollLeft = lanes.scrollWidth; // where they part
   const icicle = page.querySelector(".icicle");
   if (icicle) drawModules(icicle, (moduleRoot = moduleTree(data.modules.lists[data.modules.of[Number(chosen?.value ?? 0)] ?? 0])));
 }
