@@ -1,8 +1,8 @@
 """A hook of MkDocs: the switch of languages leads from each page to the same one in the other language.
 
 And the search, which the theme leaves without a name, gets one for who has pages read aloud. In a page that was opened
-as a file a browser starts no worker: the search gets a frame to run in (iframe-worker 1.0.4, MIT; the theme's own plugin
-for this fetches it from elsewhere).
+as a file a browser starts no worker: the search gets a frame to run in (iframe-worker 1.0.4, MIT; the theme's own
+plugin for this fetches it from elsewhere).
 """
 
 from __future__ import annotations
