@@ -89,9 +89,9 @@ def _in_group(ranks: tuple[int, ...], recorded: dict[int, _Recorded], dumps: dic
         absent = set(ranks) - set(recorded)
         never = tuple(sorted(rank for rank in absent if rank in dumps))  # a dump, and no call of this group in it
         if never and len(waiting) == len(recorded):
-            first = dumps[never[0]]
             whole = all(dumps[rank].whole for rank in never)
-            yield Parted("missing", path, waiting, call, never, None, recorded=whole, stands=_stands(first))
+            stands = _stands(dumps[never[0]])
+            yield Parted("missing", path, waiting, call, never, None, recorded=whole, stands=stands)
             return
         if absent and len(waiting) == len(recorded):
             yield Parted("missing", path, waiting, call, tuple(sorted(absent)), None, recorded=False, dumped=False)
