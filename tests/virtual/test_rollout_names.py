@@ -12,7 +12,15 @@ import pytest
 from virtual.worlds import virtual_session
 
 ASKED: dict[str, dict[str, list[str]]] = json.loads(Path(__file__).with_name("rollout_names.json").read_text())
-REHEARSED = ("trl-1.16.0", "ms-swift-4.6.0", "openrlhf-0.11.2", "verl-0.7.1", "llamafactory-0.9.5")
+REHEARSED = (
+    "trl-1.16.0",
+    "ms-swift-4.6.0",
+    "openrlhf-0.11.2",
+    "verl-0.7.1",
+    "verl-0.8.0",
+    "verl-0.9.1",
+    "llamafactory-0.9.5",
+)
 """Trainers that are rehearsed to their end. Of the others' names the document says how many are here."""
 WITHOUT = {
     r"vllm\._(custom|aiter)_ops:|vllm\.utils\.deep_gemm:|vllm\.model_executor\.(parameter|utils):": "quantised weights",
@@ -21,6 +29,10 @@ WITHOUT = {
     r"vllm\.(core|sequence|engine\.llm_engine)\b": "ms-swift's inference with engines before V1",
     r"vllm\.config:PoolerConfig|vllm\.outputs:PoolingRequestOutput": "embeddings",
     r"vllm\.lora\.models:": "where releases before 0.12 have what verl looks for elsewhere first",
+    r"vllm\.distributed\.weight_transfer:|vllm\.model_executor\.model_loader\.reload:": "verl's delta_sharded updates",
+    r"vllm\.forward_context:|vllm\.v1\.engine:core": "verl's patches of Ascend's vLLM",
+    r"vllm\.v1\.attention\.ops\.rocm": "quantised weights on AMD's",
+    r"vllm\.transformers_utils\.config:get_config": "DeepSeek-V4 where transformers does not know it",
     r"vllm\.distributed:get_tp_group": "inside the worker of swift rollout's server",
 }
 """What the stand-in lacks of names that these need, since none of their trainings comes there."""
