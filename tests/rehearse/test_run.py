@@ -122,6 +122,15 @@ def test_a_plain_program_sees_all_devices(project: Project) -> None:
     assert plan_of(project.rehearse("python", "train.py"))["devices"] == 1
 
 
+@pytest.mark.parametrize("server", ["trl vllm-serve --model m", "swift rollout --model m", "swift infer --model m"])
+def test_of_a_scripts_launches_the_first_that_trains_is_rehearsed(project: Project, server: str) -> None:
+    project.write("train.py", _SHOW)
+    project.write("run.sh", f"{server}\ntorchrun --nproc_per_node 2 train.py first\ntorchrun train.py second\n")
+    record = project.rehearse("bash", "run.sh", gpus="2xH100-80G")
+    assert (record.launcher, record.world_size) == ("torchrun", 2)
+    assert project.saw("0")[0] == ["train.py", "first"]
+
+
 def test_a_plain_program_whose_environment_says_its_place(project: Project) -> None:
     project.write("train.py", _SHOW)
     line = ["RANK=0", "WORLD_SIZE=8", "LOCAL_RANK=0", "MASTER_ADDR=localhost", "python", "train.py"]

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.environment.own_package import own_command
+from gonogo.evidence.launch.launchers import launcher_called
 from gonogo.evidence.launch.words import is_python, python_command, shortened, without_prefix
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -310,9 +311,11 @@ def _script(words: list[str], situation: Situation) -> Resolved:
         timeout=situation.timeout,
     )
     launches = [call for call in run.calls if call.kind == "launch"]
-    # A script's launches are its stages, of which the later need what the earlier produce. Among plain programs the
-    # training comes last, after what prepares it.
-    chosen = launches[0] if launches else run.calls[-1]
+    # A script's launches are its stages, of which the later need what the earlier produce; a server (swift rollout) or
+    # what writes the data (swift infer) is none of them. Among plain programs the training comes last, after what
+    # prepares it.
+    trainings = [call for call in launches if _trains(call.words)]
+    chosen = (trainings or launches or run.calls[-1:])[0]
     inner = replace(situation, environment=chosen.environment, cwd=chosen.cwd, in_script=run)
     try:
         resolved = resolve(chosen.words, inner)
@@ -321,6 +324,15 @@ def _script(words: list[str], situation: Situation) -> Resolved:
         unset = not_set(words, situation.cwd, situation.environment)
         raise UserError(_NOT_SET.format(why=text, names=", ".join(unset[:6])) if unset else text) from None
     return Resolved(resolved.launch, tuple(skipped_of(run, chosen, words, situation.environment)), run.files)
+
+
+def _trains(words: Sequence[str]) -> bool:
+    """Whether a launch is a training, as far as its launcher's own command tells."""
+    called = launcher_called(words)
+    if called is None:
+        return True
+    launcher, at = called
+    return not launcher.subcommands or bool(launcher.subcommands.intersection(words[at : at + 1]))
 
 
 _NOT_SET = Text(
