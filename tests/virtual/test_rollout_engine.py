@@ -16,7 +16,9 @@ from launchers.small_project import make_project
 from virtual.worlds import virtual_session
 from virtual_worker import answers
 
+from gonogo.evidence.published.models import published_model
 from gonogo.virtual.ranks.session import Session
+from gonogo.virtual.rollout.model import EngineModel
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 GIB = 1 << 30
@@ -194,6 +196,23 @@ def test_heads_and_caches_that_do_not_fit(session: Session, model: str, tmp_path
         weights.load_weights([("base_model.model.model.norm.weight", torch.ones(64))])
     with pytest.raises(AssertionError, match="Attempted to load weight"):
         weights.load_weights([("model.norm.weight", torch.empty(0))])
+
+
+def test_a_vision_models_parts_have_the_names_that_trainers_give_them(session: Session, tmp_path: Path) -> None:
+    """Transformers has ``model.visual``, ms-swift sends ``visual``, and vLLM takes either."""
+    published = published_model("Qwen/Qwen2.5-VL-3B-Instruct")
+    assert published is not None
+    (tmp_path / "config.json").write_text(json.dumps(published.config))
+    known = EngineModel(str(tmp_path), "auto", 1, 4096, False, UnsupportedOperator)
+    names = (
+        "visual.blocks.0.norm1.weight",
+        "language_model.norm.weight",
+        "model.visual.merger.ln_q.weight",
+        "lm_head.x",
+    )
+    assert known.check_weights((name, torch.ones(1)) for name in names) == 4
+    with pytest.raises(UnsupportedOperator, match="by which names"):
+        known.check_weights([("vision_tower.x", torch.ones(1))])
 
 
 def test_an_engine_that_is_stepped_answers_what_was_added(session: Session, model: str) -> None:

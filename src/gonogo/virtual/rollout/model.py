@@ -26,6 +26,10 @@ _STATELESS = ("linear_attention", "mamba", "conv")
 """Layers whose state does not grow with the tokens."""
 _FOUR_BITS = 0.5 + 4 / 64
 """Bytes of a weight in four bits and of its block's float32 scale, which the loader unpacks where it is packed too."""
+_NAMES_UNKNOWN = Text(
+    "by which names vLLM knows the parts of a model of several kinds of input is not known",
+    "不知道 vLLM 用哪些名称称呼多模态模型的各部分",
+)
 _WEIGHTS_UNKNOWN = Text("what its weights take is not known", "不知道其权重占用多少")
 
 
@@ -93,6 +97,8 @@ class EngineModel:
             self.architecture = model_class.__name__
             self.shapes = {name: tuple(weight.shape) for name, weight in built.state_dict().items()}
             self.parts = {name.partition(".")[0] for name in self.shapes}
+            if self.text is not self.config:  # vLLM has a vision model's parts side by side, as transformers once had
+                self.parts |= {name.split(".")[1] for name in self.shapes if name.startswith("model.")}
             packed = self._packed(built)
             self.unpacked = max((math.prod(self.shapes[name]) for name in packed), default=0) * self.dtype.itemsize
             return sum(
@@ -159,6 +165,8 @@ class EngineModel:
             count += 1
             shape = self.shapes.get(name)
             if shape is None and name.partition(".")[0] not in self.parts:
+                if self.text is not self.config:
+                    raise self._unsupported(f"vllm: load_weights of {name!r}", _NAMES_UNKNOWN)
                 raise ValueError(
                     f"There is no module or parameter named {name.partition('.')[0]!r} in {self.architecture}"
                 )
