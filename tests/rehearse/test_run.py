@@ -126,7 +126,7 @@ def test_a_plain_program_sees_all_devices(project: Project) -> None:
 def test_of_a_scripts_launches_the_first_that_trains_is_rehearsed(project: Project, server: str) -> None:
     project.write("train.py", _SHOW)
     project.write("run.sh", f"{server}\ntorchrun --nproc_per_node 2 train.py first\ntorchrun train.py second\n")
-    record = project.rehearse("bash", "run.sh", gpus="2xH100-80G")
+    record = project.rehearse("bash", "run.sh", gpus="2xH100-80G", timeout=300.0)
     assert (record.launcher, record.world_size) == ("torchrun", 2)
     assert project.saw("0")[0] == ["train.py", "first"]
 
