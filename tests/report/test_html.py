@@ -20,8 +20,10 @@ import pytest
 from pages import HOSTILE, PEAK, charted_report, died_report, guarded_report, hostile_report, parted_report
 from whole_runs import RUNS
 
+from gonogo.finding.logs import RankEnd
 from gonogo.report import render
 from gonogo.report.html.browser import show
+from gonogo.report.html.ends import time_axis
 from gonogo.report.html.markup import prose
 
 
@@ -142,6 +144,15 @@ def test_a_log_is_shown_around_its_decisive_line_and_ranks_in_their_order(tmp_pa
     page = Page(render(report, "html", "en"))
     assert [text for tag, text in page.texts if tag == "text"][1:3] == ["rank 2", "+0.00 s OutOfMemoryError"]
     assert not {"excerpts", "ends"} & json.loads(render(report, "json", "en"))["log"].keys()
+
+
+def test_of_many_ranks_it_is_said_how_many_are_shown_in_order() -> None:
+    ends = [RankEnd(rank, float(rank), not rank, "Error") for rank in range(512)]
+    (shown,) = time_axis(ends, "en")
+    assert shown.count("<circle") == 64
+    assert "The first 64 of 512 are shown." in shown
+    (few,) = time_axis(ends[:64], "zh")
+    assert "只显示" not in few
 
 
 @pytest.mark.parametrize("words", [[], ["--format", "html"], ["--format", "html", "--output", "page.html"]])

@@ -17,6 +17,7 @@ _READ = Text(
     "Full: what failed by itself. Hollow: what fell over because of another.",
     "实心：自身出错；空心：因其他 rank 出错而倒下。",
 )
+_FIRST = Text("The first {shown} of {count} are shown.", "只显示 {count} 个中最先失败的 {shown} 个。")
 _IN_LOG = Text("The decisive lines in their context", "关键行及其上下文")
 _STEPS = Text("The steps of all ranks", "各 rank 的每一步")
 _SHOWN = Text("Shown", "显示")
@@ -69,6 +70,7 @@ def _steps(steps: StepsOverTime, language: str) -> str:
 
 def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:
     """Ranks from top to bottom, time from left to right; nothing where there is no order to show."""
+    count = len(ends)
     ends = ends[:_MOST]
     if not ends or ends[-1].time == ends[0].time:
         return
@@ -86,9 +88,10 @@ def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:
             _said(x + 12, y + 4, f"+{end.time - begin:,.2f} s  {clean_line(end.what)[:60]}", "start"),
         ]
     picture = element("svg", *marks, viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label=title)
-    remark = element("p", text(_READ.in_language(language)), klass="remark")
+    said = [_READ, *([_FIRST.format(shown=len(ends), count=count)] if count > len(ends) else [])]
+    remarks = (element("p", text(one.in_language(language)), klass="remark") for one in said)
     yield element("section", heading(2, title), element("div", picture, klass="wide", tabindex="0", role="group",
-                                                        aria_label=title), remark)  # fmt: skip
+                                                        aria_label=title), *remarks)  # fmt: skip
 
 
 def _said(x: float, y: float, content: str, anchor: str) -> str:

@@ -36,6 +36,10 @@ _CLICK = Text(
 )
 _CLICK_ALONE = Text("Choose a part to see what it is made of.", "选择一个部分以查看其构成。")
 _DEVICE = Text("Device", "设备")
+_SHORT = 24
+"""Letters of a cell that stand on one line: a column of node-a or ZeRO-2 is else one letter wide on a phone."""
+_LONG = 40
+"""Rows that are shown at once: those of 512 ranks scroll."""
 _WHY = Text("Why", "理由")
 
 
@@ -131,7 +135,8 @@ def _table(table: Table) -> str:
         for row in table.rows
     )
     drawn = element("table", element("thead", head), element("tbody", *body))
-    parts = [heading(2, table.title), element("div", drawn, klass="wide", tabindex="0", role="group",
+    klass = "wide long" if len(table.rows) > _LONG else "wide"
+    parts = [heading(2, table.title), element("div", drawn, klass=klass, tabindex="0", role="group",
                                               aria_label=table.title)]  # fmt: skip
     if table.note:
         parts.append(element("p", text(table.note), klass="remark"))
@@ -149,4 +154,4 @@ def _cell(cell: str, is_numeric: bool, is_share: bool) -> str:
         over = {"low": "1", "high": "99", "optimum": "0"} if float(share) > 100 else {}  # more than there is: red
         bar = element("meter", min="0", max="100", value=share, aria_hidden="true", **over)
         return element("td", bar, element("span", shown), klass="share")  # figures of one width: bars begin in line
-    return element("td", shown, klass="figure" if is_numeric and not is_share else False)
+    return element("td", shown, klass="figure" if is_numeric and not is_share else len(cell) <= _SHORT and "short")
