@@ -36,6 +36,7 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
         "DeepSpeed is configured, but the run was started without a launcher", "配置了 DeepSpeed，但没有用启动器启动"
     )
     log_words = ("DummyOptim", "DummyScheduler")
+    yields_to = ("ms-swift-reads-optimizer-placeholder",)
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain ``python`` with a DeepSpeed config whose optimizer block makes the placeholder."""
