@@ -48,6 +48,7 @@ class RolloutMaxModelLenExceeded(LoggedHazard):
         "model context length",
         "maximum allowed length",
         "derived max_model_len",
+        "leaves no room for generation",
     )
     anywhere = True
     signs = (
@@ -62,6 +63,18 @@ class RolloutMaxModelLenExceeded(LoggedHazard):
                 "A prompt of {length} tokens is given to an engine whose max_model_len is {limit}: chat "
                 "template, images and earlier turns count too.",
                 "长度为 {length} 的提示交给了 max_model_len 为 {limit} 的引擎：对话模板、图像与之前的轮次也计算在内。",
+            ),
+        ),
+        Sign(
+            Pattern(
+                r"Input length \((?P<length>\d+)\) leaves no room for generation with max_model_len \((?P<limit>\d+)\)"
+            ),
+            Certainty.CERTAIN,
+            cause=Text(
+                "A prompt of {length} tokens leaves no room for an answer in a max_model_len of {limit}: chat "
+                "template, images and earlier turns count too.",
+                "长度为 {length} 的提示在 max_model_len {limit} 中没有留下回答的空间：对话模板、图像与之前的轮次也"
+                "计算在内。",
             ),
         ),
         Sign(
