@@ -42,6 +42,7 @@ _ALLOCATOR = Pattern(
     r"DefaultCPUAllocator: (?:can't allocate|not enough) memory|not enough memory: you tried to allocate"
     r"|Unable to allocate [\d.]+ [KMGT]iB for an array|\[Errno 12\] Cannot allocate memory|os error 12\b"
 )
+_MAP = Pattern(r"One of the subprocesses has abruptly died during map operation")
 _LOADING = Pattern(r"Loading (?:checkpoint shards|weights)|Loading extension module|from_pretrained")
 
 _SLURM_SIZE = Pattern(r"(?i)^(\d+(?:\.\d+)?)([kmgt])?b?$")
@@ -56,7 +57,7 @@ class CpuRamOomKilled(Hazard):
     """A node's host memory does not hold what all its ranks keep in it.
     ## What happens
     The launcher says "exits with return code = -9" (or "exitcode: -9"), with no Python traceback: the kernel has killed
-    a process. GPU memory looks fine.
+    a process. GPU memory looks fine. Before training: "One of the subprocesses has abruptly died during map operation".
     ## Why
     Optimizer offload keeps 12 bytes a parameter in host memory (fp32 weight and two moments) and 4 for the fp32
     gradient, parameter offload 2 more; pinned buffers cannot be swapped out. Each rank holds its share, so a node holds
@@ -78,6 +79,7 @@ class CpuRamOomKilled(Hazard):
     - https://github.com/deepspeedai/DeepSpeed/issues/4239: -9 with both offloads; a maintainer explains
     - https://github.com/hiyouga/LlamaFactory/issues/4629: 252 GB of host memory filled by ZeRO-3 offload
     - https://github.com/databrickslabs/dolly/issues/166: -9 on a node of 56 GB
+    - https://github.com/unslothai/unsloth-zoo/issues/87: a map whose processes fill the memory
     """
 
     name = "cpu-ram-oom-killed"
@@ -92,6 +94,7 @@ class CpuRamOomKilled(Hazard):
         "pod memory limits",
         "Kill",
         "DefaultCPUAllocator",
+        "abruptly died during map",
         "not enough memory",
         "llocate",
         "内存",
@@ -248,6 +251,10 @@ class CpuRamOomKilled(Hazard):
         """The kernel's own word that it killed for memory, or a process killed (-9) without an error of its own."""
         evidence, certainty = _logged(log)
         if evidence is None:
+            if (died := next(log.errors_of(says=_MAP), None) or log.find(_MAP)) is not None:
+                yield self.log_finding(
+                    died, _DIED_IN_MAP, cure=_MAP_CURES, certainty=Certainty.POSSIBLE, confirm=_CONFIRM
+                )
             return
         if outside_training(log):
             certainty = Certainty.POSSIBLE
@@ -262,14 +269,30 @@ class CpuRamOomKilled(Hazard):
             ),
             cure=_LOG_CURES,
             certainty=certainty,
-            confirm=Text(
-                "dmesg -T | grep -i 'killed process' (or the container's OOMKilled state, or htop during a run) shows "
-                "it",
-                "dmesg -T | grep -i 'killed process'（或容器的 OOMKilled 状态，或运行时的 htop）能看到",
-            ),
+            confirm=_CONFIRM,
         )
 
 
+_CONFIRM = Text(
+    "dmesg -T | grep -i 'killed process' (or the container's OOMKilled state, or htop during a run) shows it",
+    "dmesg -T | grep -i 'killed process'（或容器的 OOMKilled 状态，或运行时的 htop）能看到",
+)
+_DIED_IN_MAP = Text(
+    "A process that prepares the data was gone without an error of its own: mostly the kernel killed it, since each of "
+    "them holds a part of the data; a crash in a library's native code ends so too.",
+    "一个处理数据的进程消失且没有报错：多半是内核因内存不足将其杀死（每个进程都占用一部分数据）；库的原生代码崩溃也会如此。",
+)
+_MAP_CURES = (
+    Text(
+        "Fewer preprocessing processes (num_proc, preprocessing_num_workers, dataset_num_proc), smaller batches of "
+        "map, or streaming",
+        "减少预处理进程（num_proc、preprocessing_num_workers、dataset_num_proc）、减小 map 的批量，或使用流式读取",
+    ),
+    Text(
+        "With one process, an error of the program's own shows its traceback",
+        "只用一个进程时，程序自身的错误会显示调用栈",
+    ),
+)
 _SHORT = Text(
     "The host's memory (RAM, or the container's share of it) ran out.", "主机内存（RAM，或容器分到的部分）耗尽。"
 )
