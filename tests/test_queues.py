@@ -402,12 +402,26 @@ def test_notebooks_are_checked_where_they_are_named_and_rehearsed(project: Path)
     assert "scripts: tune.ipynb" in report["covered"]
     for command in (["tune.ipynb"], ["jupyter", "nbconvert", "--execute", "--to", "notebook", "tune.ipynb"]):
         asked = unpacked(RehearsalRequest(command)).command
-        assert asked[:3] == ["env", "-C", str(project)]
-        assert asked[4] == "python"
-        compile(Path(asked[5]).read_text(), asked[5], "exec")
+        assert asked == ["env", "-C", str(project), "python", str(project / "tune.ipynb")]
     (project / "broken.ipynb").write_text("{")
     for wrong, why in (("broken.ipynb", "no notebook"), ("none.ipynb", "no such file"), ("none.yaml", "no such file")):
         with pytest.raises(UserError, match=why):
             unpacked(RehearsalRequest([wrong]))
         with pytest.raises(UserError, match=why):
             check([wrong])
+
+
+@pytest.mark.slow
+def test_what_a_rehearsed_notebook_raises_is_told_at_its_line(project: Path) -> None:
+    cells = (
+        ["%matplotlib inline\n", "import helper\n"],
+        ["def train():\n", "    raise ValueError(helper.WORD)\n"],
+        ["train()\n"],
+    )
+    (project / "helper.py").write_text("WORD = 'no rows'\n")
+    (project / "tune.ipynb").write_text(json.dumps(notebook(*cells), indent=1))
+    answer = gonogo(project.parent, "rehearse", "--format", "json", f"{project.name}/tune.ipynb")
+    (finding,) = json.loads(answer.stdout)["findings"]
+    wanted = (project / "tune.ipynb").read_text().splitlines().index('    "    raise ValueError(helper.WORD)\\n"') + 1
+    spans = [(span["path"], span["line"], span["text"]) for span in finding["spans"]]
+    assert (f"{project.name}/tune.ipynb", wanted, "raise ValueError(helper.WORD)") in spans

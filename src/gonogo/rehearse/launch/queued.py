@@ -100,15 +100,10 @@ def _job_of(path: str, source: SourceFile) -> Workload:
 
 
 def _command_of_notebook(name: str) -> list[str]:
-    """Its Python, in a file of the same name elsewhere, with the imports of the folder that it lies in."""
-    source = notebook_source(name)
-    folder = tempfile.mkdtemp(prefix="gonogo-notebook-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    script = Path(folder) / Path(name).name
-    script.write_bytes(source.data)
-    here = str(Path(name).absolute().parent)
-    paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return ["env", "-C", here, f"PYTHONPATH={os.pathsep.join(paths)}", "python", str(script)]
+    """The notebook in the place of a program, in the folder that it lies in. Raises UserError where it is none."""
+    notebook_source(name)
+    place = Path(name).absolute()
+    return ["env", "-C", str(place.parent), "python", str(place)]
 
 
 def machine_of(work: Workload) -> str | None:
