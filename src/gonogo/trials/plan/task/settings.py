@@ -190,7 +190,14 @@ def _lengths(asked: TaskOptions, seq_len: int | None, *, rolls_out: bool) -> tup
         prompt = min(_PROMPT, seq_len // 2) if completion is None else seq_len - completion
     if completion is None:
         completion = seq_len - prompt
-    if min(prompt, completion) < 1 or prompt + completion != seq_len:
+    if min(prompt, completion) < 1:
+        raise UserError(
+            Text(
+                "--seq-len {length} is prompt and completion together: one of them alone is no shorter",
+                "--seq-len {length} 是提示与回答的总长度：其中一项单独就已不小于它",
+            ).format(length=seq_len)
+        )
+    if prompt + completion != seq_len:
         raise UserError(
             Text(
                 "--seq-len {length} is prompt and completion together: {prompt} and {completion} are not",
