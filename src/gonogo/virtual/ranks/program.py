@@ -29,7 +29,7 @@ def run_program(plan: WorkerPlan) -> None:
 
 
 def _run_notebook(path: str) -> None:
-    """Its code cells in order, each line under the number that it has in the file, so that tracebacks name the notebook."""
+    """Its code cells in order, each line under the number that it has in the file: tracebacks name the notebook."""
     code = (python_of(Path(path).read_bytes()) or b"").decode("utf-8", "replace")
     linecache.cache[path] = (len(code), None, code.splitlines(keepends=True), path)
     main = ModuleType("__main__")
