@@ -52,6 +52,17 @@ def test_number_on_the_cpu_may_accompany_any_device(session: Session) -> None:
         torch.ones(2) * torch.tensor(3.0, device="cuda")
 
 
+def test_an_array_becomes_a_tensor_in_inference_mode(session: Session) -> None:
+    """There `to` is handed over undivided: a picture of a processor that a framework calls so."""
+    array = torch.ones(2, 3).numpy()
+    with torch.inference_mode():
+        made = torch.as_tensor(array)
+        assert (made.device, made.tolist()) == (HOST, [[1.0] * 3] * 2)
+        assert made.to(torch.float16).dtype == torch.float16
+        assert made.to("cuda").device == GPU
+        assert made.to(made.device) is made
+
+
 def test_what_is_made_without_a_dtype_has_the_default_one(session: Session) -> None:
     """A second model is often loaded in another dtype: a teacher, a reference, a probe."""
     makers: dict[str, Callable[[], torch.Tensor]] = {

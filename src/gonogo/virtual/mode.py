@@ -294,6 +294,8 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _view(self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
         base = tensors[0]
+        if operator.func.overloadpacket is torch.ops.aten.to:  # of inference mode, which hands it over undivided
+            return operator.func.decompose(*args, **kwargs)
         raw = native(operator.func, args, kwargs)
         if type(raw) is torch.Tensor:
             if private.storage_key(raw) == private.storage_key(base):
