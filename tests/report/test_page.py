@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text as OfRich
 
 from gonogo.report.page import Page, Styled, cells, colour_wanted, truncated, wrapped
+from gonogo.report.table import Table
 
 _WORDS = st.text("abc .,(", max_size=80)
 _ANY = st.text("ab 显存，。（ル…“", max_size=60)
@@ -90,3 +91,17 @@ def test_the_width_is_the_terminals_unless_columns_says_otherwise(monkeypatch: p
     assert Page(io.StringIO()).width == 33
     monkeypatch.delenv("COLUMNS")
     assert Page(io.StringIO()).width == 80  # no terminal at all
+
+
+def test_a_head_of_two_words_gives_way_before_a_cell_is_broken() -> None:
+    columns = ("rank", "device", "parameters", "gradients", "rollout engine")
+    table = Table("What holds it", columns, (("0", "cuda:0", "0.2 MiB", "0", "33.0 GiB"),), frozenset({2, 3, 4}))
+
+    def drawn(width: int) -> str:
+        stream = io.StringIO()
+        Page(stream, width=width).table(table)
+        return stream.getvalue()
+
+    assert "rollout engine" in drawn(60)
+    assert "rollout engine" not in drawn(50)
+    assert "cuda:0" in drawn(50)

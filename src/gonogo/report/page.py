@@ -24,6 +24,7 @@ _ENGLISH_WORD = re.compile(r"\s*\S+\s*")
 _DEFAULT_WIDTH = 80
 _BLOCKS, _ASCII_BLOCKS = ("█", "░"), ("#", ".")
 _SHORTEST_BAR, _LONGEST_BAR = 4, 10
+_GAP = 2
 _FOLDED = 10
 """Columns that a cell of words is folded to, so that figures have room."""
 
@@ -172,10 +173,15 @@ class Page:
 
         self.rule(table.title)
         bar = self._bar_width(table)
-        drawn = Grid(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+        drawn = Grid(box=None, padding=(0, _GAP, 0, 0), header_style="dim", pad_edge=False)
+        widths = [max(map(cells, column)) for column in zip(table.columns, *table.rows, strict=True)]
+        # A head of two words stands on two lines before a short cell ("cuda:0") is broken in two.
+        narrow = sum(widths) + _GAP * (len(widths) - 1) > self.width
         for number, column in enumerate(table.columns):
             numeric = number in table.numeric
-            drawn.add_column(Cell(column), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+            longer = all(cells(column) > cells(row[number]) for row in table.rows)
+            head = column.replace(" ", "\n") if narrow and numeric and longer else column
+            drawn.add_column(Cell(head), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
         for row in table.rows:
             drawn.add_row(
                 *(Cell(self._with_bar(cell, bar) if n in table.shares else cell) for n, cell in enumerate(row))
@@ -197,11 +203,11 @@ class Page:
         """Cells of a table's bars: as many as are left over, or none."""
         if not table.shares:
             return 0
-        gap, rest = 2, self.width
+        rest = self.width
         for number, column in enumerate(table.columns):
             widest = max(cells(text) for text in (column, *(row[number] for row in table.rows)))
             whole = number in table.numeric or not number
-            rest -= gap + (widest if whole else min(widest, _FOLDED))
+            rest -= _GAP + (widest if whole else min(widest, _FOLDED))
         room = rest // len(table.shares) - 1
         return min(room, _LONGEST_BAR) if room >= _SHORTEST_BAR else 0
 
