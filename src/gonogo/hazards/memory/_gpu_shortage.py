@@ -4,9 +4,10 @@ import math
 
 import msgspec
 
+from gonogo.evidence.rehearsal.completions import short_of_completions
 from gonogo.evidence.rehearsal.failures import innermost, offload_device, path_ends, places, setting
 from gonogo.evidence.rehearsal.record import DeviceMemory, RankRecord, RehearsalRecord, Shortage
-from gonogo.finding import Span, Text
+from gonogo.finding import Certainty, Span, Text
 from gonogo.finding.words import PHASES, size, sizes
 
 MODEL_STATES = ("parameters", "gradients", "optimizer", "communication")
@@ -86,6 +87,11 @@ def gpu_shortages(record: RehearsalRecord, *, of_model_states: bool) -> list[Gpu
     worst = max(found, key=lambda short: short.need)
     ranks = tuple(short.rank.rank for short in found)
     return [GpuShortage(ranks, worst.rank, worst.memory, worst.shortage, record)]
+
+
+def certainty(short: GpuShortage) -> Certainty:
+    """Likely where completions that end earlier than those that were made would fit."""
+    return Certainty.LIKELY if short_of_completions(short.rank, short.memory) else Certainty.CERTAIN
 
 
 def title(short: GpuShortage, what: Text) -> Text:

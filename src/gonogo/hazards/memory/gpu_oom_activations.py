@@ -1,6 +1,7 @@
 from msgspec.structs import replace
 
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.rehearsal.completions import HOW_LONG
 from gonogo.evidence.rehearsal.failures import setting
 from gonogo.finding.words import size
 from gonogo.hazards.memory import _gpu_shortage as gpu
@@ -79,7 +80,9 @@ class GpuOomActivations(Hazard):
             yield self.finding(
                 gpu.cause(short),
                 title=gpu.title(short, self.title),
+                certainty=gpu.certainty(short),
                 cure=gpu.in_order(short, remedies),
+                confirm=HOW_LONG,
                 spans=gpu.spans(short),
                 ranks=short.ranks,
                 module=short.shortage.module,

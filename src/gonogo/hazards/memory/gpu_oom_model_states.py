@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from gonogo.evidence.config.model import Model
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.rehearsal.completions import HOW_LONG
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.training_script import mentions, surely_ddp
 from gonogo.hazards.memory import _gpu_shortage as gpu
@@ -105,7 +106,9 @@ class GpuOomModelStates(Hazard):
             yield self.finding(
                 gpu.cause(short),
                 title=gpu.title(short, self.title),
+                certainty=gpu.certainty(short),
                 cure=gpu.in_order(short, remedies),
+                confirm=HOW_LONG,
                 spans=gpu.spans(short),
                 ranks=short.ranks,
                 module=short.shortage.module,

@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 
+from gonogo.evidence.rehearsal.completions import HOW_LONG, short_of_completions
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.evidence.rehearsal.record import DeviceMemory
 from gonogo.finding.words import PHASES, size, sizes
@@ -142,9 +143,10 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
         short = [(rank, device) for rank in record.ranks for device in rank.devices if _is_engines(device)]
         if not short:
             return
-        device = max((device for _, device in short), key=_missing)
+        rank, device = max(short, key=lambda each: _missing(each[1]))
         shortage, engine, missing = device.shortage, _engine(device), _missing(device)
         assert shortage is not None
+        of_length = short_of_completions(rank, device)
         yield self.finding(
             Text(
                 "In {phase} (step {step}) {device} would need {need} of {capacity}: {categories}. The engine holds "
@@ -161,8 +163,9 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
                 engine=size(engine),
                 missing=size(missing),
             ),
-            certainty=Certainty.CERTAIN if missing > _SLACK else Certainty.LIKELY,
+            certainty=Certainty.CERTAIN if missing > _SLACK and not of_length else Certainty.LIKELY,
             cure=tuple(_cures(device)),
+            confirm=(HOW_LONG,) if of_length else (),
             ranks=tuple(sorted({each.rank for each, _ in short})),
         )
 

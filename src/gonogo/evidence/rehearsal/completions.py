@@ -1,0 +1,32 @@
+"""What a rehearsal makes for what nobody can know without weights, completions of all lengths, and what hangs on it."""
+
+from __future__ import annotations
+
+from gonogo.evidence.rehearsal.record import MADE_COMPLETIONS, DeviceMemory, RankRecord
+from gonogo.finding import Text
+
+_OF_COMPLETIONS = frozenset({"generate", "reward", "score", "forward", "backward"})
+_BY_LENGTH = frozenset({"activations", "temporary"})
+HOW_LONG = Text(
+    "Whether completions get as long as the limit that they were made to reach here; with a lower limit "
+    "(max_completion_length, data.max_response_length, --rollout.max_new_tokens) rehearse it again",
+    "生成的回答是否真会达到排练中所用的长度上限；可调低上限（max_completion_length、data.max_response_length、"
+    "--rollout.max_new_tokens）再排练",
+)
+"""How to make sure of a shortage that hangs on the length of completions."""
+
+
+def short_of_completions(rank: RankRecord, device: DeviceMemory) -> bool:
+    """Whether memory ran out of what grows with the length of completions, and without that would not have.
+
+    A rehearsal lets one of a batch reach the limit. A model may end all of them before.
+    """
+    shortage = device.shortage
+    if shortage is None or shortage.phase not in _OF_COMPLETIONS:
+        return False
+    if not any(assumption.what == MADE_COMPLETIONS for assumption in rank.assumptions):
+        return False
+    stopped = device.peak_allocated_bytes < shortage.allocated_bytes + shortage.requested_bytes
+    held = (stopped and shortage.by_category) or device.by_category
+    fixed = sum(amount for category, amount in held.items() if category not in _BY_LENGTH)
+    return fixed <= shortage.capacity_bytes
