@@ -333,7 +333,7 @@ class RankRecord(msgspec.Struct):
     batches: int = 0
     """How many batches were read."""
     empty_pass: bool = False
-    """Whether a pass over the training data had no batch, before any step."""
+    """Whether a pass over the training data had no batch, or its loader told so, before any step."""
     loading: Loading | None = None
     """What worker processes of its data loader would pass through /dev/shm; None where there are none."""
     batches_left: int | None = None

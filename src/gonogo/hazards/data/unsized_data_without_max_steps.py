@@ -11,7 +11,8 @@ class UnsizedDataWithoutMaxSteps(LoggedHazard):
     ## Why
     A streamed data set (`load_dataset(..., streaming=True)`, `to_iterable_dataset()`, an `IterableDataset`) has
     no length. The Trainer needs the number of steps for the end of training and for the learning rate's
-    schedule; `num_train_epochs` does not tell it.
+    schedule; `num_train_epochs` does not tell it. A data set of fewer rows than one batch of all ranks (in GRPO: than
+    one generation has prompts) has the length 0, of which the Trainer says the same.
     ## Example
     ```python
     TrainingArguments(num_train_epochs=3)      # wrong for streamed data
@@ -41,8 +42,10 @@ class UnsizedDataWithoutMaxSteps(LoggedHazard):
         ),
     )
     cause = Text(
-        "The training data is streamed, so its length is unknown, and max_steps does not say how long to train.",
-        "训练数据为流式，长度未知，而 max_steps 没有说明训练多久。",
+        "The training data is streamed, so its length is unknown, or it has fewer rows than one batch of all ranks "
+        "(the Trainer says the same of both), and max_steps does not say how long to train.",
+        "训练数据为流式，长度未知，或其行数不足所有 rank 的一个批次（Trainer 对两者的说法相同），而 "
+        "max_steps 没有说明训练多久。",
     )
     cures = (
         Text(
@@ -50,4 +53,8 @@ class UnsizedDataWithoutMaxSteps(LoggedHazard):
             "设置 max_steps：行数 × epoch 数 /（每卡批次 × 累积步数 × GPU 数）",
         ),
         Text("Or load the data without streaming", "或不使用流式加载"),
+        Text(
+            "Where it isn't streamed: more rows, or smaller batches (per-device batch, steps_per_generation)",
+            "若并非流式：增加数据行，或减小批次（每卡批次、steps_per_generation）",
+        ),
     )

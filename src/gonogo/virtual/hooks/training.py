@@ -214,7 +214,16 @@ def _follow_loader(
             life.on_loader(loader)
         return Batches(loader, original, life, mode)
 
+    told = owner.__len__
+
+    def length(loader: Any) -> int:
+        """A Trainer that learns of no batch here begins no pass over the data: it raises that there is no length."""
+        count: int = told(loader)
+        life.empty_pass = life.empty_pass or count == 0
+        return count
+
     patches.set(owner, "__iter__", iterate)
+    patches.set(owner, "__len__", length)
     patches.set(owner, "_get_iterator", lambda loader: in_this_process(loader, iterator, mode))
 
 
