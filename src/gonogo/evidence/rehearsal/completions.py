@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gonogo.evidence.rehearsal.record import MADE_COMPLETIONS, DeviceMemory, RankRecord
+from collections.abc import Mapping
+
+from gonogo.evidence.rehearsal.record import MADE_COMPLETIONS, RankRecord, Shortage
 from gonogo.finding import Text
 
 _OF_COMPLETIONS = frozenset({"generate", "reward", "score", "forward", "backward"})
@@ -16,17 +18,14 @@ HOW_LONG = Text(
 """How to make sure of a shortage that hangs on the length of completions."""
 
 
-def short_of_completions(rank: RankRecord, device: DeviceMemory) -> bool:
+def short_of_completions(rank: RankRecord, shortage: Shortage, held: Mapping[str, int]) -> bool:
     """Whether memory ran out of what grows with the length of completions, and without that would not have.
 
-    A rehearsal lets one of a batch reach the limit. A model may end all of them before.
+    A rehearsal lets one of a batch reach the limit. A model may end all of them before. ``held``: bytes by category
+    when it was the most.
     """
-    shortage = device.shortage
-    if shortage is None or shortage.phase not in _OF_COMPLETIONS:
+    if shortage.phase not in _OF_COMPLETIONS:
         return False
     if not any(assumption.what == MADE_COMPLETIONS for assumption in rank.assumptions):
         return False
-    stopped = device.peak_allocated_bytes < shortage.allocated_bytes + shortage.requested_bytes
-    held = (stopped and shortage.by_category) or device.by_category
-    fixed = sum(amount for category, amount in held.items() if category not in _BY_LENGTH)
-    return fixed <= shortage.capacity_bytes
+    return sum(size for category, size in held.items() if category not in _BY_LENGTH) <= shortage.capacity_bytes

@@ -91,7 +91,8 @@ def gpu_shortages(record: RehearsalRecord, *, of_model_states: bool) -> list[Gpu
 
 def certainty(short: GpuShortage) -> Certainty:
     """Likely where completions that end earlier than those that were made would fit."""
-    return Certainty.LIKELY if short_of_completions(short.rank, short.memory) else Certainty.CERTAIN
+    of_length = short_of_completions(short.rank, short.shortage, short.by_category)
+    return Certainty.LIKELY if of_length else Certainty.CERTAIN
 
 
 def title(short: GpuShortage, what: Text) -> Text:

@@ -146,7 +146,7 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
         rank, device = max(short, key=lambda each: _missing(each[1]))
         shortage, engine, missing = device.shortage, _engine(device), _missing(device)
         assert shortage is not None
-        of_length = short_of_completions(rank, device)
+        of_length = short_of_completions(rank, shortage, device.by_category)
         yield self.finding(
             Text(
                 "In {phase} (step {step}) {device} would need {need} of {capacity}: {categories}. The engine holds "
