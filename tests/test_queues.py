@@ -1,4 +1,4 @@
-"""What is submitted: manifests and tasks read by check and rehearse, jobs checked before sbatch, notebooks."""
+"""What is submitted: manifests and tasks read by check and rehearse, jobs checked before sbatch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 from gonogo.check.findings import check
 from gonogo.check.runs import gather
 from gonogo.check.settings import CheckSettings
-from gonogo.evidence.document.notebook import python_of
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.launch.manifest import Workload, is_manifest, workloads
@@ -360,68 +359,3 @@ def test_sbatch_gets_its_words_unless_the_check_says_no(project: Path) -> None:
     missing = gonogo(project, "sbatch", "bad.sbatch", path="/nonexistent")
     assert missing.returncode == 2
     assert "sbatch is not on PATH" in missing.stderr
-
-
-def notebook(*cells: list[str]) -> dict[str, object]:
-    made = [
-        {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": cell} for cell in cells
-    ]
-    return {
-        "cells": [{"cell_type": "markdown", "metadata": {}, "source": ["import no"]}, *made],
-        "metadata": {},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
-
-
-def test_a_notebook_is_its_python_line_by_line() -> None:
-    cells = (
-        ["%matplotlib inline\n", "import torch\n", "if True:\n", "    !nvidia-smi\n", "torch?"],
-        ["%%bash\n", "rm -rf x"],
-        ["x = 1\n", "y = '\u5206\u7247'"],
-    )
-    for text in (json.dumps(notebook(*cells), indent=1), json.dumps(notebook(*cells), indent=1, ensure_ascii=False)):
-        python = (python_of(text.encode()) or b"").decode()
-        compile(python, "notebook", "exec")
-        lines, written = python.splitlines(), text.splitlines()
-        for code in ("import torch", "x = 1"):
-            assert code in written[lines.index(code)]
-        assert "rm -rf" not in python
-        assert "import no" not in python
-    assert (python_of(json.dumps(notebook(*cells)).encode()) or b"").count(b"\n") == 7  # all on one line of the file
-    for wrong in (b"", b"{}", b"[1]", b'{"cells": 3}', b"\xff", b"[" * 9000):
-        assert python_of(wrong) is None
-
-
-def test_notebooks_are_checked_where_they_are_named_and_rehearsed(project: Path) -> None:
-    config = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 9}}'
-    code = ["import deepspeed\n", "engine, *_ = deepspeed.initialize(model=model, config='ds.json')\n"]
-    (project / "ds.json").write_text(config)
-    (project / "tune.ipynb").write_text(json.dumps(notebook(["!pip install deepspeed"], code), indent=1))
-    report = json.loads(gonogo(project, "check", "tune.ipynb", "--format", "json").stdout)
-    assert "scripts: tune.ipynb" in report["covered"]
-    for command in (["tune.ipynb"], ["jupyter", "nbconvert", "--execute", "--to", "notebook", "tune.ipynb"]):
-        asked = unpacked(RehearsalRequest(command)).command
-        assert asked == ["env", "-C", str(project), "python", str(project / "tune.ipynb")]
-    (project / "broken.ipynb").write_text("{")
-    for wrong, why in (("broken.ipynb", "no notebook"), ("none.ipynb", "no such file"), ("none.yaml", "no such file")):
-        with pytest.raises(UserError, match=why):
-            unpacked(RehearsalRequest([wrong]))
-        with pytest.raises(UserError, match=why):
-            check([wrong])
-
-
-@pytest.mark.slow
-def test_what_a_rehearsed_notebook_raises_is_told_at_its_line(project: Path) -> None:
-    cells = (
-        ["%matplotlib inline\n", "import helper\n"],
-        ["def train():\n", "    raise ValueError(helper.WORD)\n"],
-        ["train()\n"],
-    )
-    (project / "helper.py").write_text("WORD = 'no rows'\n")
-    (project / "tune.ipynb").write_text(json.dumps(notebook(*cells), indent=1))
-    answer = gonogo(project.parent, "rehearse", "--format", "json", f"{project.name}/tune.ipynb")
-    (finding,) = json.loads(answer.stdout)["findings"]
-    wanted = (project / "tune.ipynb").read_text().splitlines().index('    "    raise ValueError(helper.WORD)\\n"') + 1
-    spans = [(span["path"], span["line"], span["text"]) for span in finding["spans"]]
-    assert (f"{project.name}/tune.ipynb", wanted, "raise ValueError(helper.WORD)") in spans
