@@ -1,0 +1,106 @@
+"""The means that this machine has to confine a program, and the worlds of one rehearsal that are made by them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import get_args
+
+from gonogo.confinement.secrets import secret_places
+from gonogo.confinement.world import Means, OnListener, World, WorldRefused, WorldSpec
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+FORCED = "GONOGO_CONFINEMENT"
+"""Environment variable: the only means that is tried."""
+_TRIED: tuple[Means, ...] = ("namespaces", "landlock")
+
+CANNOT_CONFINE = Text(
+    "this machine can't confine what a rehearsal runs ({why}): no line of it was run. Enable user namespaces "
+    "(sysctl kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0; in a container "
+    "--security-opt seccomp=unconfined --security-opt systempaths=unconfined), or use a kernel with Landlock (Linux "
+    "5.19 or newer); or say --unconfined, and the programs can change and delete what you can",
+    "本机无法限制排练所运行的程序（{why}）：没有运行任何一行。请启用用户命名空间（sysctl "
+    "kernel.unprivileged_userns_clone=1，或 kernel.apparmor_restrict_unprivileged_userns=0；容器中使用 --security-opt "
+    "seccomp=unconfined --security-opt systempaths=unconfined），或使用带 Landlock 的内核（Linux 5.19 或更新）；也可以加上 "
+    "--unconfined，此时程序可以修改和删除你能修改的一切",
+)
+UNCONFINED = Text(
+    "--unconfined: the programs of this run were not confined. They could change and delete your files, use the network "
+    "and your credentials, and go on running",
+    "--unconfined：本次运行的程序未受限制，可以修改和删除你的文件、使用网络和你的凭据，并在结束后继续运行",
+)
+ONLY_LANDLOCK = Text(
+    "this kernel allows no user namespaces here: programs could write only below the rehearsal's temporary folder, "
+    "reach no socket, and set no modes or times of files. A run that needs more can't be told",
+    "此处内核不允许用户命名空间：程序只能写入排练的临时目录，不能连接任何 socket，也不能设置文件的权限和时间。需要更多权限的运行无法判断",
+)
+
+
+class Confinement:
+    """The worlds of one rehearsal. ``scratch``: its folder, which programs see only what is in ``shared`` of."""
+
+    def __init__(self, scratch: Path, *, unconfined: bool = False, on_listener: OnListener | None = None) -> None:
+        self.scratch = scratch.resolve()
+        self.shared = self.scratch / "shared"
+        """Programs see and write this folder as it is; gonogo reads what it finds here as a stranger's."""
+        self.shared.mkdir(mode=0o755, exist_ok=True)
+        self.means: Means | None = "none" if unconfined else None
+        """What confines its worlds; None before the first one."""
+        self._on_listener = on_listener
+        self._worlds = 0
+
+    @contextlib.contextmanager
+    def world(self, *, below: Sequence[World] = (), made: Path | None = None) -> Iterator[World]:
+        """A new world, ended with the block. What programs changed in the worlds ``below`` is seen in it.
+
+        Raises UserError where this machine has no means to confine a program.
+        """
+        refused: list[str] = []
+        for means in (self.means,) if self.means is not None else _means_to_try():
+            self._worlds += 1
+            world = World(
+                WorldSpec(
+                    means=means,
+                    folder=self.scratch / "worlds" / str(self._worlds),
+                    private=self.scratch,
+                    shared=(self.shared,),
+                    hidden=() if means == "none" else tuple(secret_places()),
+                    below=tuple(one.tree for one in below),
+                    made=made,
+                ),
+                self._on_listener,
+            )
+            try:
+                world.__enter__()
+            except WorldRefused as why:
+                refused.append(f"{means}: {why}")
+                continue
+            self.means = means
+            try:
+                yield world
+            finally:
+                world.close()
+            return
+        raise UserError(CANNOT_CONFINE.format(why="; ".join(refused) or "not Linux"))
+
+
+def _means_to_try() -> Sequence[Means]:
+    if not sys.platform.startswith("linux"):
+        return ()
+    forced = os.environ.get(FORCED)
+    if not forced:
+        return _TRIED
+    known: tuple[Means, ...] = get_args(Means)
+    found = [means for means in known if means == forced and means != "none"]
+    if not found and forced != "none":
+        names = ", ".join(known)
+        raise UserError(
+            Text("{name}={value}: one of {names}", "{name}={value}：可选值为 {names}").format(
+                name=FORCED, value=forced, names=names
+            )
+        )
+    return found

@@ -1,0 +1,110 @@
+"""A network of one machine: its loopback, and its own addresses, so that it finds itself by each of its names.
+
+Each address stands on an interface of the name that it has outside, that leads nowhere; no route leaves.
+"""
+
+import _socket
+import fcntl
+import os
+import struct
+
+_AF_NETLINK, _RTM_NEWLINK, _RTM_NEWADDR, _RTM_GETADDR = 16, 16, 20, 22
+_REQUEST, _ACK, _CREATE, _DUMP = 1, 4, 0x400, 0x300
+_UP = 1
+
+
+def addresses():
+    """(interface, family, address) of this machine, loopback's left out."""
+    try:
+        with _Netlink() as netlink:
+            packets = netlink.ask(_RTM_GETADDR, _DUMP, struct.pack("=BBBBI", 0, 0, 0, 0, 0))
+    except OSError:
+        return []
+    names = {}
+    found = []
+    for body in packets:
+        family, _, _, _, index = struct.unpack_from("=BBBBI", body)
+        attributes = _attributes(body, 8)
+        address = attributes.get(2) or attributes.get(1)  # IFA_LOCAL, IFA_ADDRESS
+        if address is None:
+            continue
+        if index not in names:
+            try:
+                names[index] = _socket.if_indextoname(index)
+            except OSError:
+                continue
+        if names[index] != "lo":
+            found.append((names[index], family, address))
+    return found
+
+
+def bring_up(own):
+    """Bring up the loopback, and the machine's ``own`` addresses; what this kernel has no module for is left out."""
+    probe = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+    try:
+        fcntl.ioctl(probe.fileno(), 0x8914, struct.pack("16sh14x", b"lo", _UP))  # SIOCSIFFLAGS
+    finally:
+        probe.close()
+    with _Netlink() as netlink:
+        for name in dict.fromkeys(name for name, _, _ in own):
+            kind = _attribute(1, b"dummy")  # IFLA_INFO_KIND
+            link = struct.pack("=BxHiII", 0, 0, 0, _UP, 0xFFFFFFFF)
+            link += _attribute(3, name.encode() + b"\0") + _attribute(18, kind)  # IFLA_IFNAME, IFLA_LINKINFO
+            try:
+                netlink.ask(_RTM_NEWLINK, _ACK | _CREATE, link)
+            except OSError:
+                pass  # its addresses then stand on the loopback
+        for name, family, address in own:
+            try:
+                index = _socket.if_nametoindex(name)
+            except OSError:
+                index = _socket.if_nametoindex("lo")
+            body = struct.pack("=BBBBI", family, 8 * len(address), 2, 0, index)  # IFA_F_NODAD
+            try:
+                netlink.ask(_RTM_NEWADDR, _ACK | _CREATE, body + _attribute(2, address) + _attribute(1, address))
+            except OSError:
+                continue
+
+
+class _Netlink:
+    """A socket to the kernel's network configuration."""
+
+    def __enter__(self):
+        self._socket = _socket.socket(_AF_NETLINK, _socket.SOCK_RAW, 0)
+        return self
+
+    def __exit__(self, *error):
+        self._socket.close()
+
+    def ask(self, kind, flags, body):
+        """The bodies of what the kernel answers. Raises OSError where it refuses."""
+        self._socket.send(struct.pack("=IHHII", 16 + len(body), kind, _REQUEST | flags, 1, 0) + body)
+        found = []
+        while True:
+            data = self._socket.recv(1 << 16)
+            while data:
+                size, answer = struct.unpack_from("=IH", data)
+                if answer == 3:  # NLMSG_DONE
+                    return found
+                if answer == 2:  # NLMSG_ERROR
+                    number = -struct.unpack_from("=i", data, 16)[0]
+                    if number:
+                        raise OSError(number, os.strerror(number))
+                    return found
+                found.append(data[16:size])
+                data = data[(size + 3) & ~3 :]
+
+
+def _attribute(kind, value):
+    return struct.pack("=HH", 4 + len(value), kind) + value + b"\0" * (-len(value) % 4)
+
+
+def _attributes(body, start):
+    found = {}
+    while start + 4 <= len(body):
+        size, kind = struct.unpack_from("=HH", body, start)
+        if size < 4:
+            break
+        found[kind] = body[start + 4 : start + size]
+        start += (size + 3) & ~3
+    return found

@@ -1,0 +1,203 @@
+"""Filters of system calls (seccomp, classic BPF): what a confined program may not ask of the kernel, and what is heard.
+
+Two filters are put in place one after the other: the first refuses, the second hands calls that name files or programs
+to a listener (``SECCOMP_RET_USER_NOTIF``), who lets each go on.
+"""
+
+import ctypes
+import struct
+
+import kernel
+
+EPERM, ENOSYS, EACCES, EAFNOSUPPORT = 1, 38, 13, 97
+_ALLOW, _NOTIFY, _ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
+_SET_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 1 << 3, 1 << 5
+_ARCHITECTURES = (0xC000003E, 0xC00000B7)
+_X32 = 0x40000000
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
+_NAMESPACES = 0x7E020080  # CLONE_NEW*
+
+# name: (x86_64, aarch64); None where the processor has no such call.
+_REACH_THE_KERNEL = {
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "move_mount": (429, 429), "fsopen": (430, 430),
+    "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433), "open_tree": (428, 428),
+    "mount_setattr": (442, 442), "open_tree_attr": (467, 467), "setns": (308, 268), "swapon": (167, 224),
+    "swapoff": (168, 225), "reboot": (169, 142), "kexec_load": (246, 104), "kexec_file_load": (320, 294),
+    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "acct": (163, 89),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266), "adjtimex": (159, 171),
+    "bpf": (321, 280), "perf_event_open": (298, 241), "keyctl": (250, 219), "add_key": (248, 217),
+    "request_key": (249, 218), "userfaultfd": (323, 282), "quotactl": (179, 60), "quotactl_fd": (443, 443),
+    "syslog": (103, 116), "open_by_handle_at": (304, 265), "vhangup": (153, 58), "iopl": (172, None),
+    "ioperm": (173, None), "chroot": (161, 51), "lsm_set_self_attr": (460, 460),
+}  # fmt: skip
+_UNKNOWN_HERE = {  # answered as by a kernel that has no such call: libraries then take another one
+    "clone3": (435, 435), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+}  # fmt: skip
+_UNSHARE, _CLONE, _IOCTL, _SOCKET = (272, 97), (56, 220), (16, 29), (41, 198)
+_TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
+
+# Without namespaces, for Landlock does not speak of them. Modes, owners, times and attributes: nothing happens, and
+# the program is told that it has, since nearly every program sets some, and few look.
+_METADATA = {
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
+    "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None),
+    "futimesat": (261, None), "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7), "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
+    "setxattrat": (463, 463), "removexattrat": (466, 466), "file_setattr": (469, 469),
+}  # fmt: skip
+_OTHER_PROCESSES = {
+    "shmget": (29, 194), "shmctl": (31, 195), "shmat": (30, 196), "msgget": (68, 186), "msgctl": (71, 187),
+    "msgsnd": (69, 189), "semget": (64, 190), "semctl": (66, 191), "semop": (65, 193), "mq_open": (240, 180),
+    "mq_unlink": (241, 181), "process_madvise": (440, 440), "process_mrelease": (448, 448), "setdomainname": (171, 162),
+    "sethostname": (170, 161), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
+}  # fmt: skip
+_OF_A_PROCESS = {  # (call, which argument names the process): only of the caller itself, said as 0
+    "sched_setaffinity": ((203, 122), 0), "sched_setscheduler": ((144, 119), 0), "sched_setparam": ((142, 118), 0),
+    "sched_setattr": ((314, 274), 0), "setpriority": ((141, 140), 1), "ioprio_set": ((251, 30), 1),
+    "migrate_pages": ((256, 238), 0), "move_pages": ((279, 239), 0),
+}  # fmt: skip
+_SIGNALS = {"kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "pidfd_send_signal": (424, 424)}
+_CONNECT, _SENDTO, _PRLIMIT, _TRUNCATE = (42, 203), (44, 206), (302, 261), (76, 45)
+_FS_SETFLAGS = (0x40086602, 0x40046602, 0x401C5820)  # FS_IOC_SETFLAGS (64, 32 bits), FS_IOC_FSSETXATTR
+
+# Calls that name a file or a program: what a listener may want to hear of.
+FILES = {
+    "open": (2, None), "openat": (257, 56), "openat2": (437, 437), "execve": (59, 221), "execveat": (322, 281),
+    "connect": _CONNECT,
+}  # fmt: skip
+LOOKS = {
+    "stat": (4, None), "lstat": (6, None), "access": (21, None), "readlink": (89, None), "newfstatat": (262, 79),
+    "readlinkat": (267, 78), "faccessat": (269, 48), "statx": (332, 291), "faccessat2": (439, 439),
+}  # fmt: skip
+STARTS = {"execve": (59, 221), "execveat": (322, 281)}
+_FLAGS_ARGUMENT = {"newfstatat": 3, "statx": 2}
+_AT_EMPTY_PATH = 0x1000  # of a descriptor that is open already
+
+
+class Program:
+    """A filter that is being written, in the order in which the kernel reads it."""
+
+    def __init__(self, other_architecture):
+        self._index = kernel.machine()
+        self.lines = [
+            (_LOAD, 0, 0, 4),
+            (_EQUAL, 1, 0, _ARCHITECTURES[self._index]),
+            (_RETURN, 0, 0, other_architecture),
+        ]
+        self.lines += [(_LOAD, 0, 0, 0), (_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, other_architecture)]
+
+    def answer(self, numbers, answer, *tests):
+        """Give ``answer`` to a call, if all of the tests hold: lists of lines that skip to the next one if so.
+
+        Each test is (argument, part, what, value): ``part`` 0 for the low half of the argument, 1 for the high one.
+        """
+        number = numbers[self._index]
+        if number is None:
+            return
+        body = []
+        for argument, part, what, value in tests:
+            body.append([(_LOAD, 0, 0, 16 + 8 * argument + 4 * part), *_test(what, value)])
+        size = sum(map(len, body)) + 1 + (1 if tests else 0)
+        lines = [(_EQUAL, 0, size, number)]
+        left = size
+        for test in body:
+            for line in test[:-1]:
+                lines.append(line)
+                left -= 1
+            code, true, false, operand = test[-1]
+            left -= 1
+            # The jump that was marked None leads behind the answer, to where the number is loaded again.
+            lines.append((code, left - 1 if true is None else true, left - 1 if false is None else false, operand))
+        lines.append((_RETURN, 0, 0, answer))
+        if tests:
+            lines.append((_LOAD, 0, 0, 0))
+        self.lines += lines
+
+    def install(self, listening=False):
+        """Put it in place, for this process and all that it starts; the listener's descriptor where there is one."""
+        code = b"".join(struct.pack("=HBBI", *line) for line in [*self.lines, (_RETURN, 0, 0, _ALLOW)])
+        buffer = ctypes.create_string_buffer(code)
+        program = _Program(len(code) // 8, ctypes.cast(buffer, ctypes.c_void_p))
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        if not listening:
+            kernel.call("seccomp", _SET_FILTER, 0, program)
+            return None
+        try:
+            return kernel.call("seccomp", _SET_FILTER, _NEW_LISTENER | _WAIT_KILLABLE, program)
+        except OSError:  # kernels before 5.19
+            return kernel.call("seccomp", _SET_FILTER, _NEW_LISTENER, program)
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def _test(what, value):
+    """Lines that test what was loaded; None marks the jump to where the test does not hold."""
+    if what == "equal":
+        return [(_EQUAL, 0, None, value)]
+    if what == "other":
+        return [(_EQUAL, None, 0, value)]
+    if what == "any bit":
+        return [(_ANY_BIT, 0, None, value)]
+    if what == "no bit":
+        return [(_ANY_BIT, None, 0, value)]
+    if what == "masked":
+        mask, operand = value
+        return [(_AND, 0, 0, mask), (_EQUAL, 0, None, operand)]
+    raise ValueError(what)
+
+
+def refuse(namespaces, scoped_signals=True):
+    """Refuse what reaches past the confinement. ``namespaces``: whether the program has its own, of every kind."""
+    program = Program(_ERRNO | ENOSYS)
+    for numbers in _REACH_THE_KERNEL.values():
+        program.answer(numbers, _ERRNO | EPERM)
+    for numbers in _UNKNOWN_HERE.values():
+        program.answer(numbers, _ERRNO | ENOSYS)
+    program.answer(_UNSHARE, _ERRNO | EPERM, (0, 0, "any bit", _NAMESPACES))
+    program.answer(_CLONE, _ERRNO | EPERM, (0, 0, "any bit", _NAMESPACES))
+    for number in _TERMINAL_INPUT:
+        program.answer(_IOCTL, _ERRNO | EPERM, (1, 0, "equal", number))
+    if namespaces:
+        families = [(0, 0, "other", family) for family in _FAMILIES]
+        program.answer(_SOCKET, _ERRNO | EAFNOSUPPORT, *families)
+    else:
+        _refuse_by_call(program, scoped_signals)
+    program.install()
+
+
+def _refuse_by_call(program, scoped_signals):
+    """What namespaces would keep to themselves, where there are none."""
+    for numbers in _METADATA.values():
+        program.answer(numbers, _ERRNO | 0)
+    for number in _FS_SETFLAGS:
+        program.answer(_IOCTL, _ERRNO | EPERM, (1, 0, "equal", number))
+    for numbers in _OTHER_PROCESSES.values():
+        program.answer(numbers, _ERRNO | EPERM)
+    for numbers, argument in _OF_A_PROCESS.values():
+        program.answer(numbers, _ERRNO | EPERM, (argument, 0, "other", 0))
+    program.answer(_PRLIMIT, _ERRNO | EPERM, (0, 0, "other", 0), (2, 0, "other", 0))
+    program.answer(_TRUNCATE, _ERRNO | EACCES)  # Landlock speaks of it only since Linux 6.2; ftruncate is as writing
+    program.answer(_SOCKET, _ERRNO | EACCES, (0, 0, "other", 1))
+    program.answer(_SOCKET, _ERRNO | EACCES, (0, 0, "equal", 1), (1, 0, "masked", (0xF, 2)))  # datagrams: no connect
+    program.answer(_CONNECT, _ERRNO | EACCES)
+    program.answer(_SENDTO, _ERRNO | EACCES, (4, 0, "other", 0))
+    program.answer(_SENDTO, _ERRNO | EACCES, (4, 1, "other", 0))
+    if not scoped_signals:
+        for numbers in _SIGNALS.values():
+            program.answer(numbers, _ERRNO | EPERM)
+
+
+def listen(calls):
+    """Have calls (as in :data:`FILES`) wait for a listener; the descriptor at which they are heard."""
+    program = Program(_NOTIFY)
+    program.answer((425, 425), _NOTIFY)  # io_uring opens files past every filter: whoever asks is not seen whole
+    for name, numbers in calls.items():
+        flags = _FLAGS_ARGUMENT.get(name)
+        if flags is None:
+            program.answer(numbers, _NOTIFY)
+        else:
+            program.answer(numbers, _NOTIFY, (flags, 0, "no bit", _AT_EMPTY_PATH))
+    return program.install(listening=True)
