@@ -1,4 +1,4 @@
-"""What stands in the memory of another process: the paths that its system calls name."""
+"""The memory of a process that waits in a system call: the paths that the call names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ class ProcessMemory:
     """The memory of processes that this one has started, by their id."""
 
     def __init__(self) -> None:
-        self._readv = ctypes.CDLL(None, use_errno=True).process_vm_readv
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._readv = libc.process_vm_readv
+        self._writev = libc.process_vm_writev
         self._buffer = ctypes.create_string_buffer(_PAGE)
         self._local = (ctypes.c_size_t * 2)(ctypes.addressof(self._buffer), 0)
         self._remote = (ctypes.c_size_t * 2)()
@@ -26,6 +28,17 @@ class ProcessMemory:
         if count < 0:
             raise OSError(ctypes.get_errno(), f"the memory of process {pid} can't be read")
         return self._buffer.raw[:count]
+
+    def write(self, pid: int, address: int, data: bytes) -> None:
+        """Change the memory, also where the process itself may only read it. Raises OSError."""
+        buffer = ctypes.create_string_buffer(data, len(data))
+        local = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), len(data))
+        remote = (ctypes.c_size_t * 2)(address, len(data))
+        if self._writev(pid, local, 1, remote, 1, 0) == len(data):
+            return
+        with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+            memory.seek(address)
+            memory.write(data)
 
     def text(self, pid: int, address: int) -> bytes:
         """The bytes up to a zero; read page by page, since the next one may not be there."""
