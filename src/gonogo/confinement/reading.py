@@ -2,24 +2,64 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
 from pathlib import Path
 
 _LARGEST = 256 << 20
+_OPENAT2 = 437
+_RESOLVE_NO_SYMLINKS = 0x04
+_AT_FDCWD = -100
 
 
-def read_written(path: Path | str, most: int = _LARGEST) -> bytes | None:
-    """The contents of a regular file of ``most`` bytes at the most; None where there is none.
+def read_written(path: Path | str, most: int = _LARGEST, *, start: int = 0) -> bytes | None:
+    """The contents of a regular file of ``most`` bytes at the most, from ``start`` on; None where there is none.
 
-    Raises OSError for what can't be read.
+    Raises OSError for what can't be read, or is reached through a link.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = _opened(os.fspath(path))
     except FileNotFoundError:
         return None
     with open(descriptor, "rb") as file:
         state = os.fstat(descriptor)
         if not stat.S_ISREG(state.st_mode) or state.st_size > most:
             return None
+        file.seek(start)
         return file.read(most)
+
+
+def _opened(path: str) -> int:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    how = (ctypes.c_uint64 * 3)(flags, 0, _RESOLVE_NO_SYMLINKS)
+    descriptor = ctypes.CDLL(None, use_errno=True).syscall(
+        ctypes.c_long(_OPENAT2), ctypes.c_int(_AT_FDCWD), os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24)
+    )
+    if descriptor >= 0:
+        return int(descriptor)
+    number = ctypes.get_errno()
+    if number == 38 or (number == 1 and os.access(path, os.R_OK)):  # kernels, or filters, that don't know the call
+        return os.open(path, flags)
+    raise OSError(number, os.strerror(number), path)
+
+
+def copy_with_holes(source: str | Path, target: str | Path) -> None:
+    """Copy a file's parts that have data: weights without bytes are files of holes, a terabyte long."""
+    reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(reading, "rb"), open(target, "wb") as copy:
+        size = os.fstat(reading).st_size
+        at = 0
+        while at < size:
+            try:
+                at = os.lseek(reading, at, os.SEEK_DATA)
+            except OSError:  # only a hole is left
+                break
+            end = os.lseek(reading, at, os.SEEK_HOLE)
+            while at < end:
+                block = os.pread(reading, min(end - at, 1 << 20), at)
+                if not block:
+                    break
+                os.pwrite(copy.fileno(), block, at)
+                at += len(block)
+        os.ftruncate(copy.fileno(), size)

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -199,14 +199,16 @@ class World:
                 self._process.kill()
                 self._process.wait()
 
-    def command(self, words: Sequence[str], *, heard: Heard = "", pass_fds: Iterable[int] = ()) -> list[str]:
+    def command(
+        self, words: Sequence[str], *, heard: Heard = "", descriptors: Mapping[int, int] | None = None
+    ) -> list[str]:
         """The command line that runs ``words`` in the world: for subprocess, with environment, folder and streams.
 
-        The calls in ``heard`` are those that the listener of the world is given. Descriptors in ``pass_fds`` are handed
-        on under their numbers; ``subprocess`` has to pass them as well.
+        The calls in ``heard`` are those that the listener of the world is given. ``descriptors``: those that are handed
+        on beside the streams, which ``subprocess`` has to pass, and the numbers that they have in the program.
         """
-        descriptors = ",".join(map(str, pass_fds))
-        return [sys.executable, "-I", "-S", _INSIDE, "run", self._address, heard, descriptors, *words]
+        handed = ",".join(f"{here}={there}" for here, there in (descriptors or {}).items())
+        return [sys.executable, "-I", "-S", _INSIDE, "run", self._address, heard, handed, *words]
 
     def signal(self, process: int, number: signal.Signals, *, group: bool = False) -> None:
         """Signal a process, by the number that it has in the world."""

@@ -40,5 +40,7 @@ class RehearsalRequest:
     use_cache: bool = True
     only_looks: bool = False
     as_installed: bool = False
+    unconfined: bool = False
+    """Run the programs without anything that keeps them from the user's files, where the kernel offers no means."""
     shm_bytes: int | None = None
     """A node's /dev/shm, where what the command was taken from says it."""

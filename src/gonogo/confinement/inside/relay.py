@@ -1,4 +1,4 @@
-"""``run SOCKET LISTEN FDS COMMAND…``: has the world's first process start COMMAND, and stands for it outside.
+"""``run SOCKET LISTEN HERE=THERE,… COMMAND…``: has the world's first process start COMMAND, and stands for it outside.
 
 Streams, working directory, environment, signals and exit status are those of COMMAND. When this process is killed, so
 is COMMAND, with all of its process group; when the world ends, this one ends with status 137.
@@ -19,7 +19,10 @@ WORLD_ENDED = 137
 def main(arguments):
     """Ask, and wait."""
     address, listen, extra, *words = arguments
-    descriptors = [0, 1, 2, *(int(number) for number in extra.split(",") if number)]
+    numbers = {0: 0, 1: 1, 2: 2}
+    for pair in extra.split(",") if extra else ():
+        here, there = pair.split("=")
+        numbers[int(here)] = int(there)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
@@ -28,10 +31,10 @@ def main(arguments):
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         channel.connect(address)
-        _ask(channel, words, listen, descriptors)
+        _ask(channel, words, listen, numbers)
     except OSError:
         os._exit(WORLD_ENDED)
-    for descriptor in descriptors[3:]:
+    for descriptor in list(numbers)[3:]:
         os.close(descriptor)
     poll = select.poll()
     poll.register(channel.fileno(), select.POLLIN)
@@ -49,9 +52,10 @@ def main(arguments):
                 _end(struct.unpack("=i", said)[0] if len(said) == 4 else WORLD_ENDED)
 
 
-def _ask(channel, words, listen, descriptors):
+def _ask(channel, words, listen, numbers):
     environment = [name + b"=" + value for name, value in os.environb.items()]
-    targets = ",".join(str(number) for number in descriptors)
+    descriptors = list(numbers)
+    targets = ",".join(str(number) for number in numbers.values())
     head = [os.getcwd(), listen, targets, str(len(words)), *words]
     text = b"\0".join([*map(os.fsencode, head), *environment])
     rights = struct.pack(f"={len(descriptors)}i", *descriptors)

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.launch.words import shortened
-from gonogo.finding import Text
-from gonogo.finding.errors import UserError
 from gonogo.confinement.confinement import raise_if_ended
 from gonogo.confinement.reading import read_written
 from gonogo.confinement.world import World
+from gonogo.evidence.launch.words import shortened
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 from gonogo.rehearse.kept.watch import heard
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, all_launchers

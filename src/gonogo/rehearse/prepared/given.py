@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -79,17 +81,31 @@ def told_by(folder: Path) -> bytes:
     return (place / MANIFEST).read_bytes() if place is not None else b""
 
 
-def show(prepared: Path, files: Path) -> None:
-    """Have what stands for paths that are not on this machine be seen there: links in the view's upper part, ``files``.
+def made_files(folder: Path, tree: Path) -> Path | None:
+    """A tree that mirrors the root folder, with links to what stands for paths that are not on this machine.
 
-    What has come to lie there since then is left to be seen itself.
+    None where nothing was made for launches typed in ``folder``. What has come to lie there since then is left to be
+    seen itself.
     """
-    table = read_prepared(prepared)
+    prepared = prepared_beside(folder)
+    table = read_prepared(prepared) if prepared is not None else None
     for path, place in (table.paths if table is not None else {}).items():
         if os.path.lexists(path):
             continue
-        real = f"{os.path.realpath(os.path.dirname(path))}/{os.path.basename(path)}"
-        link = Path(f"{files}{real}")
+        real = os.path.realpath(os.path.dirname(path))
+        link = Path(f"{tree}{real}/{os.path.basename(path)}")
         if not link.is_symlink():
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(prepared / place)
+            _mirror(tree, real)
+            link.symlink_to((prepared or folder) / place)
+    return tree if tree.exists() else None
+
+
+def _mirror(tree: Path, folder: str) -> None:
+    """Make a folder and those above it, with the modes and times of the real ones: a layer's are those that are seen."""
+    for place in (*reversed(Path(folder).parents), Path(folder)):
+        made = Path(f"{tree}{place}")
+        if made.exists():
+            continue
+        made.mkdir(parents=True)
+        with contextlib.suppress(OSError):
+            shutil.copystat(place, made)

@@ -17,8 +17,8 @@ INSTALLS = frozenset(
     {"apt", "apt-get", "dpkg", "yum", "dnf", "apk", "pacman", "zypper", "brew", "snap", "npm", "cargo", "rustup"}
 )
 OTHER_MACHINES = frozenset(
-    {"sbatch", "salloc", "scancel", "squeue", "qsub", "bsub", "docker", "podman", "nerdctl", "kubectl", "helm", "enroot",
-     "systemctl", "service", "reboot", "shutdown", "crontab", "at", "batch"}
+    {"sbatch", "salloc", "scancel", "squeue", "qsub", "bsub", "docker", "podman", "nerdctl", "kubectl", "helm",
+     "enroot", "systemctl", "service", "reboot", "shutdown", "crontab", "at", "batch"}
 )  # fmt: skip
 NEVER_END = frozenset({"tmux", "screen", "watch", "top", "htop", "nvtop", "nvitop", "gpustat", "less", "more", "vim"})
 LEFT_OUT = NEEDS_NETWORK | INSTALLS | OTHER_MACHINES | NEVER_END

@@ -25,7 +25,7 @@ _AT_CWD = 0xFFFFFF9C
 _FIRST_LINE = 512
 _STARTS_OF_A_STAND_IN = 2
 """A stand-in becomes Python, and then perhaps the program itself: these two are let through."""
-_STUB = "#!/bin/sh\nexec {words} \"$@\"\n"
+_STUB = '#!/bin/sh\nexec {words} "$@"\n'
 _OPENAT2 = 437
 _RESOLVE_IN_ROOT = 0x10
 
@@ -35,6 +35,8 @@ class Interception:
 
     def __init__(self, session: ShellSession) -> None:
         self._session = session
+        self.failure: str | None = None
+        """Why the script can't be followed."""
         self.stub = self.bash = ""
         """Paths in the world: of the stub, and of what ``sh`` is there, as on most clusters. Set before it runs."""
         self._names = commands.REPLACED | launcher_names()
@@ -59,7 +61,7 @@ class Interception:
         if first_line is None:  # there is no such program: the caller looks for it elsewhere
             return
         if name in SHELLS and _depth(call.pid) > MOST_NESTED:
-            self._session_failure(f"scripts call each other {MOST_NESTED} deep: {shown}")
+            self.failure = f"scripts call each other {MOST_NESTED} deep: {shown}"
         if name in ("sh", "dash") and name != os.path.basename(os.path.realpath(shown)) != "bash":
             self._overwrite(call, address, path, os.fsencode(self.bash))
             return
@@ -81,13 +83,6 @@ class Interception:
             return False
         call.memory.write(call.pid, address, other + b"\0")
         return True
-
-    def _session_failure(self, why: str) -> None:
-        # The folder is the world's too: nothing is created here, and no link is followed.
-        with contextlib.suppress(OSError):
-            descriptor = os.open(self._session.written / "failure", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
-            with open(descriptor, "ab") as file:
-                file.write(why.encode("utf-8", "replace") + b"\n")
 
 
 def write_stub(path: Path, session: ShellSession) -> None:

@@ -34,7 +34,9 @@ _LONGEST_OUTPUT = 1 << 20
 _STUB, _BASH = "g", "b"
 # Folders of the training machine's own software, which another machine need not have.
 _OF_THE_MACHINE = ("/usr/", "/opt/", "/etc/")
-_NOT_THERE = re.compile(r": line \d+: (/[^:]+\.sh|/[^:]*/(?:activate|setenv|set_env|profile)[^:/]*): No such file or directory$")
+_NOT_THERE = re.compile(
+    r": line \d+: (/[^:]+\.sh|/[^:]*/(?:activate|setenv|set_env|profile)[^:/]*): No such file or directory$"
+)
 
 
 @dataclass(frozen=True)
@@ -107,9 +109,9 @@ def run_script(
         interception = Interception(session)
         with confinement.world(below=[own], made=made, on_call=interception.look) as world, _Short(world, own) as short:
             interception.stub, interception.bash = short.stub, short.bash
-            status, output = _run(world, session, words, bash, environment, cwd, deadline - time.monotonic())
+            status, output = _run(world, session, interception, words, bash, environment, cwd, deadline)
             raise_if_ended(world)
-        failure = session.failure()
+        failure = interception.failure
         if failure is not None:
             raise UserError(
                 Text(
@@ -207,11 +209,12 @@ def _sourced_of_the_machine(output: Sequence[str]) -> list[str]:
 def _run(
     world: World,
     session: ShellSession,
+    interception: Interception,
     words: Sequence[str],
     bash: str,
     environment: Mapping[str, str],
     cwd: str,
-    timeout: float,
+    deadline: float,
 ) -> tuple[int, tuple[str, ...]]:
     """Run the script to its end; its status (-9 where it was ended) and last lines."""
     heard: Heard = "looks" if is_watched() else "starts"
@@ -226,7 +229,6 @@ def _run(
     )
     assert process.stdout is not None
     output = bytearray()
-    deadline = time.monotonic() + timeout
     launched_at: float | None = None
     ended_at: float | None = None
     try:
@@ -248,7 +250,7 @@ def _run(
                     break
                 if launched_at is not None and now > launched_at + _AFTER_LAUNCH:
                     break
-                if session.failure() is not None:
+                if interception.failure is not None:
                     break
     finally:
         with contextlib.suppress(ProcessLookupError):

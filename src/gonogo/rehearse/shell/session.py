@@ -2,7 +2,7 @@
 
 ``shown/shell-N/``   what stand-ins read: the settings, and for each replaced program what was to be started
 ``shared/shell-N/``  what they write: ``calls``, a line of JSON for each program that would have started a training;
-                     ``not_run``, the commands that were left out; ``failure``
+                     ``not_run``, the commands that were left out
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ShellSession:
             (own / "bin" / name).chmod(0o755)
         written = shared / own.name
         written.mkdir()
-        for name in ("calls", "not_run", "failure"):
+        for name in ("calls", "not_run"):
             (written / name).touch()
         settings = StandInSettings(surroundings, python, str(written), packages)
         (own / "settings.json").write_bytes(msgspec.json.encode(settings))
@@ -116,11 +116,6 @@ class ShellSession:
         found = {tuple(record.split("\037")[:-1]): None for record in text.split("\036")[:-1]}
         return [list(words) for words in found]
 
-    def failure(self) -> str | None:
-        """Why the script can't be followed, or None."""
-        lines = (read_written(self.written / "failure", _LARGEST) or b"").decode("utf-8", "replace").splitlines()
-        return lines[0] if lines else None
-
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The environment in which bash is started: for a command that is not there, the stand-in answers."""
         function = f'() {{ {shlex.join(self.stand_in("--missing"))} "$@"; }}'
@@ -149,11 +144,6 @@ class ShellSession:
         record = "".join(f"{word}\037" for word in words) + "\036"
         with open(self.written / "not_run", "ab") as file:
             file.write(record.encode("utf-8", "surrogateescape"))
-
-    def fail(self, why: str) -> None:
-        """Take down that a script can't be followed."""
-        with open(self.written / "failure", "a", encoding="utf-8") as file:
-            file.write(f"{why}\n")
 
     def _outer_environment(self) -> dict[str, str]:
         """The environment of the replaced program, without what the session has put in."""

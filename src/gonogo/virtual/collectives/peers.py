@@ -6,6 +6,7 @@ The exchange (``gonogo.rehearse.ranks.exchange``) compares what the ranks call. 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from multiprocessing.connection import Client, Connection
 import msgspec
 
 from gonogo.virtual.collectives.call_sites import CallSites
-from gonogo.virtual.ranks.plan import ExchangeAddress
+from gonogo.virtual.ranks.plan import LINE_TO_EXCHANGE, ExchangeAddress
 from gonogo.virtual.ranks.protocol import (
     Collective,
     End,
@@ -60,7 +61,7 @@ class Peers:
         self.situation: Situation = lambda: (None, "load", 0)
         self.over = False
         """Whether the ranks have diverged: what the program still calls while it ends concerns nobody."""
-        self._connection = _connect(where)
+        self._connection = Connection(os.dup(LINE_TO_EXCHANGE))
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(Reply).decode
         self._waiting_to_go: list[Message] = [Hello(rank)]
@@ -185,11 +186,9 @@ class Peers:
         return reply
 
 
-def _connect(where: ExchangeAddress) -> Connection:
+def connect_over_network(where: ExchangeAddress) -> Connection:
+    """A line to an exchange on another machine."""
     host, _, port = where.address.rpartition(":")
-    tcp = bool(host) and port.isdigit()
-    address = (host, int(port)) if tcp else where.address
-    connection = Client(address, authkey=bytes.fromhex(where.key))
-    if tcp:
-        send_at_once(connection)
+    connection = Client((host, int(port)), authkey=bytes.fromhex(where.key))
+    send_at_once(connection)
     return connection

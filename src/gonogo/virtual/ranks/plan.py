@@ -16,11 +16,15 @@ class ExchangeAddress(msgspec.Struct, frozen=True):
     """Where a worker meets the other ranks that are rehearsed with it."""
 
     address: str
-    """``HOST:PORT``, or the path of a local socket."""
+    """``HOST:PORT`` for a worker on another machine; empty for one that is handed its end of the line."""
     key: str
     """What proves to the exchange, and to the worker, that the other side belongs to this rehearsal."""
     ranks: tuple[int, ...]
     """The ranks that are rehearsed together."""
+
+
+LINE_TO_EXCHANGE = 197
+"""The descriptor under which a worker finds its end of the line to the exchange."""
 
 
 class WorkerPlan(msgspec.Struct, frozen=True):
@@ -38,7 +42,7 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     host_bytes: int | None
     steps: int
     scratch: str
-    """A folder of this worker's own: what the program writes lands below it (see ``virtual/filesystem.py``)."""
+    """A folder that the worker may write, for what gonogo has to put down there."""
     record: str
     """Where the RankRecord's JSON is written (atomically), also after a failure or SIGINT/SIGTERM."""
     progress: str
@@ -57,6 +61,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """The folder of what gonogo prepare has made; empty where there is none."""
     trace: str = ""
     """Where what it does is written event by event (:class:`RankTrace`); empty: it is not followed."""
+    confinement: str = "namespaces"
+    """What confines the worker: a :data:`~gonogo.confinement.world.Means`."""
     exchange: ExchangeAddress | None = None
     """None where one rank is rehearsed alone."""
 
