@@ -1,5 +1,6 @@
 import ast
 
+from gonogo.evidence.script.identifiers import same_code
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Severity, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
@@ -70,10 +71,11 @@ class BackwardInEvalMode(LoggedHazard):
             loop = script.enclosing_loop(call.node)
             if of is None or loop is None or call.node.args:
                 continue
-            model = ast.unparse(of)
             calls = [one for one in ast.walk(loop) if isinstance(one, ast.Call)]
-            backward = next((one for one in calls if ast.unparse(one.func).endswith(".backward")), None)
-            if backward is None or all(ast.unparse(one.func) != model for one in calls):
+            backward = next(
+                (one for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr == "backward"), None
+            )
+            if backward is None or not any(same_code(one.func, of) for one in calls):
                 continue
             refused = run.zero_stage == 3 and run.environment.within("deepspeed", "<0.16") is True
             yield self.finding(
@@ -82,7 +84,7 @@ class BackwardInEvalMode(LoggedHazard):
                     "off{refused}.",
                     "训练循环中把 {model} 设为评估模式，之后从未设回：此后 dropout 关闭{refused}。",
                 ).format(
-                    model=model,
+                    model=ast.unparse(of),
                     refused=Text(
                         ", and this DeepSpeed's ZeRO-3 refuses the backward",
                         "，该版本 DeepSpeed 的 ZeRO-3 会拒绝 backward",

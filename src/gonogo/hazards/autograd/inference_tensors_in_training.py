@@ -1,6 +1,7 @@
 import ast
 from collections.abc import Iterator
 
+from gonogo.evidence.script.identifiers import last_name, says
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
@@ -112,5 +113,5 @@ def _trains_on(call: ast.Call, names: set[str]) -> bool:
 
 def _without_gradients(script: Script, node: ast.AST) -> bool:
     blocks = (one for one in script.ancestors(node) if isinstance(one, ast.With))
-    names = (ast.unparse(item.context_expr) for block in blocks for item in block.items)
-    return any("no_grad" in name or "inference_mode" in name for name in names)
+    names = (last_name(item.context_expr) for block in blocks for item in block.items)
+    return any(says(name, "no_grad", "inference_mode") for name in names)

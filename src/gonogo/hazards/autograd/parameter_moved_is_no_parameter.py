@@ -48,8 +48,9 @@ class ParameterMovedIsNoParameter(Hazard):
                 continue
             inner = first_argument(made, "data")
             call = f".{method.attr}({', '.join(ast.unparse(one) for one in (*move.args, *move.keywords))})"
-            moved = _moved_inside(script, made, inner, call) if inner is not None else None
-            edit = script.replacing(move, moved) if moved is not None else None
+            around = _around(script, made, inner) if inner is not None else None
+            moved = f"{around[0]}{call}{around[1]}" if around is not None else f"nn.Parameter(tensor{call})"
+            edit = script.replacing(move, moved) if around is not None else None
             yield self.finding(
                 Text(
                     "self.{name} of {owner} is what {call} makes of the parameter: a tensor that no optimizer gets.",
@@ -58,7 +59,7 @@ class ParameterMovedIsNoParameter(Hazard):
                 cure=Text(
                     "Move the tensor inside: {moved}, or leave it to model.to(device)",
                     "移动里面的张量：{moved}，或交给 model.to(device)",
-                ).format(moved=moved or f"nn.Parameter(tensor{call})"),
+                ).format(moved=moved),
                 spans=script.place(move).span(),
                 parameter=target.attr,
                 fixes=self.fix(Text("Move the tensor inside", "移动里面的张量"), edit, safe=False)
@@ -67,13 +68,13 @@ class ParameterMovedIsNoParameter(Hazard):
             )
 
 
-def _moved_inside(script: Script, made: Call, inner: ast.expr, call: str) -> str | None:
-    """``nn.Parameter(x.cuda())`` of ``nn.Parameter(x)``; None where brackets would be needed."""
+def _around(script: Script, made: Call, inner: ast.expr) -> tuple[str, str] | None:
+    """What stands before and after the place for ``.cuda()`` in ``nn.Parameter(x)``; None where it needs brackets."""
     if not isinstance(inner, (ast.Call, ast.Name, ast.Attribute)):
         return None
     whole, part = script.place(made.node), script.place(inner)
     text, end = whole.text.encode(), part.start - whole.start + len(part.text.encode())
-    return (text[:end] + call.encode() + text[end:]).decode()
+    return text[:end].decode(), text[end:].decode()
 
 
 def _changes(script: Script, move: ast.Call) -> bool:

@@ -1,5 +1,6 @@
 import ast
 
+from gonogo.evidence.script.identifiers import last_name, same_code, words
 from gonogo.hazards.rule import Call, Findings, Hazard, Launch, Pattern, Refusal, Run, Text
 
 # What may turn the text into something else on its way.
@@ -75,6 +76,13 @@ def _hands_on(call: Call) -> bool:
     """Whether ``train`` is given the argument's own value."""
     node = call.keyword_node("resume_from_checkpoint")
     if isinstance(node, ast.Name):
-        found = [one for one in call.script.nodes(ast.Assign) if ast.unparse(one.targets[0]) == node.id]
-        return any(ast.unparse(one.value).endswith("args.resume_from_checkpoint") for one in found)
-    return node is not None and ast.unparse(node).endswith("args.resume_from_checkpoint")
+        found = [one for one in call.script.nodes(ast.Assign) if same_code(one.targets[0], node)]
+        return any(_is_the_argument(one.value) for one in found)
+    return node is not None and _is_the_argument(node)
+
+
+def _is_the_argument(node: ast.expr) -> bool:
+    """``args.resume_from_checkpoint``, ``training_args.resume_from_checkpoint``, as it is."""
+    if not isinstance(node, ast.Attribute) or node.attr != "resume_from_checkpoint":
+        return False
+    return words(last_name(node.value))[-1:] == ("args",)

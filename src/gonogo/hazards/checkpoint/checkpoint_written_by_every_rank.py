@@ -102,7 +102,7 @@ class CheckpointWrittenByEveryRank(Hazard):
             return
         for call in script.calls("torch.save"):
             path = first_argument(call, "f", index=1)
-            if path is None or "rank" in ast.unparse(path).lower() or not _reached_by_all(script, call.node, 0):
+            if path is None or mentions_rank(script, path) or not _reached_by_all(script, call.node, 0):
                 continue
             yield self.finding(
                 Text(

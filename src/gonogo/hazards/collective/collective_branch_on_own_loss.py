@@ -1,14 +1,14 @@
 import ast
-import re
 from collections.abc import Iterator
 
+from gonogo.evidence.script.identifiers import last_name, picks_values, says, words
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script, Severity, Text
 
 Loop = ast.For | ast.AsyncFor | ast.While
 Leaving = ast.Break | ast.Return | ast.Continue
 
 _MANY_RANKS = (b"init_process_group", b"deepspeed", b"Accelerator(", b"DistributedDataParallel", b"fully_shard")
-_AGREED = re.compile(r"reduce|gather|broadcast|check_trigger|synchroni[sz]e_|sync_")
+_AGREES = ("reduce", "allreduce", "gather", "allgather", "broadcast", "check_trigger")
 """Words of calls by which ranks agree on a value: `all_reduce`, `accelerator.gather`, `reduce_mean` ..."""
 _OF_A_VALUE = {
     "item",
@@ -73,7 +73,7 @@ class CollectiveBranchOnOwnLoss(Hazard):
         for call in script.calls("*.backward"):
             loop = script.enclosing_loop(call.node)
             loss = _loss_of(call)
-            if loop is None or loss is None or _AGREED.search(ast.unparse(loop)):
+            if loop is None or loss is None or any(map(_agrees, ast.walk(loop))):
                 continue
             own = _made_of(loop, loss)
             for test, leaving in _exits(script, loop, call.node):
@@ -101,6 +101,16 @@ class CollectiveBranchOnOwnLoss(Hazard):
                 call.place.span(Text("all ranks have to come here", "所有 rank 都必须执行到这里")),
             ),
         )
+
+
+def _agrees(node: ast.AST) -> bool:
+    """Whether a call lets ranks agree on a value: `sync_stop()` does, `torch.cuda.synchronize()` does not."""
+    if not isinstance(node, ast.Call) or picks_values(node):
+        return False
+    name = last_name(node.func)
+    if name[:1].isupper():  # a class: ReduceLROnPlateau
+        return False
+    return says(name, *_AGREES) or not {"sync", "synchronize", "synchronise"}.isdisjoint(words(name)[:-1])
 
 
 def _loss_of(call: Call) -> str | None:
@@ -140,5 +150,5 @@ def _is_of(test: ast.AST, own: set[str]) -> bool:
     ):
         return False  # `loss is None` is a matter of the program, not of numbers
     called = [node for node in ast.walk(test) if isinstance(node, ast.Call)]
-    names = {node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func) for node in called}
+    names = {last_name(node.func) for node in called}
     return names <= _OF_A_VALUE and any(isinstance(node, ast.Name) and node.id in own for node in ast.walk(test))

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.facts.duplicate_gpu import PINS_A_DEVICE, DuplicateGpu, duplicate_gpu
 from gonogo.hazards.facts.training_script import DDP, first_argument, mentions, several_a_node
 from gonogo.hazards.rule import Certainty, Edit, Findings, Fix, Hazard, Run, Script, Text
@@ -221,10 +222,17 @@ def _never_set(script: Script, run: Run) -> bool:
     return not mentions(run, script, b"set_device", b"cuda.device(", b"device_id", b"default_device", b"local_rank)")
 
 
+def _is_device(node: ast.AST) -> bool:
+    """``"cuda:0"``, ``torch.device("cuda:0")``: not the number alone."""
+    if isinstance(node, ast.Call):
+        return dotted(node.func) == "torch.device"
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:")
+
+
 def _replacing_pins(script: Script, pinned: list[tuple[ast.AST, int]]) -> tuple[Edit, ...]:
     """Edits that put the local rank in the place of each number; none where the script names the GPU elsewhere too."""
     words = sum(script.source.data.count(word) for word in (b'"cuda:', b"'cuda:", b".cuda(0)"))
-    own = sum(script.place(node).text.startswith(("'cuda:", '"cuda:', "torch.device(")) for node, _ in pinned)
+    own = sum(_is_device(node) for node, _ in pinned)
     cuda = sum(script.source.data[script.place(node).start - 6 :].startswith(b".cuda(") for node, _ in pinned)
     if words > own + cuda:
         return ()

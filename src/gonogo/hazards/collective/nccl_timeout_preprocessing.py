@@ -6,6 +6,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.progress import last_activity, prepares_data
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, stall_of
+from gonogo.hazards.facts.rank_tests import on_one_rank
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Script, Severity, Text
 
 _PREPARED = Pattern(r"100%\|")
@@ -193,5 +194,4 @@ def _seconds(script: Script, node: ast.expr | None) -> float | None:
 
 def _by_one_rank(script: Script, node: ast.AST) -> bool:
     """Whether only one rank gets there."""
-    tests = [ast.unparse(test) for test in script.guarded_by(node)]
-    return any(("rank" in test.lower() and "== 0" in test) or "is_main" in test for test in tests)
+    return on_one_rank(script, node) is not None

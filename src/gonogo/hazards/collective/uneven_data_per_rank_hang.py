@@ -1,10 +1,13 @@
+import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.progress import nearly_done
 from gonogo.evidence.log.stall import STALL_WORDS, in_log_or_setup, stall_of
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, rank_divergence
+from gonogo.evidence.script.identifiers import last_name, says
 from gonogo.hazards.facts.all_ranks import equally_often
+from gonogo.hazards.facts.rank_tests import names_rank
 from gonogo.hazards.facts.training_script import DDP, mentions
 from gonogo.hazards.rule import (
     Certainty,
@@ -156,9 +159,8 @@ class UnevenDataPerRankHang(Hazard):
             return
         for owner in script.subclasses("torch.utils.data.IterableDataset"):
             method = owner.methods.get("__iter__")
-            text = script.place(method).text if method is not None else ""
             # Endless streams never run out; with a cut at a common length neither does any rank before the others.
-            if method is None or "rank" not in text or "while True" in text or "repeat" in text or "cycle" in text:
+            if method is None or not names_rank(method) or any(map(_is_endless, ast.walk(method))):
                 continue
             yield self.finding(
                 Text(
@@ -235,3 +237,10 @@ def _read_unevenly(divergence: RankDivergence) -> bool:
         inside, outside, _ = divergence.left_loop
         return outside.steps <= inside.steps
     return 0 in batches and len({side.steps for side in sides}) > 1
+
+
+def _is_endless(node: ast.AST) -> bool:
+    """``while True``, ``itertools.cycle(…)``, ``rows.repeat()``, ``self.repeat``."""
+    if isinstance(node, ast.While):
+        return isinstance(node.test, ast.Constant) and bool(node.test.value)
+    return isinstance(node, (ast.Name, ast.Attribute)) and says(last_name(node), "repeat", "cycle", "infinite")

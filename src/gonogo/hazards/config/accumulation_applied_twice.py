@@ -1,9 +1,10 @@
 import ast
 
 from gonogo.evidence.field import whole_number
+from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Severity, Text
 
-_NAMES = ("accumulation", "accum_steps", "grad_acc", "accumulate_steps", "gas")
+_NAMES = ("accumulation", "accum_steps", "accum_iter", "grad_accum", "grad_acc", "accumulate_steps", "gas")
 
 
 class AccumulationAppliedTwice(Hazard):
@@ -88,15 +89,11 @@ def _of_engine(call: Call, script: Script) -> bool:
     return any(kind == "deepspeed.initialize" for kind in kinds)
 
 
-def _counts(text: str) -> bool:
-    return any(name in text.lower() for name in _NAMES)
-
-
 def _modulo(script: Script, call: Call) -> ast.expr | None:
     """The test around the call that holds once in some batches."""
     for test in script.guarded_by(call.node):
         for node in ast.walk(test):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and _counts(ast.unparse(node.right)):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and uses_name(node.right, *_NAMES):
                 return test
     return None
 
@@ -107,7 +104,7 @@ def _divided(script: Script, call: Call) -> ast.AST | None:
         return None
     argument = call.node.args[0]
     if isinstance(argument, ast.BinOp):
-        return argument if isinstance(argument.op, ast.Div) and _counts(ast.unparse(argument.right)) else None
+        return argument if isinstance(argument.op, ast.Div) and uses_name(argument.right, *_NAMES) else None
     loop = script.enclosing_loop(call.node)
     if not isinstance(argument, ast.Name) or loop is None:
         return None
@@ -119,12 +116,12 @@ def _divided(script: Script, call: Call) -> ast.AST | None:
         if not isinstance(target, ast.Name) or target.id != argument.id:
             continue
         if isinstance(node, ast.AugAssign):
-            if isinstance(node.op, ast.Div) and _counts(ast.unparse(node.value)):
+            if isinstance(node.op, ast.Div) and uses_name(node.value, *_NAMES):
                 return node
         elif (
             isinstance(node.value, ast.BinOp)
             and isinstance(node.value.op, ast.Div)
-            and _counts(ast.unparse(node.value.right))
+            and uses_name(node.value.right, *_NAMES)
         ):
             return node
     return None

@@ -5,13 +5,14 @@ from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.script.deepspeed_dicts import dict_behind
+from gonogo.evidence.script.identifiers import last_name, uses_name, words
 from gonogo.hazards.facts.how_it_trains import trainer_calls
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text
 
 _STAGE = Pattern(r"zero stage ([0-3]|\{\}) requires an optimizer")
 _INFERENCE = "ZeRO inference only makes sense with ZeRO Stage 3"
-_EVALUATED = ("ref", "teacher", "reward", "critic_eval", "frozen", "judge")
+_EVALUATED = ("ref", "refmodel", "reference", "teacher", "reward", "critic_eval", "frozen", "judge")
 _PREPARES_EVALUATED = ("self.ref_model = prepare_deepspeed(", "ref_model", "reward_model", "teacher_model")
 _CONFIRM = Text(
     "The accelerator runs with this DeepSpeed config, and the model reaches prepare() without an optimizer",
@@ -60,12 +61,12 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
         if config.raw("optimizer").absent:
             for call, model in _alone(script):
                 sure = call.name == "deepspeed.initialize" and _takes_the_runs_config(call, script)
-                named = any(word in model.lower() for word in _EVALUATED)
+                named = uses_name(model, *_EVALUATED)
                 yield self.finding(
                     Text(
                         "`{model}` is given to DeepSpeed alone, without an optimizer, and ZeRO-{stage} requires one.",
                         "`{model}` 单独交给 DeepSpeed，没有优化器，而 ZeRO-{stage} 需要优化器。",
-                    ).format(model=model, stage=stage),
+                    ).format(model=ast.unparse(model)[:60], stage=stage),
                     certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                     cure=_CURE if named else _CURE[::-1],
                     spans=(call.place.span(), stage_span(run)),
@@ -178,7 +179,12 @@ def _sets_its_stage(script: Script, name: str) -> bool:
     )
 
 
-def _alone(script: Script) -> Iterator[tuple[Call, str]]:
+def _is_evaluated(model: ast.expr) -> bool:
+    own = words(last_name(model))
+    return any(own[: len(first)] == first for first in map(words, _EVALUATED))
+
+
+def _alone(script: Script) -> Iterator[tuple[Call, ast.expr]]:
     for call in script.calls("deepspeed.initialize"):
         if call.has_star or call.node.args or not call.has("model") or call.has("config_class"):
             continue
@@ -188,12 +194,10 @@ def _alone(script: Script) -> Iterator[tuple[Call, str]]:
         model = call.keyword_node("model")
         fitted = isinstance(own, ast.Name) and _sets_its_stage(script, own.id)
         if not given and not named_otherwise and not fitted and model is not None and not isinstance(own, ast.Dict):
-            yield call, ast.unparse(model)[:60]
+            yield call, model
     for call in script.calls("accelerate.Accelerator.prepare"):
         if len(call.node.args) != 1 or call.node.keywords:
             continue
         model = call.node.args[0]
-        written = ast.unparse(model)
-        name = written.rpartition(".")[2].lower()
-        if isinstance(model, (ast.Name, ast.Attribute)) and any(name.startswith(word) for word in _EVALUATED):
-            yield call, written[:60]
+        if isinstance(model, (ast.Name, ast.Attribute)) and _is_evaluated(model):
+            yield call, model

@@ -1,5 +1,7 @@
 import ast
+from collections.abc import Iterator
 
+from gonogo.evidence.script.nodes import is_none
 from gonogo.hazards.facts.training_script import makers
 from gonogo.hazards.rule import Call, Findings, Hazard, Pattern, Refusal, Run, Script, Text
 
@@ -88,10 +90,20 @@ def _is_made(script: Script, call: Call, name: str) -> bool:
 def _may_be_none(script: Script, name: str) -> bool:
     """Whether None is among what is assigned to a name."""
     return any(
-        "None" in ast.unparse(node.value)
+        any(map(is_none, _choices(node.value)))
         for node in script.nodes(ast.Assign)
         if any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
     )
+
+
+def _choices(value: ast.expr) -> Iterator[ast.expr]:
+    """What an expression may come to: the branches of a choice, the parts of ``made or None``."""
+    if isinstance(value, ast.IfExp):
+        yield from (*_choices(value.body), *_choices(value.orelse))
+    elif isinstance(value, ast.BoolOp):
+        yield from (each for part in value.values for each in _choices(part))
+    else:
+        yield value
 
 
 def _given(call: Call, name: str) -> bool:

@@ -1,3 +1,4 @@
+from gonogo.evidence.script.identifiers import last_name, says, uses_name
 from gonogo.hazards.facts.training_script import first_argument, mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 
@@ -36,17 +37,16 @@ class DataPaddedLabelsInLoss(Hazard):
             return
         for call in script.calls("torch.nn.utils.rnn.pad_sequence"):
             labels, value = first_argument(call, "sequences"), call.keyword_node("padding_value")
-            if labels is None or value is None or "label" not in script.place(labels).text:
+            if labels is None or value is None or not uses_name(labels, "label", "labels"):
                 continue
-            text = script.place(value).text
-            if not text.endswith(("pad_token_id", "pad_id", "pad_token_type_id")):
+            if not says(last_name(value), "pad_token_id", "pad_id", "pad_token_type_id"):
                 continue
             edit = script.replacing(value, "-100")
             yield self.finding(
                 Text(
                     "Labels are padded with {value}; the loss leaves out -100 only, so that padding is learnt.",
                     "标签用 {value} 补齐；损失只忽略 -100，因此 padding 也会被学习。",
-                ).format(value=text),
+                ).format(value=script.place(value).text),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=Text("Pad labels with -100", "用 -100 补齐标签"),

@@ -1,5 +1,7 @@
 import ast
 
+from gonogo.evidence.script.identifiers import uses_name
+from gonogo.hazards.facts.rank_tests import mentions_rank, names_rank
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 
@@ -55,7 +57,7 @@ class DataSameOnEveryRank(Hazard):
             if any(loader.passed(name) is not None for name in ("sampler", "batch_sampler", "worker_init_fn")):
                 continue
             data = first_argument(loader, "dataset")
-            if data is None or "rank" in script.place(data).text or _knows_ranks(script, data):
+            if data is None or mentions_rank(script, data) or _knows_ranks(script, data):
                 continue
             yield self.finding(
                 Text(
@@ -75,4 +77,4 @@ class DataSameOnEveryRank(Hazard):
 
 def _knows_ranks(script: Script, data: ast.expr) -> bool:
     """Whether what makes the dataset is told of ranks."""
-    return any("rank" in one.place.text or "world" in one.place.text for one in makers(script, data))
+    return any(names_rank(one.node) or uses_name(one.node, "world") for one in makers(script, data))

@@ -2,6 +2,7 @@ import ast
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.device_map import accelerators_in, parameter_devices
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
@@ -167,18 +168,28 @@ def _is_moved(script: Script, node: ast.Name) -> bool:
     return False
 
 
+def _is_move(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("to", "cuda")
+
+
+def _names_cuda(node: ast.AST) -> bool:
+    """Whether code has a GPU in it: a name, or a text like ``"cuda:0"``."""
+    texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str))
+    return uses_name(node, "cuda") or any(text.startswith("cuda") for text in texts)
+
+
 def _moves_itself(script: Script, made: tuple[Call, ...], ddp_in: ast.AST | None) -> bool:
     """Whether what makes the model may put it on a GPU: a class or function that says so, or one not at hand."""
     for call in made:
         around = script.enclosing_function(call.node)
         written = script.statement(call.node) if around is ddp_in else around
-        if written is not None and any(word in script.place(written).text for word in (".to(", ".cuda(")):
+        if written is not None and any(map(_is_move, ast.walk(written))):
             return True
         if call.method == "from_pretrained" or call.name.startswith(("torchvision.models.", "torch.nn.", "timm.")):
             continue
         if any(isinstance(word, ast.Attribute) and word.attr in ("to", "cuda") for word in ast.walk(call.node)):
             return True
         owner = next((one for one in script.classes if one.name == call.name), None)
-        if owner is None or "cuda" in script.place(owner.node).text or "device" in call.keywords:
+        if owner is None or _names_cuda(owner.node) or "device" in call.keywords:
             return True
     return False

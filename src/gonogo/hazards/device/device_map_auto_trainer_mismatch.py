@@ -5,6 +5,7 @@ from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, library_frame, places
+from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.device_map import SPREADING, accelerators_of, in_short
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards.facts.training_script import several_a_node, trained_loads
@@ -65,11 +66,10 @@ class DeviceMapAutoTrainerMismatch(Hazard):
             return
         for owner in script.subclasses("transformers.Trainer"):
             method = owner.methods.get("compute_loss")
-            text = script.place(method).text if method is not None else ""
-            if method is None or ".to(" in text or "labels" not in text:
+            if method is None or any(map(_moves, ast.walk(method))) or not uses_name(method, "labels"):
                 continue
             for call in (node for node in ast.walk(method) if isinstance(node, ast.Call)):
-                if not _is_loss(script, call) or not any("labels" in ast.unparse(each) for each in call.args):
+                if not _is_loss(script, call) or not any(uses_name(each, "labels") for each in call.args):
                     continue
                 yield self.finding(
                     Text(
@@ -193,6 +193,10 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
     # One plain process with several GPUs and words that name no operator: rather DataParallel.
     copies = mismatch.bare and plain_on_several_gpus(log) and log.setup.launcher != "swift"
     return Certainty.POSSIBLE if copies else Certainty.LIKELY
+
+
+def _moves(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to"
 
 
 def _is_loss(script: Script, call: ast.Call) -> bool:

@@ -1,5 +1,6 @@
 import ast
 
+from gonogo.evidence.script.identifiers import last_name
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
 
 
@@ -43,7 +44,7 @@ class VisibleDevicesSetInScript(Hazard):
             if not isinstance(target, ast.Subscript) or not isinstance(value, ast.Constant):
                 continue
             name = script.field(target.slice).value
-            if name != "CUDA_VISIBLE_DEVICES" or not ast.unparse(target.value).endswith("environ"):
+            if name != "CUDA_VISIBLE_DEVICES" or last_name(target.value) != "environ":
                 continue
             gpus = [one for one in str(value.value).split(",") if one.strip()]
             if len(gpus) >= processes or script.guarded_by(statement):

@@ -1,6 +1,7 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
 
 _REFUSED = Pattern(r"self\.dim\(\) cannot be 0 to view \w+ as Byte")
@@ -136,5 +137,5 @@ def _is_number(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp):
         return _is_number(node.left) and _is_number(node.right)
     if isinstance(node, ast.Call):
-        return ast.unparse(node.func) in ("math.log", "np.log", "numpy.log", "float", "math.sqrt", "math.exp")
+        return dotted(node.func) in ("math.log", "np.log", "numpy.log", "float", "math.sqrt", "math.exp")
     return isinstance(node, ast.Constant) and type(node.value) in (int, float)

@@ -1,5 +1,6 @@
 import ast
 
+from gonogo.evidence.script.identifiers import same_code
 from gonogo.hazards.fsdp._mixed import GENERATES, MIXED, RECOMPUTES
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
@@ -90,16 +91,18 @@ class Fsdp2MethodOutsideForward(LoggedHazard):
         """generate() on what fully_shard was given, which nobody registered."""
         if b"fully_shard" not in script.source.data or b"register_fsdp_forward_method" in script.source.data:
             return
-        sharded = {
-            script.place(call.node.args[0]).text
+        sharded = [
+            call.node.args[0]
             for call in script.calls(
                 "torch.distributed.fsdp.fully_shard", "torch.distributed._composable.fsdp.fully_shard"
             )
             if call.node.args
-        }
+        ]
         for call in script.calls("*.generate"):
             model = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
-            if model is None or script.place(model).text not in sharded or b".unshard()" in script.source.data:
+            if model is None or b".unshard()" in script.source.data:
+                continue
+            if not any(same_code(model, one) for one in sharded):
                 continue
             yield self.finding(
                 self.cause_in_script.format(name=script.place(model).text),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from gonogo.evidence.log.context import outside_training, under_fsdp
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
 
@@ -203,6 +204,15 @@ def _certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
     return None
 
 
+def _names_device(call: ast.Call) -> bool:
+    given = (*call.args, *(keyword.value for keyword in call.keywords))
+    texts = [each.value for each in given if isinstance(each, ast.Constant)]
+    named = any(uses_name(each, "cuda", "rank", "device") for each in given) or any(
+        keyword.arg == "device" for keyword in call.keywords
+    )
+    return named or any(isinstance(text, str) and text.startswith("cuda") for text in texts)
+
+
 def _moves_after(script: Script, wrapped: ast.stmt, name: str) -> Iterator[ast.stmt]:
     """The statements after another one, in its function, that do nothing but move what goes by a name to the GPU."""
     for call in script.index.calls:
@@ -212,7 +222,6 @@ def _moves_after(script: Script, wrapped: ast.stmt, name: str) -> Iterator[ast.s
         own = isinstance(func.value, ast.Name) and func.value.id == name
         value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
         same = script.enclosing_function(statement) is script.enclosing_function(wrapped)
-        if own and value is call and same and statement.lineno > wrapped.lineno:
-            text = script.place(call).text
-            if func.attr == "cuda" or any(word in text for word in ("cuda", "rank", "device")):
-                yield statement
+        after = same and statement.lineno > wrapped.lineno
+        if own and value is call and after and (func.attr == "cuda" or _names_device(call)):
+            yield statement

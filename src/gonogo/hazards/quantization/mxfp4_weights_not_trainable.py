@@ -1,3 +1,4 @@
+from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Severity, Text
 from gonogo.hazards.signs import LoggedHazard, Sign
 
@@ -77,7 +78,7 @@ class Mxfp4WeightsNotTrainable(LoggedHazard):
             model = (name.string or "").lower()
             if not model.startswith("openai/gpt-oss") or not call.keyword("quantization_config").absent:
                 continue
-            if "Tokenizer" in script.place(call.node.func).text or call.keyword("quantization_config").unknown:
+            if uses_name(call.node.func, "tokenizer") or call.keyword("quantization_config").unknown:
                 continue
             yield self.finding(
                 Text(

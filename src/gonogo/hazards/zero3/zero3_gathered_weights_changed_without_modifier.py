@@ -1,6 +1,7 @@
 import ast
 from collections.abc import Iterator
 
+from gonogo.evidence.script.identifiers import same_code
 from gonogo.hazards.facts.zero_files import stage_span, text_of
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 
@@ -81,7 +82,7 @@ def _changes(script: Script, block: ast.With | ast.AsyncWith, gathered: ast.expr
     """The statements and calls of a block that write into what it has gathered."""
     names = {each.id for each in ast.walk(gathered) if isinstance(each, ast.Name)}
     names.discard("self")
-    paths = {ast.unparse(each) for each in ast.walk(gathered) if isinstance(each, ast.Attribute)}
+    paths = [each for each in ast.walk(gathered) if isinstance(each, ast.Attribute)]
     for loop in ast.walk(block):
         if isinstance(loop, ast.For) and names & {
             each.id for each in ast.walk(loop.iter) if isinstance(each, ast.Name)
@@ -90,7 +91,7 @@ def _changes(script: Script, block: ast.With | ast.AsyncWith, gathered: ast.expr
     for statement in block.body:
         for node in ast.walk(statement):
             each = _written(script, node)
-            while isinstance(each, (ast.Attribute, ast.Subscript)) and ast.unparse(each) not in paths:
+            while isinstance(each, (ast.Attribute, ast.Subscript)) and not any(same_code(each, one) for one in paths):
                 each = each.value
             if isinstance(each, ast.Attribute) or (isinstance(each, ast.Name) and each.id in names):
                 yield node

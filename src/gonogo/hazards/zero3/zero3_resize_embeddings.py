@@ -1,6 +1,7 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.script.identifiers import is_main_guard, is_option, last_name
 from gonogo.hazards.facts.zero_files import gathered, stage_span, tests_the_stage
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, Text
 from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, RESIZING
@@ -192,10 +193,17 @@ def _surely_called(script: Script, statement: ast.stmt) -> bool:
         for node in script.nodes(ast.Call)
         if function is not None and isinstance(node.func, ast.Name) and node.func.id == function.name
     ]
-    usual = ("pad_token", "__name__")
-    return not calls or any(
-        all(any(word in ast.unparse(test) for word in usual) for test in script.guarded_by(node)) for node in calls
+    return not calls or any(all(map(_is_usual, script.guarded_by(node))) for node in calls)
+
+
+def _is_usual(test: ast.expr) -> bool:
+    """Whether a test is of a tokenizer's pad token, or of a main program: an option that has its name is neither."""
+    own = any(
+        last_name(each) in ("pad_token", "pad_token_id")
+        for each in ast.walk(test)
+        if isinstance(each, (ast.Name, ast.Attribute)) and not is_option(each)
     )
+    return own or is_main_guard(test)
 
 
 def _embedding_behind(script: Script, node: ast.expr) -> ast.expr | None:
