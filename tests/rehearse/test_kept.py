@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from gonogo.confinement.system_calls import can_be_heard
 from gonogo.evidence.environment.hardware import machine_from
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.kept import known
 from gonogo.rehearse.kept.earlier import FOLDER, earlier
 from gonogo.rehearse.kept.store import Store, most_bytes
-from gonogo.rehearse.kept.watch import can_watch
 from gonogo.rehearse.launch.launch import UNSTATED
 from gonogo.rehearse.packages import packages_for
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 
-pytestmark = pytest.mark.skipif(not can_watch(), reason="this kernel doesn't tell which files are asked for")
+pytestmark = pytest.mark.skipif(not can_be_heard(), reason="this kernel doesn't tell which files are asked for")
 
 _FAKE_WORKER = str(Path(__file__).with_name("fake_worker.py"))
 _LAUNCH = """

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 PASSED_THROUGH = frozenset(
-    {"srun", "mpirun", "mpiexec", "sudo", "doas", "uv", "poetry", "pdm", "pipenv", "hatch", "conda", "mamba", "micromamba",
-     "numactl", "taskset", "singularity", "apptainer"}
+    {"srun", "mpirun", "mpiexec", "sudo", "doas", "uv", "poetry", "pdm", "pipenv", "hatch", "conda", "mamba",
+     "micromamba", "numactl", "taskset", "singularity", "apptainer"}
 )  # fmt: skip
 """Start the command among their arguments in another place or way: that command is taken, and they are left out."""
 
 NEEDS_NETWORK = frozenset(
-    {"wget", "curl", "aria2c", "axel", "scp", "sftp", "ssh", "ssh-copy-id", "ssh-keyscan", "ftp", "telnet", "nc", "ncat",
-     "ping", "pdsh", "clush", "aws", "gsutil", "gcloud", "azcopy", "az", "s3cmd", "ossutil", "obsutil", "coscli", "rclone",
-     "hdfs", "hadoop", "git-lfs"}
+    {"wget", "curl", "aria2c", "axel", "scp", "sftp", "ssh", "ssh-copy-id", "ssh-keyscan", "ftp", "telnet", "nc",
+     "ncat", "ping", "pdsh", "clush", "aws", "gsutil", "gcloud", "azcopy", "az", "s3cmd", "ossutil", "obsutil",
+     "coscli", "rclone", "hdfs", "hadoop", "git-lfs"}
 )  # fmt: skip
 INSTALLS = frozenset(
     {"apt", "apt-get", "dpkg", "yum", "dnf", "apk", "pacman", "zypper", "brew", "snap", "npm", "cargo", "rustup"}

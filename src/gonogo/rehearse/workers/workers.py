@@ -33,8 +33,8 @@ class Assignment:
     """What one worker is started with.
 
     The record and the progress lie in ``folder``, where the program can write: what is read from it is a stranger's.
-    The plan lies in ``shown``, where it can only read. ``log``, what the program printed, is written by gonogo, where no
-    program sees it.
+    The plan lies in ``shown``, where it can only read. ``log``, what the program printed, is written by gonogo where
+    no program sees it.
     """
 
     plan: WorkerPlan
