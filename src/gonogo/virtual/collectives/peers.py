@@ -55,13 +55,13 @@ class EnoughRehearsed(BaseException):
 class Peers:
     """One rank's line to the exchange. ``situation`` is set before the program runs."""
 
-    def __init__(self, rank: int, where: ExchangeAddress) -> None:
+    def __init__(self, rank: int, where: ExchangeAddress, line: Connection) -> None:
         self.rank = rank
         self.ranks = frozenset(where.ranks)
         self.situation: Situation = lambda: (None, "load", 0)
         self.over = False
         """Whether the ranks have diverged: what the program still calls while it ends concerns nobody."""
-        self._connection = Connection(os.dup(LINE_TO_EXCHANGE))
+        self._connection = line
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(Reply).decode
         self._waiting_to_go: list[Message] = [Hello(rank)]
@@ -184,6 +184,11 @@ class Peers:
             self.over = True
             raise EnoughRehearsed
         return reply
+
+
+def line_of_worker() -> Connection:
+    """The line that this worker was handed."""
+    return Connection(os.dup(LINE_TO_EXCHANGE))
 
 
 def connect_over_network(where: ExchangeAddress) -> Connection:
