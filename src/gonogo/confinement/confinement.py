@@ -27,18 +27,19 @@ CANNOT_CONFINE = Text(
     "5.19 or newer); or say --unconfined, and the programs can change and delete what you can",
     "本机无法限制排练所运行的程序（{why}）：没有运行任何一行。请启用用户命名空间（sysctl "
     "kernel.unprivileged_userns_clone=1，或 kernel.apparmor_restrict_unprivileged_userns=0；容器中使用 --security-opt "
-    "seccomp=unconfined --security-opt systempaths=unconfined），或使用带 Landlock 的内核（Linux 5.19 或更新）；也可以加上 "
-    "--unconfined，此时程序可以修改和删除你能修改的一切",
+    "seccomp=unconfined --security-opt systempaths=unconfined），或使用带 Landlock 的内核（Linux 5.19 或更新）；"
+    "也可以加上 --unconfined，此时程序可以修改和删除你能修改的一切",
 )
 UNCONFINED = Text(
-    "--unconfined: the programs of this run were not confined. They could change and delete your files, use the network "
-    "and your credentials, and go on running",
+    "--unconfined: the programs of this run were not confined. They could change and delete your files, use the "
+    "network and your credentials, and go on running",
     "--unconfined：本次运行的程序未受限制，可以修改和删除你的文件、使用网络和你的凭据，并在结束后继续运行",
 )
 ONLY_LANDLOCK = Text(
     "this kernel allows no user namespaces here: programs could write only below the rehearsal's temporary folder, "
     "reach no socket, and set no modes or times of files. A run that needs more can't be told",
-    "此处内核不允许用户命名空间：程序只能写入排练的临时目录，不能连接任何 socket，也不能设置文件的权限和时间。需要更多权限的运行无法判断",
+    "此处内核不允许用户命名空间：程序只能写入排练的临时目录，不能连接任何 socket，也不能设置文件的权限和时间。"
+    "需要更多权限的运行无法判断",
 )
 
 
@@ -65,9 +66,10 @@ class Confinement:
     def world(
         self, *, below: Sequence[Path] = (), made: Path | None = None, on_call: OnCall | None = None
     ) -> Iterator[World]:
-        """A new world, ended with the block. ``below``: trees of earlier worlds, whose changes are seen in it.
+        """A new world, ended with the block.
 
-        ``on_call`` is handed calls too, and after the confinement's own.
+        It begins with the files of ``made``, and with what the ``below`` hold: trees of earlier worlds. ``on_call`` is
+        handed calls too, and after the confinement's own.
 
         Raises UserError where this machine has no means to confine a program.
         """
@@ -93,8 +95,7 @@ class Confinement:
                     shared=(self.shared,),
                     shown=(self.shown,),
                     hidden=() if means == "none" else tuple(secret_places()),
-                    below=tuple(below),
-                    made=made,
+                    begins_with=(*(() if made is None else (made,)), *below),
                 ),
                 None if listening is None else listening.add,
             )

@@ -42,24 +42,3 @@ def _opened(path: str) -> int:
     if number == 38 or (number == 1 and os.access(path, os.R_OK)):  # kernels, or filters, that don't know the call
         return os.open(path, flags)
     raise OSError(number, os.strerror(number), path)
-
-
-def copy_with_holes(source: str | Path, target: str | Path) -> None:
-    """Copy a file's parts that have data: weights without bytes are files of holes, a terabyte long."""
-    reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(reading, "rb"), open(target, "wb") as copy:
-        size = os.fstat(reading).st_size
-        at = 0
-        while at < size:
-            try:
-                at = os.lseek(reading, at, os.SEEK_DATA)
-            except OSError:  # only a hole is left
-                break
-            end = os.lseek(reading, at, os.SEEK_HOLE)
-            while at < end:
-                block = os.pread(reading, min(end - at, 1 << 20), at)
-                if not block:
-                    break
-                os.pwrite(copy.fileno(), block, at)
-                at += len(block)
-        os.ftruncate(copy.fileno(), size)

@@ -13,13 +13,12 @@ import select
 import shutil
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +26,7 @@ from typing import Literal
 
 import msgspec
 
+from gonogo.confinement.trees import bytes_below, copy_tree
 from gonogo.finding import Text
 
 Means = Literal["namespaces", "landlock", "none"]
@@ -60,7 +60,8 @@ DISK_FULL = Text(
 WROTE_TOO_MUCH = Text(
     "the program wrote more than {limit} GiB of real data, which is kept in {path}: have it write less (a smaller data "
     "set), or set GONOGO_LAYER_GIB to allow more",
-    "程序写出的真实数据超过 {limit} GiB（存放于 {path}）：请让它少写一些（例如更小的数据集），或设置 GONOGO_LAYER_GIB 提高上限",
+    "程序写出的真实数据超过 {limit} GiB（存放于 {path}）：请让它少写一些（例如更小的数据集），或设置 GONOGO_LAYER_GIB "
+    "提高上限",
 )
 
 
@@ -83,10 +84,9 @@ class WorldSpec:
     """Folders of gonogo's that programs can read, and not write."""
     hidden: tuple[str, ...] = ()
     """Files and folders that are shown empty (with Landlock: that can't be read)."""
-    below: tuple[Path, ...] = ()
-    """Trees that mirror the root folder (see :attr:`World.tree`), seen before the real files; the first one wins."""
-    made: Path | None = None
-    """A tree of files that were made for the launch: seen before the real ones, below what ``below`` has."""
+    begins_with: tuple[Path, ...] = ()
+    """Trees (see ``trees.py``) that are copied into the world's own: what they hold is seen before the real files. The
+    later ones come over the earlier."""
 
 
 class World:
@@ -117,6 +117,9 @@ class World:
     def __enter__(self) -> World:
         layer = self.spec.folder / "layer"
         layer.mkdir(parents=True)
+        if self.shows_changes:
+            for tree in self.spec.begins_with:
+                copy_tree(tree, self.tree)
         address = str(self.spec.folder / "asked")
         self._address_folder: str | None = None
         if len(os.fsencode(address)) > _LONGEST_ADDRESS:
@@ -153,8 +156,6 @@ class World:
             "shared": [str(path) for path in spec.shared],
             "shown": [str(path) for path in spec.shown],
             "hidden": [path for path in spec.hidden if os.path.exists(path)],
-            "below": [str(path) for path in spec.below],
-            "made": "" if spec.made is None else str(spec.made),
             "umask": _umask(),
             "processes": _MOST_PROCESSES,
             "least_memory": _LEAST_MEMORY,
@@ -266,45 +267,6 @@ class World:
         if self.limit is not None and self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.shutdown(socket.SHUT_WR)
-
-
-def bytes_below(folder: Path) -> int:
-    """Bytes on the disk of all files below a folder; 0 for what can't be read."""
-    return sum(state.st_blocks * 512 for _, state in files_below(folder))
-
-
-def files_below(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """(path, lstat) of all regular files below a folder that can be read, no links followed."""
-    waiting = [str(folder)]
-    while waiting:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                    elif entry.is_file(follow_symlinks=False):
-                        with contextlib.suppress(OSError):
-                            yield entry.path, entry.stat(follow_symlinks=False)
-        except OSError:
-            continue
-
-
-def remove_tree(folder: Path) -> None:
-    """Remove a folder that a program wrote, whatever modes it left behind."""
-
-    def again(function: Callable[[str], object], path: str, _error: object) -> None:
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(path), 0o700)
-            if stat.S_ISDIR(os.lstat(path).st_mode):
-                os.chmod(path, 0o700)
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                os.unlink(path)
-
-    if sys.version_info >= (3, 12):
-        shutil.rmtree(folder, onexc=again)
-    else:
-        shutil.rmtree(folder, onerror=again)
 
 
 def _umask() -> int:

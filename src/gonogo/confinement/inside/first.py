@@ -63,7 +63,7 @@ def _into_namespaces(spec, notes, control):
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-    files = Files(spec["layer"], spec["below"], spec["made"], notes)
+    files = Files(spec["layer"], notes)
     files.put_together()
     files.own_folders()
     for path in (*spec["hidden"], spec["private"]):

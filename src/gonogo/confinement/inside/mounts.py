@@ -30,12 +30,10 @@ _MOST_ENTRIES = 512
 class Files:
     """Puts the program's files together below ``layer/tree``."""
 
-    def __init__(self, layer, below, made, notes):
+    def __init__(self, layer, notes):
         self.tree = layer + "/tree"
         self.root = layer + "/root"
         self._work = layer + "/work"
-        self._below = [*below, *([made] if made else [])]
-        """Folders that mirror the root, the upper ones first: what is seen there comes before the real files."""
         self._notes = notes
         self._overlays = 0
         self._mounted = _mount_points()
@@ -61,7 +59,7 @@ class Files:
         os.makedirs(self.tree + path, exist_ok=True)
         _as(path, self.tree + path)
         names = {}
-        for place in (path, *(folder + path for folder in self._below)):
+        for place in (path, self.tree + path):
             try:
                 for entry in os.scandir(place):
                     names.setdefault(entry.name, entry.path)
@@ -100,17 +98,13 @@ class Files:
     def _laid_over(self, path):
         upper, target = self.tree + path, self.root + path
         os.makedirs(upper, exist_ok=True)
-        lower = [folder + path for folder in self._below if os.path.isdir(folder + path)]
-        if os.path.isdir(path):
-            _as(path, upper)
-            lower.append(path)
-        if not lower:
+        if not os.path.isdir(path):  # the world begins with it
             return
+        _as(path, upper)
         self._overlays += 1
         work = f"{self._work}/{self._overlays}"
         os.makedirs(work, exist_ok=True)
-        folders = ":".join(_escaped(folder) for folder in lower)
-        options = f"lowerdir={folders},upperdir={_escaped(upper)},workdir={_escaped(work)},userxattr"
+        options = f"lowerdir={_escaped(path)},upperdir={_escaped(upper)},workdir={_escaped(work)},userxattr"
         for more in (",volatile", ""):
             try:
                 kernel.mount("overlay", target, "overlay", 0, options + more)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from gonogo.confinement.trees import mirror_folder
 from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
 from gonogo.finding import Text
 from gonogo.rehearse.launch.environment import ON_PATH
@@ -95,17 +94,6 @@ def made_files(folder: Path, tree: Path) -> Path | None:
         real = os.path.realpath(os.path.dirname(path))
         link = Path(f"{tree}{real}/{os.path.basename(path)}")
         if not link.is_symlink():
-            _mirror(tree, real)
+            mirror_folder(tree, real)
             link.symlink_to((prepared or folder) / place)
     return tree if tree.exists() else None
-
-
-def _mirror(tree: Path, folder: str) -> None:
-    """Make a folder and those above it, with the modes and times of the real ones: a layer's are those that are seen."""
-    for place in (*reversed(Path(folder).parents), Path(folder)):
-        made = Path(f"{tree}{place}")
-        if made.exists():
-            continue
-        made.mkdir(parents=True)
-        with contextlib.suppress(OSError):
-            shutil.copystat(place, made)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gonogo.confinement.confinement import Confinement, raise_if_ended
+from gonogo.confinement.trees import mirror_folder
 from gonogo.confinement.world import Heard, World
 from gonogo.evidence.launch.words import SHELLS, shortened
 from gonogo.finding import Text
@@ -191,9 +192,7 @@ def _write_own_files(own: Path, session: ShellSession, bash: str, software: Sequ
     write_stub(own / _STUB, session)
     (own / _BASH).symlink_to(os.path.realpath(bash))
     for path in software:
-        place = Path(f"{own}{os.path.realpath(os.path.dirname(path))}", os.path.basename(path))
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.touch()
+        (mirror_folder(own, os.path.realpath(os.path.dirname(path))) / os.path.basename(path)).touch()
 
 
 def _sourced_of_the_machine(output: Sequence[str]) -> list[str]:

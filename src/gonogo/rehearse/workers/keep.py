@@ -11,7 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.confinement.reading import copy_with_holes, read_written
+from gonogo.confinement.reading import read_written
+from gonogo.confinement.trees import copy_with_holes
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Text
@@ -42,9 +43,9 @@ def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[As
         for assignment in assignments:
             own = folder / f"rank-{assignment.plan.rank}"
             own.mkdir()
-            for path in (assignment.plan_file, assignment.log):
+            for path, name in ((assignment.plan_file, "plan.json"), (assignment.log, "output.log")):
                 if exists(path):
-                    shutil.copyfile(path, own / path.name)
+                    shutil.copyfile(path, own / name)
             for name in ("record.json", "progress.jsonl"):
                 with contextlib.suppress(OSError):  # a link that the program has put there
                     written = read_written(assignment.folder / name)

@@ -17,7 +17,7 @@ import msgspec
 
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.reading import read_written
-from gonogo.confinement.world import remove_tree
+from gonogo.confinement.trees import remove_tree
 from gonogo.evidence.rehearsal.record import Outcome
 from gonogo.rehearse.workers.ray_shipment import Returned, Shipment, refusal, unpack
 from gonogo.rehearse.workers.workers import Assignment, Worker, end_all

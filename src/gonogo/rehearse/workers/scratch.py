@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from gonogo.confinement.world import remove_tree
+from gonogo.confinement.trees import remove_tree
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
