@@ -47,6 +47,7 @@ from gonogo.cli.options import (
     SyntheticBatch,
     SyntheticDeepSpeed,
     Trace,
+    Unconfined,
     before_and_after,
 )
 from gonogo.cli.plan import plan
@@ -116,6 +117,7 @@ def rehearse(
     trace: Trace = None,
     flight_recorder: FlightRecorder = None,
     no_cache: NoCache = False,
+    unconfined: Unconfined = False,
     synthetic_batch: SyntheticBatch = None,
     deepspeed: SyntheticDeepSpeed = None,
     seq_len: SeqLen = None,
@@ -187,6 +189,7 @@ def rehearse(
             viewers=ViewerFiles(memory_viz, trace, flight_recorder),
             ray=ray,
             use_cache=not no_cache,
+            unconfined=unconfined,
         )
         request = unpacked(request)
         earlier = None if against is None else read_earlier(against)

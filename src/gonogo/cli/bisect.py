@@ -23,6 +23,7 @@ from gonogo.cli.options import (
     Output,
     Ranks,
     Steps,
+    Unconfined,
 )
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -59,6 +60,7 @@ def bisect(
         Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR, a folder for each release.")
     ] = None,
     no_cache: NoCache = False,
+    unconfined: Unconfined = False,
     format_: Format = "text",
     output: Output = None,
     open_: Open = False,
@@ -110,6 +112,7 @@ def bisect(
             as_of=as_of,
             keep=keep,
             use_cache=not no_cache,
+            unconfined=unconfined,
         )
         request = BisectRequest(
             _required("--package", package), _required("--good", good), _required("--bad", bad), unpacked(rehearsal)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
-from gonogo.cli.options import Command, Format, Gpus, HostMemory, Lang, Nodes, Open, Output, Steps
+from gonogo.cli.options import Command, Format, Gpus, HostMemory, Lang, Nodes, Open, Output, Steps, Unconfined
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -60,6 +60,7 @@ def cure(
     output_patch: Annotated[Path, typer.Option(metavar="FILE", help="Where the patch is written.")] = Path(
         "cure.patch"
     ),
+    unconfined: Unconfined = False,
     apply: Annotated[bool, typer.Option("--apply", help="Change the files as the patch says, all or none.")] = False,
     format_: Format = "text",
     output: Output = None,
@@ -107,6 +108,7 @@ def cure(
             timeout=timeout,
             environment=environment,
             with_packages=tuple(with_ or ()),
+            unconfined=unconfined,
         )
         request = CureRequest(
             unpacked(rehearsal),

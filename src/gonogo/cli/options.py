@@ -38,6 +38,14 @@ NoCache = Annotated[
     bool, typer.Option("--no-cache", help="Rehearse anew, though nothing has changed since the last time.")
 ]
 
+Unconfined = Annotated[
+    bool,
+    typer.Option(
+        "--unconfined",
+        help="Run the programs though nothing keeps them from your files and the network. Said in each report.",
+    ),
+]
+
 InEnvironment = Annotated[
     Path | None,
     typer.Option(

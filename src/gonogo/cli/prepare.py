@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gonogo.cli.exit_status import exit_statuses
-from gonogo.cli.options import AsOf, Command, Gpus, InEnvironment, Lang, Output
+from gonogo.cli.options import AsOf, Command, Gpus, InEnvironment, Lang, Output, Unconfined
 from gonogo.finding import Text, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -46,6 +46,7 @@ def prepare(
     timeout: Annotated[
         float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a first worker that takes longer.")
     ] = 600.0,
+    unconfined: Unconfined = False,
     format_: Annotated[str, typer.Option("--format", metavar="text|json", help="How the list is written.")] = "text",
     output: Output = None,
     lang: Lang = None,
@@ -100,6 +101,7 @@ def prepare(
                 as_of=as_of,
                 with_packages=tuple(with_ or ()),
                 timeout=timeout,
+                unconfined=unconfined,
             )
         )
         as_installed = environment == AS_INSTALLED

@@ -12,6 +12,7 @@ from typing import get_args
 
 from gonogo.confinement.listening import Listening, OnCall
 from gonogo.confinement.secrets import secret_places
+from gonogo.confinement.words import CANNOT_CONFINE
 from gonogo.confinement.world import Means, World, WorldRefused, WorldSpec
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -19,28 +20,6 @@ from gonogo.finding.errors import UserError
 FORCED = "GONOGO_CONFINEMENT"
 """Environment variable: the only means that is tried."""
 _TRIED: tuple[Means, ...] = ("namespaces", "landlock")
-
-CANNOT_CONFINE = Text(
-    "this machine can't confine what a rehearsal runs ({why}): no line of it was run. Enable user namespaces "
-    "(sysctl kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0; in a container "
-    "--security-opt seccomp=unconfined --security-opt systempaths=unconfined), or use a kernel with Landlock (Linux "
-    "5.19 or newer); or say --unconfined, and the programs can change and delete what you can",
-    "本机无法限制排练所运行的程序（{why}）：没有运行任何一行。请启用用户命名空间（sysctl "
-    "kernel.unprivileged_userns_clone=1，或 kernel.apparmor_restrict_unprivileged_userns=0；容器中使用 --security-opt "
-    "seccomp=unconfined --security-opt systempaths=unconfined），或使用带 Landlock 的内核（Linux 5.19 或更新）；"
-    "也可以加上 --unconfined，此时程序可以修改和删除你能修改的一切",
-)
-UNCONFINED = Text(
-    "--unconfined: the programs of this run were not confined. They could change and delete your files, use the "
-    "network and your credentials, and go on running",
-    "--unconfined：本次运行的程序未受限制，可以修改和删除你的文件、使用网络和你的凭据，并在结束后继续运行",
-)
-ONLY_LANDLOCK = Text(
-    "this kernel allows no user namespaces here: programs could write only below the rehearsal's temporary folder, "
-    "reach no socket, and set no modes or times of files. A run that needs more can't be told",
-    "此处内核不允许用户命名空间：程序只能写入排练的临时目录，不能连接任何 socket，也不能设置文件的权限和时间。"
-    "需要更多权限的运行无法判断",
-)
 
 
 class Confinement:
@@ -77,13 +56,14 @@ class Confinement:
         looks = [look for look in (self._on_call, on_call) if look is not None]
         with contextlib.ExitStack() as stack:
             listening = stack.enter_context(Listening(looks)) if looks else None
-            world = stack.enter_context(self._made(below, made, listening, refused))
+            world = stack.enter_context(self.worlds_of(below, made, listening, refused))
             yield world
 
     @contextlib.contextmanager
-    def _made(
+    def worlds_of(
         self, below: Sequence[Path], made: Path | None, listening: Listening | None, refused: list[str]
     ) -> Iterator[World]:
+        """As :meth:`world`; ``refused`` is told what the kernel refuses of the means that are tried first."""
         for means in (self.means,) if self.means is not None else _means_to_try():
             (self.scratch / "worlds").mkdir(exist_ok=True)
             folder = Path(tempfile.mkdtemp(prefix="", dir=self.scratch / "worlds"))
@@ -111,6 +91,16 @@ class Confinement:
                 world.close()
             return
         raise UserError(CANNOT_CONFINE.format(why="; ".join(refused) or "not Linux"))
+
+
+def means_here() -> tuple[Means, str]:
+    """What would confine a program on this machine, and what the kernel refused of better means; ``none``: nothing."""
+    with tempfile.TemporaryDirectory(prefix="gonogo-", ignore_cleanup_errors=True) as folder:
+        confinement = Confinement(Path(folder))
+        refused: list[str] = []
+        with contextlib.suppress(UserError), confinement.worlds_of((), None, None, refused):
+            return confinement.means or "none", "; ".join(refused)
+        return "none", "; ".join(refused)
 
 
 def raise_if_ended(world: World) -> None:

@@ -17,7 +17,8 @@ from types import FrameType
 
 import msgspec
 
-from gonogo.confinement.confinement import ONLY_LANDLOCK, UNCONFINED, Confinement, raise_if_ended
+from gonogo.confinement.confinement import Confinement, raise_if_ended
+from gonogo.confinement.words import ONLY_LANDLOCK, UNCONFINED
 from gonogo.confinement.world import World
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, machine_from
 from gonogo.evidence.rehearsal.divergence import Divergence
