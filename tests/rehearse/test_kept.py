@@ -184,9 +184,8 @@ def test_what_changes_nothing_is_answered(project: Project, monkeypatch: pytest.
 @pytest.mark.parametrize(
     "program",
     ["import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(('192.0.2.1', 9))",
-     "import subprocess; subprocess.run(['test', '-f', 'nothing'])", "raise SystemExit",
-     "open('config.json', 'a').write(' ')"],
-    ids=["network", "another program's looks", "no record", "changes while it runs"],
+     "import subprocess; subprocess.run(['test', '-f', 'nothing'])", "raise SystemExit"],
+    ids=["network", "another program's looks", "no record"],
 )  # fmt: skip
 def test_what_is_not_all_known_is_not_kept(program: str, project: Project) -> None:
     project.write("train.py", f"open('config.json').read()\n{program}\n")
