@@ -81,7 +81,9 @@ def forked_workers(folder: Path, ranks: int, accelerator: str) -> Iterator[None]
         with (
             mock.patch.multiple(workers, python_module=client, _server_for=lambda _: nullcontext(), create=True),
             mock.patch.object(run, "resolve", resolve_once),
-            mock.patch("gonogo.confinement.confinement._means_to_try", lambda: ("none",)),  # the servers are outside
+            mock.patch(
+                "gonogo.confinement.confinement._means_to_try", return_value=("none",)
+            ),  # the servers are outside
         ):
             yield
     finally:

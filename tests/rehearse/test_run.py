@@ -71,12 +71,10 @@ class Project:
         found = []
         for folder in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
-                if folder.name.isdigit() and mark in (folder / "environ").read_bytes():
-                    if (
-                        b"fake_worker" in (folder / "cmdline").read_bytes()
-                        or b"sleep" in (folder / "cmdline").read_bytes()
-                    ):
-                        found.append(int(folder.name))
+                if not folder.name.isdigit() or mark not in (folder / "environ").read_bytes():
+                    continue
+                if any(name in (folder / "cmdline").read_bytes() for name in (b"fake_worker", b"sleep")):
+                    found.append(int(folder.name))
         return found
 
     def wait_for(self, count: int) -> None:

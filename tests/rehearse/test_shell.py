@@ -170,7 +170,8 @@ def test_what_changes_files_really_runs_and_the_users_stay(project: Project) -> 
         python -c "import os; os.remove('names.txt')"
         ./tool.sh
         echo > /dev/../tmp/by_dots
-        torchrun train.py "$(ls -A | sort | tr '\\n' ' ')" "$(ls output | wc -l)" "$(cat link sorted.txt | tr '\\n' ' ')"
+        seen="$(ls -A | sort | tr '\\n' ' ')"
+        torchrun train.py "$seen" "$(ls output | wc -l)" "$(cat link sorted.txt | tr '\\n' ' ')"
         """,
     )
     (call,) = project.run("bash", "launch.sh").calls
