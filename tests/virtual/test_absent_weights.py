@@ -11,11 +11,12 @@ from types import ModuleType
 
 import pytest
 import torch
+from confined import runs_of
 from virtual.saved_models import LOAD, TINY, header, real_load, save
 from virtual_worker import answers
 
 from gonogo.virtual.weights import skeleton
-from gonogo.virtual.weights.made_once import made_once
+from gonogo.virtual.weights.made_once import MadeWeights
 
 
 @pytest.fixture
@@ -108,7 +109,9 @@ def test_ranks_that_are_rehearsed_together_make_them_once(tmp_path: Path) -> Non
         return "made"
 
     def rank(told: Path) -> None:
-        made_once(str(tmp_path / "scratch"), str(weights), make, lambda said: told.write_text(said) and None)
+        MadeWeights(str(tmp_path / "scratch"), True, lambda said: told.write_text(said) and None).once(
+            str(weights), make
+        )
 
     ranks = [tmp_path / f"rank{number}" for number in range(6)]
     processes = [multiprocessing.get_context("fork").Process(target=rank, args=(told,)) for told in ranks]
@@ -122,7 +125,7 @@ def test_ranks_that_are_rehearsed_together_make_them_once(tmp_path: Path) -> Non
 
 def test_weights_that_are_here_are_told_of_by_none(tmp_path: Path) -> None:
     said: list[str] = []
-    made_once(str(tmp_path), str(tmp_path / "model.safetensors"), lambda: None, said.append)
+    MadeWeights(str(tmp_path), True, said.append).once(str(tmp_path / "model.safetensors"), lambda: None)
     assert said == []
 
 
@@ -286,12 +289,7 @@ def test_adapters_with_their_config_alone(folder: Path) -> None:
     assert found["auto"].keys() == expected.keys()
     assert len(found["own"]) == 8
     assert found["missing"] == []
-    made = (
-        folder.parent
-        / "user-scratch"
-        / "files"
-        / str(folder / "adapter-config" / "adapter_model.safetensors").lstrip("/")
-    )
+    made = runs_of(folder).written(folder / "adapter-config" / "adapter_model.safetensors")
     assert header(made) == header(folder / "adapter" / "adapter_model.safetensors")
 
 
@@ -326,6 +324,6 @@ def test_full_size_under_zero3_takes_seconds_and_little_memory(folder: Path) -> 
     assert 0.99 < found["live"] / (72_706_203_648 * 2 / 8) < 1.01
     assert found["seconds"] < 30
     assert found["rss"] < 1 << 20, "KiB"
-    written = [path for path in (folder.parent / "user-scratch").rglob("*") if path.is_file()]
+    written = runs_of(folder).files()
     assert sum(path.stat().st_blocks for path in written) * 512 < 4 << 20
     assert sum(path.stat().st_size for path in written) > 135 << 30

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from gonogo.rehearse.kept.process_memory import ProcessMemory
 from gonogo.rehearse.kept.watched_start import MACHINES
-from gonogo.virtual.sandbox.told import FOR_MODULES
+from gonogo.virtual.sandbox.probe_reporting import FOR_MODULES
 
 _RECEIVE, _SEND, _SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082104
 _NOTIFICATION, _RESPONSE = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from gonogo.evidence.environment.hardware import Accelerator
+from gonogo.evidence.rehearsal.record import Confined
 
 SPAWN = "torch.multiprocessing.spawn"
 """The launcher of processes that a program starts itself, by that or by torchrun's agent."""
@@ -38,7 +39,7 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     host_bytes: int | None
     steps: int
     scratch: str
-    """A folder of this worker's own: what the program writes lands below it (see ``virtual/filesystem.py``)."""
+    """A folder of gonogo's in which this worker, and those that share it, leave what they have made or noted."""
     record: str
     """Where the RankRecord's JSON is written (atomically), also after a failure or SIGINT/SIGTERM."""
     progress: str
@@ -59,6 +60,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Where what it does is written event by event (:class:`RankTrace`); empty: it is not followed."""
     exchange: ExchangeAddress | None = None
     """None where one rank is rehearsed alone."""
+    confinement: Confined = "namespaces"
+    """What the kernel confines the program by: what it writes is thrown away, refused, or really written."""
 
 
 class Progress(msgspec.Struct, frozen=True):
