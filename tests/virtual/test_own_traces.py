@@ -29,6 +29,12 @@ def read_beside(written: str, path: str) -> Callable[[], object]:
     return call
 
 
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the programs write."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     with virtual_session(tmp_path_factory.mktemp("scratch")) as session:
