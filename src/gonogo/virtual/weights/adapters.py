@@ -56,12 +56,12 @@ def install(patches: Patches, made: MadeWeights) -> None:
         def followed(self: Any, peft_model_id: Any = None, adapter_name: Any = None, *args: Any, **kwargs: Any) -> Any:
             if peft_model_id is None or kwargs.get("adapter_state_dict") is not None:
                 return load_adapter(self, peft_model_id, adapter_name, *args, **kwargs)
-            where = kwargs.get("adapter_kwargs") or {}
-            folder = _folder_without_weights(str(peft_model_id), where)
-            if folder is not None and made.writable(folder) != folder:
-                peft_model_id = made.writable(folder)
+            name, where = str(peft_model_id), kwargs.get("adapter_kwargs") or {}
+            folder = _folder_without_weights(name, where)
+            if folder is not None and (writable := made.writable(folder)) != folder:
+                peft_model_id = writable  # the weights are made there before they are looked for
                 kwargs["adapter_kwargs"] = {key: value for key, value in where.items() if key != "subfolder"}
-            with _into(self, adapter_name or "default"), _preparing_after_injection(str(peft_model_id), kwargs, made):
+            with _into(self, adapter_name or "default"), _preparing_after_injection(name, where, made):
                 return load_adapter(self, peft_model_id, adapter_name, *args, **kwargs)
 
         patches.set(owner, "load_adapter", followed)
@@ -80,7 +80,7 @@ def _into(model: Any, adapter_name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _preparing_after_injection(name: str, kwargs: dict[str, Any], made: MadeWeights) -> Iterator[None]:
+def _preparing_after_injection(name: str, where: dict[str, Any], made: MadeWeights) -> Iterator[None]:
     """transformers puts the adapter's modules in by peft's function, then looks for its weights."""
     import peft
 
@@ -89,7 +89,7 @@ def _preparing_after_injection(name: str, kwargs: dict[str, Any], made: MadeWeig
     @functools.wraps(inject)
     def followed(*args: Any, **rest: Any) -> Any:
         result = inject(*args, **rest)
-        _prepare(name, kwargs.get("adapter_kwargs") or {}, made)
+        _prepare(name, where, made)
         return result
 
     with contextlib_patch(peft, "inject_adapter_in_model", followed):
