@@ -25,6 +25,8 @@ _REFUSED = re.compile(
 )
 """EPERM, EACCES and EROFS as Python, Rust, HDF5, SQLite and C++ say them. CUDA's refusals are in small letters."""
 _ACROSS = re.compile(r"\[[Ee]rrno 18\]|\(os error 18\)|[Ii]nvalid cross-device link")
+_UNMAPPED = re.compile(r"\[[Ee]rrno 75\]|\(os error 75\)|Value too large for defined data type")
+"""EOVERFLOW: overlayfs copies no folder whose owner or group the user namespace doesn't know."""
 _NOBODY_LISTENS = re.compile(r"\[Errno 111\]|\(os error 111\)|Connection refused")
 _MISSING = re.compile(r"\[Errno 2\]|\(os error 2\)|No such file or directory")
 _PATH = re.compile(r"['\"](/[^'\"\n]{1,1000}|[^'\"\n]{1,1000}/[^'\"\n]{0,1000})['\"]")
@@ -47,6 +49,12 @@ _ACROSS_DISKS = Text(
     "{what} moves or links a file between folders that are one disk on the machine, and several in the confinement: "
     "rehearse with both in one folder",
     "{what} 在两个目录之间移动或链接文件：它们在机器上属于同一磁盘，而在限制环境中不是。请让两者位于同一目录再排练",
+)
+_OF_ANOTHER_GROUP = Text(
+    "{what} lies in a folder of another user or group, which can't be written in a user namespace, while the real one "
+    "may be: give it a path in a folder of your own and your primary group",
+    "{what} 位于其他用户或用户组的目录中，在用户命名空间里无法写入，而真实运行时可能可以：请给出属于你本人及主用户组的"
+    "目录中的路径",
 )
 _NOT_SHOWN = Text(
     "{what} is a socket or device of the machine, which confined programs don't see: it may be there where the run is; "
@@ -100,6 +108,8 @@ def _why(raised: Told, confinement: Confined, folder: Path) -> Text | None:
         return None
     if _ACROSS.search(message):
         return _ACROSS_DISKS.format(what=what)
+    if _UNMAPPED.search(message) and kind != "OverflowError":
+        return _OF_ANOTHER_GROUP.format(what=what)
     if kind == "ConnectionRefusedError" or (kind == "OSError" and _NOBODY_LISTENS.search(message)):
         return _NO_SERVICE.format(what=what)
     if kind == "FileNotFoundError" or _MISSING.search(message):
