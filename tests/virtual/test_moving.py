@@ -119,12 +119,12 @@ def test_more_than_is_copied_stays_refused(below: Path, tmp_path: Path, monkeypa
 
 
 def test_in_a_world(below: Path, tmp_path: Path) -> None:
-    """A folder that was there before, one folder's file to another disk of the world, and a copy of virtual weights."""
+    """A folder that was there before, a temporary file that becomes an output, and a copy of virtual weights."""
     world = runs_of(below).world
     if not world.shows_changes:
         pytest.skip("this kernel allows no user namespaces here")
     program = """
-        import json, os, shutil, sys
+        import json, os, shutil, sys, tempfile
         from pathlib import Path
         from gonogo.virtual.sandbox import moving
         try:
@@ -133,8 +133,9 @@ def test_in_a_world(below: Path, tmp_path: Path) -> None:
             refused = error.errno
         moving.install()
         os.rename("deep", "moved")
-        Path("/var/tmp/gonogo-test").write_text("x")
-        os.replace("/var/tmp/gonogo-test", "came")
+        with tempfile.NamedTemporaryFile("w", delete=False) as file:
+            file.write("x")
+        os.replace(file.name, "came")
         shutil.copy2("weights", "copy")
         with open("weights", "rb") as one, open("streamed", "wb") as other:
             shutil.copyfileobj(one, other)
@@ -145,10 +146,10 @@ def test_in_a_world(below: Path, tmp_path: Path) -> None:
         print(json.dumps([refused, sorted(os.listdir()), Path("moved/rows.txt").stat().st_mtime_ns, blocks, data]))
     """
     done = subprocess.run(
-        world.command([sys.executable, "-c", textwrap.dedent(program)]), cwd=below, capture_output=True, text=True
-    )
+        world.command([sys.executable, "-c", textwrap.dedent(program)]), cwd=below, capture_output=True, text=True,
+        env={**os.environ, "TMPDIR": str(runs_of(below).shared / "tmp")},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     names = ["came", "copy", "link", "moved", "pipe", "same.txt", "streamed", "weights"]
     assert json.loads(done.stdout) == [errno.EXDEV, names, 7, [True, True], "xx"]
     assert sorted(os.listdir(below)) == ["deep", "link", "pipe", "same.txt", "weights"]
-    assert not Path("/var/tmp/gonogo-test").exists()
