@@ -210,7 +210,6 @@ def _rehearse(session: Any, plan_path: str, cwd: str, environment: dict[str, str
         torch.manual_seed(0)
         worker._write_on_signal(session)
         stop = worker._report_progress(session)
-        worker._keep_files_as_they_are(session, plan)
         record = session.run()
         stop()
         session.__exit__()

@@ -25,6 +25,7 @@ from gonogo.evidence.rehearsal.divergence import Divergence
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.confinement_failures import mark_confinement_failures
 from gonogo.rehearse.kept.earlier import Earlier, earlier
 from gonogo.rehearse.launch.environment import in_environment, worker_environment
 from gonogo.rehearse.launch.launch import UNSTATED, Surroundings
@@ -95,6 +96,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
 
 def _tell_apart(record: RehearsalRecord, request: RehearsalRequest) -> None:
     """What the packages and the data here have brought about is a limit of the rehearsal."""
+    mark_confinement_failures(record)
     set_apart(record, request.environment)
     set_data_apart(record, Path.cwd())
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gonogo.confinement.listening import Call
 from gonogo.confinement.world import Heard
-from gonogo.virtual.sandbox.told import FOR_MODULES
+from gonogo.virtual.sandbox.probe_reporting import FOR_MODULES
 
 _AT_CWD = 0xFFFFFF9C
 # Where the path stands among the arguments, and before it the folder that it counts from.

@@ -27,7 +27,7 @@ from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, all_launchers
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.rehearse.not_as_there import itself, project_with
-from gonogo.virtual.sandbox.told import tell_of_looks
+from gonogo.virtual.sandbox import probe_reporting
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -157,7 +157,7 @@ def _not_imported(error: BaseException) -> Answer:
 
 def main() -> None:
     """Read the question, run the launcher, write the answer."""
-    tell_of_looks()
+    probe_reporting.install()
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
     answer = run_launcher(question)
     Path(question.answer).write_bytes(msgspec.json.encode(answer))

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from gonogo.evidence.environment.hardware import Accelerator
+from gonogo.evidence.rehearsal.record import Confined
 
 SPAWN = "torch.multiprocessing.spawn"
 """The launcher of processes that a program starts itself, by that or by torchrun's agent."""
@@ -42,7 +43,7 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     host_bytes: int | None
     steps: int
     scratch: str
-    """A folder that the worker may write, for what gonogo has to put down there."""
+    """A folder of gonogo's in which this worker, and those that share it, leave what they have made or noted."""
     record: str
     """Where the RankRecord's JSON is written (atomically), also after a failure or SIGINT/SIGTERM."""
     progress: str
@@ -61,10 +62,10 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """The folder of what gonogo prepare has made; empty where there is none."""
     trace: str = ""
     """Where what it does is written event by event (:class:`RankTrace`); empty: it is not followed."""
-    confinement: str = "namespaces"
-    """What confines the worker: a :data:`~gonogo.confinement.world.Means`."""
     exchange: ExchangeAddress | None = None
     """None where one rank is rehearsed alone."""
+    confinement: Confined = "namespaces"
+    """What the kernel confines the program by: what it writes is thrown away, refused, or really written."""
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -240,7 +240,7 @@ class Session:
                 if (trace := trace_in(error, failure, self.plan.scratch, self.mode.uses_meta)) is not None:
                     outcome, place = "unsupported", _place_of(failure.frames)
                     unsupported.append(Unsupported(trace.what, place, trace.why.en, trace.why.zh))
-        for where in spawned.asked_for_accelerators(self.plan.scratch):
+        for where in spawned.uses_of_accelerators(self.plan.scratch):
             unsupported.append(starting.asks_at(where))
             outcome = "unsupported" if outcome == "raised" else outcome
         if self.peers is not None:
@@ -335,6 +335,7 @@ class Session:
             formed_world=self.life.world if not workers else 1,
             workers=workers,
             missed=self.missed,
+            confinement=self.plan.confinement,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
 
