@@ -51,6 +51,7 @@ def key_of(request: RehearsalRequest, stated: Machine, overlay: PackageOverlay) 
         "packages": repr(overlay),
         "prepared": hashlib.sha256(told_by(Path.cwd())).hexdigest(),
         "environment": {name: value for name, value in os.environ.items() if not _HARMLESS.fullmatch(name)},
+        "handed_on": {one: os.environ.get(one) for one in request.env},
         "python": [sys.executable, sys.version],
         "host": [platform.system(), platform.machine(), os.cpu_count(), _processors(), _memory()],
         "gonogo": [gonogo.__version__, source_digest(_ROOMS)],

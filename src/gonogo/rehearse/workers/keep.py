@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from gonogo.confinement.reading import read_written
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Text
@@ -27,8 +27,13 @@ def check_keep(folder: Path | None) -> None:
         )
 
 
-def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[Assignment]) -> None:
-    """Write ``rehearsal.json``, and for each rank its plan, record, progress and output."""
+def keep_records(
+    folder: Path, record: RehearsalRecord, assignments: Sequence[Assignment], redact: Callable[[str], str]
+) -> None:
+    """Write ``rehearsal.json``, and for each rank its plan, record, progress and output, without secrets.
+
+    ``record`` has none already.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "rehearsal.json").write_bytes(msgspec.json.format(msgspec.json.encode(record)))
@@ -36,9 +41,16 @@ def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[As
             own = folder / f"rank-{assignment.plan.rank}"
             own.mkdir()
             for name in ("plan.json", "record.json", "progress.jsonl", "output.log"):
-                if exists(assignment.folder / name):
-                    shutil.copyfile(assignment.folder / name, own / name)
+                _copy(assignment.folder / name, own / name, redact)
     except OSError as error:
         raise UserError(
             Text("--keep {folder}: {why}", "--keep {folder}：{why}").format(folder=folder, why=error.strerror)
         ) from None
+
+
+def _copy(source: Path, target: Path, redact: Callable[[str], str]) -> None:
+    """What the program had a hand in is read as a stranger's; bytes that are no text stay as they are."""
+    data = read_written(source)
+    if data is not None:
+        text = redact(data.decode("utf-8", "surrogateescape"))
+        target.write_bytes(text.encode("utf-8", "surrogateescape"))
