@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gonogo.finding.secret_formats import MASK, is_secret, with_known_replaced
+from gonogo.finding.secret_formats import MASK, is_secret, known_prefix, with_known_replaced
 
 T = TypeVar("T")
 
@@ -28,20 +28,20 @@ class Redactor:
     """Masks what has the format of a secret, and the secrets that some variables hold."""
 
     def __init__(self, environment: Mapping[str, str], also: Iterable[str] = ()) -> None:
-        values = {value for value in _secrets_of(environment) if len(value) >= SHORTEST} | set(also)
-        written: dict[str, None] = {}
+        values = {value for value in _secrets_of(environment) if len(value) >= SHORTEST} | {one for one in also if one}
+        masks: dict[str, str] = {}
         for value in sorted(values, key=lambda one: (-len(one), one)):
             for form in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], _quoted(value)):
-                written[form] = None
-        self._values = [value for value in written if not _is_word(value)]
-        words = [re.escape(value) for value in written if _is_word(value)]
+                masks.setdefault(form, known_prefix(value) + MASK)
+        self._masks = {value: mask for value, mask in masks.items() if not _is_word(value)}
+        words = [re.escape(value) for value in masks if _is_word(value)]
         self._words = re.compile(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)") if words else None
 
     def text(self, text: str) -> str:
         """The text without them."""
-        for value in self._values:
+        for value, mask in self._masks.items():
             if value in text:
-                text = text.replace(value, MASK)
+                text = text.replace(value, mask)
         if self._words is not None:
             text = self._words.sub(MASK, text)
         return with_known_replaced(text, lambda _prefix, _rest: MASK)

@@ -80,12 +80,14 @@ _NAMING = (
 )  # fmt: skip
 """What the name of a secret has in it, in lower case."""
 _GIVEN = re.compile(
-    r"(?P<rest>[\w-]{0,40})[\"'\]]{0,2}(?:[ \t]{0,3}(?P<sign>[=:]>?)[ \t]{0,3}|[ \t]{1,3})"
+    r"[\"'\]]{0,2}(?:[ \t]{0,3}(?P<sign>[=:]>?)[ \t]{0,3}|[ \t]{1,3})"
     r"(?:\"(?P<double>[^\"\n]{4,512})\"|'(?P<single>[^'\n]{4,512})'"
     r"|(?P<bare>[^\s\"'<>,;&(){}\[\]=:$*-][^\s\"'<>,;&(){}\[\]=]{3,95}={0,2}))"
 )
 _REST_OF_BARE = re.compile(r"[^\s\"'<>,;&(){}\[\]]*")
+_REST_OF_NAME = re.compile(r"[\w-]*")
 _LONGEST_NAME = 60
+_SHORTEST_RANDOM = 16
 _OF_A_NAME = string.ascii_letters + string.digits + "_-"
 
 
@@ -194,11 +196,13 @@ def _is_one(match: re.Match[str], literal: str) -> bool:
     if match.re is _USER:
         return match["only"] is None or looks_random(match["only"])
     rest = match["secret"]
+    if match.re is _KEY:
+        return bool(rest)
     if literal in _LETTERS_ALONE:
         longest = max(map(len, re.split(r"[_-]", rest)))
         plain = rest.islower() or (rest.isupper() and not literal.isupper())
         return longest >= (30 if plain and not any(map(str.isdigit, rest)) else 16)
-    return match.re in (_KEY, _JWT, _SENDGRID) or literal in _HOOKS or looks_random(rest) or looks_random(match[0])
+    return match.re in (_JWT, _SENDGRID) or literal in _HOOKS or looks_random(rest) or looks_random(match[0])
 
 
 def _hidden(match: re.Match[str], hide: Hide) -> str:
@@ -220,9 +224,11 @@ def _with_named_replaced(text: str, hide: Hide) -> str:
         done = 0
         at = lowered.find(word)
         while at >= 0:
-            match = _GIVEN.match(text, at + len(word.rstrip("=")))
+            name = _REST_OF_NAME.match(text, at)
+            assert name is not None
+            match = _GIVEN.match(text, name.end()) if name.end() - at <= _LONGEST_NAME else None
             if match is None:
-                at = lowered.find(word, at + len(word))
+                at = lowered.find(word, max(name.end(), at + len(word)))
                 continue
             kind = match.lastgroup or ""
             if _is_given_secret(text, at, match, kind):
@@ -248,22 +254,25 @@ def _is_given_secret(text: str, at: int, match: re.Match[str], kind: str) -> boo
         return False
     value = match[kind]
     own = before.rstrip(_OF_A_NAME)
-    name = before[len(own) :] + text[at : match.end("rest")]
+    name = before[len(own) :] + text[at : match.start()]
     is_option = name.startswith("--")
-    if not (sign or is_option) or value.startswith((MASK, "$", "<", "{", "%")) or not is_secret(name.strip("-"), value):
+    in_query = sign == "=" and own.endswith(("?", "&"))
+    random = len(value) >= _SHORTEST_RANDOM and looks_random(value)
+    _, always = _speaks(name.strip("-"))
+    if not (sign or is_option) or not (random or always or in_query):
         return False
-    if sign == "=" and own.endswith(("?", "&")):
-        return len(value) >= 6 and (name.lower() not in ("key", "sig", "signature") or looks_random(value))
-    if looks_random(value):
-        return True
-    if not _speaks(name.strip("-"))[1]:
+    if value.startswith((MASK, "$", "<", "{", "%")) or not is_secret(name.strip("-"), value):
         return False
+    if in_query:
+        return random or (len(value) >= 6 and name.lower() not in ("key", "sig", "signature"))
     is_variable = sign == "=" and name == name.upper()
-    return is_option or is_variable or kind != "bare" or _is_mixed(value)
+    return random or is_option or is_variable or kind != "bare" or _is_mixed(value)
 
 
 def _is_mixed(value: str) -> bool:
-    return not value.islower() and not value.isupper() and any(map(str.isdigit, value)) and len(value) >= 16
+    return (
+        not value.islower() and not value.isupper() and any(map(str.isdigit, value)) and len(value) >= _SHORTEST_RANDOM
+    )
 
 
 def _lowered(text: str) -> str:
