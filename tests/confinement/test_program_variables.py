@@ -20,13 +20,17 @@ JWT = (
     "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIn0."
     "SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c"
 )
-PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj\nAgEAAoIBAQC7VJTUt9Us8cKj\n-----END PRIVATE KEY-----\n"
+PEM = (
+    "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj\nAgEAAoIBAQC7VJTUt9Us8cKj\n"
+    "-----END PRIVATE KEY-----\n"
+)
 HEXADECIMAL = "0123456789abcdef0123456789abcdef01234567"
 
 HANDED_ON = {
     "PATH": "/usr/bin", "HOME": "/home/a", "USER": "a", "LANG": "C", "LC_ALL": "C", "TZ": "UTC", "TMPDIR": "/tmp",
     "PYTHONPATH": "/x", "VIRTUAL_ENV": "/v", "CONDA_PREFIX": "/c", "LD_LIBRARY_PATH": "/l", "CUDA_VISIBLE_DEVICES": "0",
-    "NCCL_DEBUG": "INFO", "NCCL_IB_HCA": "mlx5", "HCCL_CONNECT_TIMEOUT": "1", "ASCEND_HOME_PATH": "/a", "TORCH_LOGS": "x",
+    "NCCL_DEBUG": "INFO", "NCCL_IB_HCA": "mlx5", "HCCL_CONNECT_TIMEOUT": "1", "ASCEND_HOME_PATH": "/a",
+    "TORCH_LOGS": "x",
     "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "HF_HOME": "/hf", "TRANSFORMERS_CACHE": "/t", "DS_SKIP": "1",
     "ACCELERATE_USE_FSDP": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "TRITON_CACHE_DIR": "/t",
     "XDG_CACHE_HOME": "/c", "MASTER_PORT": "29500", "MASTER_ADDR": "node-1", "WORLD_SIZE": "8", "LOCAL_RANK": "0",

@@ -125,9 +125,10 @@ def test_no_secret_stands_in_the_record() -> None:
 
 def test_an_error_of_the_user_s_says_which_variable_it_lacks() -> None:
     variables = ProgramVariables(program_environment(ENVIRON), ENVIRON)
+    line = "run.sh: line 3: {x} MY_DATA: unbound variable swordfish99"
+    text = Text(f"ended with status 1: {line}", f"以状态 1 退出：{line}")
     with pytest.raises(UserError) as raised, variables.explained():
-        text = "ended with status 1: run.sh: line 3: {x} MY_DATA: unbound variable swordfish99"
-        raise UserError(Text(text, "以状态 1 退出：run.sh: line 3: {x} MY_DATA: unbound variable swordfish99"))
+        raise UserError(text)
     assert raised.value.text == Text(
         "ended with status 1: run.sh: line 3: {x} MY_DATA: unbound variable ***; the variable MY_DATA is set here and "
         "was not handed on: --env MY_DATA",
@@ -146,7 +147,7 @@ FILES = {
     "scripts/common.sh": "COMMON=1\npython -m tools.make\n",
     "settings": "SETTINGS=1\n",
     "tools/make.py": "MAKE = 1\n",
-    "train/main.py": "from helpers.paths import (\n    data,\n)\nimport torch, own.deep.thing as t\nfrom . import near\n",
+    "train/main.py": "from helpers.paths import (\n    data,\n)\nimport torch, own.deep.thing\nfrom . import near\n",
     "train/helpers/__init__.py": "",
     "train/helpers/paths.py": "from ..above import x\nPATHS = 1\n",
     "train/near.py": "NEAR = 1\n",
@@ -240,8 +241,9 @@ WITHOUT_ITS_NAME = 'os.environ["_".join(["MY", "DATA"])]'  # which no reading of
 def test_a_withheld_variable_is_cannot_tell(tmp_path: Path, language: str) -> None:
     status, out, err = rehearse(tmp_path, WITHOUT_ITS_NAME, "--lang", language, MY_DATA="/data")
     assert status == 3, (out, err)
-    assert "--env MY_DATA" in out
-    assert ("was not handed on" if language == "en" else "没有传给程序") in " ".join(out.split()).replace(" ", " ")
+    shown = " ".join(out.split())
+    assert "--env MY_DATA" in shown
+    assert ("was not handed on" if language == "en" else "没有传给程序") in shown
 
 
 @pytest.mark.slow
@@ -298,9 +300,10 @@ def test_a_script_gets_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("language", "words"), [("en", "is not set here: export it first"), ("zh", "此处没有设置")])
 def test_an_unusable_option_is_one_line(tmp_path: Path, command: str, language: str, words: str) -> None:
     (tmp_path / "train.py").write_text(PROGRAM.format(lines=""))
+    options = ["--env", "NOT_THERE", "--lang", language]
     more = ["--package", "deepspeed", "--good", "0.18.0", "--bad", "0.18.1"] if command == "bisect" else []
     ended = subprocess.run(
-        [sys.executable, "-m", "gonogo", command, "--env", "NOT_THERE", "--lang", language, *more, "--", "python", "train.py"],
+        [sys.executable, "-m", "gonogo", command, *options, *more, "--", "python", "train.py"],
         cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert ended.returncode == 2, (ended.stdout, ended.stderr)

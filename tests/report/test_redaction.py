@@ -209,11 +209,13 @@ def test_a_fault_of_our_own_leaves_none_in_its_file(tmp_path: Path) -> None:
 
 SIZE = 5 << 20
 PIECES = {
-    "a log": "[rank0]: File \"/usr/lib/python3.11/site-packages/torch/nn/modules/module.py\", line 1532, in _call_impl\n",
+    "a log": '[rank0]: File "/usr/lib/python3.11/site-packages/torch/nn/modules/module.py", line 1532, in forward\n',
     "one letter": "a", "dashes": "-", "blanks": " ", "lines": "\n", "starts of tokens": "hf_", "of others": "sk-",
     "of JWTs": "eyJ", "of JWTs in one word": "eyJ-", "of keys": "-----BEGIN PRIVATE KEY-----", "of addresses": "://",
-    "addresses": "://a:b", "names": "token", "names with signs": "token:", "open quotes": 'token="', "signs": "password=",
-    "quoted": 'password:"aaaa" ', "numbers": "key: 0123456789abcdef-", "secrets": f"--hf_token {HF} ", "letters of two": "İ",
+    "addresses": "://a:b", "names": "token", "names with signs": "token:", "open quotes": 'token="',
+    "signs": "password=",
+    "quoted": 'password:"aaaa" ', "numbers": "key: 0123456789abcdef-", "secrets": f"--hf_token {HF} ",
+    "letters of two": "İ",
 }  # fmt: skip
 
 

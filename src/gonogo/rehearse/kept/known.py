@@ -24,7 +24,7 @@ from gonogo.rehearse.request import RehearsalRequest
 
 ROOT = Path(gonogo.__file__).resolve().parent
 # The rooms that a record comes out of; imports run downward only, so that it is all.
-_ROOMS = ("evidence", "finding", "rehearse", "virtual")
+_ROOMS = ("confinement", "evidence", "finding", "rehearse", "virtual")
 _CODE = (".py", ".json", ".sh")
 # Variables of a terminal, a login or a CI job, which differ from one time to the next. Where a file that was read names
 # one, its value counts all the same.
