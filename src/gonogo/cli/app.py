@@ -27,6 +27,7 @@ from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import (
     AsOf,
     Command,
+    Env,
     FlightRecorder,
     Format,
     Gpus,
@@ -112,6 +113,7 @@ def rehearse(
         list[str] | None,
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
     ] = None,
+    env: Env = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR.")] = None,
     memory_viz: MemoryViz = None,
     trace: Trace = None,
@@ -190,6 +192,7 @@ def rehearse(
             ray=ray,
             use_cache=not no_cache,
             unconfined=unconfined,
+            env=tuple(env or ()),
         )
         request = unpacked(request)
         earlier = None if against is None else read_earlier(against)

@@ -12,6 +12,7 @@ from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import (
     AsOf,
     Command,
+    Env,
     Format,
     Gpus,
     HostMemory,
@@ -56,6 +57,7 @@ def bisect(
         list[str] | None,
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of another package. Repeatable."),
     ] = None,
+    env: Env = None,
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR, a folder for each release.")
     ] = None,
@@ -113,6 +115,7 @@ def bisect(
             keep=keep,
             use_cache=not no_cache,
             unconfined=unconfined,
+            env=tuple(env or ()),
         )
         request = BisectRequest(
             _required("--package", package), _required("--good", good), _required("--bad", bad), unpacked(rehearsal)

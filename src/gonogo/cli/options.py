@@ -63,6 +63,14 @@ AsOf = Annotated[
         "the last commit of FILE's repository.",
     ),
 ]
+Env = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        metavar="NAME[=VALUE]",
+        help="Also hand the variable NAME to the program (a secret by a placeholder), or set it to VALUE. Repeatable.",
+    ),
+]
 
 MemoryViz = Annotated[
     Path | None, typer.Option(metavar="FILE.pickle", help="Write a memory snapshot for PyTorch's memory_viz there.")

@@ -50,6 +50,7 @@ from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
 from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.viewers.write import write_viewer_files
 from gonogo.rehearse.workers.keep import check_keep, keep_records
 from gonogo.rehearse.workers.places import pool_for
@@ -125,17 +126,19 @@ def _rehearsed(
 ) -> RehearsalRecord:
     deadline = started + request.timeout
     show(Text("reading the launch command", "解析启动命令"))
+    variables = ProgramVariables.of(request)
     notes: list[Text] = []
     log = CallLog() if request.viewers.flight_recorder is not None else None
     with contextlib.ExitStack() as stack:
         watch = stack.enter_context(kept.watching(scratch)) if kept is not None else None
         stack.enter_context(say_if_full(scratch))
+        stack.enter_context(variables.explained())
         confinement = Confinement(
             scratch, unconfined=request.unconfined, on_call=None if watch is None else watch.take_down
         )
         situation = Situation(
             surroundings=Surroundings.of(stated, request.nodes),
-            environment=with_own_package(in_environment(os.environ, overlay.python), Path.cwd()),
+            environment=with_own_package(in_environment(variables.environment, overlay.python), Path.cwd()),
             cwd=os.getcwd(),
             confinement=confinement,
             timeout=max(1.0, min(_LONGEST_SCRIPT, deadline - time.monotonic())),
@@ -162,12 +165,13 @@ def _rehearsed(
     record = _record(request, resolved, machine, overlay, records, time.monotonic() - started)
     record.divergence = divergence
     record.notes += [(note.en, note.zh) for note in notes]
+    record = variables.settled(record)
     if kept is not None:
         kept.keep(record)
     _tell_apart(record, request)
     if request.keep is not None:
         with say_if_full(scratch):
-            keep_records(request.keep, record, assignments)
+            keep_records(request.keep, record, assignments, variables.redact)
     if request.viewers:
         show(Text("writing the files for viewers", "写出供查看器打开的文件"))
         record.notes += write_viewer_files(request.viewers, record, assignments, log)

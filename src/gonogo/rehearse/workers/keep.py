@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -32,10 +31,13 @@ def check_keep(folder: Path | None) -> None:
         )
 
 
-def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[Assignment]) -> None:
+def keep_records(
+    folder: Path, record: RehearsalRecord, assignments: Sequence[Assignment], redact: Callable[[str], str]
+) -> None:
     """Write ``rehearsal.json``, for each rank its plan, record, progress and output, and the files that were written.
 
-    ``changed/`` mirrors the root folder; ``deleted.txt`` lists what was deleted or replaced.
+    ``changed/`` mirrors the root folder; ``deleted.txt`` lists what was deleted or replaced. ``record`` has no secrets
+    already; the rest is written without them.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -44,13 +46,10 @@ def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[As
             own = folder / f"rank-{assignment.plan.rank}"
             own.mkdir()
             for path, name in ((assignment.plan_file, "plan.json"), (assignment.log, "output.log")):
-                if exists(path):
-                    shutil.copyfile(path, own / name)
+                _copy(path, own / name, redact)
             for name in ("record.json", "progress.jsonl"):
                 with contextlib.suppress(OSError):  # a link that the program has put there
-                    written = read_written(assignment.folder / name)
-                    if written is not None:
-                        (own / name).write_bytes(written)
+                    _copy(assignment.folder / name, own / name, redact)
         worlds = {assignment.world.tree: None for assignment in assignments if assignment.world is not None}
         for tree in worlds:
             _keep_changes(tree, folder / "changed")
@@ -80,3 +79,11 @@ def _keep_changes(tree: Path, target: Path) -> None:
     if gone:
         target.mkdir(parents=True, exist_ok=True)
         (target.parent / "deleted.txt").write_text("".join(sorted(gone)), encoding="utf-8", errors="surrogateescape")
+
+
+def _copy(source: Path, target: Path, redact: Callable[[str], str]) -> None:
+    """What the program had a hand in is read as a stranger's; bytes that are no text stay as they are."""
+    data = read_written(source)
+    if data is not None:
+        text = redact(data.decode("utf-8", "surrogateescape"))
+        target.write_bytes(text.encode("utf-8", "surrogateescape"))
