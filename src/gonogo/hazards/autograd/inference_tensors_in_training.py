@@ -2,7 +2,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 
 class InferenceTensorsInTraining(LoggedHazard):

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import Evidence, LoggedHazard, Sign, match_of
+from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, match_of
 
 
 class AdapterVocabularyDiffers(LoggedHazard):

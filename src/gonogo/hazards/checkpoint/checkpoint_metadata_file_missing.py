@@ -1,6 +1,6 @@
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _ABSENT = Pattern(
     r"(?:No such file or directory|[Cc]an(?:no|')t find|not found|does not (?:exist|contain)|[Mm]issing).{0,200}"

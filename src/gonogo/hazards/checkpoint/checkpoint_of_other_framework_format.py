@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _NAMES = Pattern(
     r"(?:Missing|Unexpected) key\(s\) in state_dict: .{0,200}(?:linear_qkv|linear_fc[12]|linear_proj|query_key_value"

@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _PARTITIONED = Pattern(r"torch\.Size\(\[0\]\)")
 """A shape of ZeRO-3's: no matter of heads."""

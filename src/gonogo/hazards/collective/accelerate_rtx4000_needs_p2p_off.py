@@ -3,7 +3,7 @@ from packaging.version import Version
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 
 class AccelerateRtx4000NeedsP2pOff(LoggedHazard):

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _COLLECTIVES = tuple(
     f"torch.distributed.{name}"

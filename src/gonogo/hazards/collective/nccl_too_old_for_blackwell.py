@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, span_of
 from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Pattern, Run, Text
-from gonogo.hazards.signs import Evidence, LoggedHazard, Sign
+from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign
 
 _VERSION = Pattern(r"NCCL version (\d+\.\d+\.\d+\S*)")
 _BLACKWELL = Pattern(r"(?i)\b50[5-9]0\b|RTX ?PRO ?[2-6]000|\bG?B[23]00\b|blackwell|sm_?1[02]0|compute_120")

@@ -5,7 +5,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.finding.ranks import capital, ranks_text
 from gonogo.hazards.collective._store_barrier import joined_at_store
 from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Pattern, Severity, Text
-from gonogo.hazards.signs import match_of
+from gonogo.hazards.log_rule import match_of
 
 _CLIENTS = Pattern(r"Timed out after \d+ seconds waiting for (?:clients|workers)\. (\d+)/(\d+) (?:clients|workers)")
 _START = Text(

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import key_spot
+from gonogo.hazards.facts.deepspeed_settings import key_spot
 from gonogo.hazards.facts.how_it_trains import fix_of, mentions, with_trainer
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 

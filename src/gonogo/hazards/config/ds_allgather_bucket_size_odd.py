@@ -1,4 +1,4 @@
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, number
+from gonogo.hazards.config_rule import Change, ConfigHazard, Setting, Words, number
 from gonogo.hazards.rule import Pattern, Refusal, Text
 
 

@@ -21,7 +21,7 @@ from gonogo.hazards.rule import (
     Run,
     Text,
 )
-from gonogo.hazards.signs import told
+from gonogo.hazards.log_rule import told
 
 _IDENTITY = "Check batch related parameters. train_batch_size is not equal to"
 _NO_ACCUMULATION = "Gradient accumulation steps: 0 has to be greater than 0"

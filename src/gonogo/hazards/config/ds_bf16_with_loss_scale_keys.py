@@ -1,6 +1,6 @@
 from collections.abc import Mapping
 
-from gonogo.hazards.config._written import newer_than, span_in, version_words
+from gonogo.hazards.facts.deepspeed_settings import newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 

@@ -1,5 +1,5 @@
-from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, false
-from gonogo.hazards.config._written import optimizer_type
+from gonogo.hazards.config_rule import ConfigHazard, Setting, Words, false
+from gonogo.hazards.facts.deepspeed_settings import optimizer_type
 from gonogo.hazards.rule import Severity, Span, Text
 
 

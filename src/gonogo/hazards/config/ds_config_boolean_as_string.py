@@ -1,6 +1,6 @@
 from functools import partial
 
-from gonogo.hazards.config._written import dotted, newer_than, span_in
+from gonogo.hazards.facts.deepspeed_settings import dotted, newer_than, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of, with_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import read_by_json
+from gonogo.hazards.facts.deepspeed_settings import read_by_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Severity, Text
 
 

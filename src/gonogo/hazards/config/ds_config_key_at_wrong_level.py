@@ -2,7 +2,7 @@ from collections.abc import Mapping
 
 from gonogo.evidence.config.deepspeed_keys import known, nearest
 from gonogo.hazards.config._keys import is_closed, unknown_keys
-from gonogo.hazards.config._written import dotted, key_spot
+from gonogo.hazards.facts.deepspeed_settings import dotted, key_spot
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Severity, Text
 

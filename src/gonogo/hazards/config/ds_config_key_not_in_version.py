@@ -2,7 +2,7 @@ from collections.abc import Mapping
 
 from gonogo.evidence.config.deepspeed_keys import KeyInfo
 from gonogo.hazards.config._keys import is_closed, known_to, rows
-from gonogo.hazards.config._written import dotted, key_spot, newer_than, span_in, version_words
+from gonogo.hazards.facts.deepspeed_settings import dotted, key_spot, newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import (
     Certainty,

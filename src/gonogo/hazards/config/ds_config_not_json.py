@@ -1,5 +1,5 @@
 from gonogo.evidence.document.json_problems import ConfigProblem
-from gonogo.hazards.config._written import read_by_json
+from gonogo.hazards.facts.deepspeed_settings import read_by_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Fix, Hazard, Run, Text
 
 _FILLED_IN = Text(

@@ -2,7 +2,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from gonogo.hazards.config._written import ZERO, dotted, span_in
+from gonogo.hazards.facts.deepspeed_settings import ZERO, dotted, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 

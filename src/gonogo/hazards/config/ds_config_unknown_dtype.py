@@ -1,6 +1,6 @@
 from functools import partial
 
-from gonogo.hazards.config._written import dotted, span_in
+from gonogo.hazards.facts.deepspeed_settings import dotted, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 

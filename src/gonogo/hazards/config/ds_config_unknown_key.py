@@ -1,6 +1,6 @@
 from gonogo.evidence.config.deepspeed_keys import known, nearest
 from gonogo.hazards.config._keys import is_closed, unknown_keys
-from gonogo.hazards.config._written import dotted, newer_than, span_in
+from gonogo.hazards.facts.deepspeed_settings import dotted, newer_than, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import (
     Certainty,

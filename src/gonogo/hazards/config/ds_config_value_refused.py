@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from gonogo.evidence.config.deepspeed_keys import KeyInfo
 from gonogo.hazards.config._keys import is_closed, known_to, limits_hold, rows
-from gonogo.hazards.config._written import dotted, newer_than, span_in
+from gonogo.hazards.facts.deepspeed_settings import dotted, newer_than, span_in
 from gonogo.hazards.facts.how_it_trains import as_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Pattern, Refusal, Run, Text
 

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, true
+from gonogo.hazards.config_rule import ConfigHazard, Setting, Words, true
 from gonogo.hazards.facts.how_it_trains import mentions
 from gonogo.hazards.rule import Certainty, Pattern, Refusal, Text
 

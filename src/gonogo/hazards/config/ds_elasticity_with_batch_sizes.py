@@ -1,5 +1,5 @@
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, true
-from gonogo.hazards.config._written import newer_than
+from gonogo.hazards.config_rule import Change, ConfigHazard, Setting, Words, true
+from gonogo.hazards.facts.deepspeed_settings import newer_than
 from gonogo.hazards.rule import Pattern, Refusal, Text
 
 

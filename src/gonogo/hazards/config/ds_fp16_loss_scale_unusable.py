@@ -2,7 +2,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from gonogo.hazards.config._written import span_in
+from gonogo.hazards.facts.deepspeed_settings import span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 

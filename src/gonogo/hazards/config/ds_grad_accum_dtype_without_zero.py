@@ -1,5 +1,5 @@
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, word
-from gonogo.hazards.config._written import is_on, newer_than, version_words
+from gonogo.hazards.config_rule import Change, ConfigHazard, Setting, Words, word
+from gonogo.hazards.facts.deepspeed_settings import is_on, newer_than, version_words
 from gonogo.hazards.rule import Certainty, Pattern, Refusal, Text
 
 _FP32 = ("fp32", "float32", "torch.float32")

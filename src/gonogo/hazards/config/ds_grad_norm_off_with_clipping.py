@@ -1,5 +1,5 @@
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, false
-from gonogo.hazards.config._written import key_spot
+from gonogo.hazards.config_rule import Change, ConfigHazard, Setting, Words, false
+from gonogo.hazards.facts.deepspeed_settings import key_spot
 from gonogo.hazards.rule import DeepSpeedConfig, Pattern, Refusal, Span, Text
 
 

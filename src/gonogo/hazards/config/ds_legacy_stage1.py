@@ -1,4 +1,4 @@
-from gonogo.hazards.config._declared import Change, ConfigHazard, true
+from gonogo.hazards.config_rule import Change, ConfigHazard, true
 from gonogo.hazards.rule import Pattern, Refusal, Text
 
 

@@ -1,5 +1,5 @@
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, word
-from gonogo.hazards.config._written import ZERO, newer_than, span_in
+from gonogo.hazards.config_rule import Change, ConfigHazard, Setting, Words, word
+from gonogo.hazards.facts.deepspeed_settings import ZERO, newer_than, span_in
 from gonogo.hazards.rule import Certainty, Pattern, Refusal, Span, Text
 
 

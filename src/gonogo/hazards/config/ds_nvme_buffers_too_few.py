@@ -1,5 +1,5 @@
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, number
-from gonogo.hazards.config._written import ZERO, optimizer_type
+from gonogo.hazards.config_rule import Change, ConfigHazard, Setting, Words, number
+from gonogo.hazards.facts.deepspeed_settings import ZERO, optimizer_type
 from gonogo.hazards.rule import Certainty, Text
 
 

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, newer_than, optimizer_type, span_in, version_words
+from gonogo.hazards.facts.deepspeed_settings import ZERO, newer_than, optimizer_type, span_in, version_words
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 
 

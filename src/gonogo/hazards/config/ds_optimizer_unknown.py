@@ -1,4 +1,4 @@
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words
+from gonogo.hazards.config_rule import Change, ConfigHazard, Setting, Words
 from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.facts.how_it_trains import mentions
 from gonogo.hazards.rule import Certainty, Field, Pattern, Refusal, Text

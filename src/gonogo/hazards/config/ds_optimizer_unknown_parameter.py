@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 
 from gonogo.hazards.config._nearest import nearest
-from gonogo.hazards.config._written import optimizer_type, span_in
+from gonogo.hazards.facts.deepspeed_settings import optimizer_type, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of, mentions
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Pattern, Refusal, Run, Text
 

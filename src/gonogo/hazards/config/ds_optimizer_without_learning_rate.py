@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import optimizer_type, read_by_json, span_in
+from gonogo.hazards.facts.deepspeed_settings import optimizer_type, read_by_json, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, span_in
+from gonogo.hazards.facts.deepspeed_settings import ZERO, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 

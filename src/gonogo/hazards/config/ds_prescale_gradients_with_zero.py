@@ -1,5 +1,5 @@
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, given
-from gonogo.hazards.config._written import ZERO, span_in
+from gonogo.hazards.config_rule import Change, ConfigHazard, Setting, Words, given
+from gonogo.hazards.facts.deepspeed_settings import ZERO, span_in
 from gonogo.hazards.rule import Pattern, Refusal, Span, Text
 
 

@@ -1,6 +1,6 @@
 from functools import partial
 
-from gonogo.hazards.config._written import is_on, span_in
+from gonogo.hazards.facts.deepspeed_settings import is_on, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 

@@ -1,5 +1,5 @@
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words, number
-from gonogo.hazards.config._written import ZERO, gib, span_in
+from gonogo.hazards.config_rule import Change, ConfigHazard, Setting, Words, number
+from gonogo.hazards.facts.deepspeed_settings import ZERO, gib, span_in
 from gonogo.hazards.rule import DeepSpeedConfig, Severity, Span, Text
 
 _TWO = Text(" in each of two buffers (overlap_comm)", "，共两个缓冲区（overlap_comm）")

@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 from functools import partial
 
-from gonogo.hazards.config._written import key_spot, newer_than, span_in, version_words
+from gonogo.hazards.facts.deepspeed_settings import key_spot, newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 

@@ -1,5 +1,5 @@
 from gonogo.hazards.config._nearest import nearest
-from gonogo.hazards.config._written import newer_than, span_in, version_words
+from gonogo.hazards.facts.deepspeed_settings import newer_than, span_in, version_words
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
 
 _DEEPSPEEDS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest")

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, number
+from gonogo.hazards.config_rule import ConfigHazard, Setting, Words, number
 from gonogo.hazards.rule import Severity, Text
 
 

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._declared import ConfigHazard, number
+from gonogo.hazards.config_rule import ConfigHazard, number
 from gonogo.hazards.rule import Severity, Text
 
 

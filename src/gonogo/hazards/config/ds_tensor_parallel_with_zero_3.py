@@ -1,5 +1,5 @@
-from gonogo.hazards.config._declared import ConfigHazard, Setting, Words, number
-from gonogo.hazards.config._written import newer_than
+from gonogo.hazards.config_rule import ConfigHazard, Setting, Words, number
+from gonogo.hazards.facts.deepspeed_settings import newer_than
 from gonogo.hazards.rule import Certainty, Pattern, Refusal, Text
 
 

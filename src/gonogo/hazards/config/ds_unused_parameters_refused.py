@@ -1,4 +1,4 @@
-from gonogo.hazards.config._declared import Change, ConfigHazard, false
+from gonogo.hazards.config_rule import Change, ConfigHazard, false
 from gonogo.hazards.rule import Certainty, Pattern, Refusal, Severity, Text
 
 

@@ -1,6 +1,6 @@
 from collections.abc import Mapping
 
-from gonogo.hazards.config._written import ZERO, key_spot, span_in
+from gonogo.hazards.facts.deepspeed_settings import ZERO, key_spot, span_in
 from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Refusal, Run, Span, Text
 
 

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import ZERO, read_by_json, span_in
+from gonogo.hazards.facts.deepspeed_settings import ZERO, read_by_json, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of, with_accelerate
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._declared import ConfigHazard
+from gonogo.hazards.config_rule import ConfigHazard
 from gonogo.hazards.rule import Field, Pattern, Refusal, Text
 
 

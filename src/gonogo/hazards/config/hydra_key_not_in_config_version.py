@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _RENAMED = {"trainer.val_generations_to_log_to_wandb": ("trainer.log_val_generations", "0.3")}
 """verl's keys that have another name, with the release that changed it (verl/trainer/config/ppo_trainer.yaml)."""

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import Evidence, LoggedHazard, Sign
+from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign
 
 _ZERO = Pattern(r"(?:float |integer )?(?:division|modulo) (?:or modulo )?by zero|integer modulo by zero")
 _BATCHES = Pattern(

@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.installed import describe_package, span_of
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 
 class DatasetScriptUnsupported(LoggedHazard):

@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _EMPTY = Pattern(r"Invalid key: .{1,40} is out of bounds for size 0")
 _EMPTY_CAUSE = Text(

@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _SAID = Pattern(
     r"[Cc]an(?:'|no)t pickle (?:local (?:object|function)|<function|<lambda>|'?\w[\w.]{0,60}'? object|<class|<module)"

@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _MIXED = Pattern(
     r"mat1 and mat2 must have the same dtype, but got (?:Float and (?:BFloat16|Half)|(?:BFloat16|Half) and Float)"

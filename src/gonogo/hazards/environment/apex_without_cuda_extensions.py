@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _EXTENSION = r"(?:amp_C|apex_C|fused_layer_norm_cuda|fused_adam_cuda|fused_lamb_cuda|syncbn|mlp_cuda|fused_dense_cuda)"
 

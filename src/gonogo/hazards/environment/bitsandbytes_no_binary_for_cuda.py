@@ -1,6 +1,6 @@
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _MISSING = Pattern(
     r"(?:Configured (?:\w+ )?binary not found|No compatible CUDA binary found) at "

@@ -1,7 +1,7 @@
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._bitsandbytes import bitsandbytes_use
-from gonogo.hazards.environment._declared import NotInstalled
+from gonogo.hazards.version_rule import NotInstalled
 from gonogo.hazards.rule import Certainty, Field, Findings, Pattern, Refusal, Run, Text
 
 _NAME = Pattern(r"name 'bnb' is not defined")

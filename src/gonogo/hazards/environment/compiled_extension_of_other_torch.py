@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, span_of, together
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
-from gonogo.hazards.signs import Evidence, LoggedHazard, Sign, match_of
+from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, match_of
 
 _SYMBOL = r"undefined symbol: (?P<symbol>[_*]Z\w*(?:3c10|2at|5torch|6caffe2)[\w*]*)"
 _OTHERS = Pattern(

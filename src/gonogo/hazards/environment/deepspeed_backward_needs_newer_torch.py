@@ -8,7 +8,7 @@ from gonogo.hazards.facts.installed import (
 )
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _NO_GRAPH = Pattern(r"'NoneType' object has no attribute 'next_functions'")
 _COUNTED = "count_used_parameters_in_backward"

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._declared import NotInstalled
+from gonogo.hazards.version_rule import NotInstalled
 from gonogo.hazards.rule import Certainty, Field, Findings, Pattern, Run, Text
 
 

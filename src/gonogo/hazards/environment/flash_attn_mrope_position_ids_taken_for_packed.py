@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.installed import describe_package, span_of
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _ILLEGAL = Pattern(r"(?:CUDA error: |^|: )an illegal memory access was encountered|^illegal memory")
 _MROPE_MODEL = Pattern(r"(?i)qwen[-_]?3[._]?[5-8]\b|qwen3_5|qwen3\.[5-8]-")

@@ -1,4 +1,4 @@
-from gonogo.hazards.environment._declared import NotInstalled
+from gonogo.hazards.version_rule import NotInstalled
 from gonogo.hazards.environment._machine import asks_for_flash_attention, weakest
 from gonogo.hazards.rule import Environment, Field, Findings, Pattern, Refusal, Run, Text
 

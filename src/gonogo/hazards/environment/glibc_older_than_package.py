@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _SAID = r"version `?(?P<wants>(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+)'? not found(?: \(required by (?P<package>[^()\s]+)\))?"
 

@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _PATH = r"(?P<path>(?:\.{0,2}/|~|[A-Za-z]:\\|[^'/\s]+/[^'/\s]+/)[^'\n]*)"
 _TELL = Text(

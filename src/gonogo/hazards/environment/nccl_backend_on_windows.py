@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.on_windows import ON_WINDOWS
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _NO_NCCL = Pattern(r"Distributed package doesn't have NCCL ?built.in")
 

@@ -1,6 +1,6 @@
 from gonogo.hazards.environment._op_build import CLEAR
 from gonogo.hazards.rule import Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 
 class OpBuildCxx17Needed(LoggedHazard):

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, span_of, together
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
-from gonogo.hazards.signs import Evidence, LoggedHazard, Sign, told
+from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, told
 
 _LIBRARY = r"lib(?P<library>cudart|nvrtc|cublas|cublasLt|cusparse|cufft|cusolver|nvJitLink|nccl)\.so\.(?P<major>\d+)"
 _CUDA = Pattern(r"^cu(\d\d)\d+")

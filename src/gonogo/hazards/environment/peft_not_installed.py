@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.environment._declared import NotInstalled
+from gonogo.hazards.version_rule import NotInstalled
 from gonogo.hazards.rule import Certainty, Field, Pattern, Refusal, Run, Text
 
 

@@ -1,4 +1,4 @@
-from gonogo.hazards.environment._declared import UnfitVersions
+from gonogo.hazards.version_rule import UnfitVersions
 from gonogo.hazards.rule import Text
 
 

@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import one_line
 from gonogo.hazards.environment._model_names import MODEL_CLASS
 from gonogo.hazards.environment._moved_names import moved, named_by_line, seems_of_another_release
-from gonogo.hazards.environment._pairs import pair_finding, requirement_of
+from gonogo.hazards.version_rule import pair_finding, requirement_of
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.installed import certainty_of_versions, fault_findings, together

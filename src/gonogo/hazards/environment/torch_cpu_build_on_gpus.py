@@ -5,7 +5,7 @@ from gonogo.hazards.facts.installed import describe_package, from_file, span_of
 from gonogo.hazards.facts.on_npu import ON_NPU
 from gonogo.hazards.facts.on_windows import ON_WINDOWS
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text
-from gonogo.hazards.signs import told
+from gonogo.hazards.log_rule import told
 
 
 class TorchCpuBuildOnGpus(Hazard):

@@ -1,4 +1,4 @@
-from gonogo.hazards.environment._declared import Around, UnfitVersions
+from gonogo.hazards.version_rule import Around, UnfitVersions
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.rule import Certainty, Pattern, Refusal, Run, Text
 

@@ -1,4 +1,4 @@
-from gonogo.hazards.environment._declared import NotInstalled
+from gonogo.hazards.version_rule import NotInstalled
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Refusal, Run, Text
 
 

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._declared import Around, UnfitVersions
+from gonogo.hazards.version_rule import Around, UnfitVersions
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Text
 

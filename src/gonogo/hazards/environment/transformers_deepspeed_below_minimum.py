@@ -1,4 +1,4 @@
-from gonogo.hazards.environment._declared import BelowMinimum
+from gonogo.hazards.version_rule import BelowMinimum
 from gonogo.hazards.rule import Environment, Findings, Run, Text
 
 

@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Severity, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _LOST = Pattern(
     r"(?:No such file or directory|Directory not empty|File exists).{0,40}(?:\.triton|torchinductor_|/triton/cache)"

@@ -1,4 +1,4 @@
-from gonogo.hazards.environment._declared import BuiltForOtherTorch
+from gonogo.hazards.version_rule import BuiltForOtherTorch
 from gonogo.hazards.rule import Text
 
 

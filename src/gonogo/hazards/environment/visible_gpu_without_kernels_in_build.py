@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Severity, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _HIP = Pattern(
     r"invalid kernel file|hipErrorInvalidKernelFile|HIP error: invalid device function|hipErrorNoBinaryForGpu"

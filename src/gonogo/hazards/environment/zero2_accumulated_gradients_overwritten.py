@@ -1,4 +1,4 @@
-from gonogo.hazards.environment._declared import Around, UnfitVersions
+from gonogo.hazards.version_rule import Around, UnfitVersions
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Certainty, Run, Text
 

@@ -1,6 +1,6 @@
 from gonogo.hazards.fsdp._mixed import GENERATES, MIXED, RECOMPUTES
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _LOADS = Pattern(r"aten\.(?:copy_|_to_copy|clone|set_)[.\w]*:? got mixed torch\.Tensor")
 """What is said where a weight is copied, as a loader does."""

@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.on_npu import NO_CUDA, ON_NPU
 from gonogo.hazards.rule import Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _BOTH = Pattern(r"fsdp2.{0,200}not compiled with CUDA enabled")
 _NPU_WITH_FSDP2 = Pattern(r"(?i)(?:npu|ascend|昇腾).{0,200}(?:fsdp_?2|fsdp_version)")

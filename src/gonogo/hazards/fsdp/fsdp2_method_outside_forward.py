@@ -2,7 +2,7 @@ import ast
 
 from gonogo.hazards.fsdp._mixed import GENERATES, MIXED, RECOMPUTES
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _LOADERS = ("weight_loader", "load_weights", "load_dtensor_weights")
 """Functions that copy weights into an engine: no method of the model runs."""

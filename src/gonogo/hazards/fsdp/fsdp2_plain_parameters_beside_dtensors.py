@@ -1,6 +1,6 @@
 from gonogo.hazards.fsdp._mixed import MIXED
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 
 class Fsdp2PlainParametersBesideDtensors(LoggedHazard):

@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, span_of, version_fix
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _IMPORT = Pattern(
     r"cannot import name '(?:fully_shard|FSDPModule|UnshardHandle|CPUOffloadPolicy|MixedPrecisionPolicy|OffloadPolicy"

@@ -1,6 +1,6 @@
 from gonogo.hazards.fsdp._mixed import MIXED
 from gonogo.hazards.rule import Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 
 class Fsdp2UnusedDtensorParameter(LoggedHazard):

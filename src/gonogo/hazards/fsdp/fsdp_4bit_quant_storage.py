@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _NO_GRADIENT = Pattern(r"[Oo]nly Tensors of floating point (?:and complex )?dtype can require gradients")
 """What PyTorch says where a parameter is made anew of packed bytes, as FSDP does when it loads or shards."""

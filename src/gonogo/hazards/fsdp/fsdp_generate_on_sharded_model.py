@@ -2,7 +2,7 @@ import ast
 
 from gonogo.hazards.fsdp._flat import FLAT, UNDER_FSDP, UNDER_ZERO
 from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 
 class FsdpGenerateOnShardedModel(LoggedHazard):

@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _SAID = Pattern(r"`[\w.]*(?:bias|buffer|mean|var|freq|scale|correction)[\w.]*` is not an nn\.Parameter")
 

@@ -1,6 +1,6 @@
 from gonogo.hazards.fsdp._flat import FLAT, UNDER_FSDP, UNDER_ZERO
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 
 class FsdpShardedWeightReadOutsideForward(LoggedHazard):

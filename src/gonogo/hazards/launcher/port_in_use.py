@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.launch_facts import TORCHRUN
 from gonogo.hazards.facts.shell_lines import is_shell_script
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import told
+from gonogo.hazards.log_rule import told
 
 _IN_USE = Pattern(
     r"server socket has failed to (?:listen|bind).*|Tried to launch distributed communication on port"

@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.multimodal._counts import FEW, MISMATCH, counts_of
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 
 class ImagePlaceholdersMalformed(LoggedHazard):

@@ -11,7 +11,7 @@ from gonogo.hazards.multimodal._counts import (
     first_known,
 )
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign, match_of, told
+from gonogo.hazards.log_rule import LoggedHazard, Sign, match_of, told
 
 
 class ImageTokensTruncated(LoggedHazard):

@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.shell_lines import is_shell_script, lines_from
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Severity, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _SOURCED = Pattern(r"^\s*(?:source|\.)\s+\S*nnal/atb/set_env\.sh\s*(?:[;&#]|$)")
 _ACTIVATED = Pattern(r"^\s*(?:(?:conda|mamba|micromamba) activate\b|(?:source|\.)\s+\S+/bin/activate\b)")

@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, from_file, span_of, together
 from gonogo.hazards.facts.on_npu import NO_CUDA, ON_NPU
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign, told
+from gonogo.hazards.log_rule import LoggedHazard, Sign, told
 
 _FSDP2 = Pattern(r"(?i)fsdp_?2|fully_shard|fsdp_version")
 

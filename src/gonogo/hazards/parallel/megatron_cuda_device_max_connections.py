@@ -1,6 +1,6 @@
 from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _REFUSED = Pattern(
     r"requires? (?:setting )?(?:the )?(?:environment variable )?CUDA_DEVICE_MAX_CONNECTIONS (?:to 1|value|> 1)"

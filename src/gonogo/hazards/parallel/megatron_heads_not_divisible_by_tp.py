@@ -1,6 +1,6 @@
 from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
 from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 
 class MegatronHeadsNotDivisibleByTp(LoggedHazard):

@@ -3,7 +3,7 @@ from math import prod
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _NAMED = (
     r"world[ _]size \((?P<world>\d+)\) is not divisible by "

@@ -2,7 +2,7 @@ from math import prod
 
 from gonogo.hazards.parallel._sizes import number_of
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _DEGREES = (
     "data_parallel_shard_degree",

@@ -1,6 +1,6 @@
 from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _EMPTY = Pattern(r"The expanded size of the tensor \(\d+\) must match\s+(?:the existing size \(0\))?")
 _ZERO3 = Pattern(r"(?i)zero/stage3|partition_parameters|zero_?3")

@@ -1,6 +1,6 @@
 from gonogo.hazards.post_training._generation_batch import generation_batch
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 
 class GrpoGenerationsNotDividingBatch(LoggedHazard):

@@ -2,7 +2,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _ARGUMENTS = Pattern(
     r"got an unexpected keyword argument|got multiple values for|missing \d+ required|takes \d+ positional"

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.stall import STALL_WORDS
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _SCORING = (
     "compute_score",

@@ -1,6 +1,6 @@
 from gonogo.evidence.config.model import read_model
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _SIZES = Pattern(
     r"The size of tensor \w \((?P<a>[2-9]\d{4}|[1-9]\d{5})\) must match the size of tensor \w "

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, told
+from gonogo.hazards.log_rule import LoggedHazard, told
 
 _MISMATCH = Pattern(
     r"(?s)Shape mismatch for megatron param (?P<bridged>\S+?):.*?Expected shape: torch\.Size\(\[(?P<e"

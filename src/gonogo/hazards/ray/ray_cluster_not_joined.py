@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.ray._missing_nodes import FEWER, whole_nodes_are_missing
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 
 class RayClusterNotJoined(LoggedHazard):

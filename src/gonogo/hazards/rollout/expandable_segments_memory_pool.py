@@ -1,6 +1,6 @@
 from gonogo.hazards.rollout._settings import colocated
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _CONFIRM = Text("vLLM is older than 0.20", "vLLM 早于 0.20")

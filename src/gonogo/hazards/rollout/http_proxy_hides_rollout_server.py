@@ -1,6 +1,6 @@
 from gonogo.hazards.rollout._settings import uses_server
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _PROXY_SPEAKS = Pattern(
     r"ProxyError|Unable to connect to proxy|Cannot connect to proxy|Tunnel connection failed|ERR_ACCESS_DENIED"

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import Evidence, LoggedHazard, Sign
+from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign
 
 _ADAPTERS = Pattern(r"base_layer|lora_[AB]|base_model|modules_to_save|\.default\.weight")
 _LOADS = ("load_weights", "add_lora", "update_weights", "load_lora")

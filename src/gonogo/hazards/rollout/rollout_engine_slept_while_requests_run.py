@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _ASLEEP = Pattern(r"to fall asleep|POST /sleep|Sleep mode freed|CuMemAllocator: sleep freed")
 _AWAKE = Pattern(r"to wake up|POST /wake_up")

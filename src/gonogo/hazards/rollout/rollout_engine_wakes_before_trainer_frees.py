@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _WAKING = ("wake_up", "create_and_map", "resume_memory_occupation")
 _OOM = Pattern(r"out of memory")

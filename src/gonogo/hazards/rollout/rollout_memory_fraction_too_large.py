@@ -5,7 +5,7 @@ from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.evidence.rehearsal.record import DeviceMemory
 from gonogo.finding.words import PHASES, size, sizes
 from gonogo.hazards.rule import Certainty, Findings, Pattern, RehearsalRecord, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _TRAINERS = (
     "trl/trainer",

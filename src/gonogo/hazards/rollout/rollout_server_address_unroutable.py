@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _GROUP_PORT = Pattern(r"(?:client socket has (?:timed out|failed to connect)|failed to connect).*[,:] ?51216\b")
 _LOOPBACK = Pattern(r"connect.*\(?(?:127\.0\.0\.1|localhost)[,:] ?51216")

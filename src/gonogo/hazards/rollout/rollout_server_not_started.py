@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _ANOTHER_KIND = Text(
     "The server at that address does not know TRL's endpoints (get_world_size, init_communicator): "

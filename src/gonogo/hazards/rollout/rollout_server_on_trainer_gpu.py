@@ -1,7 +1,7 @@
 from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.rollout._served import served_gpus
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _DUPLICATE = Pattern(r"Duplicate GPU detected")
 _SYNC = Pattern(

@@ -2,7 +2,7 @@ from gonogo.evidence.config.model import read_model
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.rollout._settings import verl
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 
 class RolloutTpNotDividingHeads(LoggedHazard):

@@ -1,7 +1,7 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.rollout._settings import colocated, verl
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 
 class RolloutTpNotDividingWorld(LoggedHazard):

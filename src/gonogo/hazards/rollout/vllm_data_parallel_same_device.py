@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _DUPLICATE = Pattern(r"Duplicate GPU detected")
 _SEVERAL = Pattern(r"data[-_]parallel[-_]size[ =][\"']?(?:[2-9]|[1-9]\d)\b")

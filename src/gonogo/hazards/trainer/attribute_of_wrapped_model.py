@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _WRAPPER = Pattern(
     r"'(?P<wrapper>DistributedDataParallel|DataParallel|DeepSpeedEngine|FullyShardedDataParallel|OptimizedModule|DDP)' "

@@ -2,7 +2,7 @@ import ast
 
 from gonogo.hazards.facts.zero_files import stage_span, tests_the_stage
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _UNWRAPPED = ("accelerate.Accelerator.unwrap_model", "accelerate.utils.extract_model_from_parallel")
 _GIVE_ENGINE = Text(

@@ -1,5 +1,5 @@
 from gonogo.hazards.rule import Certainty, Pattern, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _NO_DATA = Pattern(r"Cannot copy out of meta tensor; no data")
 _ZERO3 = Pattern(r"(?i)zero[-_ ]?(?:stage)?[-_ ]?3|partition_parameters|ds_z3|\"?stage\"?\W{1,4}3\b|zero\.Init")

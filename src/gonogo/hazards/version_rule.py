@@ -20,8 +20,8 @@ from typing import ClassVar
 
 import msgspec
 
-from gonogo.hazards.environment._built_for import torch_of, versions_for_torch
-from gonogo.hazards.environment._pairs import pair_finding, requirement_of
+from gonogo.evidence.environment.built_for import torch_of, versions_for_torch
+from gonogo.hazards.version_rule import pair_finding, requirement_of
 from gonogo.hazards.facts.installed import (
     certainty_of_versions,
     describe_package,

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from gonogo.hazards.config._written import key_spot, span_in
+from gonogo.hazards.facts.deepspeed_settings import key_spot, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Fix, Hazard, Run, Severity, Span, Text
 

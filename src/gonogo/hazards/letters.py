@@ -29,7 +29,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.hazards.hazard import Hazard, all_hazards
 from gonogo.hazards.index import PATH, Row, stages_of
 from gonogo.hazards.refusal import Refusal
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 if sys.version_info >= (3, 11):
     from re import _constants as kinds
