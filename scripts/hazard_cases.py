@@ -20,7 +20,7 @@ from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
-from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import all_hazards
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))

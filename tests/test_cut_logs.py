@@ -21,7 +21,8 @@ from gonogo.diagnose.findings import diagnose
 from gonogo.diagnose.similar.features import Features
 from gonogo.diagnose.similar.index import Index
 from gonogo.finding import Certainty, Finding, Severity
-from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import all_hazards
 
 CASES = tuple(
     case

@@ -19,7 +19,8 @@ from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.setup import Setup
 from gonogo.hazards import index
-from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import all_hazards
 
 ROOT = Path(__file__).parent.parent
 EVERY = 40

@@ -18,7 +18,8 @@ from snapshots import cases_of, name_of
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import all_hazards
 from gonogo.hazards.page import HEADINGS, page_in
 from gonogo.rehearse.findings import findings_in_rehearsal
 
@@ -117,7 +118,7 @@ def test_hazards_import_nothing_heavy() -> None:
     """How long it takes to find them all, `benchmarks/check.py` measures; a test would fail on a busy machine."""
     program = (
         "import sys\n"
-        "from gonogo.hazards.hazard import all_hazards\n"
+        "from gonogo.hazards.index import all_hazards\n"
         "all_hazards()\n"
         "heavy = {'torch', 'deepspeed', 'transformers', 'numpy', 're2', 'yaml', 'tree_sitter', 'rich', 'typer'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"

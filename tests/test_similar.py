@@ -15,7 +15,7 @@ from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Certainty, Verdict
-from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import all_hazards
 from gonogo.report import FORMATS, render
 from gonogo.report.untrusted import clean_line
 

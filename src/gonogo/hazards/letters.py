@@ -1,8 +1,4 @@
-"""Write src/gonogo/hazards/index.json: where each hazard is met, and the letters without which a log can't show it.
-
-    python scripts/hazard_index.py [--check]
-
-With --check nothing is written; exit status 1 where the file isn't what the hazards' code says by now.
+"""The letters without which a log can't show a hazard: it is asked only of logs that have some of them.
 
 A declared hazard's letters are those of its signs, or of its refusal. Of a handler of its own they are those of all
 patterns and literals that its code names, and the functions which that calls: it finds something only in a log that has
@@ -11,25 +7,20 @@ one of them at least. Where a pattern needs no three bytes in a row, any log is 
 
 from __future__ import annotations
 
-import argparse
 import ast
 import inspect
-import json
 import re
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from types import FunctionType, ModuleType
+from collections.abc import Callable, Iterable
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-import msgspec
-
 from gonogo.evidence.patterns import Pattern
-from gonogo.hazards.hazard import Hazard, all_hazards
-from gonogo.hazards.index import PATH, Row, stages_of
-from gonogo.hazards.refusal import Refusal
+from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.log_rule import LoggedHazard, Sign
+from gonogo.hazards.refusal import Refusal
 
 if sys.version_info >= (3, 11):
     from re import _constants as kinds
@@ -59,7 +50,7 @@ def of_pattern(pattern: Pattern) -> Letters:
     text = re.sub(r"\\x\{(\w+)\}", lambda found: re.escape(chr(int(found[1], 16))), pattern.text)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        parts = parser.parse(re.sub(r"\(\?[ims]+\)", "", text))
+        parts: Any = parser.parse(re.sub(r"\(\?[ims]+\)", "", text))
     return _of_sequence(parts) or ANY
 
 
@@ -177,10 +168,16 @@ class _Reader(ast.NodeVisitor):
             if _size(value) >= FEWEST:
                 self._found.add(value.casefold())
         elif isinstance(value, (Pattern, Sign, Refusal)):
-            self._found |= of_sign(value) if isinstance(value, Sign) else of_pattern(getattr(value, "says", value))
+            self._found |= (
+                of_sign(value)
+                if isinstance(value, Sign)
+                else of_pattern(value.says if isinstance(value, Refusal) else value)
+            )
         elif isinstance(value, (tuple, list, frozenset, set, dict)):
             for each in (*value, *value.values()) if isinstance(value, dict) else value:
                 self._value(each)
+        elif isinstance(value, MethodType):
+            self._function(value.__func__)
         elif isinstance(value, FunctionType) or hasattr(value, "__wrapped__"):
             self._function(value)
 
@@ -204,7 +201,7 @@ class _Reader(ast.NodeVisitor):
         owner = node.value.id if isinstance(node.value, ast.Name) else ""
         if owner == "self":
             if node.attr not in ("name", "title"):
-                self._value(getattr(type(self._hazard), node.attr, None))
+                self._value(getattr(self._hazard, node.attr, None))
         elif isinstance(module := self._globals.get(owner), ModuleType):
             self._value(getattr(module, node.attr, None))
         else:
@@ -221,40 +218,6 @@ class _Reader(ast.NodeVisitor):
         self._value(node.value)
 
 
-# The file
-
-
-def rows() -> Iterator[tuple[str, Row]]:
-    """The index as the hazards' code has it now."""
-    for hazard in all_hazards():
-        stages = tuple(stages_of(hazard))
-        letters = of_hazard(hazard) if "log" in stages else Letters()
-        left = of_places(hazard.ends_at) | {trace.casefold() for trace in hazard.traces}
-        module = type(hazard).__module__.removeprefix("gonogo.hazards.")
-        yield hazard.name, Row(module, stages, None if "" in letters else _fewest(letters), _fewest(left))
-
-
-def _fewest(words: Letters) -> tuple[str, ...]:
+def fewest(words: Letters) -> tuple[str, ...]:
     """The words without those that have another of them in them."""
     return tuple(sorted(word for word in words if not any(other != word and other in word for other in words)))
-
-
-def written() -> str:
-    """The file's text: a line a hazard."""
-    lines = (f"{json.dumps(name)}: {json.dumps(msgspec.to_builtins(row), ensure_ascii=False)}" for name, row in rows())
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def main() -> int:
-    """Write the file, or compare it."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--check", action="store_true", help="only say whether the file is what it should be")
-    text = written()
-    if options.parse_args().check:
-        return int(PATH.read_text(encoding="utf-8") != text)
-    PATH.write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

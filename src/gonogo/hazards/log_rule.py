@@ -1,19 +1,21 @@
-"""Hazards of a log that are declared: by which words, frames and circumstances a log shows one, and how surely.
+"""Hazards that a log shows by declared signs: words, frames and circumstances, and how sure each sign makes it.
 
-A class with no line of logic, where that decides::
+In the head of a page, where nothing else decides::
 
-    class Fsdp2TorchTooOld(LoggedHazard):
-        (page, name, title, log_words)
-        signs = (
-            Sign(Pattern(r"cannot import name 'fully_shard'"), Certainty.CERTAIN),
-            Sign(Pattern(r"'function' object has no attribute 'FSDPModule'"), frames=(("fsdp",),)),
-        )
-        cause = Text("…", "…")
-        cures = (Text("…", "…"),)
-        confirm = Text("…", "…")
+    log_words = ["fully_shard", "FSDPModule"]
+    confirm.en = "…"
+
+    [[signs]]
+    says = "cannot import name 'fully_shard'"
+    certainty = "certain"
+
+    [[signs]]
+    says = "'function' object has no attribute 'FSDPModule'"
+    frames = [["fsdp"]]
 
 The first sign that a log shows counts, so the surest stands first. Words and frames are looked for apart as well: logs
-are pasted with the last line alone, or with the frames and without it.
+are pasted with the last line alone, or with the frames and without it. ``cause`` and ``cures`` are the page's sections
+*Why* and *Cure* unless the head has them; they may name groups of the pattern: ``{asked}``.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
@@ -28,13 +31,13 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.match import one_line
 from gonogo.evidence.patterns import Match, Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.hazard import Declared, Hazard
 from gonogo.hazards.rule import Findings
 
 Evidence = LoggedError | Found
 
 
-class Sign(msgspec.Struct, frozen=True):
+class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One way in which a log shows a hazard: all that is given has to hold."""
 
     says: Pattern | None = None
@@ -99,15 +102,29 @@ class Sign(msgspec.Struct, frozen=True):
         return log.find(self.says)
 
 
-class LoggedHazard(Hazard):
-    """A hazard that a log shows by one of its signs. Its texts may name groups of the pattern: ``{asked}``."""
+class DeclaredInLogs(Declared, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the page of a :class:`LoggedHazard` may declare."""
 
-    signs: ClassVar[tuple[Sign, ...]]
-    cause: ClassVar[Text]
-    cures: ClassVar[tuple[Text, ...]]
-    confirm: ClassVar[Text | tuple[Text, ...]] = ()
+    from_sections: ClassVar[tuple[str, ...]] = ("cause", "cures")
+
+    signs: tuple[Sign, ...] | UnsetType = UNSET
+    cause: Text | UnsetType = UNSET
+    cures: tuple[Text, ...] | UnsetType = UNSET
+    confirm: Text | tuple[Text, ...] | UnsetType = UNSET
+    anywhere: bool | UnsetType = UNSET
+
+
+class LoggedHazard(Hazard):
+    """A hazard that a log shows by one of its signs."""
+
+    declares = DeclaredInLogs
+
+    signs: tuple[Sign, ...]
+    cause: Text
+    cures: tuple[Text, ...]
+    confirm: Text | tuple[Text, ...] = ()
     """How to make sure of it; shown where it isn't certain."""
-    anywhere: ClassVar[bool] = False
+    anywhere: bool = False
     """Whether it counts in the log of a program that doesn't train, too."""
 
     def in_log(self, log: FailureLog) -> Findings:

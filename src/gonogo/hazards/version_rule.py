@@ -1,27 +1,30 @@
 """Hazards of what is installed that are declared: which packages, of which versions, and what to say of them.
 
-A class with no line of logic, where the versions alone decide::
+In the head of a page, where the versions alone decide::
 
-    class Numpy2BesideOlderTorch(UnfitVersions):
-        (page, name, title)
-        versions = (("numpy", ">=2"), ("torch", "<2.3"))
-        install = ("numpy", "<2")
-        cause = Text("{torch} was compiled for numpy 1, and {numpy} is beside it: …", "…")
+    versions = [["numpy", ">=2"], ["torch", "<2.3"]]
+    install = ["numpy", "<2"]
+    cause.en = "{torch} was compiled for numpy 1, and {numpy} is beside it: …"
+    cause.zh = "…"
 
 The texts may name each package of ``versions``, as its version is known (``numpy 2.0.1``). Where more than the versions
-decides, :meth:`UnfitVersions.around` says so, with further words and places. Three more kinds: a package that is older
-than transformers takes (:class:`BelowMinimum`), one compiled for another torch (:class:`BuiltForOtherTorch`), one that
-the run asks for and that is not there (:class:`NotInstalled`). What needs more than that is written as a plain Hazard.
+decides, a class beside the page says so: :meth:`UnfitVersions.around`, with further words and places. Three more kinds:
+a ``package`` that is older than transformers takes (:class:`BelowMinimum`), ``packages`` compiled for another torch
+(:class:`BuiltForOtherTorch`), one that the run asks for and that is not there (:class:`NotInstalled`, which takes
+code). What needs more than that is a plain Hazard.
 """
+
+from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import ClassVar
+from functools import lru_cache
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from gonogo.evidence.environment.built_for import torch_of, versions_for_torch
-from gonogo.hazards.version_rule import pair_finding, requirement_of
+from gonogo.evidence.environment.compatibility import Requirement, required_by
 from gonogo.hazards.facts.installed import (
     certainty_of_versions,
     describe_package,
@@ -32,7 +35,9 @@ from gonogo.hazards.facts.installed import (
     together,
     version_fix,
 )
-from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, Severity, Span, Text
+from gonogo.hazards.hazard import Declared
+from gonogo.hazards.page import Page
+from gonogo.hazards.rule import Certainty, Environment, Field, Finding, Findings, Hazard, Run, Severity, Span, Text
 
 
 class Around(msgspec.Struct, frozen=True):
@@ -43,24 +48,40 @@ class Around(msgspec.Struct, frozen=True):
     certainty: Certainty | None = None
 
 
+class DeclaredVersions(Declared, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the page of an :class:`UnfitVersions` declares."""
+
+    versions: tuple[tuple[str, str], ...]
+    pinned: bool | UnsetType = UNSET
+    install: tuple[str, str]
+    cause: Text
+    cures: tuple[Text, ...] | UnsetType = UNSET
+    label: tuple[str, Text] | UnsetType = UNSET
+    severity: Severity | UnsetType = UNSET
+    certainty: Certainty | UnsetType = UNSET
+    confirm: tuple[Text, ...] | UnsetType = UNSET
+
+
 class UnfitVersions(Hazard):
     """A hazard that shows where packages of those versions are installed together, or one of a faulty version."""
 
-    versions: ClassVar[tuple[tuple[str, str], ...]]
+    declares = DeclaredVersions
+
+    versions: tuple[tuple[str, str], ...]
     """The packages and the versions at which it shows; the finding points at each, the one to change first."""
-    pinned: ClassVar[bool] = False
+    pinned: bool = False
     """Whether only a file's versions count, and not those of the Python that runs gonogo."""
-    install: ClassVar[tuple[str, str]]
+    install: tuple[str, str]
     """The package, and its versions, whose installation is the cure."""
-    cause: ClassVar[Text]
-    cure: ClassVar[tuple[Text, ...]] = ()
+    cause: Text
+    cures: tuple[Text, ...] = ()
     """Further cures."""
-    label: ClassVar[tuple[str, Text] | None] = None
+    label: tuple[str, Text] | None = None
     """Of which package the place gets which label."""
-    severity: ClassVar[Severity] = Severity.ERROR
-    certainty: ClassVar[Certainty | None] = None
+    severity: Severity = Severity.ERROR
+    certainty: Certainty | None = None
     """None: as sure as the versions are."""
-    confirm: ClassVar[tuple[Text, ...]] = ()
+    confirm: tuple[Text, ...] = ()
 
     def around(self, run: Run) -> Around | None:
         """What of the run makes it a fault; None where nothing does."""
@@ -83,20 +104,30 @@ class UnfitVersions(Hazard):
             self.cause.format(**words, **around.words),
             certainty=certainty,
             severity=self.severity,
-            cure=(pip_install(*self.install), *self.cure),
+            cure=(pip_install(*self.install), *self.cures),
             spans=(*(span_of(environment, name, labels.get(name)) for name in names), *around.spans),
             fixes=version_fix(environment, *self.install),
             confirm=() if certainty is Certainty.CERTAIN else self.confirm,
         )
 
 
+class DeclaredMinimum(Declared, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the page of a :class:`BelowMinimum` declares."""
+
+    package: str
+    effect: Text
+    sure_from: str | UnsetType = UNSET
+
+
 class BelowMinimum(Hazard):
     """A package that is older than the transformers beside it requires."""
 
-    package: ClassVar[str]
-    effect: ClassVar[Text]
+    declares = DeclaredMinimum
+
+    package: str
+    effect: Text
     """What comes of it."""
-    sure_from: ClassVar[str] = ">=0"
+    sure_from: str = ">=0"
     """The versions of transformers that surely refuse it."""
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
@@ -113,11 +144,20 @@ class BelowMinimum(Hazard):
                 yield pair_finding(self, environment, pair, self.effect, certainty if sure else Certainty.LIKELY)
 
 
+class DeclaredBuilds(Declared, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the page of a :class:`BuiltForOtherTorch` declares."""
+
+    packages: tuple[str, ...]
+    effect: Text
+
+
 class BuiltForOtherTorch(Hazard):
     """Packages that are compiled for one torch, beside another. pip refuses to install such a pair."""
 
-    packages: ClassVar[tuple[str, ...]]
-    effect: ClassVar[Text]
+    declares = DeclaredBuilds
+
+    packages: tuple[str, ...]
+    effect: Text
     """What comes of it where they were installed all the same."""
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
@@ -154,14 +194,24 @@ class BuiltForOtherTorch(Hazard):
             )
 
 
+class DeclaredMissing(Declared, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the page of a :class:`NotInstalled` declares."""
+
+    packages: tuple[str, ...] | UnsetType = UNSET
+    cause: Text
+    cures: tuple[Text, ...] | UnsetType = UNSET
+
+
 class NotInstalled(Hazard):
     """A package that the run asks for, and that a complete listing of a training environment is without."""
 
-    packages: ClassVar[tuple[str, ...]]
+    declares = DeclaredMissing
+
+    packages: tuple[str, ...]
     """The package, and those that do in its place."""
-    cause: ClassVar[Text]
+    cause: Text
     """It may name the ``{package}``, and by ``{asked}`` what asks for it."""
-    cure: ClassVar[tuple[Text, ...]] = ()
+    cures: tuple[Text, ...] = ()
     """Cures beside its installation."""
 
     def asked(self, run: Run) -> tuple[str, Field] | None:
@@ -190,7 +240,7 @@ class NotInstalled(Hazard):
             severity=Severity.ERROR if in_file else Severity.WARNING,
             cure=(
                 Text("pip install {package}", "执行 pip install {package}").format(**words),
-                *(cure.format(**words) for cure in self.cure),
+                *(cure.format(**words) for cure in self.cures),
             ),
             spans=(asked[1].span(), span_of(environment, "torch", without.format(**words))),
             confirm=() if in_file else confirm.format(**words),
@@ -200,3 +250,52 @@ class NotInstalled(Hazard):
 def accelerator_here() -> bool:
     """Whether this machine has an accelerator's driver, as one that trains has."""
     return any(map(os.path.exists, ("/proc/driver/nvidia/version", "/dev/davinci_manager", "/dev/kfd")))
+
+
+def requirement_of(environment: Environment, asking: str) -> tuple[Requirement, ...]:
+    """What the environment's release of a package requires of others."""
+    version = environment.version(asking)
+    return _requirements(asking, str(version)) if version is not None else ()
+
+
+@lru_cache(maxsize=256)
+def _requirements(asking: str, version: str) -> tuple[Requirement, ...]:
+    return required_by(asking, version)
+
+
+def pair_finding(
+    hazard: Hazard, environment: Environment, pair: tuple[str, str, str], effect: Text, certainty: Certainty
+) -> Finding:
+    """``pair``: a package, another that is beside it in a wrong version, and the specifier that the first requires."""
+    asking, package, specifier = pair
+    words = {
+        "name": asking,
+        "asking": describe_package(environment, asking),
+        "package": package,
+        "specifier": specifier,
+        "has": describe_package(environment, package),
+        "effect": effect,
+    }
+    requires = Text("{asking} requires {package}{specifier}", "{asking} 要求 {package}{specifier}")
+    return hazard.finding(
+        Text(
+            "{asking} requires {package}{specifier}, and {has} is beside it: {effect}.",
+            "{asking} 要求 {package}{specifier}，而一同安装的是 {has}：{effect}。",
+        ).format(**words),
+        certainty=certainty,
+        cure=(
+            pip_install(package, specifier),
+            Text("Or take the release of {name} that goes with {has}", "或改用与 {has} 相配的 {name} 版本").format(
+                **words
+            ),
+        ),
+        spans=(span_of(environment, package), span_of(environment, asking, requires.format(**words))),
+        fixes=version_fix(environment, package, specifier),
+    )
+
+
+def kind_of(page: Page) -> type[Hazard]:
+    """The class of a page that declares versions or packages."""
+    if "versions" in page.head:
+        return UnfitVersions
+    return BelowMinimum if "package" in page.head else BuiltForOtherTorch
