@@ -50,7 +50,10 @@ def of_pattern(pattern: Pattern) -> Letters:
     text = re.sub(r"\\x\{(\w+)\}", lambda found: re.escape(chr(int(found[1], 16))), pattern.text)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        parts: Any = parser.parse(re.sub(r"\(\?[ims]+\)", "", text))
+        try:
+            parts: Any = parser.parse(re.sub(r"\(\?[ims]+\)", "", text))
+        except re.error:  # what RE2 writes in another way
+            return ANY
     return _of_sequence(parts) or ANY
 
 

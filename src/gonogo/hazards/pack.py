@@ -12,9 +12,9 @@ import contextlib
 import os
 import re
 import sys
+import zlib
 from collections.abc import Iterator
 from functools import cache
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
 class Pack(msgspec.Struct, frozen=True):
     """The file: rows and pages by the hazards' names, which are in order."""
 
-    of: str
+    of: bytes
     """What it was made of (:func:`fingerprint`)."""
     rows: dict[str, Row]
     pages: dict[str, msgspec.Raw]
@@ -83,13 +83,14 @@ def pack() -> Pack:
     return made
 
 
-def make(made_of: str = "") -> Pack:
+def make(made_of: bytes = b"") -> Pack:
     """The pack of the pages as they are in their folders now. Raises UserError for one that is not as it should be."""
     from gonogo.hazards.letters import fewest, of_hazard, of_places
 
     hazards = [hazard_of_page(page) for page in read_pages()]
     rows: dict[str, Row] = {}
     for hazard in hazards:
+        hazard.page.check(hazard.declares)
         stages = tuple(stages_of(hazard))
         letters = of_hazard(hazard) if "log" in stages else frozenset[str]()
         left = of_places(hazard.ends_at) | {trace.casefold() for trace in hazard.traces}
@@ -140,13 +141,10 @@ def read_pages(folder: Path = FOLDER) -> list[Page]:
     return [found[name] for name in sorted(found)]
 
 
-def fingerprint() -> str:
+def fingerprint() -> bytes:
     """What tells one state of the checkout from another: every file's name, time and size; in some milliseconds."""
-    digest = blake2b(f"{sys.version_info[:2]}".encode(), digest_size=16)
-    for folder in _READS:
-        for line in _files_in(str(folder)):
-            digest.update(line.encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
+    found = "".join((f"{sys.version_info[:2]}", *(line for folder in _READS for line in _files_in(str(folder)))))
+    return found.encode("utf-8", "surrogateescape")
 
 
 def _files_in(folder: str) -> Iterator[str]:
@@ -154,16 +152,17 @@ def _files_in(folder: str) -> Iterator[str]:
         for entry in sorted(entries, key=lambda one: one.name):
             if entry.name.endswith((".md", ".py", ".toml")):
                 stat = entry.stat()
-                yield f"{entry.path}\0{stat.st_mtime_ns}\0{stat.st_size}\n"
+                yield f"{entry.name}\0{stat.st_mtime_ns}\0{stat.st_size}\n"
             elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
+                yield f"{entry.name}/\n"
                 yield from _files_in(entry.path)
 
 
 def _cache_file() -> Path:
     """Where this checkout's pack is kept: other checkouts of the user have their own."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    checkout = blake2b(str(FOLDER).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
-    return Path(base) / "gonogo" / "pages" / f"{checkout}.msgpack"
+    checkout = zlib.crc32(os.fsencode(FOLDER))
+    return Path(base) / "gonogo" / "pages" / f"{checkout:08x}.msgpack"
 
 
 def _keep(file: Path, data: bytes) -> None:

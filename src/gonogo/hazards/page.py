@@ -24,20 +24,15 @@ addresses of the sources (``- ADDRESS: what it shows``), of which the Chinese pa
 from __future__ import annotations
 
 import re
-import sys
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 Head = TypeVar("Head", bound=msgspec.Struct)
 
@@ -54,17 +49,17 @@ ENGLISH, CHINESE = "# English", "# 中文"
 """The lines that the two parts of a page begin with."""
 
 _EXAMPLE, _CURE = HEADINGS[2], HEADINGS[3]
-_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
+_SECTION = compiled_when_used(r"^## (.+)$", re.MULTILINE)
 _IN_EXAMPLE = re.compile(rf"^## {_EXAMPLE.en}\n(.*?)\n+^## ", re.MULTILINE | re.DOTALL)
 _SOURCE = re.compile(r"^- (https://\S+?):(?=\s)", re.MULTILINE)
 _ITEM = re.compile(r"^- ", re.MULTILINE)
-_BETWEEN_CHINESE = re.compile(r"(?<=[^\x00-\x7f])\s*\n\s*(?=[^\x00-\x7f])")
-_FILE = re.compile(
+_BETWEEN_CHINESE = compiled_when_used(r"(?<=[^\x00-\x7f])\s*\n\s*(?=[^\x00-\x7f])")
+_FILE = compiled_when_used(
     rf"\+\+\+\n(?P<head>.*?)^\+\+\+\n\s*^{ENGLISH}\n(?P<english>.*?)^{CHINESE}\n(?P<chinese>.*)\Z",
     re.MULTILINE | re.DOTALL,
 )
-_AT = re.compile(r" - at `\$\.?(.*)`$")
-_SHARED = re.compile(r"@(\w+)")
+_AT = compiled_when_used(r" - at `\$\.?(.*)`$")
+_SHARED = compiled_when_used(r"@(\w+)")
 
 
 class Page(msgspec.Struct, frozen=True, dict=True):
@@ -130,10 +125,22 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     def declared(self, kind: type[Head]) -> Head:
         """The head as one of the structs of :attr:`Hazard.declares`. Raises UserError where it doesn't fit."""
+        return self._converted(kind, _value_of)
+
+    def check(self, kind: type[msgspec.Struct]) -> None:
+        """Raise UserError where a pattern of the head is none, or a text lacks its words in a language."""
+        self._converted(kind, _checked_value_of)
+        for key, text in _texts_in(self.head):
+            for language in ("en", "zh"):
+                if not text[language].strip():
+                    self.refuse(f"{key}.{language}", Text("is empty: write it", "为空：请写入"))
+
+    def _converted(self, kind: type[Head], value_of: Callable[[type, Any], Any]) -> Head:
         try:
-            return msgspec.convert(self.head, kind, dec_hook=_value_of)
+            return msgspec.convert(self.head, kind, dec_hook=value_of)
         except msgspec.ValidationError as error:
-            self._refuse(str(error), kind)
+            message = str(error)
+        self._refuse(message, kind)
 
     def refuse(self, key: str, why: Text) -> NoReturn:
         """Raise a UserError that names the page's file, the key and what is wrong."""
@@ -196,6 +203,18 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         self.refuse(where, Text("{said}: mend the value", "{said}：请改正该值").format(said=said))
 
 
+def _toml(text: str) -> dict[str, Any]:
+    """TOML as plain values. Raises ValueError where it is none."""
+    import sys  # pages are seldom read from their files
+
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    values: dict[str, Any] = tomllib.loads(text)
+    return values
+
+
 def read_page(
     text: str, name: str, theme: str, *, has_code: bool = False, shared: dict[str, Any] | None = None
 ) -> Page:
@@ -216,8 +235,8 @@ def read_page(
             ).format(english=ENGLISH, chinese=CHINESE),
         )
     try:
-        head = tomllib.loads(f"\n{parts['head']}")  # so that lines are numbered as in the file
-    except tomllib.TOMLDecodeError as error:
+        head = _toml(f"\n{parts['head']}")  # so that lines are numbered as in the file
+    except ValueError as error:
         empty.refuse("", Text("no TOML: {error}", "不是 TOML：{error}").format(error=error))
     named = {**(shared or {}), **head.pop("shared", {})}
     page = Page(name, theme, {}, parts["english"].strip(), parts["chinese"].strip(), has_code)
@@ -229,13 +248,12 @@ def read_page(
 def read_shared(text: str, theme: str) -> dict[str, Any]:
     """What the pages of a theme share, by name. Raises UserError where the text is no TOML."""
     try:
-        shared: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return _toml(text)
+    except ValueError as error:
         file = f"hazards/{theme}/_shared.toml"
         raise UserError(
             Text("{file}: no TOML: {error}", "{file}：不是 TOML：{error}").format(file=file, error=error)
         ) from None
-    return shared
 
 
 def _with_shared(value: Any, shared: dict[str, Any], page: Page, key: str) -> Any:
@@ -257,6 +275,17 @@ def _with_shared(value: Any, shared: dict[str, Any], page: Page, key: str) -> An
             Text("{value} is not in [shared]: write it there", "[shared] 中没有 {value}：请写入").format(value=value),
         )
     return shared[reference[1]]
+
+
+def _checked_value_of(kind: type, value: Any) -> Any:
+    """The same, of which it is sure that RE2 takes it. Raises ValueError where it doesn't."""
+    pattern = _value_of(kind, value)
+    try:
+        pattern.search_bytes(b"")
+        pattern.finditer("")
+    except Exception as error:  # of re2 itself
+        raise ValueError(f"RE2 takes no such pattern ({error})") from None
+    return pattern
 
 
 def _value_of(kind: type, value: Any) -> Any:
@@ -281,6 +310,18 @@ def _structs_in(kind: Any) -> list[Any]:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return [kind]
     return [one for argument in getattr(kind, "__args__", ()) for one in _structs_in(argument)]
+
+
+def _texts_in(value: Any, key: str = "") -> Iterator[tuple[str, dict[str, str]]]:
+    """The texts in a head, each by its key."""
+    if isinstance(value, dict):
+        if value.keys() == {"en", "zh"}:
+            yield key, value
+        for part, one in value.items():
+            yield from _texts_in(one, f"{key}.{part}" if key else part)
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _texts_in(one, f"{key}[{number}]")
 
 
 def _one_line(section: str) -> str:
