@@ -37,9 +37,14 @@ def hazard_of_page(page: Page) -> Hazard:
     )
 
 
+def class_name(name: str) -> str:
+    """What the class of a hazard with code is called: ``Zero3MoeHang`` of ``zero3-moe-hang``."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("-"))
+
+
 def _class_in(page: Page) -> type[Hazard]:
     """The class of the code beside a page. Raises UserError where it isn't there under the page's name."""
-    wanted = "".join(part[:1].upper() + part[1:] for part in page.name.split("-"))
+    wanted = class_name(page.name)
     found = vars(importlib.import_module(page.module)).get(wanted)
     if isinstance(found, type) and issubclass(found, Hazard):
         return found

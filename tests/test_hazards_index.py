@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import runpy
 import subprocess
 import sys
 import zlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from log_cases import LogCase, log_cases
@@ -21,6 +19,8 @@ from gonogo.evidence.setup import Setup
 from gonogo.hazards import index
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
+from gonogo.hazards.letters import of_pattern
+from gonogo.hazards.pack import stages_of
 
 ROOT = Path(__file__).parent.parent
 EVERY = 40
@@ -34,17 +34,12 @@ CASES = tuple(
 AS_GIVEN_AND_CUT = (None, *SHORTENED, *DRESSED)
 
 
-@pytest.fixture(scope="module")
-def letters_of() -> Any:
-    return runpy.run_path(str(ROOT / "scripts" / "hazard_index.py"))["of_pattern"]
-
-
 def log_of(text: str) -> FailureLog:
     return FailureLog([LogLine("run.log", number, line) for number, line in enumerate(text.splitlines(), 1)], Setup())
 
 
 def test_the_index_has_every_hazard_and_where_it_is_met() -> None:
-    known = {hazard.name: index.stages_of(hazard) for hazard in all_hazards()}
+    known = {hazard.name: stages_of(hazard) for hazard in all_hazards()}
     assert {name: list(row.stages) for name, row in index.rows().items()} == known
     assert all(index.hazard_of(name) is hazard for hazard in all_hazards() for name in [hazard.name])
     assert index.hazard_of("no-such-hazard") is None
@@ -105,7 +100,8 @@ def test_a_start_imports_the_hazards_that_may_be_met(tmp_path: Path) -> None:
         (r"\d+ of \d", {" of "}),
         (r"T4|TITAN", {""}),
         (r"\w+|word", {""}),
+        (r"\pL and what re does not parse", {""}),
     ],
 )
-def test_letters_of_a_pattern(letters_of: Any, pattern: str, letters: set[str]) -> None:
-    assert letters_of(Pattern(pattern)) == letters
+def test_letters_of_a_pattern(pattern: str, letters: set[str]) -> None:
+    assert of_pattern(Pattern(pattern)) == letters
