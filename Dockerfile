@@ -9,6 +9,7 @@ RUN apt-get update \
 WORKDIR /opt/gonogo
 COPY constraints.txt pyproject.toml hatch_build.py README.md LICENSE ./
 COPY src ./src
+COPY tests/hazards ./tests/hazards
 RUN pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cpu \
     --constraint constraints.txt ".[rehearse,mcp]"
 

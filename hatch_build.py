@@ -1,4 +1,4 @@
-"""What the wheel has in the place of the hazards' pages: all of them as one file, checked, which is read faster."""
+"""What a wheel has that a checkout builds while it is used: the hazards' pages, checked; an index of their cases."""
 
 from __future__ import annotations
 
@@ -10,24 +10,28 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class PagesHook(BuildHookInterface):
-    """Makes ``gonogo/hazards/pages.msgpack``. An editable install has none: it reads the pages themselves."""
+class BuiltFiles(BuildHookInterface):
+    """Builds both files beside the checkout, which stays without them; so does an editable install."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Make the file beside the build, so that the checkout stays without one."""
+        """Build them, and have the wheel include them. Raises SystemExit where there are no cases to build from."""
         if version == "editable":
             return
+        if not Path(self.root, "tests", "hazards").is_dir():
+            sys.exit("tests/hazards is not here: a wheel is built from a whole checkout, or from the sdist")
         sys.path.insert(0, str(Path(self.root, "src")))
         import msgspec
 
-        from gonogo.hazards.pack import SHIPPED, make
+        from gonogo.diagnose.similar import cases
+        from gonogo.hazards import pack
 
         self._folder = tempfile.TemporaryDirectory()
-        file = Path(self._folder.name, SHIPPED.name)
-        file.write_bytes(msgspec.msgpack.encode(make()))
-        build_data["force_include"][str(file)] = f"gonogo/hazards/{SHIPPED.name}"
+        for file, data in ((pack.SHIPPED, msgspec.msgpack.encode(pack.make())), (cases.SHIPPED, cases.build())):
+            built = Path(self._folder.name, file.name)
+            built.write_bytes(data)
+            build_data["force_include"][str(built)] = str(file.relative_to(Path(self.root, "src")))
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove what was made: the wheel has it."""
+        """Remove what was built: the wheel has it."""
         if version != "editable":
             self._folder.cleanup()

@@ -92,11 +92,14 @@ def read(text: str = PAGE, *, has_code: bool = False) -> Page:
     return read_page(text, "frobnicator-stops", "loop", has_code=has_code)
 
 
+def check(text: str) -> None:
+    page = read(text)
+    page.check(hazard_of_page(page).declares)
+
+
 def refused(text: str) -> str:
     with pytest.raises(UserError) as caught:
-        page = read(text)
-        hazard = hazard_of_page(page)
-        page.check(hazard.declares)
+        check(text)
     assert "\n" not in str(caught.value)
     assert caught.value.text.zh != caught.value.text.en
     return str(caught.value)

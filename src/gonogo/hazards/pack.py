@@ -1,19 +1,12 @@
 """All hazards' pages as one file that is read in milliseconds, with where each is met and the letters that show it.
 
-A wheel has the file (``pages.msgpack``, which ``hatch_build.py`` makes) in the place of the pages. In a checkout it is
-made anew whenever a page, or code that decides which logs a hazard is asked of, has changed, and is kept in the user's
-cache: so a new page counts at the next call, and nothing of this is committed or made by hand. Where the cache can't be
-written it is made for each process, in about a second.
+A wheel has the file (``pages.msgpack``) in the place of the pages. In a checkout it is built of the pages, and of the
+code that decides which logs a hazard is asked of, whenever one of them has changed (``build_cache.py``).
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import sys
-import zlib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +15,7 @@ import msgspec
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.hazards.build_cache import fingerprint, kept
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.loader import hazard_of_page
 from gonogo.hazards.page import Page, read_page, read_shared
@@ -44,7 +38,6 @@ HANDLERS = {
 """Where a hazard can be met, and what looks at it there."""
 _READS = (FOLDER, FOLDER.parent / "evidence" / "log")
 """Folders whose files decide what the file says: pages, hazards' code, and what that searches logs with."""
-_KEPT_DAYS = 30
 
 
 class Row(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -60,8 +53,6 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
 class Pack(msgspec.Struct, frozen=True):
     """The file: rows and pages by the hazards' names, which are in order."""
 
-    of: bytes
-    """What it was made of (:func:`fingerprint`)."""
     rows: dict[str, Row]
     pages: dict[str, msgspec.Raw]
 
@@ -69,21 +60,14 @@ class Pack(msgspec.Struct, frozen=True):
 @cache
 def pack() -> Pack:
     """The pages: of the wheel, of the cache, or made now. Raises UserError for a page that is not as it should be."""
-    with contextlib.suppress(FileNotFoundError):
-        return msgspec.msgpack.decode(SHIPPED.read_bytes(), type=Pack)
-    made_of = fingerprint()
-    kept = _cache_file()
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        found = msgspec.msgpack.decode(kept.read_bytes(), type=Pack)
-        if found.of == made_of:
-            return found
-    made = make(made_of)
-    with contextlib.suppress(OSError):
-        _keep(kept, msgspec.msgpack.encode(made))
-    return made
+    try:
+        data = SHIPPED.read_bytes()
+    except FileNotFoundError:
+        data = kept("pages", fingerprint(*_READS), lambda: msgspec.msgpack.encode(make()))
+    return msgspec.msgpack.decode(data, type=Pack)
 
 
-def make(made_of: bytes = b"") -> Pack:
+def make() -> Pack:
     """The pack of the pages as they are in their folders now. Raises UserError for one that is not as it should be."""
     from gonogo.hazards.letters import fewest, of_hazard, of_places
 
@@ -96,7 +80,7 @@ def make(made_of: bytes = b"") -> Pack:
         left = of_places(hazard.ends_at) | {trace.casefold() for trace in hazard.traces}
         rows[hazard.name] = Row(stages, None if "" in letters else fewest(letters), fewest(left))
     encode = msgspec.msgpack.encode
-    return Pack(made_of, rows, {hazard.name: msgspec.Raw(encode(hazard.page)) for hazard in hazards})
+    return Pack(rows, {hazard.name: msgspec.Raw(encode(hazard.page)) for hazard in hazards})
 
 
 def stages_of(hazard: Hazard) -> list[str]:
@@ -139,40 +123,3 @@ def read_pages(folder: Path = FOLDER) -> list[Page]:
                 ).format(theme=path.parent.name, code=path.name, page=f"{path.stem}.md")
             )
     return [found[name] for name in sorted(found)]
-
-
-def fingerprint() -> bytes:
-    """What tells one state of the checkout from another: every file's name, time and size; in some milliseconds."""
-    found = "".join((f"{sys.version_info[:2]}", *(line for folder in _READS for line in _files_in(str(folder)))))
-    return found.encode("utf-8", "surrogateescape")
-
-
-def _files_in(folder: str) -> Iterator[str]:
-    with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda one: one.name):
-            if entry.name.endswith((".md", ".py", ".toml")):
-                stat = entry.stat()
-                yield f"{entry.name}\0{stat.st_mtime_ns}\0{stat.st_size}\n"
-            elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
-                yield f"{entry.name}/\n"
-                yield from _files_in(entry.path)
-
-
-def _cache_file() -> Path:
-    """Where this checkout's pack is kept: other checkouts of the user have their own."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    checkout = zlib.crc32(os.fsencode(FOLDER))
-    return Path(base) / "gonogo" / "pages" / f"{checkout:08x}.msgpack"
-
-
-def _keep(file: Path, data: bytes) -> None:
-    """Keep a pack, whoever else keeps the same; forget those of checkouts that were not used for a month."""
-    import time
-
-    from gonogo.report.atomic import write_atomically
-
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, data)
-    for other in file.parent.glob("*.msgpack"):
-        if other.stat().st_mtime < time.time() - _KEPT_DAYS * 86_400:
-            other.unlink()
