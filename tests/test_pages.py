@@ -157,6 +157,8 @@ def test_the_chinese_page_has_the_example_and_the_addresses_of_the_english_one()
         ("- 一个讨论\n", "- 一个讨论\n- 又一个\n", "## Sources: 1 sources"),
         ("- https://example.com/frob: a thread", "- somewhere", "## Sources: 0 sources"),
         ("- 或等待\n", "", "## Cure: 2 items in English, 1 in Chinese"),
+        ("- Or wait", "- Or set {}", "## Cure: a brace would stand for a value"),
+        ("而且旧了", "而且{旧}了", "## Why: a brace would stand for a value"),
     ],
 )
 def test_a_bad_page_is_one_line_that_names_file_key_and_way_out(old: str, new: str, said: str) -> None:

@@ -130,6 +130,16 @@ class Page(msgspec.Struct, frozen=True, dict=True):
     def check(self, kind: type[msgspec.Struct]) -> None:
         """Raise UserError where a pattern of the head is none, or a text lacks its words in a language."""
         self._converted(kind, _checked_value_of)
+        for key in getattr(kind, "from_sections", ()):
+            taken = (self.why,) if key == "cause" else self.cures
+            if key not in self.head and any("{" in text.en + text.zh or "}" in text.en + text.zh for text in taken):
+                self.refuse(
+                    "## Why" if key == "cause" else "## Cure",
+                    Text(
+                        "a brace would stand for a value in a finding: write {key} into the head, or no brace",
+                        "花括号在报告中表示取值：请把 {key} 写入文件头，或不用花括号",
+                    ).format(key=key),
+                )
         for key, text in _texts_in(self.head):
             for language in ("en", "zh"):
                 if not text[language].strip():
