@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
+import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from gonogo.diagnose.similar.index import Index
 from gonogo.finding.errors import UserError
 from gonogo.hazards import pack
 from gonogo.hazards.index import all_hazards
@@ -346,3 +349,23 @@ class TestNew:
         assert "is an installed gonogo" in done.stderr
         assert checkout.run("explain", "zero3-moe-hang").returncode == 0  # read from the one file
         assert not checkout.cache.exists()
+
+
+def test_a_wheel_has_what_a_checkout_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build hook, with the one class of hatchling's that it needs."""
+    interface = types.ModuleType("hatchling.builders.hooks.plugin.interface")
+    interface.BuildHookInterface = type("BuildHookInterface", (), {"root": str(ROOT)})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, interface.__name__, interface)
+    monkeypatch.syspath_prepend(str(ROOT / "src"))
+    hook = runpy.run_path(str(ROOT / "hatch_build.py"))["BuiltFiles"]()
+    data: dict[str, dict[str, str]] = {"force_include": {}}
+    hook.initialize("editable", data)
+    assert data == {"force_include": {}}
+    hook.initialize("standard", data)
+    files = {target: Path(source) for source, target in data["force_include"].items()}
+    assert files.keys() == {"gonogo/hazards/pages.msgpack", "gonogo/diagnose/similar/cases.msgpack"}
+    packed = msgspec.msgpack.decode(files["gonogo/hazards/pages.msgpack"].read_bytes(), type=pack.Pack)
+    assert packed.rows.keys() == {hazard.name for hazard in all_hazards()}
+    assert Index(files["gonogo/diagnose/similar/cases.msgpack"].read_bytes()).threads
+    hook.finalize("standard", data, "")
+    assert not any(path.exists() for path in files.values())
