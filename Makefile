@@ -15,6 +15,7 @@ setup: .venv/.installed
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[rehearse,dev]'
 	$(BIN)/python -m compileall -q src/gonogo  # the first start is as quick as any, also where Python may not write
+	$(BIN)/python -m gonogo hazards --format markdown >/dev/null  # builds what later starts read from the cache
 	touch $@
 
 demo: setup

@@ -336,16 +336,28 @@ def hazards(
             metavar="config|launch|script|environment|rehearsal|log|run", help="Only those that are met there."
         ),
     ] = None,
+    new: Annotated[
+        str | None,
+        typer.Option("--new", metavar="NAME", help="Begin a hazard in a checkout: its page, a failing test case."),
+    ] = None,
+    code: Annotated[bool, typer.Option("--code", help="With --new: a class beside the page, which decides.")] = False,
     format_: PageFormat = "text",
     output: Output = None,
     lang: Lang = None,
 ) -> None:
-    """List the hazards that gonogo knows.
+    """List the hazards that gonogo knows; or begin a new one.
 
-    列出 gonogo 认识的全部隐患。
+    列出 gonogo 认识的全部隐患；或新建一个。
     """
     language = chosen_language(lang, os.environ)
     with exit_statuses(language):
+        if new is not None:
+            from gonogo.cli.new_hazard import new_hazard
+
+            sys.stdout.write(new_hazard(new, theme, code=code, language=language))
+            return
+        if code:
+            raise UserError(Text("--code: it goes with --new NAME", "--code：须与 --new NAME 一起使用"))
         from gonogo.cli.explain import chosen_hazards, write_list
         from gonogo.report import known_page_format
         from gonogo.report.output import check_writable, publish_text

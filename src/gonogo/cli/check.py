@@ -127,7 +127,7 @@ def _settings(
 
     from gonogo.check.settings import read_settings
     from gonogo.finding import Certainty
-    from gonogo.hazards.hazard import all_hazards
+    from gonogo.hazards.index import all_hazards
 
     first = Path(paths[0]) if paths else Path.cwd()
     settings = read_settings(first if is_folder(first) else first.parent)

@@ -5,32 +5,6 @@ from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Text
 
 
 class ParameterMovedIsNoParameter(Hazard):
-    """A module keeps nn.Parameter(...).cuda(), which is a plain tensor.
-    ## What happens
-    Nothing fails. `model.parameters()` lacks it, the optimizer never changes it, checkpoints don't hold it; DDP does
-    not average it.
-    ## Why
-    `.cuda()`, `.to("cuda")` and `.half()` give back a new tensor, computed from the parameter. The module registers
-    parameters only.
-    ## Example
-    ```python
-    self.scale = nn.Parameter(torch.ones(n)).cuda()    # wrong: a plain tensor
-    self.scale = nn.Parameter(torch.ones(n).cuda())    # right
-    ```
-    ## Cure
-    Move what is inside: `nn.Parameter(torch.zeros(n, device="cuda"))`; or nothing, and let `model.to(device)` move it.
-    ## When it is safe
-    Where the call changes nothing (`.to(device)` of what is there already gives back the parameter itself).
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/20089: parameters() lacks it
-    - https://github.com/pytorch/pytorch/issues/17484: the same with .to
-    """
-
-    name = "parameter-moved-is-no-parameter"
-    title = Text(
-        "A moved nn.Parameter is no parameter: it is not trained", "被移动的 nn.Parameter 不再是参数：不会被训练"
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``self.x = nn.Parameter(…).cuda()`` in a module."""
         if b"Parameter(" not in script.source.data:

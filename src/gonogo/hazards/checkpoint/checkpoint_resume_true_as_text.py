@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.script.identifiers import last_name, same_code, words
-from gonogo.hazards.rule import Call, Findings, Hazard, Launch, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Call, Findings, Hazard, Launch, Run, Text
 
 # What may turn the text into something else on its way.
 _TURNED = (
@@ -17,34 +17,6 @@ _TURNED = (
 
 
 class CheckpointResumeTrueAsText(Hazard):
-    """The option resume_from_checkpoint is given True, which the script hands on as text.
-    ## What happens
-    "ValueError: Can't find a valid checkpoint at True" when training begins.
-    ## Why
-    In TrainingArguments the option is a path: "True" stays text. Only `trainer.train(resume_from_checkpoint=True)`,
-    with Python's own True, looks for the newest checkpoint in the output folder.
-    ## Example
-    ```sh
-    torchrun --nproc_per_node 4 train.py --output_dir out --resume_from_checkpoint True                # wrong
-    torchrun --nproc_per_node 4 train.py --output_dir out --resume_from_checkpoint out/checkpoint-500  # right
-    ```
-    ## Cure
-    Name the folder, `--resume_from_checkpoint out/checkpoint-500`; or let the script look:
-    `get_last_checkpoint(args.output_dir)`.
-    ## When it is safe
-    Where the script turns the text into a truth value itself, or the arguments come from YAML or Python.
-    ## Sources
-    - https://github.com/huggingface/transformers/pull/10777: a checkpoint that is not found is an error
-    - https://huggingface.co/docs/transformers/main_classes/trainer: resume_from_checkpoint of the arguments is a path
-    """
-
-    name = "checkpoint-resume-true-as-text"
-    title = Text(
-        "--resume_from_checkpoint True names a folder called True",
-        "--resume_from_checkpoint True 指的是名为 True 的目录",
-    )
-    refusal = Refusal(Pattern(r"Can't find a valid checkpoint at [Tt]rue\b"))
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The word true as an option of a script that hands it to the Trainer unchanged."""
         given = launch.options.get("resume_from_checkpoint")

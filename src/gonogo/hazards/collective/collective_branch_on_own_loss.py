@@ -29,42 +29,6 @@ _OF_A_VALUE = {
 
 
 class CollectiveBranchOnOwnLoss(Hazard):
-    """A rank leaves the training loop, or skips its backward, because of its own loss.
-    ## What happens
-    The run trains for hours and then stands still: one rank met a NaN (or a loss low enough to stop) and left the step;
-    the others wait in the backward's all-reduce, until the time-out (NCCL: 10 minutes).
-    ## Why
-    Each rank computes the loss of its own samples. `if torch.isnan(loss): continue` or `if loss < best: break` goes one
-    way on one rank and the other way on the rest, while backward and step are collectives, which all ranks have to
-    make.
-    ## Example
-    ```python
-    if torch.isnan(loss):                                  # wrong: true on one rank, false on the rest
-        continue
-
-    bad = torch.isnan(loss).float()                        # right: all ranks agree first
-    dist.all_reduce(bad, op=dist.ReduceOp.MAX)
-    if bad:
-        continue
-    ```
-    ## Cure
-    Let the ranks agree first: `flag = torch.isnan(loss).float(); dist.all_reduce(flag, op=dist.ReduceOp.MAX)`, and
-    branch on the flag. With Accelerate: `accelerator.set_trigger()` where it holds, `if accelerator.check_trigger():`
-    for all.
-    ## When it is safe
-    Where the loss is the same on all ranks (it was reduced before), and on one GPU.
-    ## Sources
-    - https://github.com/pytorch/audio/issues/3749: training hangs when one rank's loss is NaN and it returns early
-    - https://github.com/Lightning-AI/pytorch-lightning/issues/379: early stopping on some ranks, the others wait
-    - https://github.com/huggingface/accelerate/pull/1940: set_trigger and check_trigger, made for this
-    """
-
-    name = "collective-branch-on-own-loss"
-    title = Text(
-        "One rank may leave the step because of its own loss, and the others wait for it",
-        "某个 rank 可能因自己的 loss 离开这一步，其他 rank 会一直等待",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``break``, ``return`` or, before the backward, ``continue`` under a test of the loss that is trained on."""
         data = script.source.data

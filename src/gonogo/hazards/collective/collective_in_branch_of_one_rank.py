@@ -32,49 +32,6 @@ _REHEARSED = Text(
 
 
 class CollectiveInBranchOfOneRank(Hazard):
-    """A barrier or another collective stands in a branch that one rank takes, or in a function called there.
-    ## What happens
-    The run stands still: that rank waits for the others, which go on to the next collective (and are then matched with
-    the wrong one) or to the end, until the time-out (NCCL: 10 minutes).
-    ## Why
-    `dist.barrier()`, `all_reduce`, `broadcast`, `gather` return when all ranks of the group have called them. Inside
-    `if rank == 0:` only one does. So it is with `full_tensor()` of a DTensor, with `get_model_state_dict` where
-    `full_state_dict` is set, and with `torch.distributed.checkpoint.save`: all ranks take part in them.
-    ## Example
-    ```python
-    if dist.get_rank() == 0:
-        tokenizer.save_pretrained(path)
-        dist.barrier()                  # wrong: one rank waits for all
-
-    if dist.get_rank() == 0:
-        tokenizer.save_pretrained(path)
-    dist.barrier()                      # right: every rank comes to it
-    ```
-    ## Cure
-    Take the call out of the branch, so that every rank comes to it; the branch keeps what one rank does alone.
-    ## When it is safe
-    Where the other ranks call it in a branch of their own, as in `if rank != 0: barrier()` ... `if rank == 0:
-    barrier()`; or for a group that has this rank alone.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/distributed.html: collectives are for all ranks of a group
-    - https://github.com/huggingface/transformers/issues/998: one rank waits in a barrier at evaluation
-    - https://github.com/huggingface/transformers/issues/31532: one process alone comes to the gathering
-    """
-
-    name = "collective-in-branch-of-one-rank"
-    title = Text(
-        "One rank enters a collective that the others never reach", "只有一个 rank 进入集合通信，其他 rank 不会到达"
-    )
-    yields_to = (
-        "rollout-engine-ranks-apart",
-        "collective-sizes-differ",
-        "zero3-generate-without-synced-gpus",
-        "ds-checkpoint-saved-on-one-rank",
-        "zero3-weights-gathered-on-one-rank",
-        "trainer-evaluates-on-one-rank",
-        "zero3-model-run-on-one-rank",
-    )
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge where one had a call of its own."""
         divergence = rank_divergence(record)

@@ -64,52 +64,7 @@ _REHEARSED = Text(
 
 
 class UnevenDataPerRankHang(Hazard):
-    """The ranks have different numbers of batches: one leaves the loop while the others wait for its gradients.
-    ## What happens
-    Training freezes on the last batches of an epoch (or at the first of the evaluation after it) and ends with a
-    collective time-out. The ranks may be in different collectives: one in the gradient's all-reduce, another in a
-    metric's.
-    ## Why
-    An `IterableDataset` (streaming, webdataset, packing) has no length, so no sampler makes the ranks even.
-    Filtering on each rank, or skipping bad batches, does the same.
-    ## Example
-    ```python
-    for batch in DataLoader(iterable):                       # wrong: one rank has 310 batches, another 311
-        train(model, batch)
-
-    with Join([model]):                                      # right: a rank that has ended answers the others
-        for batch in DataLoader(iterable):
-            train(model, batch)
-    ```
-    ## Cure
-    The same number of batches on every rank: `drop_last`, equal shards, a common stop; or
-    `torch.distributed.algorithms.Join`.
-    ## When it is safe
-    With a map-style dataset and a DistributedSampler, which pads or drops. Not where batches are skipped by their
-    content.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/141069: IterableDataset with unequal lengths, the freeze and the
-      time-out
-    - https://pytorch.org/docs/stable/distributed.algorithms.join.html: the Join context manager
-    """
-
-    name = "uneven-data-per-rank-hang"
-    title = Text(
-        "The ranks have different numbers of batches, and wait for one that has run out",
-        "各 rank 的 batch 数不同，其余 rank 在等待已经用完数据的那个",
-    )
     log_words = STALL_WORDS
-    traces = ("failure detected by watchdog at work sequence id",)
-    consequence = True
-    yields_to = (
-        "rollout-engine-ranks-apart",
-        "collective-sizes-differ",
-        "nccl-timeout-preprocessing",
-        "rendezvous-port-zero-hang",
-        "zero3-generate-without-synced-gpus",
-        "zero3-moe-hang",
-        "zero3-mixed-modality-hang",
-    )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge after different numbers of batches or steps."""

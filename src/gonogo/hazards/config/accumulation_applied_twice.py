@@ -8,38 +8,6 @@ _NAMES = ("accumulation", "accum_steps", "accum_iter", "grad_accum", "grad_acc",
 
 
 class AccumulationAppliedTwice(Hazard):
-    """A loop accumulates gradients by itself around an engine that accumulates too.
-    ## What happens
-    Nothing fails. The weights change once in N x N micro-batches instead of N, or the gradients are N times too
-    small: the run learns slowly, as with a far too small learning rate.
-    ## Why
-    DeepSpeed's engine counts its `step()` calls and updates at each N-th, where N is `gradient_accumulation_steps` of
-    its config; its `backward` divides the loss by N. A loop that calls `engine.step()` only at each N-th batch, or
-    divides the loss itself, does both a second time. `accelerator.backward` hands the loss to the engine as well.
-    ## Example
-    ```python
-    # with "gradient_accumulation_steps": 8 in the DeepSpeed config
-    engine.backward(loss / 8)               # wrong: the engine divides by 8 again
-    if (step + 1) % 8 == 0: engine.step()   # wrong: an update each 64 batches
-    engine.backward(loss)                   # right
-    engine.step()                           # right: for each batch, the engine counts
-    ```
-    ## Cure
-    Call `engine.backward(loss)` and `engine.step()` for each micro-batch, without a condition and without
-    dividing; or set `gradient_accumulation_steps` to 1 in the config and keep the loop.
-    ## When it is safe
-    With 1 in the config.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/7439: who divides, and who counts
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/565: the engine counts the calls of step
-    - https://github.com/huggingface/accelerate/issues/3533: the loss divided twice
-    """
-
-    name = "accumulation-applied-twice"
-    title = Text(
-        "Gradients are accumulated by the loop and by DeepSpeed's engine", "循环与 DeepSpeed 引擎都在做梯度累积"
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``engine.step()`` under a modulo, or a loss that is divided before ``engine.backward``."""
         if run.config is None:

@@ -21,38 +21,6 @@ _CONFIRM = Text(
 
 
 class DsEvalModelNeedsNoOptimizer(Hazard):
-    """A model that is only evaluated is given to DeepSpeed under ZeRO-1 or ZeRO-2.
-    ## What happens
-    "AssertionError: zero stage 2 requires an optimizer", in `deepspeed.initialize` for a reference, reward or teacher
-    model (DPO, PPO, GRPO, distillation), or in a script that only evaluates.
-    ## Why
-    ZeRO-1 and ZeRO-2 partition optimizer states and gradients: without an optimizer they have nothing to partition,
-    and refuse. ZeRO-3 partitions the parameters too and takes a model without an optimizer.
-    ## Example
-    ```python
-    # with "zero_optimization": {"stage": 2}
-    deepspeed.initialize(model=teacher, config="ds_config.json")   # wrong
-    teacher.to(device).eval()                                      # right: it is never trained
-    ```
-    ## Cure
-    Prepare that model with `"zero_optimization": {"stage": 0}` (or 3), or do not hand it to DeepSpeed at all: move it
-    to the rank's GPU and put it into eval mode. A model that is to be trained must be prepared together with its
-    optimizer, in one call.
-    ## When it is safe
-    Stage 0 and stage 3.
-    ## Sources
-    - https://github.com/huggingface/trl/pull/825: trl prepares its reference model with stage 0
-    - https://github.com/PKU-Alignment/safe-rlhf/pull/65: only stages 0 and 3 for evaluation
-    - https://github.com/hiyouga/LlamaFactory/issues/1243: DPO under ZeRO-2
-    """
-
-    name = "ds-eval-model-needs-no-optimizer"
-    raises = True
-    title = Text(
-        "A model without an optimizer is prepared under ZeRO-1 or ZeRO-2",
-        "没有优化器的模型在 ZeRO-1 或 ZeRO-2 下初始化",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A model that is prepared alone, or evaluated by a Trainer that never trains."""
         stage, config = run.zero_stage, run.config
@@ -75,12 +43,6 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
         yield from self._only_evaluates(script, run, stage)
 
     log_words = ("requires an optimizer", _INFERENCE, "isinstance(optimizer, DummyOptim)")
-    ends_at = (
-        ("deepspeed/runtime/engine.py", "_configure_bf16_optimizer"),
-        ("deepspeed/runtime/engine.py", "_configure_zero_optimizer(optimizer=None)"),
-        ("deepspeed/runtime/engine.py", "_configure_fp16_optimizer"),
-    )
-    traces = ("_configure_zero_optimizer(optimizer=None)",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion; or the Trainer's refusal to evaluate before it has trained."""

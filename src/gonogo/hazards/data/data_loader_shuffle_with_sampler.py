@@ -3,40 +3,12 @@ from collections.abc import Iterator
 
 from gonogo.evidence.script.nodes import is_none
 from gonogo.hazards.facts.training_script import makers
-from gonogo.hazards.rule import Call, Findings, Hazard, Pattern, Refusal, Run, Script, Text
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Text
 
 _EXCLUDED = {"sampler": ("shuffle",), "batch_sampler": ("shuffle", "batch_size", "drop_last", "sampler")}
 
 
 class DataLoaderShuffleWithSampler(Hazard):
-    """A DataLoader gets arguments that exclude each other: a sampler and shuffle, a batch_sampler and a batch size.
-    ## What happens
-    "ValueError: sampler option is mutually exclusive with shuffle", or "batch_sampler option is mutually exclusive
-    with batch_size, shuffle, sampler, and drop_last", when the loader is made.
-    ## Why
-    A sampler decides the order by itself; `shuffle=True` asks the loader to make its own sampler. The script was made
-    distributed by adding a DistributedSampler, and kept `shuffle=True`.
-    ## Example
-    ```python
-    loader = DataLoader(rows, sampler=DistributedSampler(rows), shuffle=True)  # wrong
-    loader = DataLoader(rows, sampler=DistributedSampler(rows))                # right
-    ```
-    ## Cure
-    Drop `shuffle=True` from the DataLoader; `DistributedSampler(dataset, shuffle=True)` (its default) shuffles.
-    ## When it is safe
-    `shuffle=(sampler is None)`, as many scripts write it.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/data.html: DistributedSampler, and what DataLoader takes together
-    - https://github.com/kan-bayashi/ParallelWaveGAN/issues/177: how the two go together
-    """
-
-    name = "data-loader-shuffle-with-sampler"
-    raises = True
-    title = Text(
-        "A DataLoader is given a sampler and told to shuffle as well", "DataLoader 同时给出了 sampler 和 shuffle"
-    )
-    refusal = Refusal(Pattern(r"sampler option is mutually exclusive with (?:batch_size, )?shuffle"))
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """DataLoaders that are given both, surely."""
         if b"sampler" not in script.source.data:

@@ -35,45 +35,6 @@ _CURES = (
 
 
 class DdpModuleOnCpu(Hazard):
-    """DistributedDataParallel is given a module that is (partly) on the CPU.
-    ## What happens
-    "DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device GPU
-    modules or CPU modules, but got device_ids [0], output_device 0, and module parameters {device(type='cpu')}". Mixed
-    modules end with "input module must be on the same type of devices"; without `device_ids`, NCCL refuses the CPU
-    tensors ("No backend type associated with device type cpu").
-    ## Why
-    `DistributedDataParallel(model, device_ids=[local_rank])` comes before `model.to(local_rank)`, or a part was made
-    or loaded after it (`map_location="cpu"`), or CUDA is not available and the model quietly stayed where it was.
-    ## Example
-    ```python
-    model = DistributedDataParallel(model, device_ids=[local_rank])                   # wrong: the model is on the CPU
-    model = DistributedDataParallel(model.to(local_rank), device_ids=[local_rank])    # right
-    ```
-    ## Cure
-    `torch.cuda.set_device(local_rank); model.to(local_rank)` before DDP. Check that `torch.cuda.is_available()`. For
-    training on CPUs: leave out `device_ids` and use the gloo backend.
-    ## When it is safe
-    With Trainer or `accelerator.prepare`, which move the model themselves.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/100243: {device(type='cpu')}
-    - https://github.com/shibing624/MedicalGPT/issues/3: the same words in a fine-tune
-    """
-
-    name = "ddp-module-on-cpu"
-    raises = True
-    title = Text(
-        "The module that DistributedDataParallel wraps is on the CPU", "DistributedDataParallel 包装的模块在 CPU 上"
-    )
-    ends_at = (
-        ("torch/nn/parallel/distributed.py", "_log_and_throw"),
-        ("torch/distributed/utils.py", "_verify_param_shape_across_processes"),
-    )
-    log_words = (
-        "device_ids and output_device arguments",
-        "input module must be on the same type",
-        "module parameters {",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """DDP with device_ids around a module that nothing has moved to the GPU."""
         if b"DistributedDataParallel" not in script.source.data or mentions(run, script, *_PLACED):

@@ -6,33 +6,6 @@ from gonogo.hazards.rule import Findings, Fix, Hazard, Run, Script, Text
 
 
 class FsdpOptimizerMadeBeforeWrapping(Hazard):
-    """An optimizer is given a model's parameters, and the model is wrapped by FSDP afterwards.
-    ## What happens
-    Nothing fails, or the first step does. The optimizer updates tensors that the model no longer uses: the loss does
-    not fall.
-    ## Why
-    FSDP (with `use_orig_params=False`, its default) joins the parameters into flat ones, each rank keeping a shard.
-    The optimizer still holds those from before.
-    ## Example
-    ```python
-    # wrong
-    optimizer = torch.optim.AdamW(model.parameters())
-    model = FullyShardedDataParallel(model)
-    # right
-    model = FullyShardedDataParallel(model)
-    optimizer = torch.optim.AdamW(model.parameters())
-    ```
-    ## Cure
-    Make the optimizer after the model is wrapped.
-    ## When it is safe
-    With `use_orig_params=True`, under accelerate's `prepare`, and with DDP, which keeps the parameters.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/fsdp.html: the optimizer must be made after wrapping
-    """
-
-    name = "fsdp-optimizer-made-before-wrapping"
-    title = Text("The optimizer was made before FSDP replaced the parameters", "优化器在 FSDP 替换参数之前创建")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``Optimizer(model.parameters())`` above ``model = FSDP(model)`` in the same function."""
         if b"FullyShardedDataParallel" not in script.source.data:

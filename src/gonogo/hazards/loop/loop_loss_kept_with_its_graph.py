@@ -8,29 +8,6 @@ _GATHERS = ("reduce", "reduced", "allreduce", "gather", "allgather")
 
 
 class LoopLossKeptWithItsGraph(Hazard):
-    """A loop adds up losses as tensors, for a mean to print, and keeps their history.
-    ## What happens
-    Memory grows from step to step, until the GPU is full, hours into a run.
-    ## Why
-    `total += loss` makes a tensor that needs a gradient and points to the graph of each loss that went in. What the
-    backward freed is gone, the rest of each graph stays as long as the sum does.
-    ## Example
-    ```python
-    loss.backward()
-    total += loss             # wrong: the sum keeps each step's graph
-    total += loss.detach()    # right
-    ```
-    ## Cure
-    `total += loss.detach()`, or `loss.item()` (which waits for the GPU at each step).
-    ## When it is safe
-    Where the sum is what backward is called on, and under `torch.no_grad()`.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/notes/faq.html: do not accumulate history across the training loop
-    """
-
-    name = "loop-loss-kept-with-its-graph"
-    title = Text("A running sum of losses keeps the autograd graph of every step", "损失的累加值保留了每一步的计算图")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``total += loss`` in the loop that calls backward on the loss, with a sum that no backward is called on."""
         if b"backward(" not in script.source.data or b"+= " not in script.source.data:
