@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,6 +68,7 @@ def _documents(source: SourceFile) -> list[Node]:
     return found
 
 
+@lru_cache(maxsize=16)
 def workloads(source: SourceFile) -> tuple[Workload, ...]:
     """The jobs of a file, in order; none where it is no such file, or broken."""
     if not is_manifest(source):
