@@ -182,7 +182,7 @@ class Fuzzer:
         names = list(files)
         main = names[0] if sample.is_log else chance.choice(names)
         said = [sample.name]
-        for name in {main, chance.choice(names)}:
+        for name in dict.fromkeys((main, chance.choice(names))):
             data = files[name]
             for _ in range(chance.choice((1, 1, 1, 2, 3, 6))):
                 what, data = self._damaged(chance, data)

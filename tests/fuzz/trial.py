@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator
@@ -172,9 +173,22 @@ def _memory(name: str) -> int:
     return 0
 
 
+def warmed_up() -> None:
+    """Import what a first case would: that is a command's start, and no case's cost."""
+    gonogo.check.parallel._WORTH_IT = sys.maxsize  # in this process, where it is measured
+    with tempfile.TemporaryDirectory() as folder:
+        for how, main, data in (
+            ("file", "ds.json", b'{"zero_optimization": {"stage": 3}}'),
+            ("bash", "launch.sh", b"torchrun train.py\n"),
+            ("folder", "train.py", b"import torch\n"),
+            ("diagnose", "train.log", b"RuntimeError: x\n"),
+        ):
+            fault_of(Case(0, {main.encode(): data}, how, main, ()), 0, Path(folder, "case"))
+
+
 def faults(seed: int, cases: range, folder: Path, most: int = 20) -> Iterator[Fault]:
     """The faults among the cases of those numbers, until there are ``most``."""
-    gonogo.check.parallel._WORTH_IT = sys.maxsize  # in this process, where it is measured
+    warmed_up()
     fuzzer = Fuzzer(seed)
     found = 0
     for done, number in enumerate(cases):

@@ -30,7 +30,7 @@ _TOO_LARGE = Text(
     "它有 {size} KiB，而这类版本清单最多读取 {limit} KiB：请给出 pip freeze 的输出",
 )
 _HEAD = 1 << 18
-_MAX_BYTES = {"lock": 8 << 20, "pyproject": 512 << 10}
+_MAX_BYTES = {"lock": 8 << 20, "pyproject": 256 << 10}
 """Locks hold the hashes of every wheel; the others are some kilobytes, and this much all the same."""
 _MAX_OTHERS = 1 << 20
 
