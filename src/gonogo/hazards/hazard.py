@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
     from gonogo.evidence.script.script import Script
 
 
+_MAX_SPANS = 20
+"""Places of one finding that are shown: a broken list of hosts has one a line."""
+
 One = TypeVar("One", Text, Span, Fix)
 
 
@@ -174,7 +177,7 @@ class Hazard:
             title=title or self.title,
             cause=cause,
             cure=_each(cure),
-            spans=_each(spans),
+            spans=_each(spans)[:_MAX_SPANS],
             ranks=ranks,
             module=module,
             parameter=parameter,

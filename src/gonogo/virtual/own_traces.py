@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
+from itertools import islice
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
@@ -109,8 +110,14 @@ _OFFLINE = {
     "OfflineModeIsEnabled", "LocalEntryNotFoundError", "gaierror", "NameResolutionError", "MaxRetryError",
     "ConnectError", "NewConnectionError",
 }  # fmt: skip
-_WEIGHTS_FILE = re.compile(r"[\w./~+@-]+\.(?:bin|safetensors|pt|pth|ckpt)(?:\.index\.json)?\b")
-_PATH = re.compile(r"[\w./~+@=-]*/[\w.+@=-]*\d[\w./+@=-]*")
+_MAX_PATHS = 50
+"""Paths of one message that are looked up on disk: a message may be a whole file."""
+_MAX_PATH = 4096
+"""Linux opens no longer one."""
+_PATH_LIKE = re.compile(r"[\w./~+@=-]+")
+"""What may be a path. It is split up afterwards: a pattern that asked for more would try each of its characters as a
+start, which is quadratic in a message that is one long word."""
+_WEIGHTS_SUFFIX = re.compile(r"\.(?:bin|safetensors|pt|pth|ckpt)(?:\.index\.json)?(?!\w)")
 _NUMBER = re.compile(r"\d+")
 _BEGUN = time.time()
 _STRIDED_NESTED = re.compile(r"\bNestedTensorImpl\b|NestedTensor(?:CPU|CUDA)\b")
@@ -201,14 +208,34 @@ def _weights_not_here(error: BaseException, message: str) -> str | None:
     """The file of weights that the program asked for itself before it trained, and that this machine doesn't have."""
     if not isinstance(error, OSError | AssertionError | ValueError | RuntimeError):
         return None
-    named = (hit[0] for hit in _WEIGHTS_FILE.finditer(message))
-    return next((path for path in named if os.sep in path and not os.path.exists(os.path.expanduser(path))), None)
+    named = (path for path in _weights_files_in(message) if os.sep in path)
+    return next((path for path in islice(named, _MAX_PATHS) if not os.path.exists(os.path.expanduser(path))), None)
+
+
+def _weights_files_in(message: str) -> Iterator[str]:
+    """The names of files with weights that a message holds."""
+    for hit in _PATH_LIKE.finditer(message):
+        for word in hit[0].split("="):
+            # The last suffix ends the name, as in model.pt.d/pytorch_model.bin.
+            ends = [suffix.end() for suffix in _WEIGHTS_SUFFIX.finditer(word, 1)]
+            if ends:
+                yield word[: ends[-1]]
+
+
+def _numbered_paths_in(message: str) -> Iterator[str]:
+    """The paths in a message that have a number behind a folder's slash, as ``checkpoint-40`` has."""
+    for hit in _PATH_LIKE.finditer(message):
+        slash = hit[0].find(os.sep)
+        if slash >= 0 and _NUMBER.search(hit[0], slash):
+            yield hit[0]
 
 
 def _of_a_later_step(message: str) -> Trace | None:
     """A path that is missing and differs from one that the program has written in nothing but its number."""
-    for hit in _PATH.finditer(message):
-        path = os.path.realpath(os.path.expanduser(hit[0]))
+    for named in islice(_numbered_paths_in(message), _MAX_PATHS):
+        if len(named) > _MAX_PATH:
+            continue
+        path = os.path.realpath(os.path.expanduser(named))
         while not os.path.exists(parent := os.path.dirname(path)):
             path = parent
         if os.path.exists(path):
@@ -216,7 +243,7 @@ def _of_a_later_step(message: str) -> Trace | None:
         name = _NUMBER.sub("#", os.path.basename(path))
         alike = [one for one in _written_in(parent) if _NUMBER.sub("#", one) == name]
         if alike:
-            return Trace(hit[0], _LATER.format(sibling=max(alike)))
+            return Trace(named, _LATER.format(sibling=max(alike)))
     return None
 
 

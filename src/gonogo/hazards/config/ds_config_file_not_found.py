@@ -42,8 +42,8 @@ class DsConfigFileNotFound(Hazard):
         elsewhere = _found_above(launch, written)
         if elsewhere and not typed:
             return  # right from another working folder, which is where it may be started
-        made = any(path.name.encode() in script.source.data for script in run.scripts)
-        if made or launch.source.data.count(path.name.encode()) > 1:
+        made = any(os.fsencode(path.name) in script.source.data for script in run.scripts)
+        if made or launch.source.data.count(os.fsencode(path.name)) > 1:
             return  # something else names it too, and may write it
         new = os.path.join(os.path.dirname(written), alike)
         edit = _naming(launch, field, new) if alike and not os.path.isabs(written) else None

@@ -89,8 +89,16 @@ class LaunchAllocatorOptionUnknown(Hazard):
 def _place_of(field: Field, part: str) -> Place | None:
     """Where an option stands on the line of its variable; None where it is put together elsewhere."""
     place = field.place
-    at = place.source.data.find(part.encode(), place.start, place.end) if place is not None else -1
-    return place.source.place(at, at + len(part.encode())) if place is not None and at >= 0 else None
+    at = (
+        place.source.data.find(part.encode("utf-8", "surrogateescape"), place.start, place.end)
+        if place is not None
+        else -1
+    )
+    return (
+        place.source.place(at, at + len(part.encode("utf-8", "surrogateescape")))
+        if place is not None and at >= 0
+        else None
+    )
 
 
 def _options_in(value: str) -> list[str]:

@@ -2,6 +2,7 @@ import os
 
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.field import whole_number
+from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE
 from gonogo.evidence.paths import is_file
 from gonogo.finding.errors import UserError
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text
@@ -31,7 +32,7 @@ class LaunchHostfileUnusable(Hazard):
                 yield self._missing(launch, path, nodes)
             return  # else the script is run from another folder
         try:
-            source = SourceFile.read(whole_path)
+            source = SourceFile.read(whole_path, limit=MAX_HOSTFILE)
         except UserError:
             return
         source.path = os.path.relpath(whole_path) if not os.path.relpath(whole_path).startswith("..") else source.path

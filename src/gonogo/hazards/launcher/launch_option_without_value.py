@@ -20,7 +20,7 @@ class LaunchOptionWithoutValue(Hazard):
         for option in launch.options:
             if option.name not in _NEED_A_VALUE or option.values or option.attached:
                 continue
-            if any(option.name.encode() in script.source.data for script in declared):
+            if any(option.name.encode("utf-8", "surrogateescape") in script.source.data for script in declared):
                 continue
             yield self.finding(
                 Text(

@@ -109,5 +109,6 @@ def _value_place(field: Field) -> Place | None:
     written = place.text.removeprefix("CUDA_VISIBLE_DEVICES=")
     if written not in (value, f'"{value}"', f"'{value}'"):
         return None
-    start = place.start + len(place.text.partition(value)[0].encode())
-    return place.source.place(start, start + len(value.encode()))
+    written_value = value.encode("utf-8", "surrogateescape")
+    start = place.source.data.find(written_value, place.start, place.end)
+    return place.source.place(start, start + len(written_value)) if start >= 0 else None
