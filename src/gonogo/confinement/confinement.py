@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
+from gonogo.confinement.listening import Listening, OnCall
 from gonogo.confinement.secrets import secret_places
-from gonogo.confinement.world import Means, OnListener, World, WorldRefused, WorldSpec
+from gonogo.confinement.world import Means, World, WorldRefused, WorldSpec
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
@@ -41,25 +42,46 @@ ONLY_LANDLOCK = Text(
 
 
 class Confinement:
-    """The worlds of one rehearsal. ``scratch``: its folder, which programs see only what is in ``shared`` of."""
+    """The worlds of one rehearsal.
 
-    def __init__(self, scratch: Path, *, unconfined: bool = False, on_listener: OnListener | None = None) -> None:
+    ``scratch`` is its folder, of which programs see ``shared`` and ``shown`` only. ``on_call`` is handed the calls of
+    programs that are heard.
+    """
+
+    def __init__(self, scratch: Path, *, unconfined: bool = False, on_call: OnCall | None = None) -> None:
         self.scratch = scratch.resolve()
         self.shared = self.scratch / "shared"
         """Programs see and write this folder as it is; gonogo reads what it finds here as a stranger's."""
-        self.shared.mkdir(mode=0o755, exist_ok=True)
+        self.shown = self.scratch / "shown"
+        """Programs can read this folder, and not write it."""
+        for folder in (self.shared, self.shown):
+            folder.mkdir(mode=0o755, exist_ok=True)
         self.means: Means | None = "none" if unconfined else None
         """What confines its worlds; None before the first one."""
-        self._on_listener = on_listener
+        self._on_call = on_call
         self._worlds = 0
 
     @contextlib.contextmanager
-    def world(self, *, below: Sequence[World] = (), made: Path | None = None) -> Iterator[World]:
-        """A new world, ended with the block. What programs changed in the worlds ``below`` is seen in it.
+    def world(
+        self, *, below: Sequence[Path] = (), made: Path | None = None, on_call: OnCall | None = None
+    ) -> Iterator[World]:
+        """A new world, ended with the block. ``below``: trees of earlier worlds, whose changes are seen in it.
+
+        ``on_call`` is handed calls too, and after the confinement's own.
 
         Raises UserError where this machine has no means to confine a program.
         """
         refused: list[str] = []
+        looks = [look for look in (self._on_call, on_call) if look is not None]
+        with contextlib.ExitStack() as stack:
+            listening = stack.enter_context(Listening(looks)) if looks else None
+            world = stack.enter_context(self._made(below, made, listening, refused))
+            yield world
+
+    @contextlib.contextmanager
+    def _made(
+        self, below: Sequence[Path], made: Path | None, listening: Listening | None, refused: list[str]
+    ) -> Iterator[World]:
         for means in (self.means,) if self.means is not None else _means_to_try():
             self._worlds += 1
             world = World(
@@ -68,11 +90,12 @@ class Confinement:
                     folder=self.scratch / "worlds" / str(self._worlds),
                     private=self.scratch,
                     shared=(self.shared,),
+                    shown=(self.shown,),
                     hidden=() if means == "none" else tuple(secret_places()),
-                    below=tuple(one.tree for one in below),
+                    below=tuple(below),
                     made=made,
                 ),
-                self._on_listener,
+                None if listening is None else listening.add,
             )
             try:
                 world.__enter__()
@@ -86,6 +109,12 @@ class Confinement:
                 world.close()
             return
         raise UserError(CANNOT_CONFINE.format(why="; ".join(refused) or "not Linux"))
+
+
+def raise_if_ended(world: World) -> None:
+    """Raise UserError where a world was ended for the limit that its programs passed."""
+    if world.limit is not None:
+        raise UserError(world.limit)
 
 
 def _means_to_try() -> Sequence[Means]:

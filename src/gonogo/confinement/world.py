@@ -79,6 +79,8 @@ class WorldSpec:
     """Shown empty, but for what of it is shared."""
     shared: tuple[Path, ...] = ()
     """Folders that are as they are outside: what programs write there is really written."""
+    shown: tuple[Path, ...] = ()
+    """Folders of gonogo's that programs can read, and not write."""
     hidden: tuple[str, ...] = ()
     """Files and folders that are shown empty (with Landlock: that can't be read)."""
     below: tuple[Path, ...] = ()
@@ -149,6 +151,7 @@ class World:
             "layer": str(layer),
             "private": str(spec.private),
             "shared": [str(path) for path in spec.shared],
+            "shown": [str(path) for path in spec.shown],
             "hidden": [path for path in spec.hidden if os.path.exists(path)],
             "below": [str(path) for path in spec.below],
             "made": "" if spec.made is None else str(spec.made),

@@ -17,6 +17,7 @@ import select
 import struct
 import sys
 
+import calls
 import kernel
 import landlock
 import network
@@ -29,7 +30,7 @@ _SPACES = (
 )  # fmt: skip
 _LOOKS_AT_LIMITS = 250  # milliseconds
 _LARGEST = 1 << 20
-_CALLS = {"files": seccomp.FILES, "looks": {**seccomp.FILES, **seccomp.LOOKS}, "starts": seccomp.STARTS}
+_CALLS = {"files": calls.FILES, "looks": {**calls.FILES, **calls.LOOKS}, "starts": calls.STARTS}
 
 
 def main(arguments):
@@ -69,6 +70,9 @@ def _into_namespaces(spec, notes, control):
         files.blank(path)
     for path in spec["shared"]:
         files.show(path)
+    for path in spec["shown"]:
+        files.show(path)
+        kernel.read_only(files.root + path)
     files.enter()
     network.bring_up(own)
 

@@ -61,16 +61,6 @@ _SIGNALS = {"kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "pidfd
 _CONNECT, _SENDTO, _PRLIMIT, _TRUNCATE = (42, 203), (44, 206), (302, 261), (76, 45)
 _FS_SETFLAGS = (0x40086602, 0x40046602, 0x401C5820)  # FS_IOC_SETFLAGS (64, 32 bits), FS_IOC_FSSETXATTR
 
-# Calls that name a file or a program: what a listener may want to hear of.
-FILES = {
-    "open": (2, None), "openat": (257, 56), "openat2": (437, 437), "execve": (59, 221), "execveat": (322, 281),
-    "connect": _CONNECT,
-}  # fmt: skip
-LOOKS = {
-    "stat": (4, None), "lstat": (6, None), "access": (21, None), "readlink": (89, None), "newfstatat": (262, 79),
-    "readlinkat": (267, 78), "faccessat": (269, 48), "statx": (332, 291), "faccessat2": (439, 439),
-}  # fmt: skip
-STARTS = {"execve": (59, 221), "execveat": (322, 281)}
 _FLAGS_ARGUMENT = {"newfstatat": 3, "statx": 2}
 _AT_EMPTY_PATH = 0x1000  # of a descriptor that is open already
 
