@@ -5,19 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
 from gonogo.confinement.listening import Listening, OnCall
 from gonogo.confinement.secrets import secret_places
-from gonogo.confinement.world import Means, World, WorldRefused, WorldSpec
+from gonogo.confinement.world import LayerRefused, Means, World, WorldRefused, WorldSpec, remove_tree
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
 FORCED = "GONOGO_CONFINEMENT"
 """Environment variable: the only means that is tried."""
 _TRIED: tuple[Means, ...] = ("namespaces", "landlock")
+_LEAST_SPACE = 256 << 20
 
 CANNOT_CONFINE = Text(
     "this machine can't confine what a rehearsal runs ({why}): no line of it was run. Enable user namespaces "
@@ -25,19 +28,20 @@ CANNOT_CONFINE = Text(
     "--security-opt seccomp=unconfined --security-opt systempaths=unconfined), or use a kernel with Landlock (Linux "
     "5.19 or newer); or say --unconfined, and the programs can change and delete what you can",
     "本机无法限制排练所运行的程序（{why}）：没有运行任何一行。请启用用户命名空间（sysctl "
-    "kernel.unprivileged_userns_clone=1，或 kernel.apparmor_restrict_unprivileged_userns=0；容器中使用 --security-opt "
-    "seccomp=unconfined --security-opt systempaths=unconfined），或使用带 Landlock 的内核（Linux 5.19 或更新）；也可以加上 "
-    "--unconfined，此时程序可以修改和删除你能修改的一切",
+    "kernel.unprivileged_userns_clone=1，或 kernel.apparmor_restrict_unprivileged_userns=0；容器中使用 "
+    "--security-opt seccomp=unconfined --security-opt systempaths=unconfined），或使用带 Landlock 的内核"
+    "（Linux 5.19 或更新）；也可以加上 --unconfined，此时程序可以修改和删除你能修改的一切",
 )
 UNCONFINED = Text(
-    "--unconfined: the programs of this run were not confined. They could change and delete your files, use the network "
-    "and your credentials, and go on running",
+    "--unconfined: the programs of this run were not confined. They could change and delete your files, use the "
+    "network and your credentials, and go on running",
     "--unconfined：本次运行的程序未受限制，可以修改和删除你的文件、使用网络和你的凭据，并在结束后继续运行",
 )
 ONLY_LANDLOCK = Text(
     "this kernel allows no user namespaces here: programs could write only below the rehearsal's temporary folder, "
     "reach no socket, and set no modes or times of files. A run that needs more can't be told",
-    "此处内核不允许用户命名空间：程序只能写入排练的临时目录，不能连接任何 socket，也不能设置文件的权限和时间。需要更多权限的运行无法判断",
+    "此处内核不允许用户命名空间：程序只能写入排练的临时目录，不能连接任何 socket，也不能设置文件的权限和时间。"
+    "需要更多权限的运行无法判断",
 )
 
 
@@ -60,6 +64,8 @@ class Confinement:
         """What confines its worlds; None before the first one."""
         self._on_call = on_call
         self._worlds = 0
+        self._layers: Path | None = None
+        """Where the layers of its worlds are kept; None before the first one."""
 
     @contextlib.contextmanager
     def world(
@@ -83,32 +89,75 @@ class Confinement:
         self, below: Sequence[Path], made: Path | None, listening: Listening | None, refused: list[str]
     ) -> Iterator[World]:
         for means in (self.means,) if self.means is not None else _means_to_try():
-            self._worlds += 1
-            world = World(
-                WorldSpec(
-                    means=means,
-                    folder=self.scratch / "worlds" / str(self._worlds),
-                    private=self.scratch,
-                    shared=(self.shared,),
-                    shown=(self.shown,),
-                    hidden=() if means == "none" else tuple(secret_places()),
-                    below=tuple(below),
-                    made=made,
-                ),
-                None if listening is None else listening.add,
-            )
-            try:
-                world.__enter__()
-            except WorldRefused as why:
-                refused.append(f"{means}: {why}")
-                continue
-            self.means = means
-            try:
-                yield world
-            finally:
-                world.close()
+            for layers in self._places() if means == "namespaces" else (self.scratch / "worlds",):
+                self._worlds += 1
+                elsewhere = () if layers.is_relative_to(self.scratch) else (str(layers),)
+                world = World(
+                    WorldSpec(
+                        means=means,
+                        folder=layers / str(self._worlds),
+                        private=self.scratch,
+                        shared=(self.shared,),
+                        shown=(self.shown,),
+                        hidden=() if means == "none" else (*secret_places(), *elsewhere),
+                        below=tuple(below),
+                        made=made,
+                    ),
+                    None if listening is None else listening.add,
+                )
+                try:
+                    world.__enter__()
+                except LayerRefused as why:
+                    refused.append(f"{means}: {why}")
+                    continue
+                except WorldRefused as why:
+                    refused.append(f"{means}: {why}")
+                    break
+                self.means = means
+                if means == "namespaces":
+                    self._layers = layers
+                try:
+                    yield world
+                finally:
+                    world.close()
+                return
+        reasons = "; ".join(refused) or (f"{FORCED}={os.environ.get(FORCED)}" if is_linux() else "not Linux")
+        raise UserError(CANNOT_CONFINE.format(why=reasons))
+
+    def _places(self) -> Iterator[Path]:
+        """Folders for what programs change: below the scratch folder, and in other file systems where that can't be."""
+        if self._layers is not None:
+            yield self._layers
             return
-        raise UserError(CANNOT_CONFINE.format(why="; ".join(refused) or "not Linux"))
+        yield self.scratch / "worlds"
+        tried = {os.stat(self.scratch).st_dev}
+        for folder in _other_folders():
+            try:
+                device = os.stat(folder).st_dev
+                space = os.statvfs(folder)
+                if device in tried or space.f_bavail * space.f_frsize < _LEAST_SPACE:
+                    continue
+                tried.add(device)
+                place = Path(os.path.realpath(tempfile.mkdtemp(prefix="gonogo-", dir=folder)))
+            except OSError:
+                continue
+            weakref.finalize(self, remove_tree, place)
+            yield place
+
+
+def _other_folders() -> Iterator[str]:
+    """Folders for temporary files that may be in another file system than TMPDIR is; memory last."""
+    yield "/var/tmp"
+    yield os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    yield os.path.expanduser("~")
+    if os.environ.get("XDG_RUNTIME_DIR"):
+        yield os.environ["XDG_RUNTIME_DIR"]
+    yield "/dev/shm"
+
+
+def is_linux() -> bool:
+    """Whether this kernel may have the means."""
+    return sys.platform.startswith("linux")
 
 
 def raise_if_ended(world: World) -> None:
@@ -118,7 +167,7 @@ def raise_if_ended(world: World) -> None:
 
 
 def _means_to_try() -> Sequence[Means]:
-    if not sys.platform.startswith("linux"):
+    if not is_linux():
         return ()
     forced = os.environ.get(FORCED)
     if not forced:

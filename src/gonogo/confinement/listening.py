@@ -103,7 +103,7 @@ class Listening:
         for look in self._on_call:
             try:
                 look(call)
-            except Exception as error:  # a process must never be left waiting
+            except Exception as error:  # noqa: PERF203  a process must never be left waiting
                 self.failures.append(repr(error))
         with contextlib.suppress(OSError):
             fcntl.ioctl(listener, _SEND, _RESPONSE.pack(identity, 0, 0, _GO_ON))
