@@ -393,7 +393,8 @@ class World:
     def _limit(self) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         most = self._spec["processes"]
-        if most and self._spaces:
+        if most and self._spaces:  # of the world alone; some more, so that too many are seen, and said
+            most += most // 4
             _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
