@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from fuzz.cases import Case, Fuzzer, laid
 from msgspec.structs import replace
 
 import gonogo.check.parallel
+from fuzz.cases import Case, Fuzzer, laid
 from gonogo.check.findings import check
 from gonogo.check.settings import CheckSettings, read_settings
 from gonogo.diagnose.findings import diagnose

@@ -6,20 +6,23 @@ import contextlib
 import os
 import sys
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
 from gonogo.confinement.listening import Listening, OnCall
 from gonogo.confinement.secrets import secret_places
+from gonogo.confinement.trees import remove_tree
 from gonogo.confinement.words import CANNOT_CONFINE
-from gonogo.confinement.world import Means, World, WorldRefused, WorldSpec
+from gonogo.confinement.world import LayerRefused, Means, World, WorldRefused, WorldSpec
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
 FORCED = "GONOGO_CONFINEMENT"
 """Environment variable: the only means that is tried."""
 _TRIED: tuple[Means, ...] = ("namespaces", "landlock")
+_LEAST_SPACE = 256 << 20
 
 
 class Confinement:
@@ -40,6 +43,8 @@ class Confinement:
         self.means: Means | None = "none" if unconfined else None
         """What confines its worlds; None before the first one."""
         self._on_call = on_call
+        self._layers: Path | None = None
+        """Where the layers of its worlds are kept; None before the first one."""
 
     @contextlib.contextmanager
     def world(
@@ -65,32 +70,74 @@ class Confinement:
     ) -> Iterator[World]:
         """As :meth:`world`; ``refused`` is told what the kernel refuses of the means that are tried first."""
         for means in (self.means,) if self.means is not None else _means_to_try():
-            (self.scratch / "worlds").mkdir(exist_ok=True)
-            folder = Path(tempfile.mkdtemp(prefix="", dir=self.scratch / "worlds"))
-            world = World(
-                WorldSpec(
-                    means=means,
-                    folder=folder,
-                    private=self.scratch,
-                    shared=(self.shared,),
-                    shown=(self.shown,),
-                    hidden=() if means == "none" else tuple(secret_places()),
-                    begins_with=(*(() if made is None else (made,)), *below),
-                ),
-                None if listening is None else listening.add,
-            )
-            try:
-                world.__enter__()
-            except WorldRefused as why:
-                refused.append(f"{means}: {why}")
-                continue
-            self.means = means
-            try:
-                yield world
-            finally:
-                world.close()
+            for layers in self._places() if means == "namespaces" else (self.scratch / "worlds",):
+                layers.mkdir(exist_ok=True)
+                elsewhere = () if layers.is_relative_to(self.scratch) else (str(layers),)
+                world = World(
+                    WorldSpec(
+                        means=means,
+                        folder=Path(tempfile.mkdtemp(prefix="", dir=layers)),
+                        private=self.scratch,
+                        shared=(self.shared,),
+                        shown=(self.shown,),
+                        hidden=() if means == "none" else (*secret_places(), *elsewhere),
+                        begins_with=(*(() if made is None else (made,)), *below),
+                    ),
+                    None if listening is None else listening.add,
+                )
+                try:
+                    world.__enter__()
+                except LayerRefused as why:
+                    refused.append(f"{means}: {why}")
+                    continue
+                except WorldRefused as why:
+                    refused.append(f"{means}: {why}")
+                    break
+                self.means = means
+                if means == "namespaces":
+                    self._layers = layers
+                try:
+                    yield world
+                finally:
+                    world.close()
+                return
+        reasons = "; ".join(refused) or (f"{FORCED}={os.environ.get(FORCED)}" if is_linux() else "not Linux")
+        raise UserError(CANNOT_CONFINE.format(why=reasons))
+
+    def _places(self) -> Iterator[Path]:
+        """Folders for what programs change: below the scratch folder, and in other file systems where that can't be."""
+        if self._layers is not None:
+            yield self._layers
             return
-        raise UserError(CANNOT_CONFINE.format(why="; ".join(refused) or "not Linux"))
+        yield self.scratch / "worlds"
+        tried = {os.stat(self.scratch).st_dev}
+        for folder in _other_folders():
+            try:
+                device = os.stat(folder).st_dev
+                space = os.statvfs(folder)
+                if device in tried or space.f_bavail * space.f_frsize < _LEAST_SPACE:
+                    continue
+                tried.add(device)
+                place = Path(os.path.realpath(tempfile.mkdtemp(prefix="gonogo-", dir=folder)))
+            except OSError:
+                continue
+            weakref.finalize(self, remove_tree, place)
+            yield place
+
+
+def _other_folders() -> Iterator[str]:
+    """Folders for temporary files that may be in another file system than TMPDIR is; memory last."""
+    yield "/var/tmp"
+    yield os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    yield os.path.expanduser("~")
+    if os.environ.get("XDG_RUNTIME_DIR"):
+        yield os.environ["XDG_RUNTIME_DIR"]
+    yield "/dev/shm"
+
+
+def is_linux() -> bool:
+    """Whether this kernel may have the means."""
+    return sys.platform.startswith("linux")
 
 
 def means_here() -> tuple[Means, str]:
@@ -110,7 +157,7 @@ def raise_if_ended(world: World) -> None:
 
 
 def _means_to_try() -> Sequence[Means]:
-    if not sys.platform.startswith("linux"):
+    if not is_linux():
         return ()
     forced = os.environ.get(FORCED)
     if not forced:

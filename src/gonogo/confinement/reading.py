@@ -1,27 +1,37 @@
-"""Files that a confined program may have written, read as a stranger's: no links followed, nothing that blocks."""
+"""Files that a confined program may have written or replaced: no links are followed, and nothing blocks.
+
+A folder that programs write may hold, at the name of any file of gonogo's, a link to a file of the user's or a pipe
+that nobody writes. Paths here are absolute, and without links as far as gonogo made them.
+"""
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
+import errno
 import os
+import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 _LARGEST = 256 << 20
-_OPENAT2 = 437
-_RESOLVE_NO_SYMLINKS = 0x04
-_AT_FDCWD = -100
+_NOTHING_THERE = {
+    errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENXIO, errno.ENAMETOOLONG,
+}  # fmt: skip
 
 
 def read_written(path: Path | str, most: int = _LARGEST, *, start: int = 0) -> bytes | None:
-    """The contents of a regular file of ``most`` bytes at the most, from ``start`` on; None where there is none.
+    """The contents of a regular file of ``most`` bytes at the most, from ``start`` on; None where none can be read.
 
-    Raises OSError for what can't be read, or is reached through a link.
+    Raises OSError for a failure that is not the file's.
     """
     try:
-        descriptor = _opened(os.fspath(path))
-    except FileNotFoundError:
-        return None
+        with _folder_of(path) as (folder, name):
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError as error:
+        if error.errno in _NOTHING_THERE:
+            return None
+        raise
     with open(descriptor, "rb") as file:
         state = os.fstat(descriptor)
         if not stat.S_ISREG(state.st_mode) or state.st_size > most:
@@ -30,15 +40,34 @@ def read_written(path: Path | str, most: int = _LARGEST, *, start: int = 0) -> b
         return file.read(most)
 
 
-def _opened(path: str) -> int:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    how = (ctypes.c_uint64 * 3)(flags, 0, _RESOLVE_NO_SYMLINKS)
-    descriptor = ctypes.CDLL(None, use_errno=True).syscall(
-        ctypes.c_long(_OPENAT2), ctypes.c_int(_AT_FDCWD), os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24)
-    )
-    if descriptor >= 0:
-        return int(descriptor)
-    number = ctypes.get_errno()
-    if number == 38 or (number == 1 and os.access(path, os.R_OK)):  # kernels, or filters, that don't know the call
-        return os.open(path, flags)
-    raise OSError(number, os.strerror(number), path)
+def write_shared(path: Path | str, contents: bytes, mode: int = 0o644) -> None:
+    """Write a file into a folder that programs write too, in place of whatever is there. Raises OSError."""
+    with _folder_of(path) as (folder, name):
+        new = f".{name[:100]}-{secrets.token_hex(8)}"
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(contents)
+            os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(new, dir_fd=folder)
+            raise
+
+
+@contextlib.contextmanager
+def _folder_of(path: Path | str) -> Iterator[tuple[int, str]]:
+    """A descriptor of the folder that a file is in, reached without following a link; and the file's name."""
+    if not os.path.isabs(path):
+        raise ValueError(f"{path} is not absolute")
+    *folders, name = [part for part in os.fspath(path).split("/") if part not in ("", ".")]
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open("/", flags)
+    try:
+        for part in folders:
+            below = os.open(part, flags, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        yield descriptor, name
+    finally:
+        os.close(descriptor)

@@ -9,8 +9,7 @@ import contextlib
 import os
 import shutil
 import stat
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 _BLOCK = 1 << 20
@@ -129,28 +128,52 @@ def files_below(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     """(path, lstat) of all regular files below a folder that can be read, no links followed."""
     waiting = [str(folder)]
     while waiting:
-        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                elif entry.is_file(follow_symlinks=False):
-                    with contextlib.suppress(OSError):
-                        yield entry.path, entry.stat(follow_symlinks=False)
+        for entry in _entries(waiting.pop()):
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            elif entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError):
+                    yield entry.path, entry.stat(follow_symlinks=False)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder that a program wrote, whatever modes it left behind."""
+    """Remove a folder that a program wrote, whatever modes, links and depths it left behind.
 
-    def again(function: Callable[[str], object], path: str, _error: object) -> None:
+    Folders are moved up to the top before they are emptied: their paths could be longer than the kernel takes.
+    """
+    top = str(folder)
+    waiting = [top]
+    moved = 0
+    while waiting:
+        path = waiting.pop()
         with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(path), 0o700)
-            if stat.S_ISDIR(os.lstat(path).st_mode):
-                os.chmod(path, 0o700)
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                os.unlink(path)
-
-    if sys.version_info >= (3, 12):
-        shutil.rmtree(folder, onexc=again)
-    else:
-        shutil.rmtree(folder, onerror=again)
+            os.chmod(path, 0o700)
+        for entry in _entries(path):
+            if not entry.is_dir(follow_symlinks=False):
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
+                continue
+            moved += 1
+            below = entry.path
+            if path != top:
+                with contextlib.suppress(OSError):  # a folder is moved by who may write it: its ".." changes
+                    os.chmod(below, 0o700)
+                below = os.path.join(top, f".{os.getpid()}-{moved}")
+                try:
+                    os.rename(entry.path, below)
+                except OSError:
+                    below = entry.path
+            waiting.append(below)
+        if path != top:
+            with contextlib.suppress(OSError):
+                os.rmdir(path)
+    with contextlib.suppress(OSError):
+        os.rmdir(top)
