@@ -446,7 +446,9 @@ class Battery:
     def _left_behind(self) -> list[str]:
         places = ("/tmp", "/var/tmp", "/dev/shm", "/etc", "/etc/cron.d", "/usr/local/bin", "/var/spool/cron")
         found = [path for place in places for path in glob.glob(f"{place}/gonogo-{self.token}*")]
-        return found + glob.glob(f"/var/spool/cron/{self.token}*") + glob.glob(f"/var/spool/cron/crontabs/{self.token}*")
+        return (
+            found + glob.glob(f"/var/spool/cron/{self.token}*") + glob.glob(f"/var/spool/cron/crontabs/{self.token}*")
+        )
 
     def _outside(self) -> dict[str, object]:
         return {
@@ -459,7 +461,9 @@ class Battery:
             "cgroups": len(glob.glob(f"/sys/fs/cgroup/**/gonogo-{self.token}", recursive=True)),
             "own priority": (os.getpriority(os.PRIO_PROCESS, 0), _io_priority(0)),
             "shm markers": {
-                attempt.name: Path(self._shm(attempt)).read_text() for attempt in self.attempts if "$SHM" in attempt.code
+                attempt.name: Path(self._shm(attempt)).read_text()
+                for attempt in self.attempts
+                if "$SHM" in attempt.code
             },
         }
 

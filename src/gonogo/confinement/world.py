@@ -92,7 +92,11 @@ class WorldSpec:
     below: tuple[Path, ...] = ()
     """Trees that mirror the root folder (see :attr:`World.tree`), seen before the real files; the first one wins."""
     made: Path | None = None
-    """A tree of files that were made for the launch: seen before the real ones, below what ``below`` has."""
+    """A tree of files that were made for the launch: seen before the real ones, below what ``below`` has.
+
+    Programs don't see the tree itself. It is best kept in ``private``: of the folders above it, what is there can't be
+    removed as a whole.
+    """
 
 
 class World:
@@ -154,6 +158,7 @@ class World:
             "shared": [str(path) for path in spec.shared],
             "shown": [str(path) for path in spec.shown],
             "hidden": list(dict.fromkeys(os.path.realpath(path) for path in spec.hidden if os.path.exists(path))),
+            "apart": [str(spec.private), str(spec.folder.parent), *([] if spec.made is None else [str(spec.made)])],
             "below": [str(path) for path in spec.below],
             "made": "" if spec.made is None else str(spec.made),
             "umask": _umask(),
