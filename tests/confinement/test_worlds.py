@@ -208,7 +208,8 @@ def test_landlock_lets_a_program_write_what_is_shared(world_of: Any, tmp_path: P
             "import multiprocessing as m, socket, subprocess, os, threading\n"
             "if __name__ == '__main__':\n"
             " a, b = socket.socketpair(); a.send(b'x'); assert b.recv(1) == b'x'\n"
-            " r, w = m.Pipe(); p = m.get_context('fork').Process(target=w.send, args=('there',)); p.start(); print(r.recv())\n"
+            " r, w = m.Pipe()\n"
+            " p = m.get_context('fork').Process(target=w.send, args=('there',)); p.start(); print(r.recv())\n"
             " p.join(); os.kill(os.getpid(), 0); print(subprocess.check_output(['echo', 'child']).decode().strip())\n"
         )
         assert shell(world, f'{PYTHON} -c "$CODE"', variables={"CODE": code}).split() == ["there", "child"]
@@ -327,8 +328,8 @@ def test_variables_of_a_program_are_not_those_of_its_relay(world_of: Any, tmp_pa
     marker = tmp_path / "loaded"
     source = tmp_path / "evil.c"
     source.write_text(
-        '#include <fcntl.h>\n__attribute__((constructor)) static void f(void) { open("%s", O_CREAT | O_WRONLY, 0600); }\n'
-        % marker
+        "#include <fcntl.h>\n__attribute__((constructor)) static void loaded(void) "
+        f'{{ open("{marker}", O_CREAT | O_WRONLY, 0600); }}\n'
     )
     library = tmp_path / "evil.so"
     subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)

@@ -62,6 +62,8 @@ class Confinement:
             folder.mkdir(mode=0o755, exist_ok=True)
         self.means: Means | None = "none" if unconfined else None
         """What confines its worlds; None before the first one."""
+        self.reasons: list[str] = []
+        """Why a better means could not be had: what the kernel refused, as it said."""
         self._on_call = on_call
         self._worlds = 0
         self._layers: Path | None = None
@@ -113,6 +115,8 @@ class Confinement:
                 except WorldRefused as why:
                     refused.append(f"{means}: {why}")
                     break
+                if self.means is None:
+                    self.reasons = list(refused)
                 self.means = means
                 if means == "namespaces":
                     self._layers = layers

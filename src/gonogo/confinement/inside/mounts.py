@@ -1,8 +1,8 @@
 """The confined program's files: all that are here, and a layer over them that takes what the program changes.
 
-Overlayfs can't be laid over a folder in which something else is mounted, when a user namespace asks for it, nor over two
-of which one lies in the other. So folders above a mount point, and above earlier worlds' layers, are rebuilt, one level
-at a time, and each folder below that has none is laid over as a whole.
+Overlayfs can't be laid over a folder in which something else is mounted, when a user namespace asks for it, nor over
+two of which one lies in the other. So folders above a mount point, and above earlier worlds' layers, are rebuilt, one
+level at a time, and each folder below that has none is laid over as a whole.
 ``layer/tree`` mirrors the root folder: it is the upper part of every overlay, and the rebuilt folders themselves.
 ``layer/root`` shows it, and all else is mounted there: an upper part has to be reached past what is mounted on it.
 """
@@ -87,8 +87,8 @@ class Files:
             _overlay(seen, [lower], upper, trial + "/work")
         except OSError as error:
             if error.errno in (errno.EPERM, errno.EACCES, errno.ENODEV):
-                raise OSError(error.errno, f"overlayfs is refused in a user namespace: {error}") from None
-            raise NoLayer(error.errno, f"no layer can be kept in {self._layer}: {error}") from None
+                raise OSError(error.errno, f"overlayfs is refused in a user namespace: {error.strerror}") from None
+            raise NoLayer(error.errno, f"no layer can be kept in {self._layer}: {error.strerror}") from None
         try:
             os.unlink(seen + "/file")
             os.unlink(seen + "/folder/file")
@@ -96,7 +96,7 @@ class Files:
             os.mkdir(seen + "/folder")
             found = [*os.listdir(seen), *os.listdir(seen + "/folder")]
         except OSError as error:
-            raise NoLayer(error.errno, f"no layer can be kept in {self._layer}: {error}") from None
+            raise NoLayer(error.errno, f"no layer can be kept in {self._layer}: {error.strerror}") from None
         finally:
             kernel.unmount(seen)
         if found != ["folder"]:
@@ -192,7 +192,7 @@ class Files:
                 kernel.read_only(target)
             self._notes.append(f"{source} can be read only")
         except OSError as error:
-            self._notes.append(f"{source} is left out ({error})")
+            self._notes.append(f"{source} is left out ({error.strerror})")
 
     def own_folders(self) -> None:
         """``/dev``, ``/run``, ``/sys`` and ``/proc``; the last needs a process namespace of its own."""
