@@ -120,7 +120,7 @@ class Servers:
         for descriptor in (self._ending, *self._sockets, *self._pipes):
             poll.register(descriptor, select.POLLIN)
         while True:
-            for descriptor, _ in poll.poll():
+            for descriptor, event in poll.poll():
                 if descriptor == self._ending:
                     return
                 if descriptor in self._pipes:
@@ -137,7 +137,7 @@ class Servers:
                 except OSError:
                     block = b""
                 self._note(block)
-                if not block:
+                if not block or (event & select.POLLHUP and not block):
                     poll.unregister(descriptor)
                     self._sockets.pop(descriptor).close()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from users import HERE, SOURCES, USERS, user_called
 
+FORCED = "GONOGO_CONFINEMENT"
 Needs = Callable[[str, str], None]
 
 # What a kernel or a container refuses, each by what a real one does: a filter that answers EPERM, mounts that mask.
@@ -41,7 +42,8 @@ try:
     with confinement.world() as world:
         shared = str(confinement.shared)
         script = f"cat /proc/self/status > /dev/null && echo ran > {shared}/file"
-        done = subprocess.run(world.command(["bash", "-c", script]), env=world.environment({"PATH": os.defpath}), cwd="/", capture_output=True, text=True)
+        done = subprocess.run(world.command(["bash", "-c", script]), env=world.environment({"PATH": os.defpath}),
+                              cwd="/", capture_output=True, text=True)
         answer = {"means": world.spec.means, "status": done.returncode, "why": confinement.reasons,
                   "layer": str(world.spec.folder), "said": done.stderr}
 except UserError as error:
@@ -178,7 +180,7 @@ def test_what_was_deleted_in_a_rebuilt_folder_stays_deleted(needs: Needs, tmp_pa
         "    with confinement.world(below=below) as world:\n"
         "        environment = world.environment({'PATH': os.defpath})\n"
         "        subprocess.run(world.command(['bash', '-c', script]), env=environment, cwd=sys.argv[2])\n"
-        "        below.insert(0, world.tree)\n"
+        "        below.append(world.tree)\n"
     )
     scripts = (
         "rm file; rm -r folder/*; echo new > folder/new; echo new > added; echo x > mounted/one; mkdir more",
@@ -188,7 +190,7 @@ def test_what_was_deleted_in_a_rebuilt_folder_stays_deleted(needs: Needs, tmp_pa
     done = subprocess.run(
         ["unshare", "-m", "bash", "-ec", f'mount -t tmpfs none "{project}/mounted"; exec "$@"', "bash", sys.executable,
          "-c", code, str(scratch), str(project), *scripts],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCES), str(HERE)]), "GONOGO_CONFINEMENT": "namespaces"},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCES), str(HERE)]), FORCED: "namespaces"},
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     assert done.stdout.split() == [

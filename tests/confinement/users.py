@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gonogo.confinement.world import remove_tree
+from gonogo.confinement.trees import remove_tree
 
 HERE = Path(__file__).parent
 SOURCES = Path(sys.modules["gonogo"].__path__[0]).parent

@@ -12,6 +12,7 @@ from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import (
     AsOf,
     Command,
+    Env,
     Format,
     Gpus,
     HostMemory,
@@ -23,6 +24,7 @@ from gonogo.cli.options import (
     Output,
     Ranks,
     Steps,
+    Unconfined,
 )
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -55,10 +57,12 @@ def bisect(
         list[str] | None,
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of another package. Repeatable."),
     ] = None,
+    env: Env = None,
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR, a folder for each release.")
     ] = None,
     no_cache: NoCache = False,
+    unconfined: Unconfined = False,
     format_: Format = "text",
     output: Output = None,
     open_: Open = False,
@@ -110,6 +114,8 @@ def bisect(
             as_of=as_of,
             keep=keep,
             use_cache=not no_cache,
+            unconfined=unconfined,
+            env=tuple(env or ()),
         )
         request = BisectRequest(
             _required("--package", package), _required("--good", good), _required("--bad", bad), unpacked(rehearsal)

@@ -13,7 +13,9 @@ from typing import get_args
 
 from gonogo.confinement.listening import Listening, OnCall
 from gonogo.confinement.secrets import secret_places
-from gonogo.confinement.world import LayerRefused, Means, World, WorldRefused, WorldSpec, remove_tree
+from gonogo.confinement.trees import remove_tree
+from gonogo.confinement.words import CANNOT_CONFINE
+from gonogo.confinement.world import LayerRefused, Means, World, WorldRefused, WorldSpec
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
@@ -21,28 +23,6 @@ FORCED = "GONOGO_CONFINEMENT"
 """Environment variable: the only means that is tried."""
 _TRIED: tuple[Means, ...] = ("namespaces", "landlock")
 _LEAST_SPACE = 256 << 20
-
-CANNOT_CONFINE = Text(
-    "this machine can't confine what a rehearsal runs ({why}): no line of it was run. Enable user namespaces "
-    "(sysctl kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0; in a container "
-    "--security-opt seccomp=unconfined --security-opt systempaths=unconfined), or use a kernel with Landlock (Linux "
-    "5.19 or newer); or say --unconfined, and the programs can change and delete what you can",
-    "本机无法限制排练所运行的程序（{why}）：没有运行任何一行。请启用用户命名空间（sysctl "
-    "kernel.unprivileged_userns_clone=1，或 kernel.apparmor_restrict_unprivileged_userns=0；容器中使用 "
-    "--security-opt seccomp=unconfined --security-opt systempaths=unconfined），或使用带 Landlock 的内核"
-    "（Linux 5.19 或更新）；也可以加上 --unconfined，此时程序可以修改和删除你能修改的一切",
-)
-UNCONFINED = Text(
-    "--unconfined: the programs of this run were not confined. They could change and delete your files, use the "
-    "network and your credentials, and go on running",
-    "--unconfined：本次运行的程序未受限制，可以修改和删除你的文件、使用网络和你的凭据，并在结束后继续运行",
-)
-ONLY_LANDLOCK = Text(
-    "this kernel allows no user namespaces here: programs could write only below the rehearsal's temporary folder, "
-    "reach no socket, and set no modes or times of files. A run that needs more can't be told",
-    "此处内核不允许用户命名空间：程序只能写入排练的临时目录，不能连接任何 socket，也不能设置文件的权限和时间。"
-    "需要更多权限的运行无法判断",
-)
 
 
 class Confinement:
@@ -65,7 +45,8 @@ class Confinement:
         self.reasons: list[str] = []
         """Why a better means could not be had: what the kernel refused, as it said."""
         self._on_call = on_call
-        self._worlds = 0
+        self._held: dict[Path, set[Path]] = {}
+        """With which trees the worlds of other trees began, and those with which."""
         self._layers: Path | None = None
         """Where the layers of its worlds are kept; None before the first one."""
 
@@ -73,9 +54,10 @@ class Confinement:
     def world(
         self, *, below: Sequence[Path] = (), made: Path | None = None, on_call: OnCall | None = None
     ) -> Iterator[World]:
-        """A new world, ended with the block. ``below``: trees of earlier worlds, whose changes are seen in it.
+        """A new world, ended with the block.
 
-        ``on_call`` is handed calls too, and after the confinement's own.
+        It begins with the files of ``made``, and with what the ``below`` hold: trees of earlier worlds. ``on_call`` is
+        handed calls too, and after the confinement's own.
 
         Raises UserError where this machine has no means to confine a program.
         """
@@ -83,27 +65,28 @@ class Confinement:
         looks = [look for look in (self._on_call, on_call) if look is not None]
         with contextlib.ExitStack() as stack:
             listening = stack.enter_context(Listening(looks)) if looks else None
-            world = stack.enter_context(self._made(below, made, listening, refused))
+            world = stack.enter_context(self.worlds_of(below, made, listening, refused))
             yield world
 
     @contextlib.contextmanager
-    def _made(
+    def worlds_of(
         self, below: Sequence[Path], made: Path | None, listening: Listening | None, refused: list[str]
     ) -> Iterator[World]:
+        """As :meth:`world`; ``refused`` is told what the kernel refuses of the means that are tried first."""
+        begins_with = self._not_held([*([] if made is None else [made]), *below])
         for means in (self.means,) if self.means is not None else _means_to_try():
             for layers in self._places() if means == "namespaces" else (self.scratch / "worlds",):
-                self._worlds += 1
+                layers.mkdir(exist_ok=True)
                 elsewhere = () if layers.is_relative_to(self.scratch) else (str(layers),)
                 world = World(
                     WorldSpec(
                         means=means,
-                        folder=layers / str(self._worlds),
+                        folder=Path(tempfile.mkdtemp(prefix="", dir=layers)),
                         private=self.scratch,
                         shared=(self.shared,),
                         shown=(self.shown,),
                         hidden=() if means == "none" else (*secret_places(), *elsewhere),
-                        below=tuple(below),
-                        made=made,
+                        begins_with=begins_with,
                     ),
                     None if listening is None else listening.add,
                 )
@@ -120,6 +103,10 @@ class Confinement:
                 self.means = means
                 if means == "namespaces":
                     self._layers = layers
+                self._held[world.tree] = {
+                    *begins_with,
+                    *(held for tree in begins_with for held in self._held.get(tree, ())),
+                }
                 try:
                     yield world
                 finally:
@@ -127,6 +114,14 @@ class Confinement:
                 return
         reasons = "; ".join(refused) or (f"{FORCED}={os.environ.get(FORCED)}" if is_linux() else "not Linux")
         raise UserError(CANNOT_CONFINE.format(why=reasons))
+
+    def _not_held(self, trees: Sequence[Path]) -> tuple[Path, ...]:
+        """Without those that a later one began with: what its programs deleted of them is not to come back."""
+        return tuple(
+            tree
+            for number, tree in enumerate(trees)
+            if not any(tree in self._held.get(later, ()) for later in trees[number + 1 :])
+        )
 
     def _places(self) -> Iterator[Path]:
         """Folders for what programs change: below the scratch folder, and in other file systems where that can't be."""
@@ -162,6 +157,16 @@ def _other_folders() -> Iterator[str]:
 def is_linux() -> bool:
     """Whether this kernel may have the means."""
     return sys.platform.startswith("linux")
+
+
+def means_here() -> tuple[Means, str]:
+    """What would confine a program on this machine, and what the kernel refused of better means; ``none``: nothing."""
+    with tempfile.TemporaryDirectory(prefix="gonogo-", ignore_cleanup_errors=True) as folder:
+        confinement = Confinement(Path(folder))
+        refused: list[str] = []
+        with contextlib.suppress(UserError), confinement.worlds_of((), None, None, refused):
+            return confinement.means or "none", "; ".join(refused)
+        return "none", "; ".join(refused)
 
 
 def raise_if_ended(world: World) -> None:

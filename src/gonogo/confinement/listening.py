@@ -100,10 +100,10 @@ class Listening:
             return
         identity, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(said)
         call = Call(pid, NAMES.get(number), arguments, heard, self._memory)
-        for look in self._on_call:
-            try:
+        try:
+            for look in self._on_call:
                 look(call)
-            except Exception as error:  # noqa: PERF203  a process must never be left waiting
-                self.failures.append(repr(error))
+        except Exception as error:  # a process must never be left waiting
+            self.failures.append(repr(error))
         with contextlib.suppress(OSError):
             fcntl.ioctl(listener, _SEND, _RESPONSE.pack(identity, 0, 0, _GO_ON))

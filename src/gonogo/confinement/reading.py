@@ -20,8 +20,8 @@ _NOTHING_THERE = {
 }  # fmt: skip
 
 
-def read_written(path: Path | str, most: int = _LARGEST) -> bytes | None:
-    """The contents of a regular file of ``most`` bytes at the most; None where there is none that can be read.
+def read_written(path: Path | str, most: int = _LARGEST, *, start: int = 0) -> bytes | None:
+    """The contents of a regular file of ``most`` bytes at the most, from ``start`` on; None where none can be read.
 
     Raises OSError for a failure that is not the file's.
     """
@@ -36,6 +36,7 @@ def read_written(path: Path | str, most: int = _LARGEST) -> bytes | None:
         state = os.fstat(descriptor)
         if not stat.S_ISREG(state.st_mode) or state.st_size > most:
             return None
+        file.seek(start)
         return file.read(most)
 
 

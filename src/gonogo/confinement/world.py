@@ -18,12 +18,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
+from gonogo.confinement.trees import bytes_below, copy_tree
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
@@ -89,14 +90,9 @@ class WorldSpec:
     """Folders of gonogo's that programs can read, and not write."""
     hidden: tuple[str, ...] = ()
     """Files and folders that are shown empty (with Landlock: that can't be read)."""
-    below: tuple[Path, ...] = ()
-    """Trees that mirror the root folder (see :attr:`World.tree`), seen before the real files; the first one wins."""
-    made: Path | None = None
-    """A tree of files that were made for the launch: seen before the real ones, below what ``below`` has.
-
-    Programs don't see the tree itself. It is best kept in ``private``: of the folders above it, what is there can't be
-    removed as a whole.
-    """
+    begins_with: tuple[Path, ...] = ()
+    """Trees (see ``trees.py``) that are copied into the world's own: what they hold is seen before the real files. The
+    later ones come over the earlier."""
 
 
 class World:
@@ -127,6 +123,9 @@ class World:
     def __enter__(self) -> World:
         layer = self.spec.folder / "layer"
         layer.mkdir(parents=True)
+        if self.shows_changes:
+            for tree in self.spec.begins_with:
+                copy_tree(tree, self.tree)
         self._address = str(self.spec.folder / "asked")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -158,9 +157,6 @@ class World:
             "shared": [str(path) for path in spec.shared],
             "shown": [str(path) for path in spec.shown],
             "hidden": list(dict.fromkeys(os.path.realpath(path) for path in spec.hidden if os.path.exists(path))),
-            "apart": [str(spec.private), str(spec.folder.parent), *([] if spec.made is None else [str(spec.made)])],
-            "below": [str(path) for path in spec.below],
-            "made": "" if spec.made is None else str(spec.made),
             "umask": _umask(),
             "processes": _MOST_PROCESSES,
             "least_memory": _LEAST_MEMORY,
@@ -205,17 +201,18 @@ class World:
                 self._process.wait()
 
     def command(
-        self, words: Sequence[str], *, heard: Heard = "", pass_fds: Iterable[int] = (), cwd: str = ""
+        self, words: Sequence[str], *, heard: Heard = "", descriptors: Mapping[int, int] | None = None, cwd: str = ""
     ) -> list[str]:
         """The command line that runs ``words`` in the world: for subprocess, with folder and streams as ever.
 
         What stands for the program outside runs there with the variables that subprocess is given: hand it those of
         :meth:`environment`, or nothing is started. ``cwd`` is a folder that may be there in the world alone; without
         it, the program's is subprocess's. The calls in ``heard`` are those that the listener of the world is given.
-        Descriptors in ``pass_fds`` are handed on under their numbers; ``subprocess`` has to pass them as well.
+        ``descriptors``: those that are handed on beside the streams, which subprocess has to pass, and the numbers that
+        they have in the program.
         """
-        descriptors = ",".join(map(str, pass_fds))
-        return [sys.executable, "-I", "-S", _INSIDE, "run", self._address, heard, descriptors, cwd, *words]
+        handed = ",".join(f"{here}={there}" for here, there in (descriptors or {}).items())
+        return [sys.executable, "-I", "-S", _INSIDE, "run", self._address, heard, handed, cwd, *words]
 
     @staticmethod
     def environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -283,66 +280,6 @@ class World:
         if self.limit is not None and self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.shutdown(socket.SHUT_WR)
-
-
-def bytes_below(folder: Path) -> int:
-    """Bytes on the disk of all files below a folder; 0 for what can't be read."""
-    return sum(state.st_blocks * 512 for _, state in files_below(folder))
-
-
-def files_below(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """(path, lstat) of all regular files below a folder that can be read, no links followed."""
-    waiting = [str(folder)]
-    while waiting:
-        for entry in _entries(waiting.pop()):
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append(entry.path)
-            elif entry.is_file(follow_symlinks=False):
-                with contextlib.suppress(OSError):
-                    yield entry.path, entry.stat(follow_symlinks=False)
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
-
-
-def remove_tree(folder: Path) -> None:
-    """Remove a folder that a program wrote, whatever modes, links and depths it left behind.
-
-    Folders are moved up to the top before they are emptied: their paths could be longer than the kernel takes.
-    """
-    top = str(folder)
-    waiting = [top]
-    moved = 0
-    while waiting:
-        path = waiting.pop()
-        with contextlib.suppress(OSError):
-            os.chmod(path, 0o700)
-        for entry in _entries(path):
-            if not entry.is_dir(follow_symlinks=False):
-                with contextlib.suppress(OSError):
-                    os.unlink(entry.path)
-                continue
-            moved += 1
-            below = entry.path
-            if path != top:
-                with contextlib.suppress(OSError):  # a folder is moved by who may write it: its ".." changes
-                    os.chmod(below, 0o700)
-                below = os.path.join(top, f".{os.getpid()}-{moved}")
-                try:
-                    os.rename(entry.path, below)
-                except OSError:
-                    below = entry.path
-            waiting.append(below)
-        if path != top:
-            with contextlib.suppress(OSError):
-                os.rmdir(path)
-    with contextlib.suppress(OSError):
-        os.rmdir(top)
 
 
 def _bind(listener: socket.socket, folder: Path, name: str) -> None:

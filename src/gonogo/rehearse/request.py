@@ -21,6 +21,7 @@ class RehearsalRequest:
     rehearsal of the same, and keep this one's. ``only_looks``: the first rank alone, up to its first batch.
     ``viewers``: files to write for viewers.
     ``as_installed``: with the packages that are installed, whatever ``gonogo prepare`` has found for the folder.
+    ``env``: variables beside those that a launch needs, as ``NAME`` or ``NAME=VALUE`` (``confinement/variables.py``).
     """
 
     command: list[str]
@@ -40,5 +41,8 @@ class RehearsalRequest:
     use_cache: bool = True
     only_looks: bool = False
     as_installed: bool = False
+    unconfined: bool = False
+    """Run the programs without anything that keeps them from the user's files, where the kernel offers no means."""
+    env: tuple[str, ...] = ()
     shm_bytes: int | None = None
     """A node's /dev/shm, where what the command was taken from says it."""

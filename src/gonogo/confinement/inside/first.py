@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         shared: list[str]
         shown: list[str]
         hidden: list[str]
-        apart: list[str]
         below: list[str]
         made: str
         umask: int
@@ -97,7 +96,7 @@ def _into_namespaces(spec: "Spec", notes: list[str], control: _socket.socket) ->
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-    files = Files(spec["layer"], spec["below"], spec["made"], spec["apart"], spec["hidden"], notes)
+    files = Files(spec["layer"], spec["hidden"], notes)
     files.put_together()
     files.own_folders()
     for path in (*spec["hidden"], spec["private"]):

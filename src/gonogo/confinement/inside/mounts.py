@@ -1,8 +1,7 @@
 """The confined program's files: all that are here, and a layer over them that takes what the program changes.
 
-Overlayfs can't be laid over a folder in which something else is mounted, when a user namespace asks for it, nor over
-two of which one lies in the other. So folders above a mount point, and above earlier worlds' layers, are rebuilt, one
-level at a time, and each folder below that has none is laid over as a whole.
+Overlayfs can't be laid over a folder in which something else is mounted, when a user namespace asks for it. So folders
+above a mount point are rebuilt, one level at a time, and each folder below that has none is laid over as a whole.
 ``layer/tree`` mirrors the root folder: it is the upper part of every overlay, and the rebuilt folders themselves.
 ``layer/root`` shows it, and all else is mounted there: an upper part has to be reached past what is mounted on it.
 """
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
 # Not files of the user's: made anew, or shown for reading only.
 _OWN = ("/proc", "/sys", "/dev", "/run")
-_APART = "apart"
-"""As what folders of layers are listed among the mount points."""
 _DISKS_ELSEWHERE = ("/run/media/", "/run/mount/")
 _NOT_FILES = frozenset(
     {"proc", "sysfs", "devtmpfs", "devpts", "mqueue", "cgroup", "cgroup2", "securityfs", "debugfs", "tracefs", "pstore",
@@ -31,11 +28,9 @@ _PROC_HIDDEN = ("kcore", "keys", "key-users", "timer_list", "latency_stats", "km
 _SYS_HIDDEN = ("firmware", "kernel/debug", "kernel/tracing", "fs/bpf", "fs/pstore")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _SMALL = 1 << 20
-_OPAQUE = "user.overlay.opaque"
-"""Attribute of a folder of a layer: it is all that is seen there, whatever lies below."""
 _REBUILT = "user.gonogo.rebuilt"
-"""Attribute of one that was rebuilt: it has a name for all that is seen there."""
-_MOST_ENTRIES = 1024
+"""Attribute of a rebuilt folder: it has a name for all that is seen there."""
+_MOST_ENTRIES = 512
 """Of a rebuilt folder with more entries, those that no mount point lies below are shown for reading only."""
 
 
@@ -46,22 +41,16 @@ class NoLayer(OSError):
 class Files:
     """Puts the program's files together below ``layer/tree``."""
 
-    def __init__(
-        self, layer: str, below: list[str], made: str, apart: list[str], hidden: list[str], notes: list[str]
-    ) -> None:
+    def __init__(self, layer: str, hidden: list[str], notes: list[str]) -> None:
         self.tree = layer + "/tree"
         self.root = layer + "/root"
         self._layer = layer
         self._work = layer + "/work"
         self._empty = layer + "/empty"
-        self._below = [*below, *([made] if made else [])]
-        """Folders that mirror the root, the upper ones first: what is seen there comes before the real files."""
         self._hidden = frozenset(hidden)
         self._notes = notes
         self._overlays = 0
         self._mounted = _mount_points()
-        if self._below:
-            self._mounted.update((path, _APART) for path in apart)
 
     def put_together(self) -> None:
         """Everything but what :data:`_OWN` names."""
@@ -69,11 +58,11 @@ class Files:
             os.makedirs(folder, exist_ok=True)
         self._try_layer()
         kernel.bind(self.tree, self.root)
-        self._folder("/", [*(folder + "/" for folder in self._below), "/"])
+        self._folder("/")
         for path, kind in self._mounted.items():
             if path.startswith(_DISKS_ELSEWHERE) and kind not in _NOT_FILES and os.path.isdir(path):
                 os.makedirs(self.tree + path, exist_ok=True)
-                self._laid_over(path, [*(folder + path for folder in self._below if _is_folder(folder + path)), path])
+                self._laid_over(path)
 
     def _try_layer(self) -> None:
         """Raise NoLayer where the layer's file system can't keep what programs change (not every one can)."""
@@ -102,82 +91,73 @@ class Files:
         if found != ["folder"]:
             raise NoLayer(errno.EOPNOTSUPP, f"no layer can be kept in {self._layer}: what was deleted is still there")
 
-    def _folder(self, path: str, sources: list[str]) -> None:
-        """Lay over a folder, or rebuild it where something is mounted in it. ``sources`` are seen in it, in order."""
+    def _folder(self, path: str) -> None:
+        """Lay over a folder, or rebuild it where something is mounted in it."""
         inside = path.rstrip("/") + "/"
         if not any(point.startswith(inside) for point in self._mounted):
-            self._laid_over(path, sources)
+            self._laid_over(path)
             return
         os.makedirs(self.tree + path, exist_ok=True)
-        _as(sources[0], self.tree + path)
+        _as(path, self.tree + path)
+        names: dict[str, str] = {}
+        # An earlier world had rebuilt the folder too: what it has no more was deleted there.
+        for place in (self.tree + path,) if _has(self.tree + path, _REBUILT) else (path, self.tree + path):
+            try:
+                for entry in os.scandir(place):
+                    names.setdefault(entry.name, entry.path)
+            except OSError:
+                continue
         if path != "/":
-            os.setxattr(self.tree + path, _REBUILT, b"y")  # to later worlds: what is not here was deleted
-        names = _names(sources)
-        for name in names:
+            os.setxattr(self.tree + path, _REBUILT, b"y")
+        for name, source in names.items():
             shown = inside + name
             if shown in _OWN:
                 continue
             busy = shown in self._mounted or any(point.startswith(shown + "/") for point in self._mounted)
-            self._entry(
-                shown, [source.rstrip("/") + "/" + name for source in sources], len(names) > _MOST_ENTRIES and not busy
-            )
+            self._entry(source, shown, for_reading=len(names) > _MOST_ENTRIES and not busy)
 
-    def _entry(self, shown: str, sources: list[str], for_reading: bool) -> None:
-        """What the first of ``sources`` has that has something; folders are seen through to the next ones."""
+    def _entry(self, source: str, shown: str, for_reading: bool) -> None:
         target = self.root + shown
         kind = self._mounted.get(shown)
-        if kind == _APART:
-            os.makedirs(target, exist_ok=True)
-            return
         if kind in _NOT_FILES or kind == "autofs":
-            if os.path.isdir(sources[-1]):
+            if os.path.isdir(source):
                 os.makedirs(target, exist_ok=True)
             return
-        folders: list[str] = []
-        for source in sources:
-            try:
-                state = os.lstat(source)
-            except OSError:
-                continue
-            if stat.S_ISDIR(state.st_mode):
-                folders.append(source)
-                if _has(source, _OPAQUE):
-                    break
-                continue
-            if not folders:
-                self._file(source, state, shown)
-            break
-        if not folders:
+        try:
+            state = os.lstat(source)
+        except OSError:
             return
-        if for_reading:
-            os.makedirs(target, exist_ok=True)
-            self._for_reading(folders[0], target)
-        else:
-            self._folder(shown, folders)
-
-    def _file(self, source: str, state: os.stat_result, shown: str) -> None:
-        target = self.root + shown
         if stat.S_ISLNK(state.st_mode):
             if not os.path.lexists(target):
                 os.symlink(os.readlink(source), target)
+        elif stat.S_ISDIR(state.st_mode):
+            if for_reading:
+                os.makedirs(target, exist_ok=True)
+                self._for_reading(source, target)
+            else:
+                self._folder(shown)
         elif shown in self._hidden:  # a credential is not to be copied: it is blanked afterwards
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         elif stat.S_ISREG(state.st_mode):
             _copy_or_show(source, target, state)
 
-    def _laid_over(self, path: str, sources: list[str]) -> None:
+    def _laid_over(self, path: str) -> None:
         upper, target = self.tree + path, self.root + path
+        begun = os.path.isdir(upper)
         os.makedirs(upper, exist_ok=True)
-        _as(sources[0], upper)
+        if not _is_folder(path):  # the world begins with it
+            return
+        if not begun:
+            _as(path, upper)
         self._overlays += 1
         work = f"{self._work}/{self._overlays}"
         os.makedirs(work, exist_ok=True)
         try:
-            _overlay(target, sources, upper, work)
+            _overlay(target, [path], upper, work)
         except OSError as error:
             if error.errno in (errno.EPERM, errno.EACCES):  # not allowed to: nothing of this can be had
                 raise
-            self._for_reading(sources[0], target)
+            self._for_reading(path, target)
 
     def _for_reading(self, source: str, target: str) -> None:
         """Show a folder without a way to change it.
@@ -310,28 +290,6 @@ def _has(path: str, attribute: str) -> bool:
         return os.getxattr(path, attribute) == b"y"
     except OSError:
         return False
-
-
-def _names(folders: list[str]) -> list[str]:
-    """The names that are seen in folders that lie over each other: deleted ones are left out."""
-    found: dict[str, bool] = {}
-    for folder in folders:
-        try:
-            for entry in os.scandir(folder):
-                if entry.name not in found:
-                    found[entry.name] = not _is_deleted(entry)
-        except OSError:
-            continue
-        if _has(folder, _REBUILT):
-            break
-    return [name for name, there in found.items() if there]
-
-
-def _is_deleted(entry: "os.DirEntry[str]") -> bool:
-    if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False) or entry.is_symlink():
-        return False
-    state = entry.stat(follow_symlinks=False)
-    return stat.S_ISCHR(state.st_mode) and state.st_rdev == 0
 
 
 def _as(source: str, target: str) -> None:

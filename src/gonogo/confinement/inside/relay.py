@@ -1,4 +1,4 @@
-"""``run SOCKET LISTEN FDS CWD COMMAND…``: has the world's first process start COMMAND, and stands for it outside.
+"""``run SOCKET LISTEN HERE=THERE,… CWD COMMAND…``: has the world's first process start COMMAND, and stands for it.
 
 Streams, working directory, environment, signals and exit status are those of COMMAND. When this process is killed, so
 is COMMAND, with all of its process group; when the world ends, this one ends with status 137.
@@ -32,7 +32,10 @@ _LARGEST_COPY = 64 << 20
 def main(arguments: list[str]) -> None:
     """Ask, and wait."""
     address, listen, extra, cwd, *words = arguments
-    numbers = [0, 1, 2, *(int(number) for number in extra.split(",") if number)]
+    numbers = {0: 0, 1: 1, 2: 2}
+    for pair in extra.split(",") if extra else ():
+        here, there = pair.split("=")
+        numbers[int(here)] = int(there)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
@@ -48,10 +51,10 @@ def main(arguments: list[str]) -> None:
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         _connect(channel, address)
-        _ask(channel, words, listen, cwd or os.getcwd(), numbers, descriptors)
+        _ask(channel, words, listen, cwd or os.getcwd(), list(numbers.values()), descriptors)
     except OSError:
         os._exit(WORLD_ENDED)
-    for descriptor in {*numbers[3:], *descriptors} - {0, 1, 2}:
+    for descriptor in {*list(numbers)[3:], *descriptors} - {0, 1, 2}:
         os.close(descriptor)
     poll = select.poll()
     poll.register(channel.fileno(), select.POLLIN)
@@ -60,12 +63,22 @@ def main(arguments: list[str]) -> None:
     while True:
         for descriptor, _ in poll.poll():
             if descriptor == woken:
-                channel.send(os.read(woken, 64))
+                _pass_on(channel, os.read(woken, 64))
                 continue
-            block = channel.recv(64)
+            try:
+                block = channel.recv(64)
+            except OSError:  # the world has ended before it read all that was asked
+                block = b""
             said += block
             if not block or len(said) >= 4:
                 _end(struct.unpack("=i", said)[0] if len(said) == 4 else WORLD_ENDED)
+
+
+def _pass_on(channel: _socket.socket, signals: bytes) -> None:
+    try:
+        channel.send(signals)
+    except OSError:
+        pass  # what ended is seen next
 
 
 def _safe_to_hand_over(descriptor: int) -> int:
