@@ -313,7 +313,7 @@ class Battery:
         outside = self._outside()
         used = ""
         try:
-            for confinement, world in self._worlds():
+            for confinement in self._worlds():
                 used = confinement.means or ""
             time.sleep(0.3)
             self._judge(before, outside)
@@ -351,7 +351,7 @@ class Battery:
                     if world.limit is None:
                         self.violations["(limits)"].append("no limit ended a fork bomb")
                 self._look_at_alive(confinement.shared, group)
-            yield confinement, world
+            yield confinement
             self._look_after(confinement.shared, group)
 
     def _await(self, what: Any, seconds: float) -> None:
@@ -390,14 +390,15 @@ class Battery:
         )  # fmt: skip
         python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
         words = [python, "-I", str(shared / "driver.py"), str(shared), *(one.name for one in group)]
-        with open(self.stdin, "rb") as stdin:
+        log = self.folder / f"driver-{group[0].name}"
+        with open(self.stdin, "rb") as stdin, open(log, "wb") as stderr:
             process = subprocess.Popen(
                 world.command(words),
                 env=world.environment({"PATH": os.defpath, "T": self.token}),
                 cwd="/",
                 stdin=stdin,
                 stdout=subprocess.DEVNULL,
-                stderr=open(self.folder / f"driver-{group[0].name}", "wb"),
+                stderr=stderr,
             )
             try:
                 process.wait(240)

@@ -19,7 +19,7 @@ import time
 import traceback
 
 AT_A_TIME = 4
-LONGEST = 8.0
+LONGEST = 20.0
 
 
 def become(attempt, folder):

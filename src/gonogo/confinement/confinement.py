@@ -42,7 +42,11 @@ class Confinement:
             folder.mkdir(mode=0o755, exist_ok=True)
         self.means: Means | None = "none" if unconfined else None
         """What confines its worlds; None before the first one."""
+        self.reasons: list[str] = []
+        """Why a better means could not be had: what the kernel refused, as it said."""
         self._on_call = on_call
+        self._held: dict[Path, set[Path]] = {}
+        """With which trees the worlds of other trees began, and those with which."""
         self._layers: Path | None = None
         """Where the layers of its worlds are kept; None before the first one."""
 
@@ -69,6 +73,7 @@ class Confinement:
         self, below: Sequence[Path], made: Path | None, listening: Listening | None, refused: list[str]
     ) -> Iterator[World]:
         """As :meth:`world`; ``refused`` is told what the kernel refuses of the means that are tried first."""
+        begins_with = self._not_held([*([] if made is None else [made]), *below])
         for means in (self.means,) if self.means is not None else _means_to_try():
             for layers in self._places() if means == "namespaces" else (self.scratch / "worlds",):
                 layers.mkdir(exist_ok=True)
@@ -81,7 +86,7 @@ class Confinement:
                         shared=(self.shared,),
                         shown=(self.shown,),
                         hidden=() if means == "none" else (*secret_places(), *elsewhere),
-                        begins_with=(*(() if made is None else (made,)), *below),
+                        begins_with=begins_with,
                     ),
                     None if listening is None else listening.add,
                 )
@@ -93,9 +98,15 @@ class Confinement:
                 except WorldRefused as why:
                     refused.append(f"{means}: {why}")
                     break
+                if self.means is None:
+                    self.reasons = list(refused)
                 self.means = means
                 if means == "namespaces":
                     self._layers = layers
+                self._held[world.tree] = {
+                    *begins_with,
+                    *(held for tree in begins_with for held in self._held.get(tree, ())),
+                }
                 try:
                     yield world
                 finally:
@@ -103,6 +114,14 @@ class Confinement:
                 return
         reasons = "; ".join(refused) or (f"{FORCED}={os.environ.get(FORCED)}" if is_linux() else "not Linux")
         raise UserError(CANNOT_CONFINE.format(why=reasons))
+
+    def _not_held(self, trees: Sequence[Path]) -> tuple[Path, ...]:
+        """Without those that a later one began with: what its programs deleted of them is not to come back."""
+        return tuple(
+            tree
+            for number, tree in enumerate(trees)
+            if not any(tree in self._held.get(later, ()) for later in trees[number + 1 :])
+        )
 
     def _places(self) -> Iterator[Path]:
         """Folders for what programs change: below the scratch folder, and in other file systems where that can't be."""

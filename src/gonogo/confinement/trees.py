@@ -43,8 +43,11 @@ def copy_tree(source: Path, target: Path) -> None:
         if not there.is_dir() or there.is_symlink():
             _clear(there)
             there.mkdir(parents=True)
-        folders.append((here, there))
-        for name in os.listdir(here):
+        state = here.lstat()
+        folders.append((here, there, state))
+        _allow(here, state, 0o700)
+        for entry in _entries(str(here)):  # none of a folder whose path is longer than the kernel takes
+            name = entry.name
             path, place = here / name, there / name
             state = path.lstat()
             if stat.S_ISDIR(state.st_mode):
@@ -58,8 +61,8 @@ def copy_tree(source: Path, target: Path) -> None:
             if state.st_nlink > 1:
                 linked[state.st_dev, state.st_ino] = place
             _copy_entry(path, place, state)
-    for here, there in reversed(folders):
-        _copy_facts(here, there, here.lstat())
+    for here, there, state in reversed(folders):
+        _copy_facts(here, there, state)
 
 
 def _clear(place: Path) -> None:
@@ -73,6 +76,7 @@ def _copy_entry(path: Path, place: Path, state: os.stat_result) -> None:
     if stat.S_ISLNK(state.st_mode):
         place.symlink_to(os.readlink(path))
     elif stat.S_ISREG(state.st_mode):
+        _allow(path, state, 0o400)
         copy_with_holes(path, place)
     elif stat.S_ISCHR(state.st_mode) and state.st_rdev == 0:
         os.mknod(place, stat.S_IFCHR | 0o000, 0)
@@ -96,6 +100,13 @@ def _copy_facts(path: Path, place: Path, state: os.stat_result) -> None:
         if not link:
             os.chmod(place, stat.S_IMODE(state.st_mode))
         os.utime(place, ns=(state.st_atime_ns, state.st_mtime_ns), follow_symlinks=False)
+
+
+def _allow(path: Path, state: os.stat_result, rights: int) -> None:
+    """Let its owner, whom a program may have left no rights, read it."""
+    if state.st_mode & rights != rights:
+        with contextlib.suppress(OSError):
+            os.chmod(path, stat.S_IMODE(state.st_mode) | rights)
 
 
 def copy_with_holes(source: str | Path, target: str | Path) -> None:

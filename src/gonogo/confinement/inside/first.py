@@ -70,13 +70,19 @@ def main(arguments: list[str]) -> None:
         else:
             ends_at_once = _alone(spec)
     except NoLayer as error:
-        control.send(f"layer {error}".encode("utf-8", "backslashreplace"))
-        os._exit(1)
+        _refused(control, "layer", error)
     except Exception as error:
-        control.send(f"error {error}".encode("utf-8", "backslashreplace"))
-        os._exit(1)
+        _refused(control, "error", error)
     control.send(b"ready " + "\0".join(notes).encode("utf-8", "backslashreplace"))
     World(spec, control, listener, ends_at_once).serve()
+
+
+def _refused(control: _socket.socket, kind: str, error: Exception) -> "NoReturn":
+    why = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        why = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    control.send(f"{kind} {why}".encode("utf-8", "backslashreplace"))
+    os._exit(1)
 
 
 def _into_namespaces(spec: "Spec", notes: list[str], control: _socket.socket) -> None:

@@ -28,6 +28,8 @@ _PROC_HIDDEN = ("kcore", "keys", "key-users", "timer_list", "latency_stats", "km
 _SYS_HIDDEN = ("firmware", "kernel/debug", "kernel/tracing", "fs/bpf", "fs/pstore")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _SMALL = 1 << 20
+_REBUILT = "user.gonogo.rebuilt"
+"""Attribute of a rebuilt folder: it has a name for all that is seen there."""
 _MOST_ENTRIES = 512
 """Of a rebuilt folder with more entries, those that no mount point lies below are shown for reading only."""
 
@@ -74,8 +76,8 @@ class Files:
             _overlay(seen, [lower], upper, trial + "/work")
         except OSError as error:
             if error.errno in (errno.EPERM, errno.EACCES, errno.ENODEV):
-                raise OSError(error.errno, f"overlayfs is refused in a user namespace: {error}") from None
-            raise NoLayer(error.errno, f"no layer can be kept in {self._layer}: {error}") from None
+                raise OSError(error.errno, f"overlayfs is refused in a user namespace: {error.strerror}") from None
+            raise NoLayer(error.errno, f"no layer can be kept in {self._layer}: {error.strerror}") from None
         try:
             os.unlink(seen + "/file")
             os.unlink(seen + "/folder/file")
@@ -83,7 +85,7 @@ class Files:
             os.mkdir(seen + "/folder")
             found = [*os.listdir(seen), *os.listdir(seen + "/folder")]
         except OSError as error:
-            raise NoLayer(error.errno, f"no layer can be kept in {self._layer}: {error}") from None
+            raise NoLayer(error.errno, f"no layer can be kept in {self._layer}: {error.strerror}") from None
         finally:
             kernel.unmount(seen)
         if found != ["folder"]:
@@ -98,12 +100,15 @@ class Files:
         os.makedirs(self.tree + path, exist_ok=True)
         _as(path, self.tree + path)
         names: dict[str, str] = {}
-        for place in (path, self.tree + path):
+        # An earlier world had rebuilt the folder too: what it has no more was deleted there.
+        for place in (self.tree + path,) if _has(self.tree + path, _REBUILT) else (path, self.tree + path):
             try:
                 for entry in os.scandir(place):
                     names.setdefault(entry.name, entry.path)
             except OSError:
                 continue
+        if path != "/":
+            os.setxattr(self.tree + path, _REBUILT, b"y")
         for name, source in names.items():
             shown = inside + name
             if shown in _OWN:
@@ -167,7 +172,7 @@ class Files:
                 kernel.read_only(target)
             self._notes.append(f"{source} can be read only")
         except OSError as error:
-            self._notes.append(f"{source} is left out ({error})")
+            self._notes.append(f"{source} is left out ({error.strerror})")
 
     def own_folders(self) -> None:
         """``/dev``, ``/run``, ``/sys`` and ``/proc``; the last needs a process namespace of its own."""
@@ -276,6 +281,13 @@ def _is_folder(path: str) -> bool:
     """Itself, and not by a link: a program may have put one there."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _has(path: str, attribute: str) -> bool:
+    try:
+        return os.getxattr(path, attribute) == b"y"
     except OSError:
         return False
 

@@ -63,12 +63,22 @@ def main(arguments: list[str]) -> None:
     while True:
         for descriptor, _ in poll.poll():
             if descriptor == woken:
-                channel.send(os.read(woken, 64))
+                _pass_on(channel, os.read(woken, 64))
                 continue
-            block = channel.recv(64)
+            try:
+                block = channel.recv(64)
+            except OSError:  # the world has ended before it read all that was asked
+                block = b""
             said += block
             if not block or len(said) >= 4:
                 _end(struct.unpack("=i", said)[0] if len(said) == 4 else WORLD_ENDED)
+
+
+def _pass_on(channel: _socket.socket, signals: bytes) -> None:
+    try:
+        channel.send(signals)
+    except OSError:
+        pass  # what ended is seen next
 
 
 def _safe_to_hand_over(descriptor: int) -> int:
