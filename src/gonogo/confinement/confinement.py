@@ -85,6 +85,7 @@ class Confinement:
                         private=self.scratch,
                         shared=(self.shared,),
                         shown=(self.shown,),
+                        own=(os.getcwd(), os.path.expanduser("~"), "/var/tmp"),
                         hidden=() if means == "none" else (*secret_places(), *elsewhere),
                         begins_with=begins_with,
                     ),

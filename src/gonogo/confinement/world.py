@@ -88,6 +88,8 @@ class WorldSpec:
     """Folders that are as they are outside: what programs write there is really written."""
     shown: tuple[Path, ...] = ()
     """Folders of gonogo's that programs can read, and not write."""
+    own: tuple[str, ...] = ()
+    """Folders in which programs are to be able to write though others own them; of the first, also those below it."""
     hidden: tuple[str, ...] = ()
     """Files and folders that are shown empty (with Landlock: that can't be read)."""
     begins_with: tuple[Path, ...] = ()
@@ -156,6 +158,7 @@ class World:
             "private": str(spec.private),
             "shared": [str(path) for path in spec.shared],
             "shown": [str(path) for path in spec.shown],
+            "own": list(dict.fromkeys(os.path.realpath(path) for path in spec.own if os.path.isdir(path))),
             "hidden": list(dict.fromkeys(os.path.realpath(path) for path in spec.hidden if os.path.exists(path))),
             "umask": _umask(),
             "processes": _MOST_PROCESSES,

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
         private: str
         shared: list[str]
         shown: list[str]
+        own: list[str]
         hidden: list[str]
-        below: list[str]
-        made: str
         umask: int
         processes: int
         least_memory: int
@@ -96,7 +95,7 @@ def _into_namespaces(spec: "Spec", notes: list[str], control: _socket.socket) ->
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-    files = Files(spec["layer"], spec["hidden"], notes)
+    files = Files(spec["layer"], spec["hidden"], spec["own"], notes)
     files.put_together()
     files.own_folders()
     for path in (*spec["hidden"], spec["private"]):

@@ -28,6 +28,7 @@ _PROC_HIDDEN = ("kcore", "keys", "key-users", "timer_list", "latency_stats", "km
 _SYS_HIDDEN = ("firmware", "kernel/debug", "kernel/tracing", "fs/bpf", "fs/pstore")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _SMALL = 1 << 20
+_MOST_FOLDERS = 4000
 _REBUILT = "user.gonogo.rebuilt"
 """Attribute of a rebuilt folder: it has a name for all that is seen there."""
 _MOST_ENTRIES = 512
@@ -41,7 +42,7 @@ class NoLayer(OSError):
 class Files:
     """Puts the program's files together below ``layer/tree``."""
 
-    def __init__(self, layer: str, hidden: list[str], notes: list[str]) -> None:
+    def __init__(self, layer: str, hidden: list[str], own: list[str], notes: list[str]) -> None:
         self.tree = layer + "/tree"
         self.root = layer + "/root"
         self._layer = layer
@@ -49,6 +50,7 @@ class Files:
         self._empty = layer + "/empty"
         self._hidden = frozenset(hidden)
         self._notes = notes
+        self._to_write = _not_mapped(own)
         self._overlays = 0
         self._mounted = _mount_points()
 
@@ -149,6 +151,9 @@ class Files:
             return
         if not begun:
             _as(path, upper)
+        for folder in self._to_write:
+            if folder.startswith(path.rstrip("/") + "/"):
+                self._begin(folder)
         self._overlays += 1
         work = f"{self._work}/{self._overlays}"
         os.makedirs(work, exist_ok=True)
@@ -158,6 +163,20 @@ class Files:
             if error.errno in (errno.EPERM, errno.EACCES):  # not allowed to: nothing of this can be had
                 raise
             self._for_reading(path, target)
+
+    def _begin(self, path: str) -> None:
+        """Make a folder in the upper part as this user's own.
+
+        overlayfs copies a folder, with its owner, before something in it changes. One of an owner or a group that the
+        user namespace doesn't know can't be copied: a project of a group's on a cluster.
+        """
+        made = self.tree + path
+        if os.path.isdir(made):
+            return
+        os.makedirs(made)
+        _as(path, made)
+        if not os.access(path, os.W_OK):
+            os.chmod(made, stat.S_IMODE(os.stat(made).st_mode) & ~0o200)
 
     def _for_reading(self, source: str, target: str) -> None:
         """Show a folder without a way to change it.
@@ -290,6 +309,41 @@ def _has(path: str, attribute: str) -> bool:
         return os.getxattr(path, attribute) == b"y"
     except OSError:
         return False
+
+
+def _not_mapped(own: list[str]) -> list[str]:
+    """Folders on the way to ``own`` ones, and below the first, that are of others: those above come first."""
+    user, group = os.getuid(), os.getgid()
+    if user == 0:  # root's namespace knows all
+        return []
+    found: dict[str, None] = {}
+    for folder in own:
+        parts = folder.strip("/").split("/")
+        places = ["/" + "/".join(parts[: number + 1]) for number in range(len(parts))]
+        for place in places:
+            _note_if_of_others(place, user, group, found)
+    left = _MOST_FOLDERS
+    waiting = [folder for folder in own[:1] if folder != "/"]
+    while waiting and left:
+        try:
+            entries = list(os.scandir(waiting.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            if left and entry.is_dir(follow_symlinks=False):
+                left -= 1
+                _note_if_of_others(entry.path, user, group, found)
+                waiting.append(entry.path)
+    return sorted(found)
+
+
+def _note_if_of_others(path: str, user: int, group: int, found: "dict[str, None]") -> None:
+    try:
+        state = os.lstat(path)
+    except OSError:
+        return
+    if stat.S_ISDIR(state.st_mode) and (state.st_uid != user or state.st_gid != group):
+        found[path] = None
 
 
 def _as(source: str, target: str) -> None:
