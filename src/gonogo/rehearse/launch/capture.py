@@ -75,7 +75,7 @@ def captured(
             input=msgspec.json.encode(question),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**environment, "TMPDIR": str(shared), "PYTHONDONTWRITEBYTECODE": "1"},
+            env=world.environment({**environment, "TMPDIR": str(shared), "PYTHONDONTWRITEBYTECODE": "1"}),
             cwd=cwd,
             timeout=timeout,
         )

@@ -242,7 +242,7 @@ def _check_module(name: str, situation: Situation) -> None:
     with situation.world() as world:
         found = subprocess.run(
             world.command([situation.python, "-c", code, name.partition(".")[0]]),
-            env=with_packages(situation.environment, situation.packages),
+            env=world.environment(with_packages(situation.environment, situation.packages)),
             cwd=situation.cwd,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -273,8 +273,14 @@ def _interpreter(program: str, situation: Situation) -> _Interpreter:
         probe = [python, "-c", "import gonogo.virtual.ranks.plan"]
         not_all_known("what another Python has installed")
         with situation.world() as world:
-            command = world.command(probe)
-            works = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, cwd="/", check=False)
+            works = subprocess.run(
+                world.command(probe),
+                env=world.environment(situation.environment),
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                cwd="/",
+                check=False,
+            )
         if works.returncode == 0:
             return _Interpreter(python)
     note = Text(

@@ -219,7 +219,7 @@ def _run(
     heard: Heard = "looks" if is_watched() else "starts"
     process = subprocess.Popen(
         world.command([bash, *words[1:]], heard=heard),
-        env=session.environment(environment),
+        env=world.environment(session.environment(environment)),
         cwd=cwd,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

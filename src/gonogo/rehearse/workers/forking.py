@@ -72,7 +72,7 @@ class Process:
         lines = {} if start.line is None else {start.line: LINE_TO_EXCHANGE}
         self._popen = subprocess.Popen(
             start.world.command(start.command, heard=heard(), descriptors=lines),
-            env=dict(start.environment),
+            env=start.world.environment(start.environment),
             cwd=start.cwd,
             stdin=subprocess.DEVNULL,
             stdout=self._write,
@@ -171,7 +171,7 @@ class ForkServer:
                 self._world.command(
                     self.command(str(theirs.fileno())), heard=heard(), descriptors={theirs.fileno(): theirs.fileno()}
                 ),
-                env=self._environment,
+                env=self._world.environment(self._environment),
                 cwd=self._cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

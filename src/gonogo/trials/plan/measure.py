@@ -7,12 +7,15 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from gonogo.confinement.confinement import Confinement
+from gonogo.confinement.reading import read_written, write_shared
 from gonogo.rehearse.launch.environment import fixed_environment
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.trials.plan.arguments import learning_rate, options, task_arguments, training_arguments
@@ -53,7 +56,12 @@ class Meter:
 
     def __init__(self, request: PlanRequest, folder: Path, on_done: Callable[[int, int], None]) -> None:
         self._request = request
-        self._folder = folder
+        # A model that comes with code of its own brings a stranger's: it runs in a world, as rehearsed programs do.
+        brings_code = any(request.model.glob("*.py"))
+        self._confinement = Confinement(folder, unconfined=not brings_code)
+        self._stack = contextlib.ExitStack()
+        self._folder = Path(tempfile.mkdtemp(prefix="meter-", dir=self._confinement.shared))
+        self._places: set[Path] = set()
         self._on_done = on_done
         self._process: subprocess.Popen[bytes] | None = None
         self.config = json.loads((request.model / "config.json").read_bytes())
@@ -71,6 +79,7 @@ class Meter:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+        self._stack.close()
 
     def facts(self) -> Facts:
         """What the model is made of. Raises NotMeasured."""
@@ -114,7 +123,9 @@ class Meter:
             # What is said of the copy of the configuration is meant of the model.
             last = _last_line(Path(f"{job.answer}.log")).replace(str(Path(job.answer).parent), str(self._request.model))
             return NotMeasured(last if why.startswith("status") and last else ": ".join(filter(None, (why, last))))
-        data = Path(job.answer).read_bytes()
+        data = read_written(job.answer)
+        if data is None:
+            return NotMeasured("the answer is gone")
         with contextlib.suppress(OSError):
             keep(key, data)
         return msgspec.json.decode(data, type=kind)
@@ -134,7 +145,7 @@ class Meter:
         while by_name:
             line = process.stdout.readline()
             if not line:
-                last = _last_line(self._folder / "server.log")
+                last = _last_line(self._log)
                 why = f"the process that rehearses ended with status {process.wait()}: {last}"
                 for job in by_name.values():
                     yield job, why
@@ -155,10 +166,12 @@ class Meter:
                 "MASTER_PORT": "29500",
                 "CUDA_VISIBLE_DEVICES": ",".join(str(number) for number in range(count)),
             }
-            log = open(self._folder / "server.log", "wb")  # noqa: SIM115  the process's, as long as it lives
+            world = self._stack.enter_context(self._confinement.world())
+            log = open(self._log, "wb")  # noqa: SIM115  the process's, as long as it lives
             self._process = subprocess.Popen(
-                python_module(sys.executable, "gonogo.virtual.measuring.server", dies_with_parent=True),
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment, cwd=self._folder,
+                world.command(python_module(sys.executable, "gonogo.virtual.measuring.server", dies_with_parent=True)),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=world.environment(environment),
+                cwd=self._folder,
             )  # fmt: skip
             log.close()
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -171,10 +184,9 @@ class Meter:
 
     def _job(self, name: str, cell: Measurement, *, describe: bool = False) -> Job:
         request, strategy = self._request, cell.strategy
-        place = self._folder / name
-        place.mkdir(parents=True, exist_ok=True)
+        place = self._made(self._folder / name)
         config = with_depth(self.config, cell.depth) if cell.depth else self.config
-        (place / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        write_shared(place / "config.json", json.dumps(config).encode())
         for file in (*_OF_MODEL, *(path.name for path in request.model.glob("*.py"))):
             if (request.model / file).exists() and not (place / file).exists():
                 (place / file).symlink_to((request.model / file).resolve())
@@ -185,7 +197,7 @@ class Meter:
             arguments = self._prepared(place, cell)
         else:
             arguments = self._plain(place, cell, describe)
-        (place / "deepspeed.json").write_text(json.dumps(written), encoding="utf-8")
+        write_shared(place / "deepspeed.json", json.dumps(written).encode())
         return Job(
             name=name,
             arguments=tuple(arguments),
@@ -198,6 +210,17 @@ class Meter:
             describe=describe,
             program=_OF_TASKS if of_task else _PLAIN,
         )
+
+    @property
+    def _log(self) -> Path:
+        return self._confinement.scratch / "server.log"
+
+    def _made(self, place: Path) -> Path:
+        """A folder of its own; made once, so that one that a model's code has put there is not taken for it."""
+        if place not in self._places:
+            place.mkdir()
+            self._places.add(place)
+        return place
 
     def _plain(self, place: Path, cell: Measurement, describe: bool) -> list[str]:
         """The arguments of the program that trains on one batch again and again, or that describes the model."""
@@ -217,10 +240,10 @@ class Meter:
         """The script of a task with all that it reads, and the arguments of the program that runs it."""
         request, strategy, task = self._request, cell.strategy, self._request.task
         assert task is not None
-        (place / SCRIPT).write_text(script_of(task.task), encoding="utf-8")
+        write_shared(place / SCRIPT, script_of(task.task).encode())
         config = json.loads((place / "config.json").read_text(encoding="utf-8"))
         if not config.get("architectures"):  # TRL asks it which class to make
-            (place / "config.json").write_text(json.dumps(config | {"architectures": [self._class]}), encoding="utf-8")
+            write_shared(place / "config.json", json.dumps(config | {"architectures": [self._class]}).encode())
         settings = training_arguments(strategy, request) | task_arguments(strategy, request)
         settings |= {"deepspeed": str(place / "deepspeed.json"), "output_dir": str(place / "output")}
         settings |= {"max_steps": cell.steps, "report_to": "none", "save_strategy": "no", "disable_tqdm": True}
@@ -247,9 +270,8 @@ class Meter:
         task = self._request.task
         assert task is not None
         assert task.beside is not None
-        folder = place / "beside"
-        folder.mkdir(exist_ok=True)
-        (folder / "config.json").write_bytes((task.beside / "config.json").read_bytes())
+        folder = self._made(place / "beside")
+        write_shared(folder / "config.json", (task.beside / "config.json").read_bytes())
         return folder
 
     def _cache_bytes(self, cell: Measurement) -> int:
@@ -292,7 +314,7 @@ def _name(cell: Measurement) -> str:
 
 def _last_line(log: Path) -> str:
     try:
-        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        lines = (read_written(log) or b"").decode("utf-8", "replace").strip().splitlines()
     except OSError:
         return ""
     return lines[-1].strip() if lines else ""
