@@ -24,6 +24,7 @@ PAIRS = [
     ("docs/run.md", "docs/run.zh-CN.md"),
     ("docs/diagnose.md", "docs/diagnose.zh-CN.md"),
     ("docs/env.md", "docs/env.zh-CN.md"),
+    ("docs/confinement.md", "docs/confinement.zh-CN.md"),
     ("docs/check.md", "docs/check.zh-CN.md"),
     ("docs/verdict.md", "docs/verdict.zh-CN.md"),
     ("docs/ci.md", "docs/ci.zh-CN.md"),
@@ -46,7 +47,7 @@ PAIRS = [
     ("docs/post-training.md", "docs/post-training.zh-CN.md"),
     ("docs/architectures.md", "docs/architectures.zh-CN.md"),
 ]
-DOCUMENTS = [ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+DOCUMENTS = [ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 DOCUMENTS += sorted((ROOT / "docs").glob("*.md"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -40,9 +40,18 @@ _MENU = (
     (Text("Integrations", "集成"), ("launchers", "queues", "ci", "agents", "editors", "api")),
     (
         Text("How sure it is", "可靠程度"),
-        ("verdict", "projects", "strategies", "post-training", "architectures", "compatibility", "performance"),
+        (
+            "verdict",
+            "confinement",
+            "projects",
+            "strategies",
+            "post-training",
+            "architectures",
+            "compatibility",
+            "performance",
+        ),
     ),
-    (Text("Inside", "内部"), ("design", "contributing", "changelog")),
+    (Text("Inside", "内部"), ("design", "contributing", "security", "changelog")),
 )
 """The menu. What is not named here stands under *More*."""
 _LINK = re.compile(r"(!?)\[([^\]\n]*)\]\(([^)\s]+)\)")
@@ -53,7 +62,12 @@ def write_pages(root: Path, target: Path, language: str) -> list[Any]:
     """Write all pages of a language into a folder; the menu."""
     suffix = ".zh-CN.md" if language == "zh" else ".md"
     readme = root / f"README{suffix}"
-    sources = {"index": readme, "contributing": root / "CONTRIBUTING.md", "changelog": root / "CHANGELOG.md"}
+    sources = {
+        "index": readme,
+        "contributing": root / "CONTRIBUTING.md",
+        "changelog": root / "CHANGELOG.md",
+        "security": root / "SECURITY.md",
+    }
     for path in sorted((root / "docs").glob(f"*{suffix}")):
         if language == "zh" or not path.name.endswith(".zh-CN.md"):
             sources[path.name.removesuffix(suffix)] = path
