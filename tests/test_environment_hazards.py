@@ -11,12 +11,13 @@ import pytest
 from gonogo.check.environment import environment_findings
 from gonogo.check.findings import check
 from gonogo.check.settings import CheckSettings
+from gonogo.evidence.environment import built_for
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.this_machine import interpreter
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.field import Field
 from gonogo.finding import Certainty, Finding
-from gonogo.hazards.environment import _built_for, _released
+from gonogo.hazards.environment import _released
 
 CURRENT = (
     "torch==2.9.1\ntorchvision==0.24.1\ntriton==3.5.1\ntransformers==5.2.0\naccelerate==1.12.0\npeft==0.18.1\n"
@@ -137,7 +138,7 @@ def test_every_release_table_is_in_order() -> None:
         versions = [parse_version(one) for one in row.last]
         assert None not in versions
         assert versions == sorted(versions, key=lambda version: version.release if version else ())
-    assert {row.package for row in _built_for._rows()} == {"torchvision", "torchaudio", "xformers", "triton"}
+    assert {row.package for row in built_for._rows()} == {"torchvision", "torchaudio", "xformers", "triton"}
 
 
 @pytest.mark.parametrize(

@@ -351,13 +351,11 @@ def hazards(
     """
     language = chosen_language(lang, os.environ)
     with exit_statuses(language):
-        if new is not None:
+        if new is not None or code:
             from gonogo.cli.new_hazard import new_hazard
 
             sys.stdout.write(new_hazard(new, theme, code=code, language=language))
             return
-        if code:
-            raise UserError(Text("--code: it goes with --new NAME", "--code：须与 --new NAME 一起使用"))
         from gonogo.cli.explain import chosen_hazards, write_list
         from gonogo.report import known_page_format
         from gonogo.report.output import check_writable, publish_text

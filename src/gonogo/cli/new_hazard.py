@@ -76,8 +76,10 @@ _NEXT = Text(
 )
 
 
-def new_hazard(name: str, theme: str | None, *, code: bool, language: str) -> str:
+def new_hazard(name: str | None, theme: str | None, *, code: bool, language: str) -> str:
     """Lay out a hazard; what was made, and what to do next. Raises UserError where that can't be."""
+    if name is None:
+        raise UserError(Text("--code: it goes with --new NAME", "--code：须与 --new NAME 一起使用"))
     theme = _theme_of(name, theme)
     root = FOLDER.parents[2]
     cases = root / "tests" / "hazards" / name
