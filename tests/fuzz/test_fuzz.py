@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from fuzz.trial import faults
 
 SEED = 20

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from fuzz.cases import Case, Fuzzer, laid
 from msgspec.structs import replace
 
 import gonogo.check.parallel
+from fuzz.cases import Case, Fuzzer, laid
 from gonogo.check.findings import check
 from gonogo.check.settings import CheckSettings, read_settings
 from gonogo.diagnose.findings import diagnose
@@ -105,8 +105,11 @@ def _answer(case: Case) -> str | None:
 def _report(case: Case) -> Report:
     if case.how == "diagnose":
         beside = {
-            "deepspeed_config": ".config.json", "launch": ".launch.sh", "script": ".script.py", "environment": ".versions.json"
-        }  # fmt: skip
+            "deepspeed_config": ".config.json",
+            "launch": ".launch.sh",
+            "script": ".script.py",
+            "environment": ".versions.json",
+        }
         options = {
             option: Path(os.fsdecode(name))
             for option, suffix in beside.items()

@@ -182,7 +182,7 @@ def _needs_newer(line: str, message: str) -> tuple[int, int] | None:
 
 
 _TOO_LARGE = Text(
-    "it has {size} KiB, and Python files are read up to {limit} KiB: move data and generated code to files of their own",
+    "it has {size} KiB, and Python files are read up to {limit} KiB: move data and generated code to other files",
     "它有 {size} KiB，而 Python 文件最多读取 {limit} KiB：请把数据和生成的代码移到单独的文件",
 )
 _TOO_DEEP = Text(

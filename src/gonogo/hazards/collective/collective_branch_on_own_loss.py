@@ -1,5 +1,6 @@
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script, Severity, Text
@@ -26,6 +27,10 @@ _OF_A_VALUE = {
     "sum",
 }
 """Calls that make a test's answer out of the loss alone."""
+
+
+_MAX_BACKWARDS = 8
+"""Of one loop; for each of them all of the loop is looked through."""
 
 
 class CollectiveBranchOnOwnLoss(Hazard):
@@ -70,10 +75,17 @@ class CollectiveBranchOnOwnLoss(Hazard):
         data = script.source.data
         if run.world_size == 1 or b"backward(" not in data or not any(word in data for word in _MANY_RANKS):
             return
+        looked_at: Counter[Loop] = Counter()
+        agreed: dict[Loop, bool] = {}
         for call in script.calls("*.backward"):
             loop = script.enclosing_loop(call.node)
             loss = _loss_of(call)
-            if loop is None or loss is None or _AGREED.search(ast.unparse(loop)):
+            if loop is None or loss is None:
+                continue
+            looked_at[loop] += 1
+            if loop not in agreed:
+                agreed[loop] = _AGREED.search(ast.unparse(loop)) is not None
+            if agreed[loop] or looked_at[loop] > _MAX_BACKWARDS:
                 continue
             own = _made_of(loop, loss)
             for test, leaving in _exits(script, loop, call.node):

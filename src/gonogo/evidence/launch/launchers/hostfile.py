@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 MAX_HOSTFILE = 1 << 20
 """Bytes: the lines of some fifty thousand nodes."""
 _MAX_SLOTS = 1 << 20
