@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from gonogo.check.fixes import apply, diff_of_plan, edited, planned, with_diffs
+from gonogo.check.fixes import apply, diff_of, diff_of_plan, edited, planned, with_diffs
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Text
 from gonogo.finding.errors import UserError
@@ -69,6 +70,89 @@ def test_a_fix_of_two_files_is_whole_or_not_at_all(here: Path) -> None:
     with pytest.raises(UserError, match=r"b\.txt has changed"):
         apply(plan, [here])
     assert b'"a": 1' in Path("a.json").read_bytes()
+
+
+def test_a_read_only_file_is_left_unless_that_is_allowed(here: Path) -> None:
+    Path("b.txt").write_text("deepspeed==0.14.2\n")
+    os.chmod("a.json", 0o444)
+    both = finding(edit("a.json", "1", "2"), edit("b.txt", "0.14.2", "0.14.4"))
+    alone = finding(edit("b.txt", "deepspeed", "DeepSpeed"), hazard="two")
+    plan = planned([both, alone], unsafe=False)
+    written, refused = apply(plan, [here])
+    assert written == ("b.txt",)
+    assert [(one.hazard, one.path) for one in refused] == [("one", "a.json")]
+    assert "it is read-only: chmod u+w a.json" in refused[0].why.en
+    assert b'"a": 1' in Path("a.json").read_bytes()
+    assert Path("b.txt").read_text() == "DeepSpeed==0.14.2\n"  # and nothing of the fix that was refused
+
+    asked: list[str] = []
+    plan = planned([finding(edit("a.json", "1", "2"))], unsafe=False)
+    assert apply(plan, [here], lambda path: not asked.append(path)) == (("a.json",), ())  # type: ignore[func-returns-value]
+    assert asked == ["a.json"]
+    assert b'"a": 2' in Path("a.json").read_bytes()
+    assert stat.S_IMODE(os.stat("a.json").st_mode) == 0o444
+
+
+CONFIG = b'{"zero_optimization": {"stage": 2}, "train_batch_size": 8,}'
+
+
+def test_without_a_terminal_a_read_only_file_is_one_line(here: Path) -> None:
+    Path("ds.json").write_bytes(CONFIG)
+    os.chmod("ds.json", 0o444)
+    done = subprocess.run(
+        [sys.executable, "-m", "gonogo", "check", "--fix", "ds.json"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert Path("ds.json").read_bytes() == CONFIG
+    assert [line for line in done.stderr.splitlines() if "read-only" in line] == done.stderr.splitlines()
+    assert len(done.stderr.splitlines()) == 1
+    assert "ds.json" in done.stderr
+
+
+@pytest.mark.parametrize(("answer", "changed"), [(b"y\n", True), (b"\n", False), (b"n\n", False)])
+def test_on_a_terminal_it_is_asked(here: Path, answer: bytes, changed: bool) -> None:
+    Path("ds.json").write_bytes(CONFIG)
+    os.chmod("ds.json", 0o444)
+    terminal, side = os.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "gonogo", "check", "--fix", "ds.json"], stdin=side, stderr=side, stdout=subprocess.PIPE
+    )
+    os.close(side)
+    said = b""
+    while b"[y/N]" not in said:
+        said += os.read(terminal, 4096)
+    assert Path("ds.json").read_bytes() == CONFIG
+    assert b"ds.json is read-only" in said
+    os.write(terminal, answer)
+    child.communicate(timeout=120)
+    os.close(terminal)
+    assert (Path("ds.json").read_bytes() != CONFIG) is changed
+
+
+def test_a_diff_of_a_part_is_the_files(here: Path) -> None:
+    old = b"".join(b"line %d\n" % number for number in range(500))
+    for new in (
+        old.replace(b"line 250\n", b"other\n"),
+        b"first\n" + old,
+        old + b"last",
+        old[:-9],
+        old[9:],
+        b"",
+        old * 2,
+    ):
+        Path("file").write_bytes(old)
+        Path("diff").write_text(diff_of("file", old, new))
+        if new != old:
+            subprocess.run(["patch", "-p1", "-s", "-i", "diff"], check=True)
+        assert (Path("file").read_bytes() if Path("file").exists() else b"") == new
+
+
+def test_diffs_of_long_lines_are_left_to_diff(here: Path) -> None:
+    long = b"x = 1; " * 20_000
+    Path("t.py").write_bytes(long)
+    shown = with_diffs([finding(Edit("t.py", 0, 1, b"x", b"y"))], {"t.py": long})
+    assert shown[0].fixes[0].diff == ""
+    assert shown[0].fixes[0].edits
 
 
 def test_the_mode_stays_and_a_link_within_the_tree_stays_a_link(here: Path) -> None:

@@ -122,14 +122,16 @@ _TOKENS = (
 )
 _NESTED = (
     (b"(", b")"), (b"[", b"]"), (b"{", b"}"), (b"$((", b"))"), (b"$(", b")"), (b"${a:-", b"}"), (b'{"a":', b"}"),
-    (b"if true; then ", b" fi;"), (b"- ", b""), (b"a: {", b"}"), (b"f(", b")"), (b"not ", b""), (b"x[", b"]"), (b"! ", b""),
-    (b"a|", b""), (b"a.", b""), (b"-", b""), (b"lambda: ", b""), (b"bash -c '", b"'"), (b"<<", b""), (b'"', b'"'),
+    (b"if true; then ", b" fi;"), (b"- ", b""), (b"a: {", b"}"), (b"f(", b")"), (b"not ", b""), (b"x[", b"]"),
+    (b"! ", b""), (b"a|", b""), (b"a.", b""), (b"-", b""), (b"lambda: ", b""),
+    (b"bash -c '", b"'"), (b"<<", b""), (b'"', b'"'),
 )  # fmt: skip
 _ENCODINGS = ("utf-16", "utf-16-le", "utf-32", "gbk", "gb18030", "latin-1", "utf-7", "cp037", "utf-8-sig", "shift-jis")
 _WORDS = ("训练", "模型路径", "数据集/微调", "é", "\u202e", "Ω" * 50, "🙂")
 _NAMES = (
-    "launch.sh", "train.py", "ds_config.json", "config.yaml", "requirements.txt", "pyproject.toml", "uv.lock", "poetry.lock",
-    "Pipfile.lock", "environment.yml", "Dockerfile", "notebook.ipynb", "job.sbatch", "hostfile", "train.log",
+    "launch.sh", "train.py", "ds_config.json", "config.yaml", "requirements.txt", "pyproject.toml", "uv.lock",
+    "poetry.lock", "Pipfile.lock", "environment.yml", "Dockerfile", "notebook.ipynb", "job.sbatch",
+    "hostfile", "train.log",
     "nccl_trace_rank_0", "environment.json", "config.json", "训练.sh", "a b.sh", "-x.sh", "{x}.json",
 )  # fmt: skip
 

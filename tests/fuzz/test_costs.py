@@ -132,7 +132,9 @@ FILES = {
     "a Dockerfile": ("Dockerfile", b"FROM x\n" + many(b"RUN pip install a b c\n", 1_000_000), ""),
     "a Dockerfile's words": ("Dockerfile", b"FROM x\nENV " + many(b"A", 1_000_000), ""),
     "a pip list": (
-        "environment.json", b"[" + lines(lambda n: f'{{"name": "p{n}", "version": "{n}"}},\n', 1_000_000)[:-2] + b"]", ""
+        "environment.json",
+        b"[" + lines(lambda n: f'{{"name": "p{n}", "version": "{n}"}},\n', 1_000_000)[:-2] + b"]",
+        "",
     ),
     "a notebook": (
         "run.ipynb",
@@ -152,7 +154,7 @@ def test_a_file(name: str, tmp_path: Path) -> None:
 
 
 LOGS = {
-    "one long message": b"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nRuntimeError: " + many(b"a/b1"),
+    "one long message": b"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nOSError: " + many(b"a/b1"),
     "lines": lines(lambda n: f"step {n} loss 0.{n}\n"),
     "NULs": many(b"\0"),
     "UTF-16": many(START, 2_000_000).decode().encode("utf-16"),

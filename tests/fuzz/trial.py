@@ -105,8 +105,11 @@ def _answer(case: Case) -> str | None:
 def _report(case: Case) -> Report:
     if case.how == "diagnose":
         beside = {
-            "deepspeed_config": ".config.json", "launch": ".launch.sh", "script": ".script.py", "environment": ".versions.json"
-        }  # fmt: skip
+            "deepspeed_config": ".config.json",
+            "launch": ".launch.sh",
+            "script": ".script.py",
+            "environment": ".versions.json",
+        }
         options = {
             option: Path(os.fsdecode(name))
             for option, suffix in beside.items()
@@ -150,13 +153,13 @@ def _broken_off_after(seconds: float) -> Iterator[None]:
     def over(number: int, frame: FrameType | None) -> None:
         raise OverTime
 
-    before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, over)
+    signal.setitimer(signal.ITIMER_PROF, seconds)  # this process's own time: the machine may be busy with others
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _forget_peak() -> None:

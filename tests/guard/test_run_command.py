@@ -182,6 +182,29 @@ class TestFolders:
         assert done.stderr.count("gonogo:") == 1
         assert "the command runs without it" in done.stderr
 
+    def test_one_that_is_deleted_meanwhile_is_one_line(self, tmp_path: Path) -> None:
+        folder = tmp_path / "records"
+        done = launched(folder, "sh", "-c", f"sleep 0.5; rm -r {folder}; sleep 1; echo through; exit 3")
+        assert (done.status, done.stdout) == (3, "through\n")
+        assert done.stderr.count("gonogo:") == done.stderr.count("\n") == 1
+        assert "was deleted while the command runs" in done.stderr
+        assert str(folder) in done.stderr
+        assert not folder.exists()
+
+    def test_a_rank_goes_on_where_it_is_deleted(self, tmp_path: Path) -> None:
+        folder = tmp_path / "records"
+        program = (
+            "import os, shutil, time\n"
+            f"assert os.path.exists({str(folder / 'rank-0.jsonl')!r})\n"
+            f"shutil.rmtree({str(folder)!r})\n"
+            "time.sleep(1.5)\n"
+            "print('trained')\n"
+        )
+        done = launched(folder, sys.executable, "-c", program, RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
+        assert (done.status, done.stdout) == (0, "trained\n")
+        assert done.stderr.count("gonogo") == done.stderr.count("\n") == 1
+        assert not folder.exists()
+
     def test_the_default_is_a_folder_of_its_own(self) -> None:
         assert default_folder({}).parent == Path("gonogo-runs")
         assert default_folder({"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "3"}) == Path("gonogo-runs/slurm-12-3")

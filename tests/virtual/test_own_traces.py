@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -178,3 +179,29 @@ def test_data_on_meta_is_no_error_of_the_program(session: Session) -> None:
         stray = torch.empty(2, device="meta")
     why = told(session, lambda: torch.ones(2, device="cuda") + stray)
     assert "without data" in (why or "")
+
+
+UNITS = (
+    "a",
+    "/",
+    "a/1",
+    "a.bin ",
+    "/a/b1.bin ",
+    "'/a1' ",
+    "=",
+    ".pt",
+    "x.pt.",
+    "[Errno 13] '/a' ",
+    "Couldn't reach ",
+    "1",
+)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_long_message_is_looked_through_in_little_time(session: Session, unit: str) -> None:
+    """A tokenizer's error may quote a whole sample, and a rank's time limit can't break into a pattern's search."""
+    message = unit * (200_000 // len(unit))
+    begin = time.process_time()
+    told(session, raise_(OSError(message)))
+    told(session, raise_(RuntimeError(message)))
+    assert time.process_time() - begin < 1

@@ -119,13 +119,13 @@ def diff_of(path: str, before: bytes, after: bytes) -> str:
     left = shortest - same
     same_end = next((index for index in range(left) if old[-1 - index] != new[-1 - index]), left)
     first, kept_end = max(same - _CONTEXT, 0), max(same_end - _CONTEXT, 0)
-    part_before, part_after = (
+    before_part, after_part = (
         [line.decode("utf-8", "surrogateescape") for line in lines[first : len(lines) - kept_end]]
         for lines in (old, new)
     )
+    diff = difflib.unified_diff(before_part, after_part, f"a/{name}", f"b/{name}", n=_CONTEXT)
     return "".join(
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-        for line in _moved(difflib.unified_diff(part_before, part_after, f"a/{name}", f"b/{name}", n=_CONTEXT), first)
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in _moved(diff, first)
     )
 
 
@@ -182,8 +182,8 @@ def apply(
     """Change the files; answers which were, and what could not be.
 
     A link is followed to the file it names only within ``roots``, and stays a link. A file that is read-only is changed
-    only where ``may_replace`` says so. All new contents are worked out before the first file is written.
-    Raises UserError where a file has changed since it was read, or can't be written.
+    only where ``may_replace`` says so. All new contents are worked out before the first file is written. Raises
+    UserError where a file has changed since it was read, or can't be written.
     """
     kept: dict[str, Text] = {}
     for path in sorted(plan.edits):

@@ -226,9 +226,9 @@ class _Gatherer:
         return Gathered(tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(self.not_ours), notes)
 
     def _differing(self) -> Iterator[Launch]:
-        """The launches without those that repeat others word for word: the first of these show what fails.
+        """The launches without those that repeat others word for word.
 
-        What a repetition would show is shown at its first places; one line many times costs no more.
+        What these would show is shown at the first places: a script that is one line many times costs no more.
         """
         met: Counter[tuple[object, ...]] = Counter()
         for launch in self.launches:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
@@ -37,6 +38,8 @@ _LIKE_ITS_CASES = Text(
     "frames on the way there.",
     "日志在给出异常的那一行之前中断。在 gonogo 已知的问题中，此问题的调用栈与这里留下的各帧最为相符。",
 )
+_MAX_LINES = 200
+"""Lines that may stand beside the one that names a failure, each of which is held against all hazards."""
 _FURTHER_OUT = 4
 """How many frames from the innermost one are looked at where that tells nothing: a log may be cut anywhere."""
 
@@ -103,7 +106,7 @@ def _ended_within(log: FailureLog, hazards: Iterable[Hazard], within: int) -> It
 def _left_over(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
     """The hazards of which a line is left that stands beside the one that names them."""
     traces = "|".join(re.escape(trace) for hazard in hazards for trace in hazard.traces)
-    lines = tuple(log.find_all(Pattern(traces))) if traces else ()
+    lines = tuple(islice(log.find_all(Pattern(traces)), _MAX_LINES)) if traces else ()
     for hazard in hazards if lines else ():
         line = next((line for line in lines if any(trace in line.text for trace in hazard.traces)), None)
         if line is not None:

@@ -79,7 +79,8 @@ class Pattern:
 
     def search_bytes(self, data: bytes, start: int = 0) -> Match | None:
         """The first place in UTF-8 that matches, or None; groups and offsets are in bytes."""
-        if not any(words in data for words in self._needed_in_bytes):
+        # Once is enough: whoever goes on from a match would have all of a log looked through for each.
+        if start == 0 and not any(words in data for words in self._needed_in_bytes):
             return None
         found: Match | None = self._compiled_for_bytes.search(data, start)
         return found

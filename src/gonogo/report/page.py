@@ -117,8 +117,8 @@ def _breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
             if taken and (wanted <= width or word.start() > start):
                 yield start, start + len(text[start : word.start()].rstrip())
                 start, taken = word.start(), 0
-            while cells(text[start : word.end()].rstrip()) > width:
-                end = _fitting(text, start, width)
+            last = word.start() + len(word[0].rstrip())
+            while (end := _fitting(text, start, width)) < last:
                 yield start, end
                 start = end
             taken = cells(text[start : word.end()])

@@ -24,6 +24,10 @@ def scope_binding(index: Index, name: str, node: ast.AST) -> Scope | None:
     return None
 
 
+_MAX_BINDINGS = 200
+"""Bindings of one name in one scope; of one that has more nothing is known."""
+
+
 def reaching(index: Index, bindings: list[Binding], scope: Scope, use: ast.AST) -> list[Binding]:
     """The bindings of one name in ``scope`` that a use may meet, the latest first.
 
@@ -32,6 +36,8 @@ def reaching(index: Index, bindings: list[Binding], scope: Scope, use: ast.AST) 
     """
     if len(bindings) == 1:
         return bindings
+    if len(bindings) > _MAX_BINDINGS:
+        return []  # each use of the name would be held against all of them
     if _frame(index, use) is not scope.node:
         return bindings
     at = position(use)

@@ -1,4 +1,5 @@
 import ast
+from collections import Counter
 from collections.abc import Iterator
 
 from gonogo.evidence.script.identifiers import last_name, picks_values, says, words
@@ -28,16 +29,27 @@ _OF_A_VALUE = {
 """Calls that make a test's answer out of the loss alone."""
 
 
+_MAX_BACKWARDS = 8
+"""Of one loop; for each of them all of the loop is looked through."""
+
+
 class CollectiveBranchOnOwnLoss(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """``break``, ``return`` or, before the backward, ``continue`` under a test of the loss that is trained on."""
         data = script.source.data
         if run.world_size == 1 or b"backward(" not in data or not any(word in data for word in _MANY_RANKS):
             return
+        looked_at: Counter[Loop] = Counter()
+        agreed: dict[Loop, bool] = {}
         for call in script.calls("*.backward"):
             loop = script.enclosing_loop(call.node)
             loss = _loss_of(call)
-            if loop is None or loss is None or any(map(_agrees, ast.walk(loop))):
+            if loop is None or loss is None:
+                continue
+            looked_at[loop] += 1
+            if loop not in agreed:
+                agreed[loop] = any(map(_agrees, ast.walk(loop)))
+            if agreed[loop] or looked_at[loop] > _MAX_BACKWARDS:
                 continue
             own = _made_of(loop, loss)
             for test, leaving in _exits(script, loop, call.node):

@@ -75,6 +75,8 @@ _COMPUTING = frozenset((
     "checkpoint", "generate", "apply",
 ))
 # fmt: on
+_MAX_MESSAGE = 8000
+"""Characters that are searched for figures: allocators name theirs in the first few hundred, and list processes."""
 _KEEPS = compiled_when_used(r"\b(?:preds|labels|logits)(?:_host)? = .{0,60}(?:torch\.cat\(|nested_concat\()")
 _MOVES_MODEL = compiled_when_used(
     r"(?i)(?:model|module)\w*\.(?:cuda\(|to\((?:device|['\"]cuda|args\.device|local_rank|self\.device))"
@@ -310,6 +312,7 @@ def _shortage(
     frame: LogFrame | None,
     message: str,
 ) -> LoggedShortage:
+    message = message[:_MAX_MESSAGE]
     requested, capacity, allocated, unused, reserved = (
         _size(pattern, message) for pattern in (_ASKED, _CAPACITY, _ALLOCATED, _UNUSED, _RESERVED)
     )
