@@ -315,3 +315,34 @@ def test_an_unusable_option_is_one_line(tmp_path: Path, command: str, language: 
 def test_the_request_has_what_was_typed() -> None:
     request = RehearsalRequest(["python", "train.py"], env=("A_VARIABLE=1",))
     assert ProgramVariables.of(request).environment["A_VARIABLE"] == "1"
+
+
+@pytest.mark.slow
+def test_an_interpreter_that_the_command_names_gets_no_secret_either(tmp_path: Path) -> None:
+    python = tmp_path / "env" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\n[ "$HF_TOKEN" = {HF} ] || [ -n "$COMPANY_SECRET" ] || exit 1\n')
+    python.chmod(0o755)
+    (tmp_path / "train.py").write_text(PROGRAM.format(lines=""))
+    ended = subprocess.run(
+        [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "1xH100-80G", "--no-cache", "--format", "json", "--",
+         "env/bin/python", "train.py"],
+        cwd=tmp_path, env={**os.environ, "HF_TOKEN": HF, "COMPANY_SECRET": "tr0ub4dor&3"},
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, (ended.stdout, ended.stderr)
+    assert "has no gonogo" in ended.stdout  # it ended with 1, which it does where it has seen none
+
+
+def test_what_prepare_lists_has_none(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os\n")
+    for more in ([], ["--format", "json"]):
+        ended = subprocess.run(
+            [sys.executable, "-m", "gonogo", "prepare", "--list", *more, "--",
+             "python", "train.py", "--hf_token", HF, "--db_password=swordfish99"],
+            cwd=tmp_path, env={**os.environ, "DB_PASSWORD": "swordfish99"},
+            capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert "train.py" in ended.stdout, ended.stderr
+        for secret in (HF, "swordfish99"):
+            assert secret not in ended.stdout

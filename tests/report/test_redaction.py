@@ -68,6 +68,7 @@ def test_secrets_are_masked(text: str, masked: str) -> None:
     [
         "max_tokens=4096, pad_token='[PAD]', eos_token='</s>', tokenizer=LlamaTokenizerFast",
         "KeyError: 'token'",
+        "self.token2wav = Qwen2_5OmniToken2WavModel(config.token2wav_config)",
         "ValueError: input_key messages not found, label_key=label_of_the_answer",
         f"git+https://github.com/a/b@{HEXADECIMAL}",
         f"at commit {HEXADECIMAL}, sha256:{HEXADECIMAL}",

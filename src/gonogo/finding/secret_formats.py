@@ -253,6 +253,8 @@ def _is_given_secret(text: str, at: int, match: re.Match[str], kind: str) -> boo
     if sign is None and "--" not in before:
         return False
     value = match[kind]
+    if kind == "bare" and text.startswith(("(", "["), match.end(kind)):  # code: a call, or an item of something
+        return False
     own = before.rstrip(_OF_A_NAME)
     name = before[len(own) :] + text[at : match.start()]
     is_option = name.startswith("--")
