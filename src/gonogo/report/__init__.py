@@ -42,7 +42,7 @@ def render(report: Report, format_name: str, language: str) -> str:
 
     Raises UserError for an unknown format.
     """
-    from gonogo.report.redacted import without_secrets
+    from gonogo.finding.redacted_report import without_secrets
 
     known_format(format_name)
     report = without_secrets(report)
@@ -78,7 +78,7 @@ def render(report: Report, format_name: str, language: str) -> str:
 def print_to(stream: TextIO, report: Report, format_name: str, language: str) -> None:
     """Print the report on a stream: with colour where it is a terminal that wants it (``NO_COLOR`` is obeyed)."""
     if format_name == "text" and stream.isatty():
-        from gonogo.report.redacted import without_secrets
+        from gonogo.finding.redacted_report import without_secrets
 
         _print_text(without_secrets(report), stream, language, width=None)
     else:
