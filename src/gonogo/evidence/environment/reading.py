@@ -84,9 +84,7 @@ def _kind_of(source: SourceFile) -> str:
 def environment_in(path: Path) -> Environment:
     """What the file at that path tells. Raises UserError where it can't be read or tells of no environment."""
     environment = read_environment(SourceFile.read(path))
-    nothing = Environment(
-        sources=environment.sources, unread=environment.unread, index_lines=environment.index_lines
-    )
+    nothing = Environment(sources=environment.sources, unread=environment.unread, index_lines=environment.index_lines)
     if not environment.packages and environment == nothing:
         raise UserError(_TELLS_NOTHING.format(path=path))
     return environment

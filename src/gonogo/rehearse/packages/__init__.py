@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gonogo.rehearse.packages.cache import Say
 from gonogo.rehearse.packages.installed import installed_version
 from gonogo.rehearse.packages.laying import PackageOverlay, lay_over
+from gonogo.rehearse.packages.places import Say
 
 __all__ = ["PackageOverlay", "installed_version", "packages_for"]
 

@@ -11,9 +11,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import Text
-from gonogo.rehearse.packages.cache import Say
 from gonogo.rehearse.packages.installed import installed_version
 from gonogo.rehearse.packages.names import OLDEST_TORCH
+from gonogo.rehearse.packages.places import Say
 from gonogo.rehearse.packages.uv import UvFailed, python_of, run_uv
 
 # Releases of torch that can be rehearsed with, oldest first.

@@ -93,9 +93,7 @@ def _direct(entry: Mapping[str, Any]) -> str:
     return repository_address(url, commit if isinstance(commit, str) else "") if vcs.get("vcs") == "git" else url
 
 
-def _add(
-    listing: Listing, text: str, name: str, version: Any, *, in_list: bool, address: str = ""
-) -> None:
+def _add(listing: Listing, text: str, name: str, version: Any, *, in_list: bool, address: str = "") -> None:
     if not re.fullmatch(NAME, name) or isinstance(version, (bool, list, Mapping)):
         return
     stated = "" if version is None else str(version)

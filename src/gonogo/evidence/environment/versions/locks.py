@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 
 from gonogo.evidence.document.source_file import Place
-from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, decoded, exact, repository_address
+from gonogo.evidence.environment.versions.listing import (
+    NAME,
+    Listing,
+    bytes_as_text,
+    decoded,
+    exact,
+    repository_address,
+)
 
 
 def read_lock(listing: Listing) -> None:

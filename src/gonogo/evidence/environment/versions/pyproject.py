@@ -100,8 +100,14 @@ def _add_of_table(listing: Listing, text: str, start: int, name: str, dependency
     if name == "python":
         return
     whole = listing.source.place(match.start() + len(match[0]) - len(match[0].lstrip()), match.end()) if match else None
-    listing.add(name, poetry_specifier(version or ""), whole, written="requirement" if not address else "", specifier_place=place,
-                address=address)
+    listing.add(
+        name,
+        poetry_specifier(version or ""),
+        whole,
+        written="requirement" if not address else "",
+        specifier_place=place,
+        address=address,
+    )
 
 
 def address_in(dependency: Any) -> str:
