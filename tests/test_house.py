@@ -165,7 +165,7 @@ MAY_IMPORT = {
     "check": {"check", "hazards", "evidence", "report", "finding"},
     "diagnose": {"diagnose", "check", "hazards", "evidence", "finding"},
     "virtual": {"virtual", "evidence", "finding"},
-    "rehearse": {"rehearse", "check", "diagnose", "hazards", "evidence", "virtual", "report", "finding"},
+    "rehearse": {"rehearse", "confinement", "check", "diagnose", "hazards", "evidence", "virtual", "report", "finding"},
     "trials": {"trials", "rehearse", "virtual", "check", "diagnose", "hazards", "evidence", "report", "finding"},
     "guard": {"guard", "virtual", "rehearse", "check", "diagnose", "hazards", "evidence", "report", "finding"},
 }

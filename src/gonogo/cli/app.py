@@ -47,6 +47,7 @@ from gonogo.cli.options import (
     SyntheticBatch,
     SyntheticDeepSpeed,
     Trace,
+    Yes,
     before_and_after,
 )
 from gonogo.cli.plan import plan
@@ -111,6 +112,7 @@ def rehearse(
         list[str] | None,
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
     ] = None,
+    yes: Yes = False,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR.")] = None,
     memory_viz: MemoryViz = None,
     trace: Trace = None,
@@ -187,6 +189,7 @@ def rehearse(
             viewers=ViewerFiles(memory_viz, trace, flight_recorder),
             ray=ray,
             use_cache=not no_cache,
+            yes=yes,
         )
         request = unpacked(request)
         earlier = None if against is None else read_earlier(against)

@@ -23,6 +23,7 @@ from gonogo.cli.options import (
     Output,
     Ranks,
     Steps,
+    Yes,
 )
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -55,6 +56,7 @@ def bisect(
         list[str] | None,
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of another package. Repeatable."),
     ] = None,
+    yes: Yes = False,
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR, a folder for each release.")
     ] = None,
@@ -110,6 +112,7 @@ def bisect(
             as_of=as_of,
             keep=keep,
             use_cache=not no_cache,
+            yes=yes,
         )
         request = BisectRequest(
             _required("--package", package), _required("--good", good), _required("--bad", bad), unpacked(rehearsal)

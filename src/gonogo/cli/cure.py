@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
-from gonogo.cli.options import Command, Format, Gpus, HostMemory, Lang, Nodes, Open, Output, Steps
+from gonogo.cli.options import Command, Format, Gpus, HostMemory, Lang, Nodes, Open, Output, Steps, Yes
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -50,6 +50,7 @@ def cure(
         list[str] | None,
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
     ] = None,
+    yes: Yes = False,
     allow_training_changes: Annotated[
         bool,
         typer.Option(
@@ -107,6 +108,7 @@ def cure(
             timeout=timeout,
             environment=environment,
             with_packages=tuple(with_ or ()),
+            yes=yes,
         )
         request = CureRequest(
             unpacked(rehearsal),

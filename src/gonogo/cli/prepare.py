@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gonogo.cli.exit_status import exit_statuses
-from gonogo.cli.options import AsOf, Command, Gpus, InEnvironment, Lang, Output
+from gonogo.cli.options import AsOf, Command, Gpus, InEnvironment, Lang, Output, Yes
 from gonogo.finding import Text, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -43,6 +43,7 @@ def prepare(
         list[str] | None,
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
     ] = None,
+    yes: Yes = False,
     timeout: Annotated[
         float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a first worker that takes longer.")
     ] = 600.0,
@@ -100,6 +101,7 @@ def prepare(
                 as_of=as_of,
                 with_packages=tuple(with_ or ()),
                 timeout=timeout,
+                yes=yes,
             )
         )
         as_installed = environment == AS_INSTALLED

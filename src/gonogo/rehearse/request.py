@@ -40,5 +40,7 @@ class RehearsalRequest:
     use_cache: bool = True
     only_looks: bool = False
     as_installed: bool = False
+    yes: bool = False
+    """What the project's files ask for may be installed into gonogo's own folder; else the user is asked, once."""
     shm_bytes: int | None = None
     """A node's /dev/shm, where what the command was taken from says it."""

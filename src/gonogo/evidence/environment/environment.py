@@ -38,8 +38,8 @@ class Package(msgspec.Struct, frozen=True):
     extras: str = ""
     """``deepspeed,qlora``: what of its optional parts is asked for."""
     address: str = ""
-    """Where it is to be had, where that is no package index: a repository, an archive, a path. ``name`` is then what the
-    file calls it, or only the address's last part; a package of the index that has this name need not be the same."""
+    """Where it is to be had, where that is no package index: a repository, an archive, a path. ``name`` is then what
+    the file calls it, or only the address's last part; a package of the index with this name need not be the same."""
 
     @property
     def version_text(self) -> str | None:

@@ -1,8 +1,8 @@
-"""``STEP SOURCE SUBFOLDER WORK BACKEND BACKEND_PATH RESULT``: one step of a build, run confined by its environment's Python.
+"""``STEP SOURCE SUBFOLDER WORK BACKEND BACKEND_PATH RESULT``: one step of a build, run by its environment's Python.
 
 STEP is ``system`` (its pyproject.toml, copied to RESULT), ``requires`` (what the build asks for beside that, as a list
 in JSON, to RESULT) or ``wheel`` (a wheel, into the folder RESULT).
-It imports nothing of gonogo: it runs where the sources are, which are a stranger's.
+It runs confined, and imports nothing of gonogo: it runs where the sources are, which are a stranger's.
 """
 
 import importlib
@@ -14,8 +14,9 @@ import tarfile
 import zipfile
 
 
-def main(step, source, subfolder, work, backend, backend_path, result):
+def main(*arguments: str) -> None:
     """Unpack the sources, and call the hook of their build backend (PEP 517)."""
+    step, source, subfolder, work, backend, backend_path, result = arguments
     shutil.rmtree(work, ignore_errors=True)
     os.chdir(os.path.join(_unpacked(source, work), subfolder))
     if step == "system":
@@ -35,7 +36,7 @@ def main(step, source, subfolder, work, backend, backend_path, result):
         hooks.build_wheel(result)
 
 
-def _unpacked(source, work):
+def _unpacked(source: str, work: str) -> str:
     """The folder of the sources: an archive has one folder in it."""
     if os.path.isdir(source):
         shutil.copytree(source, work, symlinks=True)
@@ -45,7 +46,10 @@ def _unpacked(source, work):
             file.extractall(work)
     else:
         with tarfile.open(source) as file:
-            file.extractall(work, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+            if hasattr(tarfile, "data_filter"):
+                file.extractall(work, filter="data")
+            else:
+                file.extractall(work)
     names = os.listdir(work)
     return os.path.join(work, names[0]) if len(names) == 1 else work
 

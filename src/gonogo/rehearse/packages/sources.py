@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import netrc
 import os
@@ -178,11 +179,9 @@ def _credentials(host: str) -> tuple[str, str] | None:
     values = [value for name, value in os.environ.items() if _VARIABLE_OF_INDEX.fullmatch(name)]
     values += [settings_of_pip().get(name, "") for name in ("index-url", "extra-index-url")]
     for address in re.findall(r"https?://\S+", " ".join(values)):
-        try:
+        with contextlib.suppress(ValueError):
             if urllib.parse.urlsplit(address).hostname == host and (found := _in_address(address)):
                 return found
-        except ValueError:
-            continue
     try:
         known = netrc.netrc(os.environ.get("NETRC")).authenticators(host)
     except (OSError, netrc.NetrcParseError):

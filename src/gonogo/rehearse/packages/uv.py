@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -73,16 +74,23 @@ class UvFailed(Exception):
     def without_wheels(self) -> dict[str, str]:
         """By canonical name, packages that there are only sources of, and which versions uv would have taken."""
         text = re.sub(r"\s+", " ", self.text)
-        found = {canonicalize_name(match[1]): "" for match in _HINT.finditer(text)}
+        found: dict[str, str] = {canonicalize_name(match[1]): "" for match in _HINT.finditer(text)}
         found |= {canonicalize_name(match[1]): match[2].rstrip(",") for match in _NO_WHEELS.finditer(text)}
         return found
 
 
 def run_uv(
-    arguments: Sequence[str], *, cwd: Path, what: Text, say: Say, environment: Mapping[str, str] | None = None
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    what: Text,
+    say: Say,
+    environment: Mapping[str, str] | None = None,
+    wheels: Path | None = None,
 ) -> str:
     """What uv prints, run in ``cwd``, where no project's settings are. ``say`` hears of its progress, as ``what``.
 
+    ``wheels`` is a folder in which it looks too.
     Raises UvFailed where uv does, and UserError where it isn't installed.
     """
     command = [_uv(), *arguments]
@@ -95,7 +103,7 @@ def run_uv(
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=cwd,
-            env={**_uv_surroundings(), **(environment or {})},
+            env={**_uv_surroundings(wheels), **(environment or {})},
         )
         try:
             _wait(process, output.fileno(), what, say)
@@ -123,12 +131,14 @@ def _uv() -> str:
     return find_uv_bin()
 
 
-def _uv_surroundings() -> dict[str, str]:
+def _uv_surroundings(wheels: Path | None) -> dict[str, str]:
     """What uv gets of the user's variables; where pip looks for packages, uv does."""
     environment = surroundings()
     for setting, name in _OF_PIP.items():
         if value := settings_of_pip().get(setting):
-            environment.setdefault(name, value)
+            environment.setdefault(name, ",".join(value.split()) if name == "UV_FIND_LINKS" else value)
+    if wheels is not None:
+        environment["UV_FIND_LINKS"] = ",".join(filter(None, (environment.get("UV_FIND_LINKS"), str(wheels))))
     # As with pip: the best version of all indexes that are named.
     environment.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
     return {**environment, "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
@@ -156,6 +166,14 @@ def _last_line(descriptor: int) -> str:
     lines = os.pread(descriptor, 4000, max(0, size - 4000)).decode(errors="replace").split("\n")
     doing = (line.strip() for line in reversed(lines) if line.strip() and not line.startswith("warning"))
     return next(doing, "uv")[:60]
+
+
+def into(folder: Path) -> tuple[str, ...]:
+    """Words for uv to install into a virtual environment with this Python.
+
+    The environment's own is never run by uv: it imports what lies there, such as a package's ``.pth``.
+    """
+    return ("--python", sys.executable, "--prefix", str(folder))
 
 
 def python_of(folder: Path) -> Path:
