@@ -58,9 +58,9 @@ _BUILT = Text("  built here, confined: {names}", "  在本机受限环境中构�
 _TORCH = Text(
     "  and torch as a CPU build or this Python's own, with what it requires", "  以及 CPU 版或本机的 torch 及其依赖"
 )
-_QUESTION = Text("Install these {count} packages? [Y/n] ", "安装这 {count} 个软件包？[Y/n] ")
+_QUESTION = Text("Install these packages ({count})? [Y/n] ", "安装这 {count} 个软件包？[Y/n] ")
 _NO_TERMINAL = Text(
-    "{file} asks for {count} packages{size} that are not here, and nobody can be asked whether to install them into "
+    "{file} asks for packages that are not here ({count}){size}, and nobody can be asked whether to install them into "
     "gonogo's own folder {folder}: add --yes, or --environment none to rehearse with what is installed",
     "{file} 要求的 {count} 个软件包{size}本机没有，且无法询问是否安装到 gonogo 自己的目录 {folder}：请加上 --yes，"
     "或用 --environment none 以已安装的软件包排练",
