@@ -389,13 +389,15 @@ ADDRESSES = {
         {"a": "git+https://host/a@0123abc", "b": "", "c": "https://host/c.whl"},
     ),
     "poetry.lock": (
-        '[[packages]]\nname = "a"\nversion = "1.0"\nvcs = {type = "git", url = "https://host/a", commit-id = "0123"}\n'
+        '[[package]]\nname = "a"\nversion = "1.0"\n\n[package.dependencies]\nx = "1"\n\n[package.source]\n'
+        'type = "git"\n'
         'url = "https://host/a.git"\nreference = "HEAD"\nresolved_reference = "0123"\n\n'
         '[[package]]\nname = "b"\nversion = "1.0"\n\n[package.source]\ntype = "legacy"\nurl = "https://mirror/simple"\n',
         {"a": "git+https://host/a.git@0123", "b": ""},
     ),
     "pylock.toml": (
-        '[[packages]]\nname = "a"\nversion = "1.0"\nvcs = { type = "git", url = "https://host/a", commit-id = "0123" }\n'
+        '[[packages]]\nname = "a"\nversion = "1.0"\n'
+        'vcs = { type = "git", url = "https://host/a", commit-id = "0123" }\n'
         '[[packages]]\nname = "b"\nversion = "1.0"\nsdist = { url = "https://files/b.tar.gz" }\n',
         {"a": "git+https://host/a@0123", "b": ""},
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -97,7 +98,8 @@ def index_lines_of(environment: Environment) -> tuple[str, ...]:
     for place in environment.index_lines:
         text = place.source.data[place.start : place.end].decode("utf-8", "replace")
         shown = re.sub(r"(?<=://)[^/@\s]*@", "", " ".join(text.split()))[:200]
-        found.append(f"{place.source.path}:{place.line}: {shown}")
+        near = os.path.relpath(place.source.path)
+        found.append(f"{place.source.path if near.startswith('..') else near}:{place.line}: {shown}")
     return tuple(dict.fromkeys(found))
 
 
