@@ -33,7 +33,7 @@ from typing import Any
 
 from gonogo.diagnose.findings import CONFIDENT
 from gonogo.evidence.log.failure_log import GENERIC_WORDS
-from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import all_hazards
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import log_cuts

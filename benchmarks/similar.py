@@ -32,7 +32,7 @@ from gonogo.diagnose.similar.index import PATH, Index
 from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
-from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import all_hazards
 
 THRESHOLDS = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6)
 

@@ -27,8 +27,8 @@ from gonogo.diagnose.similar.index import PATH, Index, Thread, packed
 from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
-from gonogo.hazards.hazard import Hazard, all_hazards
-from gonogo.hazards.page import page_in
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import all_hazards
 from gonogo.report.untrusted import clean_line
 
 ROOT = Path(__file__).parents[1]
@@ -63,7 +63,7 @@ def features(texts: list[bytes], words: list[str], title: str = "") -> Features:
 
 def cited(hazard: Hazard, words: list[str]) -> Iterator[tuple[Thread, Features]]:
     """The threads that a hazard's page cites, each with the features of some of the hazard's logs."""
-    shows = {language: dict(_LISTED.findall(page_in(language, type(hazard)))) for language in ("en", "zh")}
+    shows = {language: dict(_LISTED.findall(hazard.page.text(language))) for language in ("en", "zh")}
     logs = [case.text for case in log_cases(ROOT / "tests" / "hazards" / hazard.name) if case.is_bad]
     listed = [source for source in hazard.sources if _THREAD.match(source)][:MOST_CITED]
     for number, address in enumerate(listed if logs else ()):

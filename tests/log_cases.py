@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.similar.cases import logs_in
 from gonogo.finding import Finding
 
-LINES = "lines.log"
 _BESIDE = {
     "deepspeed_config": ".config.json",
     "launch": ".launch.sh",
@@ -51,13 +51,7 @@ class LogCase:
 
 def log_cases(folder: Path) -> list[LogCase]:
     """A hazard's logs, by name. Raises ValueError where a line has no name, or a name is there twice."""
-    cases = [LogCase(folder, path.stem, path.read_bytes()) for path in folder.glob("*.log") if path.name != LINES]
-    if (folder / LINES).exists():
-        for number, line in enumerate((folder / LINES).read_bytes().splitlines(), 1):
-            name, separator, text = line.partition(b": ")
-            if not separator or not name.startswith((b"bad", b"good")):
-                raise ValueError(f"{folder.name}/{LINES}, line {number}: begins with no case's name")
-            cases.append(LogCase(folder, name.decode(), text + b"\n"))
+    cases = [LogCase(folder, name, text) for name, text in logs_in(folder)]
     if len({case.name for case in cases}) < len(cases):
         raise ValueError(f"{folder.name}: two logs have one name")
     return sorted(cases, key=lambda case: case.name)

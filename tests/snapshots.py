@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -128,5 +127,4 @@ def write(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    subprocess.run([sys.executable, str(FIXTURES.parents[1] / "scripts" / "hazard_index.py")], check=True)
     write(sys.argv[1:])

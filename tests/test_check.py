@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gonogo.check.findings import check
 from gonogo.check.settings import CheckSettings
 from gonogo.cli.exit_status import exit_statuses
-from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import all_hazards
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

@@ -356,7 +356,7 @@ def test_start_up_imports_little() -> None:
     [
         "import sys; sys.argv[1:] = ['--version']\n"
         "from gonogo.cli.app import main\ntry: main()\nexcept SystemExit: pass",
-        "import sys; from gonogo.hazards.hazard import all_hazards; all_hazards()",
+        "import sys; from gonogo.hazards.index import all_hazards; all_hazards()",
         "import sys; import gonogo.report.text, gonogo.report.json_, gonogo.report.markdown, gonogo.report.output",
         "import sys; import gonogo.rehearse.answer, gonogo.rehearse.run",
     ],

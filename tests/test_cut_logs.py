@@ -18,10 +18,12 @@ from log_cases import LogCase, log_cases
 from log_cuts import DRESSED, SHORTENED, Cut
 
 from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.similar.cases import index_of_cases
 from gonogo.diagnose.similar.features import Features
 from gonogo.diagnose.similar.index import Index
 from gonogo.finding import Certainty, Finding, Severity
-from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import all_hazards
 
 CASES = tuple(
     case
@@ -62,7 +64,7 @@ def cut_cases(cut: Cut, cases: tuple[LogCase, ...]) -> Iterator[tuple[LogCase, t
 
 @cache
 def numbers_of_cases() -> dict[str, int]:
-    return {thread.address: number for number, thread in enumerate(Index.of_cases().threads)}
+    return {thread.address: number for number, thread in enumerate(index_of_cases().threads)}
 
 
 def without(case: LogCase) -> Callable[[Index, Features], list[tuple[float, int]]]:

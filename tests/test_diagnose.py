@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import all_hazards
 from gonogo.hazards.page import HEADINGS
 
 CLIP = """\

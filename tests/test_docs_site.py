@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import all_hazards
 
 ROOT = Path(__file__).parent.parent
 SITE = ROOT / "scripts" / "docs_site"

@@ -80,7 +80,7 @@ def test_a_package_that_this_python_lacks_is_only_possibly_missing(monkeypatch: 
     Path("run.sh").write_text(LAUNCH)
     Path("ds_config.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}))
     assert found(use_installed=True) == {}  # a laptop on which files are checked
-    monkeypatch.setattr("gonogo.hazards.environment._declared.accelerator_here", lambda: True)
+    monkeypatch.setattr("gonogo.hazards.version_rule.accelerator_here", lambda: True)
     assert found(use_installed=True)["deepspeed-not-installed"].certainty is Certainty.POSSIBLE
 
 

@@ -18,7 +18,7 @@ from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.finding import Certainty, Finding, Severity
 from gonogo.guard.findings import findings_in_guarded_run
 from gonogo.guard.report import report_of
-from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import all_hazards
 from gonogo.report import FORMATS, render
 
 FIXTURES = Path(__file__).parent / "hazards"

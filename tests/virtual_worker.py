@@ -1,4 +1,4 @@
-"""Programs run as a worker runs them: on virtual accelerators, their files, weights and network shown otherwise."""
+"""Programs run as a worker runs them: in a world of their own, on virtual accelerators."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from confined import runs_of
+
 PRELUDE = """
 import json, os, sys
 import torch
 from gonogo.evidence.environment.hardware import Accelerator
 from gonogo.virtual.ranks.plan import WorkerPlan
 from gonogo.virtual.ranks.session import Session
-from gonogo.virtual.sandbox.write_guard import guard_writes
 scratch = {scratch!r}
 accelerator = Accelerator("H100-80G", "cuda", "NVIDIA H100 80GB HBM3", 79 << 30, (9, 0), 132, 1 << 30)
 plan = WorkerPlan("script", "program.py", (), 0, 0, {world}, {world}, accelerator, 1 << 40, 2, scratch,
-                  scratch + "/record.json", scratch + "/progress", prepared={prepared!r})
+                  scratch + "/record.json", scratch + "/progress", prepared={prepared!r}, confinement={means!r})
 os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="{world}", LOCAL_WORLD_SIZE="{world}",
                   MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
 session = Session(plan)
 session.__enter__()
-guarded = guard_writes([scratch])  # whatever the overlay does not see fails here
 session.mode.__enter__()
 def answer(**values):
     print("ANSWER " + json.dumps(values))
@@ -42,13 +42,17 @@ def live(device):
 def run(
     folder: Path, program: str, world: int = 1, *, prepared: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program in ``folder``; its scratch folder lies beside it. ``prepared``: where what was prepared lies."""
-    scratch = folder.parent / f"{folder.name}-scratch"
+    """Run a program in ``folder``, which it may change in a world. ``prepared``: where what was prepared lies."""
+    runs = runs_of(folder)
+    scratch = runs.shared / "worker"
     scratch.mkdir(exist_ok=True)
-    code = PRELUDE.format(scratch=str(scratch), world=world, prepared=prepared) + textwrap.dedent(program)
-    environment = {**os.environ, "HF_HOME": str(folder / "hf"), "TRANSFORMERS_VERBOSITY": "error", **environment}
+    code = PRELUDE.format(scratch=str(scratch), world=world, prepared=prepared, means=runs.means)
+    environment = {
+        **os.environ, "HF_HOME": str(folder / "hf"), "TRANSFORMERS_VERBOSITY": "error",
+        "TMPDIR": str(runs.shared / "tmp"), **environment,
+    }  # fmt: skip
     return subprocess.run(
-        [sys.executable, "-c", code],
+        runs.world.command([sys.executable, "-c", code + textwrap.dedent(program)]),
         cwd=folder,
         env=environment,
         capture_output=True,

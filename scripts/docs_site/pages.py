@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gonogo.cli.explain import page_of, theme_of
+from gonogo.cli.explain import page_of
 from gonogo.finding import Text
-from gonogo.hazards.hazard import all_hazards
-from gonogo.hazards.index import stages_of
+from gonogo.hazards.index import all_hazards
+from gonogo.hazards.pack import stages_of
 
 LANGUAGES = {"en": ".", "zh": "zh"}
 """Each language, and its folder in the site."""
@@ -57,7 +57,7 @@ def write_pages(root: Path, target: Path, language: str) -> list[Any]:
     for path in sorted((root / "docs").glob(f"*{suffix}")):
         if language == "zh" or not path.name.endswith(".zh-CN.md"):
             sources[path.name.removesuffix(suffix)] = path
-    hazards = {hazard.name: f"hazards/{theme_of(hazard)}/{hazard.name}.md" for hazard in all_hazards()}
+    hazards = {hazard.name: f"hazards/{hazard.theme}/{hazard.name}.md" for hazard in all_hazards()}
     at = {path.resolve(): f"{name}.md" for name, path in sources.items()}
     at |= {path.resolve(): f"pictures/{path.name}" for path in sorted((root / "docs" / "pictures").iterdir())}
     shutil.copytree(root / "docs" / "pictures", target / "pictures")
@@ -120,9 +120,9 @@ def _write_hazards(target: Path, hazards: dict[str, str], language: str) -> list
     """A page a hazard, and one that lists them; their part of the menu, by theme."""
     by_theme: dict[str, list[Any]] = {}
     rows: dict[str, list[str]] = {}
-    for hazard in sorted(all_hazards(), key=lambda one: (theme_of(one), one.name)):
+    for hazard in sorted(all_hazards(), key=lambda one: (one.theme, one.name)):
         path = hazards[hazard.name]
-        theme = theme_of(hazard)
+        theme = hazard.theme
         (target / path).parent.mkdir(parents=True, exist_ok=True)
         (target / path).write_text(_with_hazards(page_of(hazard, language), hazards, path), encoding="utf-8")
         title = hazard.title.in_language(language)

@@ -15,7 +15,7 @@ import re2
 import gonogo.evidence
 import gonogo.hazards
 from gonogo.evidence.patterns import Pattern, needed_words
-from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import all_hazards
 
 HAZARD_CASES = Path(__file__).parents[1] / "hazards"
 

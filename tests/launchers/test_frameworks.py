@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas
 import pytest
+from confined import a_world
 from frameworks_installed import framework
 from small_project import make_project
 
@@ -106,16 +107,17 @@ def started(words: list[str], folder: Path, gpus: int) -> Started:
     """What a launcher would start on nodes of so many H100."""
     found = launcher_of(words)
     assert found is not None
-    return captured(
-        found[0],
-        words,
-        Surroundings("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, gpus),
-        environment=os.environ,
-        cwd=str(folder),
-        python=sys.executable,
-        scratch=folder,
-        timeout=150,
-    )
+    with a_world() as world:
+        return captured(
+            found[0],
+            words,
+            Surroundings("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, gpus),
+            environment=os.environ,
+            cwd=str(folder),
+            python=sys.executable,
+            world=world,
+            timeout=150,
+        )
 
 
 @pytest.mark.very_slow

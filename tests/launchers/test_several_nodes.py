@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from confined import a_world
 
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Verdict
@@ -100,16 +101,17 @@ def launched(folder: Path, line: str) -> tuple[LaunchedProcess, ...]:
     words = shlex.split(line)
     found = launcher_of(words)
     assert found is not None
-    started = captured(
-        found[0],
-        words,
-        H100,
-        environment={**os.environ, "HOME": str(folder)},
-        cwd=str(folder),
-        python=sys.executable,
-        scratch=folder,
-        timeout=150,
-    )
+    with a_world() as world:
+        started = captured(
+            found[0],
+            words,
+            H100,
+            environment={**os.environ, "HOME": str(folder)},
+            cwd=str(folder),
+            python=sys.executable,
+            world=world,
+            timeout=150,
+        )
     assert started.nodes == 2
     return started.processes
 

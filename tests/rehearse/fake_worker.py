@@ -36,7 +36,6 @@ sys.argv = [plan.program, *plan.arguments]
 if plan.program_kind == "module":
     runpy.run_module(plan.program, run_name="__main__")
 else:
-    written = Path(plan.scratch, "files", str(Path(plan.program).resolve()).lstrip("/"))
-    runpy.run_path(str(written) if written.exists() else plan.program, run_name="__main__")
+    runpy.run_path(plan.program, run_name="__main__")
 record.events.append(f"plan: {msgspec.json.encode(plan).decode()}")
 write()

@@ -23,6 +23,8 @@ from unittest import mock
 
 import msgspec
 
+from gonogo.virtual.ranks.plan import LINE_TO_EXCHANGE
+
 _IMPORTED_ONCE = (
     "deepspeed.runtime.zero.stage3", "deepspeed.runtime.zero.stage_1_and_2", "deepspeed.runtime.bf16_optimizer",
     "accelerate.utils.deepspeed", "transformers.trainer", "transformers.generation",
@@ -33,7 +35,12 @@ _CLIENT = """
 import json, os, signal, socket, sys
 line = socket.socket(socket.AF_UNIX)
 line.connect(sys.argv[1])
-socket.send_fds(line, [b"."], [1])
+try:
+    os.fstat(197)
+    handed = [1, 197]
+except OSError:
+    handed = [1]
+socket.send_fds(line, [b"."], handed)
 line.sendall(json.dumps([sys.argv[2], os.getcwd(), dict(os.environ)]).encode())
 line.shutdown(socket.SHUT_WR)
 for number in (signal.SIGTERM, signal.SIGINT):
@@ -74,6 +81,9 @@ def forked_workers(folder: Path, ranks: int, accelerator: str) -> Iterator[None]
         with (
             mock.patch.multiple(workers, python_module=client, _server_for=lambda _: nullcontext(), create=True),
             mock.patch.object(run, "resolve", resolve_once),
+            mock.patch(
+                "gonogo.confinement.confinement._means_to_try", return_value=("none",)
+            ),  # the servers are outside
         ):
             yield
     finally:
@@ -132,12 +142,13 @@ def _serve(rank: int, ranks: int, accelerator: str, own: Path) -> None:
     class LaterPeers(sessions.Peers):
         """Connects only when the fork knows where to."""
 
-        def __init__(self, rank: int, where: Any) -> None:
+        def __init__(self, rank: int, where: Any, line: Any) -> None:
             self.over = True
             self.ranks = frozenset(where.ranks)  # which of them are rehearsed is asked before
-            self.connect = lambda where: super(LaterPeers, self).__init__(rank, where)
+            self.connect = lambda where: super(LaterPeers, self).__init__(rank, where, line_of_worker())
 
-    sessions.Peers = LaterPeers  # type: ignore[misc]
+    line_of_worker = sessions.line_of_worker
+    sessions.Peers, sessions.line_of_worker = LaterPeers, lambda: None  # type: ignore[misc, assignment, return-value]
     (own / "scratch").mkdir()
     plan = WorkerPlan(
         program_kind="script", program="train.py", arguments=(), rank=rank, local_rank=rank, world_size=ranks,
@@ -158,15 +169,18 @@ def _next_job(line: socket.socket) -> tuple[str, str, dict[str, str]]:
     """Serve clients for ever; comes back in each fork, with the plan's path, the folder and the environment."""
     while True:
         connection, _ = line.accept()
-        _, (output, *_), _, _ = socket.recv_fds(connection, 1, 1)
+        _, (output, *more), _, _ = socket.recv_fds(connection, 1, 2)
         told = b"".join(iter(lambda: connection.recv(65536), b""))  # noqa: B023
         child = os.fork()
         if not child:
             os.dup2(output, 1)
             os.dup2(output, 2)
+            for line_to_exchange in more:
+                os.dup2(line_to_exchange, LINE_TO_EXCHANGE)
             plan, cwd, environment = json.loads(told)
             return plan, cwd, environment
-        os.close(output)
+        for descriptor in (output, *more):
+            os.close(descriptor)
         connection.sendall(str(child).encode())
         _, status = os.waitpid(child, 0)
         connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
@@ -196,7 +210,6 @@ def _rehearse(session: Any, plan_path: str, cwd: str, environment: dict[str, str
         torch.manual_seed(0)
         worker._write_on_signal(session)
         stop = worker._report_progress(session)
-        worker._keep_files_as_they_are(session, plan)
         record = session.run()
         stop()
         session.__exit__()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import msgspec
@@ -20,7 +22,7 @@ from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 from gonogo.virtual.collectives.call_sites import frame_of
-from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged
+from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged, connect_over_network
 from gonogo.virtual.ranks.plan import ExchangeAddress
 from gonogo.virtual.ranks.protocol import Waits
 
@@ -28,13 +30,16 @@ WORLD = (0, 1)
 
 
 @contextmanager
-def ranks(where: ExchangeAddress, *runs: object) -> Iterator[None]:
+def ranks(exchange: Exchange, *runs: object, where: ExchangeAddress | None = None) -> Iterator[None]:
     """Each rank in a thread of its own."""
+    where = where or exchange.address
     errors: list[BaseException] = []
 
     def run(rank: int, does: object) -> None:
         try:
-            does(Peers(rank, where))  # type: ignore[operator]
+            end = exchange.descriptor(rank)
+            line = connect_over_network(where) if end is None else Connection(os.dup(end))
+            does(Peers(rank, where, line))  # type: ignore[operator]
         except BaseException as error:
             errors.append(error)
 
@@ -59,7 +64,7 @@ def test_known_values_are_exchanged(host: str | None) -> None:
         assert peers.ask("a question", b"x") == [b"x", b"x"]
         peers.ended("completed", 1)
 
-    with Exchange(WORLD, host) as exchange, ranks(exchange.address, run, run):
+    with Exchange(WORLD, host) as exchange, ranks(exchange, run, run):
         pass
     assert got == {0: [b"0", b"1"], 1: [b"0", b"1"]}
     assert exchange.divergence is None
@@ -79,7 +84,7 @@ def test_ranks_that_part_are_stopped_and_their_lines_known() -> None:
             peers.call("world", WORLD, "allreduce")
         peers.ended("stopped", 0)
 
-    with Exchange(WORLD) as exchange, ranks(exchange.address, first, second):
+    with Exchange(WORLD) as exchange, ranks(exchange, first, second):
         pass
     divergence = exchange.divergence
     assert divergence is not None
@@ -96,7 +101,7 @@ def test_a_rank_that_dies_without_a_word_lets_the_others_go() -> None:
             peers.call("world", WORLD, "barrier")
         assert stopped.value.reply.stopped_by == (1, "killed")
 
-    with Exchange(WORLD) as exchange, ranks(exchange.address, first):
+    with Exchange(WORLD) as exchange, ranks(exchange, first):
         exchange.watch([RankStatus(0, "running"), RankStatus(1, "killed")])
     assert exchange.divergence is None
 
@@ -109,7 +114,7 @@ def test_a_rank_that_was_stopped_after_its_steps_stops_the_others() -> None:
     def second(peers: Peers) -> None:
         peers.ended("enough", 10)
 
-    with Exchange(WORLD) as exchange, ranks(exchange.address, first, second):
+    with Exchange(WORLD) as exchange, ranks(exchange, first, second):
         pass
     assert exchange.divergence is None
 
@@ -118,9 +123,9 @@ def test_a_stranger_is_not_let_in() -> None:
     def stranger(peers: Peers) -> None:
         raise AssertionError("let in")
 
-    with Exchange(WORLD) as exchange:
+    with Exchange(WORLD, "127.0.0.1") as exchange:
         false = msgspec.structs.replace(exchange.address, key="00" * 32)
-        with pytest.raises(AssertionError), ranks(false, stranger):
+        with pytest.raises(AssertionError), ranks(exchange, stranger, where=false):
             pass
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import msgspec
 import pytest
 from processes import is_gone
 
+from gonogo.confinement.confinement import Confinement
+from gonogo.confinement.world import World
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
@@ -39,8 +42,8 @@ with socket.socket(fileno=int(sys.argv[1])) as parent:
 class ServerOf(ForkServer):
     """A server that is started by another command line, and forks whatever it is asked for."""
 
-    def __init__(self, folder: Path, *command: str) -> None:
-        super().__init__(sys.executable, {"PATH": os.environ["PATH"]}, str(folder))
+    def __init__(self, folder: Path, world: World, *command: str) -> None:
+        super().__init__(sys.executable, {"PATH": os.environ["PATH"]}, str(folder), world)
         self.words = command
 
     def command(self, descriptor: str) -> list[str]:
@@ -53,8 +56,9 @@ class ServerOf(ForkServer):
 class Workers:
     """Starts workers that run a piece of Python."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, world: World) -> None:
         self.folder = folder
+        self.world = world
         self.count = 0
 
     def start(self, program: str, **environment: str) -> WorkerStart:
@@ -64,17 +68,26 @@ class Workers:
         plan = folder / "plan.py"
         plan.write_text(textwrap.dedent(program))
         environment = {"PATH": os.environ["PATH"], "RANK": str(self.count), **environment}
-        return WorkerStart([sys.executable, str(plan)], str(plan), environment, str(folder), folder)
+        return WorkerStart([sys.executable, str(plan)], str(plan), environment, str(folder), folder, self.world)
 
 
 @pytest.fixture
-def workers(tmp_path: Path) -> Workers:
-    return Workers(tmp_path)
+def world(tmp_path: Path) -> Iterator[World]:
+    """One without namespaces: processes have the numbers in it that they have outside."""
+    scratch = tmp_path / "confined"
+    scratch.mkdir()
+    with Confinement(scratch, unconfined=True).world() as world:
+        yield world
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Any:
-    server = ServerOf(tmp_path, sys.executable, "-c", SERVER)
+def workers(tmp_path: Path, world: World) -> Workers:
+    return Workers(tmp_path, world)
+
+
+@pytest.fixture
+def server(tmp_path: Path, world: World) -> Any:
+    server = ServerOf(tmp_path, world, sys.executable, "-c", SERVER)
     yield server
     server.close()
 
@@ -132,9 +145,9 @@ def test_workers_end_with_their_server(workers: Workers, server: ForkServer) -> 
     assert is_gone(pid)
 
 
-def test_without_a_server_a_worker_starts_by_itself(workers: Workers, tmp_path: Path) -> None:
+def test_without_a_server_a_worker_starts_by_itself(workers: Workers, tmp_path: Path, world: World) -> None:
     """A server that ends before it has forked (its Python has no torch, another thread runs in it) changes nothing."""
-    server = ServerOf(tmp_path, sys.executable, "-c", "")
+    server = ServerOf(tmp_path, world, sys.executable, "-c", "")
     processes = [Process(workers.start("print('here')"), server), Process(workers.start("print('here')"), None)]
     for process in processes:
         assert process.wait(120) == 0
@@ -142,8 +155,8 @@ def test_without_a_server_a_worker_starts_by_itself(workers: Workers, tmp_path: 
     server.close()
 
 
-def test_a_worker_that_is_not_forked_yet_can_be_ended(workers: Workers, tmp_path: Path) -> None:
-    server = ServerOf(tmp_path, "sleep", "300")  # alone: a shell's child would keep the pipe open
+def test_a_worker_that_is_not_forked_yet_can_be_ended(workers: Workers, tmp_path: Path, world: World) -> None:
+    server = ServerOf(tmp_path, world, "sleep", "300")  # alone: a shell's child would keep the pipe open
     process = Process(workers.start("print('never')"), server)
     process.send_signal(signal.SIGINT)
     assert process.poll() is None
@@ -159,9 +172,9 @@ def test_only_what_a_rank_is_told_of_itself_may_differ(workers: Workers) -> None
     assert not are_alike([alike, alike | {"OMP_NUM_THREADS": "4"}])
     assert not are_alike([alike, {"RANK": "1"}])
     for environments in ([alike], [alike, {"RANK": "1"}]):
-        with fork_server(sys.executable, environments, "/") as server:
+        with fork_server(sys.executable, environments, "/", workers.world) as server:
             assert server is None
-    with fork_server(sys.executable, [alike, alike], "/") as server:
+    with fork_server(sys.executable, [alike, alike], "/", workers.world) as server:
         assert server is not None
         assert not server.ask(None, workers.start(""), 0)  # not what the server forks  # type: ignore[arg-type]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from confined import a_world
 
 from gonogo.evidence.launch.words import without_prefix
 from gonogo.finding.errors import UserError
@@ -32,16 +33,17 @@ def launch(tmp_path: Path):
         found = launcher_of(words)
         assert found is not None
         clean = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
-        return captured(
-            found[0],
-            words,
-            surroundings,
-            environment={**clean, "HOME": str(tmp_path), **environment},
-            cwd=str(tmp_path),
-            python=sys.executable,
-            scratch=tmp_path,
-            timeout=300,
-        )
+        with a_world() as world:
+            return captured(
+                found[0],
+                words,
+                surroundings,
+                environment={**clean, "HOME": str(tmp_path), **environment},
+                cwd=str(tmp_path),
+                python=sys.executable,
+                world=world,
+                timeout=300,
+            )
 
     return run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,7 +15,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from processes import is_gone
 from test_shell import snapshot
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
@@ -39,6 +39,7 @@ class Project:
     def __init__(self, root: Path) -> None:
         self.folder = root / "project"
         self.seen = root / "seen"
+        self.kept = root / "kept"
         self.folder.mkdir()
 
     def write(self, name: str, text: str) -> None:
@@ -49,14 +50,38 @@ class Project:
     def rehearse(self, *command: str, **options: object) -> RehearsalRecord:
         before = snapshot(self.folder)
         try:
-            request = RehearsalRequest(list(command), **{"timeout": 60.0, **options})  # type: ignore[arg-type]
-            return rehearse(request, None)
+            shutil.rmtree(self.kept, ignore_errors=True)
+            options = {"timeout": 60.0, "keep": self.kept, **options}
+            return rehearse(RehearsalRequest(list(command), **options), None)  # type: ignore[arg-type]
         finally:
             assert snapshot(self.folder) == before
+            assert not self.seen.exists()
 
     def saw(self, rank: str = "") -> tuple[list[str], dict[str, str], str, list[str]]:
-        argv, environment, cwd, path = json.loads(Path(f"{self.seen}{rank}").read_text())
+        argv, environment, cwd, path = json.loads(self.written(f"{self.seen}{rank}").read_text())
         return argv, environment, cwd, path
+
+    def written(self, path: str | Path) -> Path:
+        """What the rehearsed programs wrote to a path."""
+        return Path(f"{self.kept}/changed{path}")
+
+    def living(self) -> list[int]:
+        """Processes of rehearsed programs, by the variable that the test has set."""
+        mark = f"SEEN={self.seen}\0".encode()
+        found = []
+        for folder in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if not folder.name.isdigit() or mark not in (folder / "environ").read_bytes():
+                    continue
+                if any(name in (folder / "cmdline").read_bytes() for name in (b"fake_worker", b"sleep")):
+                    found.append(int(folder.name))
+        return found
+
+    def wait_for(self, count: int) -> None:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and len(self.living()) < count:
+            time.sleep(0.1)
+        assert len(self.living()) >= count
 
 
 @pytest.fixture
@@ -163,7 +188,7 @@ def test_a_launch_script_hands_on_what_it_wrote(project: Project) -> None:
         export FROM_SCRIPT=1
         echo '{}' > ds.json
         echo 'worker-0 slots=2' > hosts
-        rm -rf output
+        rm -rf output; wget http://example.com/x
         deepspeed --hostfile hosts train.py --deepspeed ds.json > train.log
         deepspeed eval.py
         python prepare.py
@@ -178,7 +203,8 @@ def test_a_launch_script_hands_on_what_it_wrote(project: Project) -> None:
     whats = " | ".join(what for what, _ in record.skipped)
     assert "deepspeed eval.py" in whats
     assert "python prepare.py" in whats
-    assert "rm -rf output" in whats
+    assert "wget http://example.com/x" in whats
+    assert "rm -rf output" not in whats  # it really ran
     assert any("gonogo rehearse -- deepspeed eval.py" in why for _, why in record.skipped)
     assert len(record.skipped_zh) == len(record.skipped)
 
@@ -188,18 +214,22 @@ def test_a_program_that_a_script_writes_is_found(project: Project) -> None:
     assert project.rehearse("bash", "launch.sh").ranks[0].outcome == "completed"
 
 
-def test_what_a_script_wrote_lies_below_its_path_without_links(project: Project, tmp_path: Path) -> None:
+def test_what_a_script_changed_by_way_of_a_link_is_seen(project: Project, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(project.folder)
+    project.write("output/checkpoint-1/model.bin", "weights")
     project.write(
         "train.py",
-        """\
+        f"""\
         import os
-        files = os.environ["TMPDIR"] + "/../../scratch/files"
-        assert os.path.isfile(files + os.path.realpath(".") + "/ds.json")
+        os.makedirs("output")  # which the script has removed
+        assert os.listdir("output") == []
+        assert open("{project.folder}/ds.json").read() == "x\\n"
         """,
     )
-    project.write("launch.sh", f"cd {tmp_path}/link\necho x > ds.json\npython train.py\n")
-    assert project.rehearse("bash", "launch.sh").ranks[0].outcome == "completed"
+    project.write("launch.sh", f"cd {tmp_path}/link\necho x > ds.json\nrm -rf output\npython train.py\n")
+    record = project.rehearse("bash", "launch.sh")
+    assert record.ranks[0].outcome == "completed", record.ranks[0].events
+    assert project.written(project.folder / "ds.json").read_text() == "x\n"
 
 
 def test_a_worker_that_dies_is_a_killed_rank_with_its_last_lines(project: Project) -> None:
@@ -229,14 +259,14 @@ def test_a_worker_that_does_not_listen_is_killed_with_its_children(project: Proj
         """\
         import os, signal, subprocess, time
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        child = subprocess.Popen(["sleep", "300"])
-        open(os.environ["SEEN"], "w").write(str(child.pid))
+        subprocess.Popen(["sleep", "300"])
+        subprocess.Popen(["sleep", "300"], start_new_session=True)
         time.sleep(300)
         """,
     )
     (rank,) = project.rehearse("python", "train.py", timeout=5.0).ranks
     assert rank.outcome == "timed-out"
-    assert is_gone(int(project.seen.read_text()))
+    assert project.living() == []
 
 
 _INTERRUPTED = """
@@ -261,33 +291,28 @@ def with_fake_worker(python, plan, **options):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_the_ranks_and_keeps_what_is_known(project: Project, number: signal.Signals) -> None:
-    project.write(
-        "train.py", "import os, time\nopen(os.environ['SEEN'], 'a').write(f'{os.getpid()} ')\ntime.sleep(300)\n"
-    )
+    project.write("train.py", "import time\ntime.sleep(300)\n")
     parent = subprocess.Popen([sys.executable, "-c", _INTERRUPTED, _FAKE_WORKER], stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and (not project.seen.exists() or not project.seen.read_text()):
-        time.sleep(0.1)
-    time.sleep(0.3)
+    project.wait_for(8)  # each has a relay outside
+    time.sleep(1.0)
     parent.send_signal(number)
     out, _ = parent.communicate(timeout=300)
     assert out.strip() == str(["interrupted"] * 4)
-    assert all(is_gone(int(pid)) for pid in project.seen.read_text().split())
+    assert project.living() == []
 
 
 def test_no_worker_outlives_a_rehearsal_that_is_killed(project: Project) -> None:
-    project.write(
-        "train.py", "import os, time\nopen(os.environ['SEEN'], 'w').write(str(os.getpid()))\ntime.sleep(300)\n"
-    )
+    project.write("train.py", "import time\ntime.sleep(300)\n")
     code = _INTERRUPTED.replace("[python, sys.argv[1], plan]", "with_fake_worker(python, plan, **_)")
     code = code.replace("record =", _WITH_PARENT + "\nrecord =").replace('"all"', '"0"')
     parent = subprocess.Popen([sys.executable, "-c", code, _FAKE_WORKER])
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and (not project.seen.exists() or not project.seen.read_text()):
-        time.sleep(0.1)
+    project.wait_for(2)
     parent.kill()
     parent.wait()
-    assert is_gone(int(project.seen.read_text()))
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and project.living():
+        time.sleep(0.1)
+    assert project.living() == []
     shutil.rmtree(os.environ["TMPDIR"])  # what nobody was left to clear
     os.mkdir(os.environ["TMPDIR"])
 
@@ -301,6 +326,16 @@ def test_keep_holds_records_plans_and_logs(project: Project, tmp_path: Path) -> 
     }  # fmt: skip
     assert (kept / "rank-0/output.log").read_text() == "hello\n"
     assert msgspec.json.decode((kept / "rehearsal.json").read_bytes(), type=RehearsalRecord) == record
+    assert not (kept / "deleted.txt").exists()
+    project.write(
+        "train.py", "import os\nos.remove('old.txt')\nopen('new.txt', 'w').write('x')\nos.symlink('/etc/passwd', 'l')\n"
+    )
+    project.write("old.txt", "")
+    kept = tmp_path / "again"
+    project.rehearse("python", "train.py", keep=kept)
+    assert (kept / "deleted.txt").read_text() == f"{project.folder}/old.txt\n"
+    assert (kept / f"changed{project.folder}/new.txt").read_text() == "x"
+    assert (kept / f"changed{project.folder}/l").is_symlink()
     with pytest.raises(UserError, match="new or empty"):
         project.rehearse("python", "train.py", keep=kept)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -11,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gonogo.confinement.confinement import Confinement
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.shell.rewrite import rewritten
 from gonogo.rehearse.shell.run import ScriptRun, run_script
 
 H100 = Surroundings("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, 8)
@@ -52,10 +51,10 @@ class Project:
             return run_script(
                 words,
                 surroundings,
+                confinement=Confinement(self.scratch),
                 environment={**os.environ, **environment},
                 cwd=str(self.folder),
                 python=sys.executable,
-                scratch=self.scratch,
                 timeout=timeout,
             )
         finally:
@@ -141,7 +140,7 @@ def test_what_the_script_writes_is_there_for_it_and_for_the_launch(project: Proj
     )
     run = project.run("bash", "launch.sh")
     assert run.calls[0].words[2:] == ["--size", "8", "--base", "# end", "--stage", '{"stage": 3}']
-    written = Path(f"{run.files}{project.folder}")
+    written = Path(f"{run.tree}{project.folder}")
     assert written.joinpath("ds.json").read_text() == '{"train_batch_size": 8}\n'
     assert written.joinpath("copied.json").read_text() == '{"stage": 3}\n'
     assert written.joinpath("base.json").read_text() == '{"stage": 2}\n# end\n'
@@ -153,41 +152,54 @@ def test_writing_to_a_folder_that_is_not_there_fails_as_it_would(project: Projec
         project.run("bash", "launch.sh")
 
 
-def test_commands_that_change_something_are_left_out_and_named(project: Project) -> None:
+def test_what_changes_files_really_runs_and_the_users_stay(project: Project) -> None:
     project.write("keep.txt", "kept")
+    project.write("names.txt", "b\na\n")
+    project.write("output/checkpoint-1/model.bin", "weights")
+    project.write("tool.sh", "echo tool > by_tool.txt\n", 0o755)
     project.write(
         "launch.sh",
         """\
-        rm -rf keep.txt output
-        touch new.txt; chmod 777 keep.txt; mv keep.txt gone.txt; ln -s keep.txt link
-        pip install deepspeed
-        git pull; git clone x
-        pkill -f train.py; kill $$; sleep 100
-        find . -name '*.txt' -delete
-        xargs rm < /dev/null
-        tar xf data.tar; wget http://example.com/x; /bin/rm keep.txt; command rm keep.txt
-        no_such_program --x
-        echo a | awk '{ print > "new.txt" }'; sort -o keep.txt keep.txt; uniq keep.txt new.txt; gcc x.c; hostname evil
+        export PATH=/usr/local/cuda/bin:/usr/bin:/bin:$PATH
+        set -e
+        rm -rf output; mkdir output
+        touch new.txt; chmod 700 keep.txt; mv keep.txt gone.txt; ln -s gone.txt link
+        env rm -f nothing; command -p cp gone.txt copy.txt; /bin/rm copy.txt; echo copy.txt | xargs touch
+        find . -name 'new.txt' -delete
+        sort -o sorted.txt names.txt; sed -i 's/b/c/' names.txt; echo a | awk '{ print > "by_awk.txt" }'
+        python -c "import os; os.remove('names.txt')"
+        ./tool.sh
+        echo > /dev/../tmp/by_dots
+        seen="$(ls -A | sort | tr '\\n' ' ')"
+        torchrun train.py "$seen" "$(ls output | wc -l)" "$(cat link sorted.txt | tr '\\n' ' ')"
+        """,
+    )
+    (call,) = project.run("bash", "launch.sh").calls
+    listed = "by_awk.txt by_tool.txt copy.txt gone.txt launch.sh link output sorted.txt tool.sh "
+    assert call.words == ["torchrun", "train.py", listed, "0", "kepta b "]
+    assert not Path("/tmp/by_dots").exists()
+
+
+def test_what_reaches_out_waits_or_installs_is_left_out_and_named(project: Project) -> None:
+    project.write(
+        "launch.sh",
+        """\
+        set -e
+        pip install deepspeed; python -m pip install x; pip list > packages.txt
+        git pull; git clone x; git --version
+        sleep 1000; tail -f log.txt
+        wget http://example.com/x; no_such_program --x; ssh there rm -rf /
+        docker run x; sbatch job.sh; module load cuda
         torchrun train.py
         """,
     )
     run = project.run("bash", "launch.sh")
     assert [call.words for call in run.calls] == [["torchrun", "train.py"]]
-    names = {words[0] for words in run.left_out}
-    assert names >= {
-        "rm",
-        "touch",
-        "chmod",
-        "mv",
-        "ln",
-        "pip",
-        "git",
-        "pkill",
-        "kill",
-        "find",
-        "tar",
-        "no_such_program",
-    }
+    assert [" ".join(words) for words in run.left_out] == [
+        "pip install deepspeed", "pip install x", "git pull", "git clone x", "tail -f log.txt",
+        "wget http://example.com/x", "no_such_program --x", "ssh there rm -rf /", "docker run x", "sbatch job.sh",
+        "module load cuda",
+    ]  # fmt: skip
 
 
 def test_commands_that_only_answer_are_run(project: Project) -> None:
@@ -204,11 +216,6 @@ def test_commands_that_only_answer_are_run(project: Project) -> None:
     )
     assert words[1:5] == ["--master_port", "20001", "--nproc_per_node", "8"]
     assert words[5:] == ["train.py", "3", "run-20", "1", "8"]
-
-
-def test_a_command_that_would_write_its_answer_is_left_out(project: Project) -> None:
-    project.write("launch.sh", "shuf -o order.txt names.txt; openssl genrsa -out key.pem; torchrun train.py")
-    assert [words[0] for words in project.run("bash", "launch.sh").left_out] == ["shuf", "openssl"]
 
 
 def test_nested_and_sourced_scripts(project: Project) -> None:
@@ -335,13 +342,6 @@ def test_python_code_runs_and_training_programs_do_not(project: Project) -> None
     assert '"a": "one"' in "\n".join(run.output)
 
 
-def test_python_code_can_not_change_files(project: Project) -> None:
-    project.write("data.txt", "kept")
-    code = "import os, pathlib; pathlib.Path('data.txt').write_text('lost'); os.remove('data.txt')"
-    project.write("launch.sh", f'python -c "{code}" || echo refused\ntorchrun train.py\n')
-    assert "refused" in project.run("bash", "launch.sh").output
-
-
 def test_a_script_from_standard_input_of_bash(project: Project) -> None:
     project.write(
         "launch.sh", "bash <<'EOF'\necho x > y\ntorchrun train.py\nEOF\necho 'deepspeed t.py > z' | bash -s a\n"
@@ -420,27 +420,3 @@ def test_a_count_that_nobody_stated_is_recognised(project: Project) -> None:
     project.write("launch.sh", "torchrun --nproc_per_node=$(nvidia-smi -L | wc -l) t.py\n")
     run = project.run("bash", "launch.sh", surroundings=msgspec.structs.replace(H100, count=UNSTATED))
     assert is_unstated(int(run.calls[0].words[1].partition("=")[2]))
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        "echo \"a > b\" 'c > d' a\\>b # > comment",
-        "cat <<'EOF'\n$(x) > y ${BASH_SOURCE}\nEOF",
-        "[[ a > b ]] && (( 3 > 2 ))",
-        "exec 3>&1 4>&- 2>/dev/null",
-        "awk '{ print > 1 }' x",
-        "cat <<EOF\n$((a > b)) $((2 * 4))\nEOF",
-        "local=1; declare -A m=([a]=1); m[b]=2",
-        "case $x in a) ;; b|c) ;& *) ;;& esac",
-    ],
-)
-def test_what_needs_no_change_is_left_as_it_is(script: str) -> None:
-    assert rewritten(script, None) == script
-
-
-def test_the_rewritten_script_has_the_same_lines(project: Project) -> None:
-    script = "a > b\n\nif x; then\n  source y\nfi\neval $z\n$c d >> e\n"
-    changed = rewritten(script, "launch.sh")
-    assert changed.count("\n") == script.count("\n")
-    assert subprocess.run(["bash", "-n"], input=changed, text=True, check=False).returncode == 0

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+from confined import runs_of
 from operators_in_python import path_without_compiling
 from ports import free_port
 from virtual.worlds import COUNTED, MASTER
 
+from gonogo.confinement.world import World
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.virtual.ranks.plan import WorkerPlan
@@ -68,9 +70,10 @@ os._exit(0)
 """
 
 
-def _start(code: str, arguments: list[str], folder: Path, **environment: str) -> None:
+def _start(code: str, arguments: list[str], folder: Path, confined: World | None = None, **environment: str) -> None:
+    command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
+        command if confined is None else confined.command(command),
         cwd=folder,
         env={**os.environ, **MASTER, "OMP_NUM_THREADS": "1", "RANK": "0", "LOCAL_RANK": "0", **environment},
         capture_output=True,
@@ -85,34 +88,36 @@ def rehearse_all(
     folder: Path, programs: Mapping[str, str], *, world: int = 8, steps: int = 2, stack: str = STACK,
     accelerator: str = "H100-80G",
 ) -> dict[str, RankRecord]:  # fmt: skip
-    """Rehearse the first rank of each program; records by the programs' names."""
+    """Rehearse the first rank of each program, all in one world; records by the programs' names."""
     plans = []
+    shared = runs_of(folder).shared
     for name, program in programs.items():
-        path, scratch = folder / f"{name}.py", folder / "scratch"
+        path = folder / f"{name}.py"
         path.write_text(textwrap.dedent(program))
-        scratch.mkdir(exist_ok=True)
         plan = WorkerPlan(
             program_kind="script", program=str(path), arguments=(), rank=0, local_rank=0, world_size=world,
             local_world_size=world, accelerator=find_accelerator(accelerator), host_bytes=None, steps=steps,
-            scratch=str(scratch), record=str(folder / f"{name}.json"), progress=str(folder / f"{name}.progress"),
+            scratch=str(shared), record=str(shared / f"{name}.json"), progress=str(shared / f"{name}.progress"),
         )  # fmt: skip
-        plans.append(folder / f"{name}.plan")
+        plans.append(shared / f"{name}.plan")
         plans[-1].write_bytes(msgspec.json.encode(plan))
     _start(
         VIRTUAL,
         [str(plan) for plan in plans],
         folder,
+        runs_of(folder).world,
         WORLD_SIZE=str(world),
         LOCAL_WORLD_SIZE=str(world),
         MASTER_PORT="29543",
         GONOGO_TEST_STACK=stack,
+        TMPDIR=str(shared / "tmp"),
     )
-    return {name: msgspec.json.decode((folder / f"{name}.json").read_bytes(), type=RankRecord) for name in programs}
+    return {name: msgspec.json.decode((shared / f"{name}.json").read_bytes(), type=RankRecord) for name in programs}
 
 
 def output_of(folder: Path, name: str) -> str:
     """What a rehearsed program printed, and its traceback: for the message of a failed test."""
-    return (folder / f"{name}.json.log").read_text()[-4000:]
+    return (runs_of(folder).shared / f"{name}.json.log").read_text()[-4000:]
 
 
 def real_peaks(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import sys
 import time
 from pathlib import Path
@@ -11,11 +12,12 @@ from types import ModuleType
 
 import pytest
 import torch
+from confined import runs_of
 from virtual.saved_models import LOAD, TINY, header, real_load, save
 from virtual_worker import answers
 
 from gonogo.virtual.weights import skeleton
-from gonogo.virtual.weights.made_once import made_once
+from gonogo.virtual.weights.made_once import MadeWeights
 
 
 @pytest.fixture
@@ -108,7 +110,9 @@ def test_ranks_that_are_rehearsed_together_make_them_once(tmp_path: Path) -> Non
         return "made"
 
     def rank(told: Path) -> None:
-        made_once(str(tmp_path / "scratch"), str(weights), make, lambda said: told.write_text(said) and None)
+        MadeWeights(str(tmp_path / "scratch"), True, lambda said: told.write_text(said) and None).once(
+            str(weights), make
+        )
 
     ranks = [tmp_path / f"rank{number}" for number in range(6)]
     processes = [multiprocessing.get_context("fork").Process(target=rank, args=(told,)) for told in ranks]
@@ -122,8 +126,36 @@ def test_ranks_that_are_rehearsed_together_make_them_once(tmp_path: Path) -> Non
 
 def test_weights_that_are_here_are_told_of_by_none(tmp_path: Path) -> None:
     said: list[str] = []
-    made_once(str(tmp_path), str(tmp_path / "model.safetensors"), lambda: None, said.append)
+    MadeWeights(str(tmp_path), True, said.append).once(str(tmp_path / "model.safetensors"), lambda: None)
     assert said == []
+
+
+def test_a_copy_of_a_folder_is_used_where_it_can_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another rank finds the copy that the first one made."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    folder = str(tmp_path / "model")
+    made = MadeWeights(str(tmp_path / "scratch"), True, lambda said: None)
+    assert made.writable(folder) == made.place_of(folder) == folder
+    assert sorted(os.listdir(folder)) == ["config.json"]
+    opened = os.open
+
+    def refused(path: str, flags: int, mode: int = 0o777) -> int:
+        if str(path).startswith(folder) and flags & os.O_CREAT:
+            raise PermissionError(13, "Permission denied", path)
+        return opened(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", refused)
+    copy = made.writable(folder)
+    assert os.path.basename(copy) == "model"
+    assert Path(copy, "config.json").read_text() == "{}"
+    assert made.writable(folder) == made.writable(copy) == made.place_of(folder) == made.place_of(copy) == copy
+    assert MadeWeights(made.scratch, True, made.tell).place_of(folder) == copy
+    monkeypatch.undo()
+    unconfined = MadeWeights(str(tmp_path / "other"), False, made.tell)
+    assert unconfined.writable(folder) != folder, "what is really the user's is left alone"
 
 
 def test_a_model_is_built_on_meta_by_a_transformers_that_has_no_contexts_for_it(monkeypatch) -> None:
@@ -248,6 +280,50 @@ def test_custom_code_in_the_model_folder(folder: Path) -> None:
     assert found["missing_keys"] == found["unexpected_keys"] == []
 
 
+def test_folders_that_can_not_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with Landlock: the weights are made in a copy, and what is loaded bears the name that was asked for."""
+    import peft
+
+    model = folder / "gonogo-prepared" / "models" / "one"
+    model.mkdir(parents=True)
+    config = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], **TINY}
+    (model / "config.json").write_text(json.dumps(config))
+    (model.parents[1] / "prepared.json").write_text(json.dumps({"models": {"some/one": "models/one"}}))
+    (folder / "store").mkdir()
+    (folder / "store" / "config.json").write_text(json.dumps(config))
+    (folder / "store" / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": {"x": "nowhere.bin"}}))
+    adapter = peft.LoraConfig(r=4, target_modules=["q_proj"], base_model_name_or_path="store", task_type="CAUSAL_LM")
+    adapter.save_pretrained(folder / "adapter")
+    monkeypatch.setenv("GONOGO_CONFINEMENT", "landlock")
+    found = answers(
+        folder,
+        """
+        import huggingface_hub, peft, transformers
+        def loaded(name):
+            model, info = transformers.AutoModelForCausalLM.from_pretrained(name, output_loading_info=True)
+            return model, [sorted(info["missing_keys"]), model.name_or_path, model.config._name_or_path]
+        base, store = loaded("store")
+        answer(store=store, prepared=loaded("some/one")[1], again=loaded("store")[1], through=loaded("adapter")[1])
+        tuned = peft.PeftModel.from_pretrained(base, "adapter", is_trainable=True)
+        own, _ = loaded("store")
+        own.load_adapter("adapter")
+        answer(tuned=sum("lora" in name for name, _ in tuned.named_parameters()),
+               own=sum("lora" in name for name, _ in own.named_parameters()),
+               events=[event for event in session.events if "has no weights here" in event])
+        file = huggingface_hub.hf_hub_download("some/one", "model.safetensors")
+        whole = huggingface_hub.snapshot_download("some/one")
+        answer(files=[os.path.isfile(file), sorted(os.listdir(whole))], listed=sorted(os.listdir("store")))
+        """,
+        prepared=str(folder / "gonogo-prepared"),
+    )
+    assert found["store"] == found["again"] == found["through"] == [[], "store", "store"]
+    assert found["prepared"] == [[], "some/one", "some/one"]
+    assert found["tuned"] == found["own"] == 2 * TINY["num_hidden_layers"]
+    assert [event.partition(" has")[0] for event in found["events"]] == ["store", "some/one", "the adapter adapter"]
+    assert found["files"] == [True, ["config.json", "model.safetensors"]]
+    assert found["listed"] == ["config.json", "pytorch_model.bin.index.json"]
+
+
 @pytest.mark.very_slow
 def test_adapters_with_their_config_alone(folder: Path) -> None:
     """LoRA on a language model: saved for real, then loaded by peft, and by transformers, without the weights."""
@@ -286,12 +362,7 @@ def test_adapters_with_their_config_alone(folder: Path) -> None:
     assert found["auto"].keys() == expected.keys()
     assert len(found["own"]) == 8
     assert found["missing"] == []
-    made = (
-        folder.parent
-        / "user-scratch"
-        / "files"
-        / str(folder / "adapter-config" / "adapter_model.safetensors").lstrip("/")
-    )
+    made = runs_of(folder).written(folder / "adapter-config" / "adapter_model.safetensors")
     assert header(made) == header(folder / "adapter" / "adapter_model.safetensors")
 
 
@@ -326,6 +397,6 @@ def test_full_size_under_zero3_takes_seconds_and_little_memory(folder: Path) -> 
     assert 0.99 < found["live"] / (72_706_203_648 * 2 / 8) < 1.01
     assert found["seconds"] < 30
     assert found["rss"] < 1 << 20, "KiB"
-    written = [path for path in (folder.parent / "user-scratch").rglob("*") if path.is_file()]
+    written = runs_of(folder).files()
     assert sum(path.stat().st_blocks for path in written) * 512 < 4 << 20
     assert sum(path.stat().st_size for path in written) > 135 << 30

@@ -29,6 +29,12 @@ def read_beside(written: str, path: str) -> Callable[[], object]:
     return call
 
 
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the programs write."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     with virtual_session(tmp_path_factory.mktemp("scratch")) as session:
@@ -139,7 +145,7 @@ def test_what_is_gonogos_is_told_as_its_limit(name: str, session: Session) -> No
     assert words in (told(session, call) or "")
 
 
-def test_a_file_of_the_sandbox_is_told_as_such(session: Session) -> None:
+def test_a_file_of_the_rehearsals_own_is_told_as_such(session: Session) -> None:
     why = told(session, raise_(ValueError(f"bad header in {session.plan.scratch}/model.safetensors")))
     assert "rehearsal's own" in (why or "")
 
@@ -164,15 +170,6 @@ THE_PROGRAMS: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("name", THE_PROGRAMS)
 def test_what_is_the_programs_stays_its_own(name: str, session: Session) -> None:
     assert told(session, THE_PROGRAMS[name]) is None
-
-
-def test_what_a_compiled_writer_is_refused_is_the_guards(session: Session, tmp_path: Path) -> None:
-    """The kernel lets nothing be written past the sandbox, in the words of a file that is another's."""
-    mine = f"[Errno 13] Cannot create directory '{tmp_path}/a/b'. Detail: [errno 13] Permission denied"
-    assert "compiled library" in (told(session, raise_(PermissionError(mine))) or "")
-    assert "compiled library" in (told(session, raise_(RuntimeError(f"Permission denied: '{tmp_path}'"))) or "")
-    assert told(session, raise_(PermissionError("[Errno 13] Permission denied: '/proc/1/no'"))) is None
-    assert told(session, raise_(PermissionError("Permission denied: token"))) is None
 
 
 def test_data_on_meta_is_no_error_of_the_program(session: Session) -> None:

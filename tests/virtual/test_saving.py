@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from confined import runs_of
 from virtual_worker import answers
 
 from gonogo.virtual.weights.torch_archive import Record, expand, omitted_in, write_archive
@@ -19,8 +20,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def on_disk(folder: Path) -> tuple[int, int]:
-    """Bytes that the files in a folder's scratch take on the disk, and the bytes that they say they have."""
-    files = [path for path in (folder.parent / "user-scratch" / "files").rglob("*") if path.is_file()]
+    """Bytes that the files that were written take on the disk, and the bytes that they say they have."""
+    files = runs_of(folder).files()
     return sum(path.stat().st_blocks for path in files) * 512, sum(path.stat().st_size for path in files)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from confined import runs_of
 from virtual.saved_models import LOAD, MODELS, header, real_load, save
 from virtual_worker import answers, run
 
@@ -45,7 +46,7 @@ def test_checkpoint_is_what_save_pretrained_writes(
     compared: tuple[Path, dict[str, Any], dict[str, Any]], cls: str
 ) -> None:
     root, _, _ = compared
-    made = root.parent / "user-scratch" / "files" / str(root / cls / "config" / "model.safetensors").lstrip("/")
+    made = runs_of(root).written(root / cls / "config" / "model.safetensors")
     assert header(made) == header(root / cls / "full" / "model.safetensors")
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+from confined import runs_of
 
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.rehearsal.record import RankRecord
@@ -81,10 +82,9 @@ def write(folder: Path, program: str) -> Path:
 
 
 def rehearse(folder: Path, program: str, *arguments: str, world: int = 1, steps: int = 2) -> RankRecord:
-    """Run a program's first rank as a worker does; its record."""
+    """Run a program's first rank as a worker does, in a world; its record."""
     path = write(folder, program)
-    scratch = folder / "scratch"
-    scratch.mkdir(exist_ok=True)
+    shared = runs_of(folder).shared
     plan = WorkerPlan(
         program_kind="script",
         program=str(path),
@@ -96,18 +96,18 @@ def rehearse(folder: Path, program: str, *arguments: str, world: int = 1, steps:
         accelerator=find_accelerator("H100-80G"),
         host_bytes=None,
         steps=steps,
-        scratch=str(scratch),
-        record=str(folder / "record.json"),
-        progress=str(folder / "progress.jsonl"),
+        scratch=str(shared),
+        record=str(shared / "record.json"),
+        progress=str(shared / "progress.jsonl"),
     )
-    (folder / "plan.json").write_bytes(msgspec.json.encode(plan))
+    (shared / "plan.json").write_bytes(msgspec.json.encode(plan))
     environment = {
         **os.environ, **MASTER, "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(world),
-        "LOCAL_WORLD_SIZE": str(world), "MASTER_PORT": "29542",
+        "LOCAL_WORLD_SIZE": str(world), "MASTER_PORT": "29542", "TMPDIR": str(shared / "tmp"),
     }  # fmt: skip
     environment.pop("DS_ACCELERATOR", None)
     done = subprocess.run(
-        [sys.executable, "-m", "gonogo.virtual", str(folder / "plan.json")],
+        runs_of(folder).world.command([sys.executable, "-m", "gonogo.virtual", str(shared / "plan.json")]),
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -116,7 +116,7 @@ def rehearse(folder: Path, program: str, *arguments: str, world: int = 1, steps:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-6000:]
-    record = msgspec.json.decode((folder / "record.json").read_bytes(), type=RankRecord)
+    record = msgspec.json.decode((shared / "record.json").read_bytes(), type=RankRecord)
     assert record.outcome == "completed", done.stderr[-6000:]
     return record
 
@@ -132,7 +132,7 @@ def on_device(record: RankRecord) -> int:
 
 @contextmanager
 def virtual_session(folder: Path, total_bytes: int | None = None, name: str = "H100-80G") -> Iterator[Session]:
-    """This process believes it has eight accelerators meanwhile; files that it writes land in ``folder``."""
+    """This process believes it has eight accelerators meanwhile; gonogo's own files land in ``folder``."""
     accelerator = find_accelerator(name)
     if total_bytes is not None:
         accelerator = msgspec.structs.replace(accelerator, total_bytes=total_bytes, allowance_bytes=0)

@@ -34,12 +34,15 @@ def environment_findings(environment: Environment) -> tuple[Finding, ...]:
     return best_first(list(dict.fromkeys(found)))
 
 
-def environment_report(environment: Environment) -> Report:
-    """The environment with a verdict on its own consistency; what could not be asked is said to be so."""
+def environment_report(environment: Environment, about: tuple[Text, ...] = ()) -> Report:
+    """The environment with a verdict on its own consistency; what could not be asked is said to be so.
+
+    ``about``: what else is to be said of this machine.
+    """
     findings = environment_findings(environment)
     skipped: list[Skipped] = []
     covered: list[Text] = []
-    notes: list[Text] = list(environment.sources)
+    notes: list[Text] = [*environment.sources, *about]
     if any(environment.has(name) for name in STACK):
         covered.append(_VERSIONS)
     else:

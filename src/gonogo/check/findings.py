@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +25,12 @@ from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import FILES, met_in
 
 _Evidence = TypeVar("_Evidence")
+_MAX_FINDINGS = 50
+"""Findings of one hazard in one file: whoever has more makes the same mistake everywhere, and is shown enough."""
+_MORE = Text(
+    "{hazard}: more than {limit} findings in one file; the first {limit} are shown",
+    "{hazard}：一个文件中超过 {limit} 处；只显示前 {limit} 处",
+)
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -76,15 +83,17 @@ def _check(
     gathered = gather(paths, command, settings=settings, use_installed=use_installed, laid_over=laid_over)
     findings: list[Finding] = []
     failed: dict[str, Skipped] = {}
+    cut: set[str] = set()
     hazards = [hazard for hazard in met_in(*FILES) if settings.chooses(hazard.name)]
     handlers = _Handlers(hazards)
-    for found, faults in parallel_map(
+    for found, faults, more in parallel_map(
         lambda number: handlers.findings_in(gathered.runs[number]),
         len(gathered.runs),
         lambda done: on_progress(done, len(gathered.runs)),
     ):
         findings += found
         failed.update(faults)
+        cut |= more
     skipped = (*gathered.skipped, *failed.values())
     sources = gathered.files.sources
     kept = [
@@ -102,7 +111,7 @@ def _check(
         shown,
         covered=gathered.covered,
         skipped=(*gathered.not_ours, *skipped) or (() if gathered.covered else (_NOTHING,)),
-        notes=gathered.notes,
+        notes=(*gathered.notes, *(_MORE.format(hazard=name, limit=_MAX_FINDINGS) for name in sorted(cut))),
     )
     failing = any(
         finding.severity is Severity.ERROR and SURENESS[finding.certainty] >= SURENESS[settings.fail_on]
@@ -133,10 +142,12 @@ class _Handlers:
         self._script = overriding("in_script")
         self._environment = overriding("in_environment")
         self._faults: dict[str, Skipped] = {}
+        self._cut: set[str] = set()
 
-    def findings_in(self, run: Run) -> tuple[list[Finding], dict[str, Skipped]]:
-        """What all hazards find in a run, and the hazards that failed themselves: what they would say isn't known."""
-        self._faults = {}
+    def findings_in(self, run: Run) -> tuple[list[Finding], dict[str, Skipped], set[str]]:
+        """What all hazards find in a run; the hazards that failed themselves, whose answer isn't known; and those that
+        found more than is shown."""
+        self._faults, self._cut = {}, set()
         found: list[Finding] = []
         if run.config is not None:
             for hazard in self._config:
@@ -149,16 +160,21 @@ class _Handlers:
                 found += self._findings_of(hazard, hazard.in_script, script, run)
         for hazard in self._environment:
             found += self._findings_of(hazard, hazard.in_environment, run.environment, run)
-        return as_far_as_it_runs(found, run), self._faults
+        return as_far_as_it_runs(found, run), self._faults, self._cut
 
     def _findings_of(
         self, hazard: Hazard, handler: Callable[[_Evidence, Run], Iterator[Finding]], evidence: _Evidence, run: Run
     ) -> list[Finding]:
         """What one hazard finds. Its own fault costs its answer alone, and is told."""
         try:
-            found = list(handler(evidence, run))
+            found = list(islice(handler(evidence, run), _MAX_FINDINGS + 1))
+            if len(found) > _MAX_FINDINGS:
+                self._cut.add(hazard.name)
+                found = found[:_MAX_FINDINGS]
             told = run.as_told() if any(finding.certainty is not Certainty.POSSIBLE for finding in found) else None
-            return found if told is None else as_far_as_told(found, list(handler(evidence, told)))
+            return (
+                found if told is None else as_far_as_told(found, list(islice(handler(evidence, told), _MAX_FINDINGS)))
+            )
         except Exception as error:
             if os.environ.get("GONOGO_DEBUG"):
                 raise

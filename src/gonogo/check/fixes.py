@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -26,6 +27,19 @@ _CHANGED = Text(
 _CANNOT_WRITE = Text("can't write {path}: {why}", "无法写入 {path}：{why}")
 _OUTSIDE = Text(
     "it is a link that leads out of {root}: fix {target} itself", "它是指向 {root} 之外的链接：请直接修改 {target}"
+)
+
+
+_MAX_DIFFS = 1 << 20
+"""Characters of all diffs that findings carry."""
+_MAX_DIFF = 1 << 16
+"""Characters of one."""
+_CONTEXT = 3
+_HUNK = re.compile(r"@@ -(\d+)((?:,\d+)?) \+(\d+)((?:,\d+)?) @@")
+
+
+READ_ONLY = Text(
+    "it is read-only: chmod u+w {path}, then run --fix again", "文件只读：先 chmod u+w {path}，再运行 --fix"
 )
 
 
@@ -97,26 +111,53 @@ def edited(data: bytes, edits: Sequence[Edit]) -> bytes:
 
 def diff_of(path: str, before: bytes, after: bytes) -> str:
     """A unified diff, as ``patch -p1`` and git take it. Line ends are shown as they are."""
-    old, new = (data.decode("utf-8", "surrogateescape") for data in (before, after))
+    old, new = _lines(before), _lines(after)
     name = path.replace(os.sep, "/").lstrip("/")
+    # difflib sees only what differs, with its context: its time grows with the lines that it is given.
+    shortest = min(len(old), len(new))
+    same = next((index for index in range(shortest) if old[index] != new[index]), shortest)
+    left = shortest - same
+    same_end = next((index for index in range(left) if old[-1 - index] != new[-1 - index]), left)
+    first, kept_end = max(same - _CONTEXT, 0), max(same_end - _CONTEXT, 0)
+    part_before, part_after = (
+        [line.decode("utf-8", "surrogateescape") for line in lines[first : len(lines) - kept_end]]
+        for lines in (old, new)
+    )
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-        for line in difflib.unified_diff(_lines(old), _lines(new), f"a/{name}", f"b/{name}")
+        for line in _moved(difflib.unified_diff(part_before, part_after, f"a/{name}", f"b/{name}", n=_CONTEXT), first)
     )
 
 
-def _lines(text: str) -> list[str]:
+def _moved(diff: Iterable[str], by: int) -> Iterator[str]:
+    """The diff of a part of a file as the file's: the lines of its hunks are counted from the file's first."""
+    for line in diff:
+        hunk = _HUNK.match(line)
+        if hunk is None:
+            yield line
+        else:
+            yield f"@@ -{int(hunk[1]) + by}{hunk[2]} +{int(hunk[3]) + by}{hunk[4]} @@\n"
+
+
+def _lines(data: bytes) -> list[bytes]:
     """The lines with their ends; only ``\\n`` ends one, as in patch."""
-    lines = text.split("\n")
-    return [f"{line}\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+    lines = data.split(b"\n")
+    return [line + b"\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
 def with_diffs(findings: Iterable[Finding], files: dict[str, bytes]) -> tuple[Finding, ...]:
-    """The findings with the diff of each of their fixes; ``files`` are the bytes that the edits were made for."""
-    return tuple(
-        replace(finding, fixes=tuple(_with_diff(fix, files) for fix in finding.fixes)) if finding.fixes else finding
-        for finding in findings
-    )
+    """The findings with the diff of each of their fixes; ``files`` are the bytes that the edits were made for.
+
+    In a file of few long lines each diff holds most of it: those that are longer than anyone reads are left out, and
+    shown by ``--diff``.
+    """
+    left = _MAX_DIFFS
+    shown: list[Finding] = []
+    for finding in findings:
+        fixes = tuple(_with_diff(fix, files) if left > 0 else fix for fix in finding.fixes)
+        left -= sum(len(fix.diff) for fix in fixes)
+        shown.append(replace(finding, fixes=fixes) if fixes else finding)
+    return tuple(shown)
 
 
 def _with_diff(fix: Fix, files: dict[str, bytes]) -> Fix:
@@ -126,7 +167,8 @@ def _with_diff(fix: Fix, files: dict[str, bytes]) -> Fix:
     for edit in sorted(fix.edits, key=lambda edit: (edit.path, edit.start)):
         by_path.setdefault(edit.path, []).append(edit)
     diffs = [diff_of(path, files[path], edited(files[path], edits)) for path, edits in by_path.items() if path in files]
-    return replace(fix, diff="".join(diffs))
+    diff = "".join(diffs)
+    return replace(fix, diff=diff) if len(diff) <= _MAX_DIFF else fix
 
 
 def diff_of_plan(plan: FixPlan) -> str:
@@ -134,22 +176,36 @@ def diff_of_plan(plan: FixPlan) -> str:
     return "".join(diff_of(path, *_before_and_after(path, edits)) for path, edits in sorted(plan.edits.items()))
 
 
-def apply(plan: FixPlan, roots: Sequence[Path]) -> tuple[tuple[str, ...], tuple[NotApplied, ...]]:
+def apply(
+    plan: FixPlan, roots: Sequence[Path], may_replace: Callable[[str], bool] = lambda path: False
+) -> tuple[tuple[str, ...], tuple[NotApplied, ...]]:
     """Change the files; answers which were, and what could not be.
 
-    A link is followed to the file it names only within ``roots``, and stays a link. All new contents are worked out
-    before the first file is written. Raises UserError where a file has changed since it was read, or can't be written.
+    A link is followed to the file it names only within ``roots``, and stays a link. A file that is read-only is changed
+    only where ``may_replace`` says so. All new contents are worked out before the first file is written.
+    Raises UserError where a file has changed since it was read, or can't be written.
     """
-    refused = []
-    contents: dict[Path, tuple[str, bytes]] = {}
-    for path, edits in sorted(plan.edits.items()):
+    kept: dict[str, Text] = {}
+    for path in sorted(plan.edits):
         target = Path(os.path.realpath(path))
-        root = next((root for root in roots if _within(target, root)), None)
-        if root is None:
-            why = _OUTSIDE.format(root=roots[0] if roots else ".", target=target)
-            hazards = [finding.hazard for finding, fix in plan.fixes if any(edit.path == path for edit in fix.edits)]
-            refused += [NotApplied(hazard, path, why) for hazard in hazards]
+        if not any(_within(target, root) for root in roots):
+            kept[path] = _OUTSIDE.format(root=roots[0] if roots else ".", target=target)
+        elif _is_read_only(target) and not may_replace(path):
+            kept[path] = READ_ONLY.format(path=path)
+    refused = []
+    left: dict[str, list[Edit]] = {}
+    for finding, fix in plan.fixes:
+        in_way = next((edit.path for edit in fix.edits if edit.path in kept), None)
+        if in_way is not None:
+            refused.append(NotApplied(finding.hazard, in_way, kept[in_way]))
             continue
+        for edit in fix.edits:
+            if edit not in left.setdefault(edit.path, []):
+                left[edit.path].append(edit)
+    contents: dict[Path, tuple[str, bytes]] = {}
+    for path, edits in sorted(left.items()):
+        edits.sort(key=lambda edit: (edit.start, edit.end))
+        target = Path(os.path.realpath(path))
         if target not in contents:  # else the same file under another name, whose edits are the same
             contents[target] = (path, _before_and_after(path, edits)[1])
     written = []
@@ -160,6 +216,14 @@ def apply(plan: FixPlan, roots: Sequence[Path]) -> tuple[tuple[str, ...], tuple[
             raise UserError(_CANNOT_WRITE.format(path=path, why=error.strerror or error)) from None
         written.append(path)
     return tuple(written), tuple(refused)
+
+
+def _is_read_only(path: Path) -> bool:
+    """Whether nobody may write to a file, not even its owner: root, who may all the same, is asked too."""
+    try:
+        return not path.stat().st_mode & 0o222
+    except OSError:
+        return False  # reading it says what is the matter
 
 
 def _within(target: Path, root: Path) -> bool:

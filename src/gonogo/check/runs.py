@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -43,6 +44,8 @@ FAULT = Text(
     "gonogo 自身的故障（{what}）：GONOGO_DEBUG=1 可显示位置；请报告",
 )
 _AT_LINE = Text("line {line}: {problem}", "第 {line} 行：{problem}")
+_MAX_ALIKE = 5
+_NOT_READ = Text("can't read {path}: {why}", "无法读取 {path}：{why}")
 _NO_SUCH = Text("{path}: no such file or folder", "{path}：没有这个文件或目录")
 
 
@@ -118,6 +121,8 @@ class _Gatherer:
             script = next((word for word in command[1:] if not word.startswith("-")), None)
             if script is not None and "-c" not in command and not exists(self.files.base / script):
                 raise UserError(_NO_SUCH.format(path=script))
+            if script is not None and "-c" not in command and (gap := _gap_of(self.files.base / script)) is not None:
+                raise UserError(_NOT_READ.format(path=script, why=gap))
         if not launches:
             raise UserError(
                 Text(
@@ -209,13 +214,29 @@ class _Gatherer:
 
     def gathered(self) -> Gathered:
         maker = RunMaker(self.files)
-        runs = [run for launch in self.launches if (run := self._run_of(maker, launch)) is not None]
+        runs = [run for launch in self._differing() if (run := self._run_of(maker, launch)) is not None]
         runs += self._runs_of_the_rest(maker, [run.environment for run in runs])
+        for source in self.files.sources.values():
+            if source.gap is not None:
+                self.files.skipped.append(Skipped(Text(source.path, source.path), source.gap))
         covered = tuple(_covered(runs, self.launches))
         to_fill_in = placeholder_note(self.placeholders)
         elsewhere = elsewhere_note([one for one in self.launches if one.in_container or id(one) in self._jobs])
         notes = (*maker.notes, *(note for note in (to_fill_in, elsewhere) if note is not None))
         return Gathered(tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(self.not_ours), notes)
+
+    def _differing(self) -> Iterator[Launch]:
+        """The launches without those that repeat others word for word: the first of these show what fails.
+
+        What a repetition would show is shown at its first places; one line many times costs no more.
+        """
+        met: Counter[tuple[object, ...]] = Counter()
+        for launch in self.launches:
+            variables = frozenset((name, str(field.value)) for name, field in launch.variables.items())
+            alike = (launch.source.path, launch.cwd, tuple(word.value for word in launch.words), variables)
+            met[alike] += 1
+            if met[alike] <= _MAX_ALIKE:
+                yield launch
 
     def _run_of(self, maker: RunMaker, launch: Launch) -> Run | None:
         """The run of a launch; None where gonogo fails over it, which costs that launch alone and is told."""
@@ -329,6 +350,15 @@ class _Gatherer:
 
         wanted = self.laid_over or {}
         return {name: Package(name, f"=={version}", source=interpreter()) for name, version in wanted.items()}
+
+
+def _gap_of(path: Path) -> Text | None:
+    """Why a shell script can't be read; None where it can."""
+    from gonogo.evidence.shell.parse import parse_script
+
+    source = SourceFile.read(path)
+    parse_script(source)
+    return source.gap
 
 
 def _covered(runs: Sequence[Run], launches: Sequence[Launch]) -> list[Text]:

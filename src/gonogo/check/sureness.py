@@ -9,8 +9,11 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from gonogo.evidence.run import Run
+from gonogo.evidence.script.identifiers import is_main_guard, is_option, last_name, says, uses_name, words
+from gonogo.evidence.script.nodes import is_none
 from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazards.facts.rank_tests import names_rank
 
 SURENESS = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
 
@@ -30,11 +33,12 @@ _OPENED = Text(
 _IN_TEST = Text("a launch runs this file of tests", "有启动命令运行这个测试文件")
 _TEST = re.compile(r"(^|[/\\])(test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
 """Files that a test runner starts, which skips and selects what stands in them."""
-_OF_RANKS = re.compile(r"rank|main_process|process_zero|master|should_save|world_size|is_initialized|__name__")
-"""Tests that some rank passes: that not all do is what such findings are about."""
-_OF_STEPS = re.compile(r"step|epoch|iter|batch_idx|idx\b")
-"""A loop comes to them sooner or later."""
-_OF_DEEPSPEED = re.compile(r"deepspeed|zero3|zero_3|zero_stage")
+_OF_RANKS = ("should_save", "world_size", "is_initialized")
+"""Tests that some rank passes, besides those of a rank: that not all do is what such findings are about."""
+_COUNTS = frozenset({"step", "steps", "epoch", "epochs", "iter", "iters", "iteration", "iterations", "itr", "idx"})
+_LIMITS = frozenset({"max", "min", "num", "warmup", "every", "per", "save", "log", "logging", "eval"})
+"""Words of numbers of steps that are set beforehand, beside those that a loop counts."""
+_OF_DEEPSPEED = ("deepspeed", "zero_3", "zero_stage")
 
 
 def as_far_as_it_runs(found: Sequence[Finding], run: Run) -> list[Finding]:
@@ -75,10 +79,10 @@ def _in_code(finding: Finding, script: Script, run: Run) -> Finding:
         truth = _truth(script, test, run)
         if truth is True:
             continue
-        told = {"test": ast.unparse(test)[:60], "line": test.lineno}
-        if truth is False:
-            return _less(finding, Certainty.POSSIBLE, _CONDITION_FAILS.format(**told))
-        return _less(finding, Certainty.LIKELY, _CONDITION.format(**told))
+        certainty, condition = (
+            (Certainty.POSSIBLE, _CONDITION_FAILS) if truth is False else (Certainty.LIKELY, _CONDITION)
+        )
+        return _less(finding, certainty, condition.format(test=ast.unparse(test)[:60], line=test.lineno))
     return finding
 
 
@@ -109,22 +113,59 @@ def _truth(script: Script, test: ast.expr, run: Run) -> bool | None:
     if known.truth is not None:
         return known.truth
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        written = ast.unparse(test.operand)
-        if _OF_RANKS.search(written):
-            return True
-        inner = _truth(script, test.operand, run)
-        return None if inner is None else not inner
+        return _falsity(script, test.operand, run)
     if isinstance(test, ast.BoolOp):
-        parts = [_truth(script, one, run) for one in test.values]
-        decisive = isinstance(test.op, ast.Or)
-        return decisive if decisive in parts else None if None in parts else not decisive
-    written = ast.unparse(test)
-    if _OF_RANKS.search(written) or (isinstance(test, ast.Compare) and _OF_STEPS.search(written)):
+        return _joined([_truth(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.Or))
+    if _some_rank_passes(test) or _is_of_steps(test):
         return True
-    if _OF_DEEPSPEED.search(written.lower()) and run.deepspeed_on:
-        return True
+    if run.deepspeed_on and (asked := _asks_for_deepspeed(test)) is not None:
+        return asked
     name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""
     return run.arguments.get(name).truth if name else None
+
+
+def _falsity(script: Script, test: ast.expr, run: Run) -> bool | None:
+    """Whether ``not test`` holds in this run, which some rank or some step passes as well as the test itself."""
+    known = script.field(test).truth
+    if known is None and isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _truth(script, test.operand, run)
+    if known is None and isinstance(test, ast.BoolOp):
+        return _joined([_falsity(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.And))
+    if known is None and (_some_rank_passes(test) or _is_of_steps(test)):
+        return True
+    truth = _truth(script, test, run)
+    return None if truth is None else not truth
+
+
+def _joined(parts: list[bool | None], *, any_of: bool) -> bool | None:
+    return any_of if any_of in parts else None if None in parts else not any_of
+
+
+def _some_rank_passes(test: ast.expr) -> bool:
+    return names_rank(test) or uses_name(test, *_OF_RANKS) or is_main_guard(test)
+
+
+def _is_of_steps(test: ast.expr) -> bool:
+    """Whether it compares what a loop counts, so that the loop comes to it sooner or later."""
+    return isinstance(test, ast.Compare) and any(
+        not _COUNTS.isdisjoint(named := words(last_name(each))) and _LIMITS.isdisjoint(named)
+        for each in ast.walk(test)
+        if isinstance(each, (ast.Name, ast.Attribute)) and not is_option(each)
+    )
+
+
+def _asks_for_deepspeed(test: ast.expr) -> bool | None:
+    """Whether a test holds where DeepSpeed is on; None where it has nothing to do with it, or asks for more."""
+    texts = [each.value for each in ast.walk(test) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    by_value = any(says(text, *_OF_DEEPSPEED) for text in texts)
+    if not by_value and not uses_name(test, *_OF_DEEPSPEED):
+        return None
+    op = test.ops[0] if isinstance(test, ast.Compare) else None
+    if isinstance(test, ast.Compare) and is_none(test.comparators[0]):
+        return isinstance(op, (ast.IsNot, ast.NotEq))
+    if isinstance(op, (ast.NotEq, ast.NotIn)):
+        return False if by_value else None
+    return True
 
 
 def _opening(run: Run) -> int | None:

@@ -27,6 +27,7 @@ from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import (
     AsOf,
     Command,
+    Env,
     FlightRecorder,
     Format,
     Gpus,
@@ -47,6 +48,7 @@ from gonogo.cli.options import (
     SyntheticBatch,
     SyntheticDeepSpeed,
     Trace,
+    Unconfined,
     Yes,
     before_and_after,
 )
@@ -113,11 +115,13 @@ def rehearse(
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
     ] = None,
     yes: Yes = False,
+    env: Env = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR.")] = None,
     memory_viz: MemoryViz = None,
     trace: Trace = None,
     flight_recorder: FlightRecorder = None,
     no_cache: NoCache = False,
+    unconfined: Unconfined = False,
     synthetic_batch: SyntheticBatch = None,
     deepspeed: SyntheticDeepSpeed = None,
     seq_len: SeqLen = None,
@@ -190,6 +194,8 @@ def rehearse(
             ray=ray,
             use_cache=not no_cache,
             yes=yes,
+            unconfined=unconfined,
+            env=tuple(env or ()),
         )
         request = unpacked(request)
         earlier = None if against is None else read_earlier(against)
@@ -333,16 +339,28 @@ def hazards(
             metavar="config|launch|script|environment|rehearsal|log|run", help="Only those that are met there."
         ),
     ] = None,
+    new: Annotated[
+        str | None,
+        typer.Option("--new", metavar="NAME", help="Begin a hazard in a checkout: its page, a failing test case."),
+    ] = None,
+    code: Annotated[bool, typer.Option("--code", help="With --new: a class beside the page, which decides.")] = False,
     format_: PageFormat = "text",
     output: Output = None,
     lang: Lang = None,
 ) -> None:
-    """List the hazards that gonogo knows.
+    """List the hazards that gonogo knows; or begin a new one.
 
-    列出 gonogo 认识的全部隐患。
+    列出 gonogo 认识的全部隐患；或新建一个。
     """
     language = chosen_language(lang, os.environ)
     with exit_statuses(language):
+        if new is not None:
+            from gonogo.cli.new_hazard import new_hazard
+
+            sys.stdout.write(new_hazard(new, theme, code=code, language=language))
+            return
+        if code:
+            raise UserError(Text("--code: it goes with --new NAME", "--code：须与 --new NAME 一起使用"))
         from gonogo.cli.explain import chosen_hazards, write_list
         from gonogo.report import known_page_format
         from gonogo.report.output import check_writable, publish_text

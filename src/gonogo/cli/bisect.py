@@ -12,6 +12,7 @@ from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import (
     AsOf,
     Command,
+    Env,
     Format,
     Gpus,
     HostMemory,
@@ -23,6 +24,7 @@ from gonogo.cli.options import (
     Output,
     Ranks,
     Steps,
+    Unconfined,
     Yes,
 )
 from gonogo.finding import Text
@@ -57,10 +59,12 @@ def bisect(
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of another package. Repeatable."),
     ] = None,
     yes: Yes = False,
+    env: Env = None,
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR, a folder for each release.")
     ] = None,
     no_cache: NoCache = False,
+    unconfined: Unconfined = False,
     format_: Format = "text",
     output: Output = None,
     open_: Open = False,
@@ -113,6 +117,8 @@ def bisect(
             keep=keep,
             use_cache=not no_cache,
             yes=yes,
+            unconfined=unconfined,
+            env=tuple(env or ()),
         )
         request = BisectRequest(
             _required("--package", package), _required("--good", good), _required("--bad", bad), unpacked(rehearsal)

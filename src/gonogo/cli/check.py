@@ -88,7 +88,14 @@ def check(
         paths, command = before_and_after(arguments or [])
         settings = _settings(paths, environment, select, ignore, fail_on)
         from gonogo.check.findings import check as check_files
-        from gonogo.cli.check_output import checking_display, count_unsafe_fixes, fix_files, show_diff, write_statistics
+        from gonogo.cli.check_output import (
+            ReadOnlyFiles,
+            checking_display,
+            count_unsafe_fixes,
+            fix_files,
+            show_diff,
+            write_statistics,
+        )
 
         if fix and diff:
             raise UserError(
@@ -106,8 +113,9 @@ def check(
                 count_unsafe_fixes(sys.stderr, checked, language)
             raise SystemExit(checked.exit_status)
         if fix:
+            read_only = ReadOnlyFiles(language, sys.stderr)
             for _ in range(_MOST_ROUNDS):
-                if not fix_files(checked, paths, unsafe_fixes, language, sys.stderr):
+                if not fix_files(checked, paths, unsafe_fixes, language, sys.stderr, read_only):
                     break
                 checked = check_files(paths, command, settings=settings, allow_no_files=allow_no_files)
         if statistics:
@@ -127,7 +135,7 @@ def _settings(
 
     from gonogo.check.settings import read_settings
     from gonogo.finding import Certainty
-    from gonogo.hazards.hazard import all_hazards
+    from gonogo.hazards.index import all_hazards
 
     first = Path(paths[0]) if paths else Path.cwd()
     settings = read_settings(first if is_folder(first) else first.parent)

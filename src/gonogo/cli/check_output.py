@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -25,14 +26,13 @@ _LEFT_OUT = Text(
     "fixes left out, since they change what the run does: {count} (--unsafe-fixes shows them)",
     "未列出会改变运行行为的 {count} 处修复：加上 --unsafe-fixes 可查看",
 )
+_READ_ONLY = Text("{path} is read-only. Change it all the same? [y/N] ", "{path} 是只读文件。仍然修改它吗？[y/N] ")
 _NOT_FIXED = Text("{path}: {hazard} not fixed: {why}", "{path}：{hazard} 未修复：{why}")
 
 
 @contextmanager
 def checking_display(language: str, stream: TextIO | None = None) -> Iterator[Callable[[int, int], None]]:
     """What to call with how many of how many are done: a bar on stderr, or nothing where that is no terminal."""
-    import sys
-
     stream = stream or sys.stderr
     if not stream.isatty():
         yield lambda done, total: None
@@ -83,17 +83,52 @@ def count_unsafe_fixes(stream: TextIO, checked: Checked, language: str) -> None:
         _write_line(stream, _LEFT_OUT.format(count=all_ - safe), language)
 
 
-def fix_files(checked: Checked, paths: Sequence[str], unsafe: bool, language: str, stream: TextIO) -> bool:
+class ReadOnlyFiles:
+    """Asks once for each file that is read-only, on a terminal; elsewhere such files are left as they are."""
+
+    def __init__(self, language: str, stream: TextIO, answers: TextIO | None = None) -> None:
+        self._language = language
+        self._stream = stream
+        self._answers = answers or sys.stdin
+        self._known: dict[str, bool] = {}
+        self.said: set[NotApplied] = set()
+        """What was not fixed and is said already: the files are looked at again after every round of fixes."""
+
+    def may_replace(self, path: str) -> bool:
+        """Whether the user lets this file be changed all the same."""
+        if path not in self._known:
+            self._known[path] = self._asked(path)
+        return self._known[path]
+
+    def _asked(self, path: str) -> bool:
+        if not (self._stream.isatty() and self._answers.isatty()):
+            return False
+        self._stream.write(_READ_ONLY.format(path=path).in_language(self._language))
+        self._stream.flush()
+        return self._answers.readline().strip().lower() in ("y", "yes")
+
+
+def fix_files(
+    checked: Checked,
+    paths: Sequence[str],
+    unsafe: bool,
+    language: str,
+    stream: TextIO,
+    read_only: ReadOnlyFiles | None = None,
+) -> bool:
     """Carry out the fixes, and tell on ``stream`` what was done and what was not. True where a file was changed."""
     plan = planned(checked.report.findings, unsafe=unsafe)
     if not plan.fixes and not plan.not_applied:
         return False
-    written, refused = apply(plan, roots_of(paths, checked.gathered.files.base))
+    read_only = read_only or ReadOnlyFiles(language, stream)
+    written, refused = apply(plan, roots_of(paths, checked.gathered.files.base), read_only.may_replace)
     for path in written:
         names = {finding.hazard for finding, fix in plan.fixes if any(edit.path == path for edit in fix.edits)}
         _write_line(stream, _FIXED.format(path=path, hazards=", ".join(sorted(names))), language)
     for one in (*plan.not_applied, *refused):
-        _write_not_applied(stream, one, language)
+        if one not in read_only.said:
+            read_only.said.add(one)
+            _write_not_applied(stream, one, language)
     return bool(written)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
-from gonogo.cli.options import Command, Format, Gpus, HostMemory, Lang, Nodes, Open, Output, Steps, Yes
+from gonogo.cli.options import Command, Env, Format, Gpus, HostMemory, Lang, Nodes, Open, Output, Steps, Unconfined, Yes
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -51,6 +51,7 @@ def cure(
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
     ] = None,
     yes: Yes = False,
+    env: Env = None,
     allow_training_changes: Annotated[
         bool,
         typer.Option(
@@ -61,6 +62,7 @@ def cure(
     output_patch: Annotated[Path, typer.Option(metavar="FILE", help="Where the patch is written.")] = Path(
         "cure.patch"
     ),
+    unconfined: Unconfined = False,
     apply: Annotated[bool, typer.Option("--apply", help="Change the files as the patch says, all or none.")] = False,
     format_: Format = "text",
     output: Output = None,
@@ -109,6 +111,8 @@ def cure(
             environment=environment,
             with_packages=tuple(with_ or ()),
             yes=yes,
+            unconfined=unconfined,
+            env=tuple(env or ()),
         )
         request = CureRequest(
             unpacked(rehearsal),

@@ -42,10 +42,16 @@ def env(
         known_format(format_)
         check_writable(output)
         from gonogo.check.environment import environment_report
+        from gonogo.confinement.words import confined_by
         from gonogo.evidence.environment.reading import environment_in
         from gonogo.evidence.environment.this_machine import this_machine
 
-        found = environment_in(environment) if environment is not None else this_machine(deep=True)
-        report = environment_report(found)
+        if environment is not None:
+            report = environment_report(environment_in(environment))
+        else:
+            from gonogo.confinement.confinement import means_here
+
+            means, refused = means_here()
+            report = environment_report(this_machine(deep=True), (confined_by(means, refused),))
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)

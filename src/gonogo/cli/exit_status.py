@@ -55,12 +55,14 @@ def _fault(error: Exception) -> Text:
     import tempfile
     import traceback
 
+    from gonogo.finding.redaction import redact
+
     what = f"{type(error).__name__}: {error}"
     try:
         descriptor, path = tempfile.mkstemp(prefix="gonogo-fault-", suffix=".txt")
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"{sys.argv}\nPython {sys.version}\n\n")
-            traceback.print_exception(type(error), error, error.__traceback__, file=file)
+            raised = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            file.write(redact(f"{' '.join(sys.argv)}\nPython {sys.version}\n\n{raised}"))
     except OSError:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         path = f"{frame.filename}:{frame.lineno}"

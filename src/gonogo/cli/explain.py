@@ -10,9 +10,9 @@ from typing import Any, TextIO
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.hazards.hazard import Hazard, all_hazards
-from gonogo.hazards.index import HANDLERS, hazard_of, rows, stages_of
-from gonogo.hazards.page import page_in
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import all_hazards, hazard_of, rows
+from gonogo.hazards.pack import HANDLERS, stages_of
 
 
 def hazard_named(name: str) -> Hazard:
@@ -36,7 +36,7 @@ def hazard_named(name: str) -> Hazard:
 def chosen_hazards(theme: str | None, stage: str | None) -> list[Hazard]:
     """The hazards of a theme and a stage (all, where None). Raises UserError for one that there isn't."""
     hazards = list(all_hazards())
-    themes = sorted({theme_of(hazard) for hazard in hazards})
+    themes = sorted({hazard.theme for hazard in hazards})
     for option, value, known in (("--theme", theme, themes), ("--stage", stage, list(HANDLERS))):
         if value is not None and value not in known:
             raise UserError(
@@ -45,20 +45,13 @@ def chosen_hazards(theme: str | None, stage: str | None) -> list[Hazard]:
                 )
             )
     return [
-        hazard
-        for hazard in hazards
-        if theme in (None, theme_of(hazard)) and (stage is None or stage in stages_of(hazard))
+        hazard for hazard in hazards if theme in (None, hazard.theme) and (stage is None or stage in stages_of(hazard))
     ]
-
-
-def theme_of(hazard: Hazard) -> str:
-    """The folder that a hazard's file stands in: device, zero3, memory …"""
-    return type(hazard).__module__.split(".")[2]
 
 
 def page_of(hazard: Hazard, language: str) -> str:
     """The hazard's page as Markdown: its first line as the title, its name, then the sections."""
-    text = page_in(language, type(hazard))
+    text = hazard.page.text(language)
     title, _, body = text.partition("\n")
     return f"# {title}\n\n`{hazard.name}`\n{body}\n"
 
@@ -70,7 +63,7 @@ def hazard_object(hazard: Hazard, language: str) -> dict[str, Any]:
     return {
         "schema": "gonogo.hazard/1",
         "name": hazard.name,
-        "theme": theme_of(hazard),
+        "theme": hazard.theme,
         "title": hazard.title.in_language(language),
         "stages": stages_of(hazard),
         "page": page,
@@ -102,10 +95,10 @@ def write_list(stream: TextIO, hazards: Sequence[Hazard], format_name: str, lang
         document = {"schema": "gonogo.hazards/1", "hazards": listed}
         stream.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
         return
-    by_theme = sorted(hazards, key=lambda hazard: (theme_of(hazard), hazard.name))
+    by_theme = sorted(hazards, key=lambda hazard: (hazard.theme, hazard.name))
     if format_name == "markdown":
         for hazard in by_theme:
-            stream.write(f"- `{hazard.name}` ({theme_of(hazard)}): {hazard.title.in_language(language)}\n")
+            stream.write(f"- `{hazard.name}` ({hazard.theme}): {hazard.title.in_language(language)}\n")
         return
     from rich.console import Console
     from rich.table import Table
@@ -124,6 +117,6 @@ def write_list(stream: TextIO, hazards: Sequence[Hazard], format_name: str, lang
         table.add_column(heading.in_language(language), overflow="fold", min_width=at_least)
     for hazard in by_theme:
         stages = ", ".join(stages_of(hazard))
-        table.add_row(theme_of(hazard), hazard.name, stages, Styled(hazard.title.in_language(language)))
+        table.add_row(hazard.theme, hazard.name, stages, Styled(hazard.title.in_language(language)))
     console.print(table)
     stream.flush()

@@ -59,6 +59,7 @@ def rehearse_command(
     ranks: str = "0",
     steps: int = 2,
     timeout: float = 600.0,
+    env: Sequence[str] = (),
 ) -> Answer:
     """``gonogo rehearse -- COMMAND``, with the options of the same names; what it does now is told on stderr.
 
@@ -70,7 +71,14 @@ def rehearse_command(
 
     language = chosen_language(None, os.environ)
     request = RehearsalRequest(
-        _words(command), gpus=gpus, nodes=nodes, host_memory=host_memory, ranks=ranks, steps=steps, timeout=timeout
+        _words(command),
+        gpus=gpus,
+        nodes=nodes,
+        host_memory=host_memory,
+        ranks=ranks,
+        steps=steps,
+        timeout=timeout,
+        env=tuple(env),
     )
     say = progress_lines(language)
     with live_display(language) as shown:

@@ -38,6 +38,14 @@ NoCache = Annotated[
     bool, typer.Option("--no-cache", help="Rehearse anew, though nothing has changed since the last time.")
 ]
 
+Unconfined = Annotated[
+    bool,
+    typer.Option(
+        "--unconfined",
+        help="Run the programs though nothing keeps them from your files and the network. Said in each report.",
+    ),
+]
+
 InEnvironment = Annotated[
     Path | None,
     typer.Option(
@@ -59,6 +67,14 @@ AsOf = Annotated[
         metavar="DATE",
         help="With --environment: where versions are loose, the releases of that day (2023-11-02). Default: the day of "
         "the last commit of FILE's repository.",
+    ),
+]
+Env = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        metavar="NAME[=VALUE]",
+        help="Also hand the variable NAME to the program (a secret by a placeholder), or set it to VALUE. Repeatable.",
     ),
 ]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 from typing import Annotated
 
 import typer
 
 from gonogo.cli.exit_status import exit_statuses
-from gonogo.cli.options import AsOf, Command, Gpus, InEnvironment, Lang, Output, Yes
+from gonogo.cli.options import AsOf, Command, Env, Gpus, InEnvironment, Lang, Output, Unconfined, Yes
 from gonogo.finding import Text, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -44,9 +45,11 @@ def prepare(
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
     ] = None,
     yes: Yes = False,
+    env: Env = None,
     timeout: Annotated[
         float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a first worker that takes longer.")
     ] = 600.0,
+    unconfined: Unconfined = False,
     format_: Annotated[str, typer.Option("--format", metavar="text|json", help="How the list is written.")] = "text",
     output: Output = None,
     lang: Lang = None,
@@ -63,16 +66,25 @@ def prepare(
     """
     language = chosen_language(lang, os.environ)
     with exit_statuses(language):
+        from gonogo.confinement.variables import check_named
+        from gonogo.finding.redaction import redact
+        from gonogo.rehearse.prepared.run import Preparation
         from gonogo.rehearse.prepared.shown import known_format, write
         from gonogo.report.output import check_writable, publish_text
 
+        def publish(done: Preparation) -> None:
+            buffer = io.StringIO()
+            write(buffer, done, command or (), format_, language, not list_)
+            publish_text(lambda stream: stream.write(redact(buffer.getvalue())), output)
+
         known_format(format_)
         check_writable(output)
+        check_named(env or (), os.environ)
         if not command and model:
             from gonogo.rehearse.prepared.run import prepare_models
 
             done = prepare_models(model, write=not list_)
-            publish_text(lambda stream: write(stream, done, (), format_, language, not list_), output)
+            publish(done)
             raise SystemExit((Verdict.GO if done.complete else Verdict.CANNOT_TELL).exit_status)
         if not command:
             raise UserError(
@@ -102,6 +114,8 @@ def prepare(
                 with_packages=tuple(with_ or ()),
                 timeout=timeout,
                 yes=yes,
+                unconfined=unconfined,
+                env=tuple(env or ()),
             )
         )
         as_installed = environment == AS_INSTALLED
@@ -115,5 +129,5 @@ def prepare(
                 write=not list_,
                 look=None if quiet else functools.partial(look, request, on_progress),
             )
-        publish_text(lambda stream: write(stream, done, command, format_, language, not list_), output)
+        publish(done)
         raise SystemExit((Verdict.GO if done.complete else Verdict.CANNOT_TELL).exit_status)

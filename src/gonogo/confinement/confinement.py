@@ -5,91 +5,159 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
+from gonogo.confinement.listening import Listening, OnCall
 from gonogo.confinement.secrets import secret_places
-from gonogo.confinement.world import Means, OnListener, World, WorldRefused, WorldSpec
+from gonogo.confinement.trees import remove_tree
+from gonogo.confinement.words import CANNOT_CONFINE
+from gonogo.confinement.world import LayerRefused, Means, World, WorldRefused, WorldSpec
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
 FORCED = "GONOGO_CONFINEMENT"
 """Environment variable: the only means that is tried."""
 _TRIED: tuple[Means, ...] = ("namespaces", "landlock")
-
-CANNOT_CONFINE = Text(
-    "this machine can't confine what a rehearsal runs ({why}): no line of it was run. Enable user namespaces "
-    "(sysctl kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0; in a container "
-    "--security-opt seccomp=unconfined --security-opt systempaths=unconfined), or use a kernel with Landlock (Linux "
-    "5.19 or newer); or say --unconfined, and the programs can change and delete what you can",
-    "本机无法限制排练所运行的程序（{why}）：没有运行任何一行。请启用用户命名空间（sysctl "
-    "kernel.unprivileged_userns_clone=1，或 kernel.apparmor_restrict_unprivileged_userns=0；容器中使用 --security-opt "
-    "seccomp=unconfined --security-opt systempaths=unconfined），或使用带 Landlock 的内核（Linux 5.19 或更新）；也可以加上 "
-    "--unconfined，此时程序可以修改和删除你能修改的一切",
-)
-UNCONFINED = Text(
-    "--unconfined: the programs of this run were not confined. They could change and delete your files, use the network "
-    "and your credentials, and go on running",
-    "--unconfined：本次运行的程序未受限制，可以修改和删除你的文件、使用网络和你的凭据，并在结束后继续运行",
-)
-ONLY_LANDLOCK = Text(
-    "this kernel allows no user namespaces here: programs could write only below the rehearsal's temporary folder, "
-    "reach no socket, and set no modes or times of files. A run that needs more can't be told",
-    "此处内核不允许用户命名空间：程序只能写入排练的临时目录，不能连接任何 socket，也不能设置文件的权限和时间。需要更多权限的运行无法判断",
-)
+_LEAST_SPACE = 256 << 20
 
 
 class Confinement:
-    """The worlds of one rehearsal. ``scratch``: its folder, which programs see only what is in ``shared`` of."""
+    """The worlds of one rehearsal.
 
-    def __init__(self, scratch: Path, *, unconfined: bool = False, on_listener: OnListener | None = None) -> None:
+    ``scratch`` is its folder, of which programs see ``shared`` and ``shown`` only. ``on_call`` is handed the calls of
+    programs that are heard.
+    """
+
+    def __init__(self, scratch: Path, *, unconfined: bool = False, on_call: OnCall | None = None) -> None:
         self.scratch = scratch.resolve()
         self.shared = self.scratch / "shared"
         """Programs see and write this folder as it is; gonogo reads what it finds here as a stranger's."""
-        self.shared.mkdir(mode=0o755, exist_ok=True)
+        self.shown = self.scratch / "shown"
+        """Programs can read this folder, and not write it."""
+        for folder in (self.shared, self.shown):
+            folder.mkdir(mode=0o755, exist_ok=True)
         self.means: Means | None = "none" if unconfined else None
         """What confines its worlds; None before the first one."""
-        self._on_listener = on_listener
-        self._worlds = 0
+        self._on_call = on_call
+        self._layers: Path | None = None
+        """Where the layers of its worlds are kept; None before the first one."""
 
     @contextlib.contextmanager
-    def world(self, *, below: Sequence[World] = (), made: Path | None = None) -> Iterator[World]:
-        """A new world, ended with the block. What programs changed in the worlds ``below`` is seen in it.
+    def world(
+        self, *, below: Sequence[Path] = (), made: Path | None = None, on_call: OnCall | None = None
+    ) -> Iterator[World]:
+        """A new world, ended with the block.
+
+        It begins with the files of ``made``, and with what the ``below`` hold: trees of earlier worlds. ``on_call`` is
+        handed calls too, and after the confinement's own.
 
         Raises UserError where this machine has no means to confine a program.
         """
         refused: list[str] = []
+        looks = [look for look in (self._on_call, on_call) if look is not None]
+        with contextlib.ExitStack() as stack:
+            listening = stack.enter_context(Listening(looks)) if looks else None
+            world = stack.enter_context(self.worlds_of(below, made, listening, refused))
+            yield world
+
+    @contextlib.contextmanager
+    def worlds_of(
+        self, below: Sequence[Path], made: Path | None, listening: Listening | None, refused: list[str]
+    ) -> Iterator[World]:
+        """As :meth:`world`; ``refused`` is told what the kernel refuses of the means that are tried first."""
         for means in (self.means,) if self.means is not None else _means_to_try():
-            self._worlds += 1
-            world = World(
-                WorldSpec(
-                    means=means,
-                    folder=self.scratch / "worlds" / str(self._worlds),
-                    private=self.scratch,
-                    shared=(self.shared,),
-                    hidden=() if means == "none" else tuple(secret_places()),
-                    below=tuple(one.tree for one in below),
-                    made=made,
-                ),
-                self._on_listener,
-            )
-            try:
-                world.__enter__()
-            except WorldRefused as why:
-                refused.append(f"{means}: {why}")
-                continue
-            self.means = means
-            try:
-                yield world
-            finally:
-                world.close()
+            for layers in self._places() if means == "namespaces" else (self.scratch / "worlds",):
+                layers.mkdir(exist_ok=True)
+                elsewhere = () if layers.is_relative_to(self.scratch) else (str(layers),)
+                world = World(
+                    WorldSpec(
+                        means=means,
+                        folder=Path(tempfile.mkdtemp(prefix="", dir=layers)),
+                        private=self.scratch,
+                        shared=(self.shared,),
+                        shown=(self.shown,),
+                        hidden=() if means == "none" else (*secret_places(), *elsewhere),
+                        begins_with=(*(() if made is None else (made,)), *below),
+                    ),
+                    None if listening is None else listening.add,
+                )
+                try:
+                    world.__enter__()
+                except LayerRefused as why:
+                    refused.append(f"{means}: {why}")
+                    continue
+                except WorldRefused as why:
+                    refused.append(f"{means}: {why}")
+                    break
+                self.means = means
+                if means == "namespaces":
+                    self._layers = layers
+                try:
+                    yield world
+                finally:
+                    world.close()
+                return
+        reasons = "; ".join(refused) or (f"{FORCED}={os.environ.get(FORCED)}" if is_linux() else "not Linux")
+        raise UserError(CANNOT_CONFINE.format(why=reasons))
+
+    def _places(self) -> Iterator[Path]:
+        """Folders for what programs change: below the scratch folder, and in other file systems where that can't be."""
+        if self._layers is not None:
+            yield self._layers
             return
-        raise UserError(CANNOT_CONFINE.format(why="; ".join(refused) or "not Linux"))
+        yield self.scratch / "worlds"
+        tried = {os.stat(self.scratch).st_dev}
+        for folder in _other_folders():
+            try:
+                device = os.stat(folder).st_dev
+                space = os.statvfs(folder)
+                if device in tried or space.f_bavail * space.f_frsize < _LEAST_SPACE:
+                    continue
+                tried.add(device)
+                place = Path(os.path.realpath(tempfile.mkdtemp(prefix="gonogo-", dir=folder)))
+            except OSError:
+                continue
+            weakref.finalize(self, remove_tree, place)
+            yield place
+
+
+def _other_folders() -> Iterator[str]:
+    """Folders for temporary files that may be in another file system than TMPDIR is; memory last."""
+    yield "/var/tmp"
+    yield os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    yield os.path.expanduser("~")
+    if os.environ.get("XDG_RUNTIME_DIR"):
+        yield os.environ["XDG_RUNTIME_DIR"]
+    yield "/dev/shm"
+
+
+def is_linux() -> bool:
+    """Whether this kernel may have the means."""
+    return sys.platform.startswith("linux")
+
+
+def means_here() -> tuple[Means, str]:
+    """What would confine a program on this machine, and what the kernel refused of better means; ``none``: nothing."""
+    with tempfile.TemporaryDirectory(prefix="gonogo-", ignore_cleanup_errors=True) as folder:
+        confinement = Confinement(Path(folder))
+        refused: list[str] = []
+        with contextlib.suppress(UserError), confinement.worlds_of((), None, None, refused):
+            return confinement.means or "none", "; ".join(refused)
+        return "none", "; ".join(refused)
+
+
+def raise_if_ended(world: World) -> None:
+    """Raise UserError where a world was ended for the limit that its programs passed."""
+    if world.limit is not None:
+        raise UserError(world.limit)
 
 
 def _means_to_try() -> Sequence[Means]:
-    if not sys.platform.startswith("linux"):
+    if not is_linux():
         return ()
     forced = os.environ.get(FORCED)
     if not forced:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 from collections.abc import Iterator
 
 _IN_HOME = (
@@ -20,13 +22,20 @@ _BY_VARIABLE = (
 )  # fmt: skip
 """Variables that name a file or folder of credentials."""
 _IN_HF_HOME = ("token", "stored_tokens")
+_OF_THE_MACHINE = (
+    "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private", "/etc/krb5.keytab",
+    "/etc/sudoers", "/etc/sudoers.d", "/etc/kubernetes", "/etc/rancher", "/etc/wireguard", "/etc/openvpn",
+    "/etc/NetworkManager/system-connections", "/var/lib/kubelet", "/var/lib/docker", "/var/spool/cron", "/var/mail",
+)  # fmt: skip
+"""What root can read, when gonogo is root."""
+_HOST_KEYS = "/etc/ssh"
 
 
 def secret_places() -> Iterator[str]:
     """Absolute paths of the user's credentials, those that are there and those that are not."""
-    home = os.path.expanduser("~")
-    for name in _IN_HOME:
-        yield os.path.join(home, name)
+    for home in _homes():
+        for name in _IN_HOME:
+            yield os.path.join(home, name)
     for variable in _BY_VARIABLE:
         value = os.environ.get(variable)
         if value and os.path.isabs(value):
@@ -35,3 +44,24 @@ def secret_places() -> Iterator[str]:
     if hf_home:
         for name in _IN_HF_HOME:
             yield os.path.abspath(os.path.join(hf_home, name))
+    if os.geteuid() == 0:
+        yield from _OF_THE_MACHINE
+        for name in _names_in(_HOST_KEYS):
+            if name.startswith("ssh_host_") and not name.endswith(".pub"):
+                yield os.path.join(_HOST_KEYS, name)
+
+
+def _homes() -> list[str]:
+    """The user's home folder, that of the user's entry among the users, and those of others that can be entered."""
+    homes = [os.path.expanduser("~")]
+    with contextlib.suppress(KeyError):
+        homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    homes += ["/root", *(os.path.join("/home", name) for name in _names_in("/home"))]
+    return [home for home in dict.fromkeys(homes) if os.path.isabs(home) and os.access(home, os.X_OK)]
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

@@ -8,26 +8,25 @@ a relay (``inside/relay.py``): to ``subprocess`` a world is no more than some wo
 from __future__ import annotations
 
 import contextlib
+import marshal
+import math
 import os
 import select
-import shutil
 import signal
 import socket
-import stat
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-import msgspec
-
+from gonogo.confinement.trees import bytes_below, copy_tree
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 
 Means = Literal["namespaces", "landlock", "none"]
 """What confines a world: the kernel's namespaces with overlayfs; Landlock with seccomp; nothing."""
@@ -42,7 +41,10 @@ _LONGEST_START = 20.0
 _MOST_PROCESSES = 8192
 _LEAST_MEMORY = 96 << 20
 _LEAST_FREE = 32 << 20
-_LONGEST_ADDRESS = 100  # of a socket's path: 108 with the zero, in the kernel
+LAYER_LIMIT = "GONOGO_LAYER_GIB"
+"""Environment variable: how many GiB programs may write into a world's layer."""
+_LAYER_GIB = 16.0
+_PREFIX = ":"  # as in inside/relay.py
 _LOOK = 0.5
 
 TOO_MANY_PROCESSES = Text(
@@ -60,12 +62,17 @@ DISK_FULL = Text(
 WROTE_TOO_MUCH = Text(
     "the program wrote more than {limit} GiB of real data, which is kept in {path}: have it write less (a smaller data "
     "set), or set GONOGO_LAYER_GIB to allow more",
-    "程序写出的真实数据超过 {limit} GiB（存放于 {path}）：请让它少写一些（例如更小的数据集），或设置 GONOGO_LAYER_GIB 提高上限",
+    "程序写出的真实数据超过 {limit} GiB（存放于 {path}）：请让它少写一些（例如更小的数据集），或设置 GONOGO_LAYER_GIB "
+    "提高上限",
 )
 
 
 class WorldRefused(Exception):
     """The kernel does not allow a world of that kind; the message says what it refused."""
+
+
+class LayerRefused(WorldRefused):
+    """What programs change can't be kept in the world's folder; it may be in another file system."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +86,13 @@ class WorldSpec:
     """Shown empty, but for what of it is shared."""
     shared: tuple[Path, ...] = ()
     """Folders that are as they are outside: what programs write there is really written."""
+    shown: tuple[Path, ...] = ()
+    """Folders of gonogo's that programs can read, and not write."""
     hidden: tuple[str, ...] = ()
     """Files and folders that are shown empty (with Landlock: that can't be read)."""
-    below: tuple[Path, ...] = ()
-    """Trees that mirror the root folder (see :attr:`World.tree`), seen before the real files; the first one wins."""
-    made: Path | None = None
-    """A tree of files that were made for the launch: seen before the real ones, below what ``below`` has."""
+    begins_with: tuple[Path, ...] = ()
+    """Trees (see ``trees.py``) that are copied into the world's own: what they hold is seen before the real files. The
+    later ones come over the earlier."""
 
 
 class World:
@@ -100,7 +108,7 @@ class World:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._thread: threading.Thread | None = None
-        self._most_bytes = int(float(os.environ.get("GONOGO_LAYER_GIB") or 16) * (1 << 30))
+        self._most_bytes = _layer_limit()
 
     @property
     def tree(self) -> Path:
@@ -115,23 +123,21 @@ class World:
     def __enter__(self) -> World:
         layer = self.spec.folder / "layer"
         layer.mkdir(parents=True)
-        address = str(self.spec.folder / "asked")
-        self._address_folder: str | None = None
-        if len(os.fsencode(address)) > _LONGEST_ADDRESS:
-            self._address_folder = tempfile.mkdtemp(prefix="gonogo-", dir="/tmp")
-            address = f"{self._address_folder}/asked"
-        self._address = address
+        if self.shows_changes:
+            for tree in self.spec.begins_with:
+                copy_tree(tree, self.tree)
+        self._address = str(self.spec.folder / "asked")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-                listener.bind(address)
+                _bind(listener, self.spec.folder, "asked")
                 listener.listen(128)
                 ends = (theirs.fileno(), listener.fileno())
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", "-S", _INSIDE, "begin", *map(str, ends)],
-                    env={}, cwd="/", stdin=subprocess.DEVNULL, pass_fds=ends, start_new_session=True,
+                    env=_own_libraries(), cwd="/", stdin=subprocess.DEVNULL, pass_fds=ends, start_new_session=True,
                 )  # fmt: skip
-            ours.send(msgspec.json.encode(self._message(layer)))
+            ours.send(marshal.dumps(self._message(layer)))
             self._take_answer(ours)
         except BaseException:
             ours.close()
@@ -149,9 +155,8 @@ class World:
             "layer": str(layer),
             "private": str(spec.private),
             "shared": [str(path) for path in spec.shared],
-            "hidden": [path for path in spec.hidden if os.path.exists(path)],
-            "below": [str(path) for path in spec.below],
-            "made": "" if spec.made is None else str(spec.made),
+            "shown": [str(path) for path in spec.shown],
+            "hidden": list(dict.fromkeys(os.path.realpath(path) for path in spec.hidden if os.path.exists(path))),
             "umask": _umask(),
             "processes": _MOST_PROCESSES,
             "least_memory": _LEAST_MEMORY,
@@ -166,8 +171,9 @@ class World:
         control.settimeout(None)
         what, _, rest = said.partition(b" ")
         if what != b"ready":
-            raise WorldRefused(rest.decode(errors="replace") or "its first process ended without a word")
-        self.notes = tuple(msgspec.json.decode(rest, type=list[str]))
+            kind = LayerRefused if what == b"layer" else WorldRefused
+            raise kind(rest.decode(errors="replace") or "its first process ended without a word")
+        self.notes = tuple(note for note in rest.decode(errors="replace").split("\0") if note)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -185,8 +191,6 @@ class World:
         if self._control is not None:
             self._control.close()
             self._control = None
-        if self._address_folder is not None:
-            shutil.rmtree(self._address_folder, ignore_errors=True)
 
     def _reap(self) -> None:
         if self._process is not None:
@@ -196,14 +200,28 @@ class World:
                 self._process.kill()
                 self._process.wait()
 
-    def command(self, words: Sequence[str], *, heard: Heard = "", pass_fds: Iterable[int] = ()) -> list[str]:
-        """The command line that runs ``words`` in the world: for subprocess, with environment, folder and streams.
+    def command(
+        self, words: Sequence[str], *, heard: Heard = "", descriptors: Mapping[int, int] | None = None, cwd: str = ""
+    ) -> list[str]:
+        """The command line that runs ``words`` in the world: for subprocess, with folder and streams as ever.
 
-        The calls in ``heard`` are those that the listener of the world is given. Descriptors in ``pass_fds`` are handed
-        on under their numbers; ``subprocess`` has to pass them as well.
+        What stands for the program outside runs there with the variables that subprocess is given: hand it those of
+        :meth:`environment`, or nothing is started. ``cwd`` is a folder that may be there in the world alone; without
+        it, the program's is subprocess's. The calls in ``heard`` are those that the listener of the world is given.
+        ``descriptors``: those that are handed on beside the streams, which subprocess has to pass, and the numbers that
+        they have in the program.
         """
-        descriptors = ",".join(map(str, pass_fds))
-        return [sys.executable, "-I", "-S", _INSIDE, "run", self._address, heard, descriptors, *words]
+        handed = ",".join(f"{here}={there}" for here, there in (descriptors or {}).items())
+        return [sys.executable, "-I", "-S", _INSIDE, "run", self._address, heard, handed, cwd, *words]
+
+    @staticmethod
+    def environment(variables: Mapping[str, str]) -> dict[str, str]:
+        """The variables to hand to subprocess, so that the program has ``variables``.
+
+        Their names are changed on the way: a stranger's LD_PRELOAD or LD_LIBRARY_PATH is none to what runs outside.
+        """
+        named = {_PREFIX + name: value for name, value in variables.items() if name and "=" not in name}
+        return {**_own_libraries(), **named, _PREFIX: "1"}
 
     def signal(self, process: int, number: signal.Signals, *, group: bool = False) -> None:
         """Signal a process, by the number that it has in the world."""
@@ -253,53 +271,45 @@ class World:
             state = os.statvfs(self.spec.folder)
         except OSError:
             return
-        parent = str(self.spec.private.parent)
+        folder, private = self.spec.folder, self.spec.private
+        parent = str(private.parent if folder.is_relative_to(private) else folder.parent.parent)
         if state.f_bavail * state.f_frsize < _LEAST_FREE:
             self.limit = DISK_FULL.format(path=parent)
         elif bytes_below(self.tree) > self._most_bytes:
-            self.limit = WROTE_TOO_MUCH.format(limit=self._most_bytes >> 30, path=parent)
+            self.limit = WROTE_TOO_MUCH.format(limit=f"{self._most_bytes / (1 << 30):g}", path=parent)
         if self.limit is not None and self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.shutdown(socket.SHUT_WR)
 
 
-def bytes_below(folder: Path) -> int:
-    """Bytes on the disk of all files below a folder; 0 for what can't be read."""
-    return sum(state.st_blocks * 512 for _, state in files_below(folder))
+def _bind(listener: socket.socket, folder: Path, name: str) -> None:
+    """Bind at a path, by a descriptor of its folder: the kernel takes no path of more than 107 bytes."""
+    descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    try:
+        listener.bind(f"/proc/self/fd/{descriptor}/{name}")
+    finally:
+        os.close(descriptor)
 
 
-def files_below(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """(path, lstat) of all regular files below a folder that can be read, no links followed."""
-    waiting = [str(folder)]
-    while waiting:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                    elif entry.is_file(follow_symlinks=False):
-                        with contextlib.suppress(OSError):
-                            yield entry.path, entry.stat(follow_symlinks=False)
-        except OSError:
-            continue
+def _own_libraries() -> dict[str, str]:
+    """What this Python may need to find its own libraries: gonogo's variable, and none of a stranger's."""
+    value = os.environ.get("LD_LIBRARY_PATH")
+    return {} if value is None else {"LD_LIBRARY_PATH": value}
 
 
-def remove_tree(folder: Path) -> None:
-    """Remove a folder that a program wrote, whatever modes it left behind."""
-
-    def again(function: Callable[[str], object], path: str, _error: object) -> None:
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(path), 0o700)
-            if stat.S_ISDIR(os.lstat(path).st_mode):
-                os.chmod(path, 0o700)
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                os.unlink(path)
-
-    if sys.version_info >= (3, 12):
-        shutil.rmtree(folder, onexc=again)
-    else:
-        shutil.rmtree(folder, onerror=again)
+def _layer_limit() -> int:
+    value = os.environ.get(LAYER_LIMIT)
+    try:
+        gib = float(value) if value else _LAYER_GIB
+    except ValueError:
+        gib = math.nan
+    if not 0 < gib < math.inf:
+        raise UserError(
+            Text("{name}={value}: a number of GiB, such as 16", "{name}={value}：应为 GiB 数，例如 16").format(
+                name=LAYER_LIMIT, value=value
+            )
+        )
+    return int(gib * (1 << 30))
 
 
 def _umask() -> int:

@@ -18,8 +18,8 @@ from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import read_setup
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, best_first, verdict_of
 from gonogo.finding.logs import Event, LogFile, Logs
-from gonogo.hazards.hazard import Hazard, all_hazards
-from gonogo.hazards.index import met_in_log
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import all_hazards, met_in_log
 
 if TYPE_CHECKING:  # loaded where a log asks for it
     from gonogo.finding.similar import SimilarThread

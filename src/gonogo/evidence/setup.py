@@ -157,7 +157,10 @@ def parsed_config(text: str) -> Mapping[str, Any] | None:
 def _versions(path: Path, text: str) -> Iterator[tuple[str, str]]:
     from gonogo.evidence.environment.reading import read_environment
 
-    environment = read_environment(SourceFile(str(path), text.encode()))
+    source = SourceFile(str(path), text.encode())
+    environment = read_environment(source)
+    if source.gap is not None:
+        raise UserError(Text("can't read {path}: {why}", "无法读取 {path}：{why}").format(path=path, why=source.gap))
     if not environment.packages and environment.unread:
         raise UserError(environment.unread[0].reason)
     for name, package in environment.packages.items():

@@ -15,7 +15,7 @@ from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.finding import Certainty, Finding, Severity, Span, best_first
 from gonogo.hazards.explained import Places
-from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import all_hazards
 from gonogo.hazards.together import together
 from gonogo.rehearse.findings import fallback_findings, findings_in_record
 

@@ -73,7 +73,11 @@ def run_guarded(request: GuardRequest, environment: Mapping[str, str], language:
         guarded = inject(request.folder, request.options, environment)
         _write(request.folder, launched)
         write_atomically(request.folder / _FILES, as_kept(request.files))
-        watch = Watch(request.folder, lambda: _print_trouble(request.folder, language)).look
+        watch = Watch(
+            request.folder,
+            lambda: _print_trouble(request.folder, language),
+            lambda: _say_deleted(request.folder, language),
+        ).look
     except OSError as error:
         _say_unguarded(request.folder, error, language)
 
@@ -86,6 +90,7 @@ def run_guarded(request: GuardRequest, environment: Mapping[str, str], language:
     except CannotStart as error:
         complain(error.text, language)
         ended = CommandEnded(error.status)
+    watch()  # the folder may have been deleted since the last look
     killed_after = oom_kills()
     launched.ended = time.time()
     launched.exit_status = ended.status
@@ -132,6 +137,17 @@ def _say_unguarded(folder: Path, error: OSError, language: str) -> None:
             "the guard can't write to {folder} ({why}): the command runs without it; --folder DIR names another place",
             "监护无法写入 {folder}（{why}）：命令将在没有监护的情况下运行；可用 --folder DIR 指定其他位置",
         ).format(folder=folder, why=error.strerror or error),
+        language,
+    )
+
+
+def _say_deleted(folder: Path, language: str) -> None:
+    complain(
+        Text(
+            "{folder} was deleted while the command runs: the guard records nothing any more, and the command goes on; "
+            "--folder DIR names another place",
+            "{folder} 在命令运行期间被删除：监护不再记录，命令照常继续；可用 --folder DIR 指定其他位置",
+        ).format(folder=folder),
         language,
     )
 

@@ -14,11 +14,15 @@ _MOST_READ = 1 << 20
 
 
 class Watch:
-    """Looks at what the ranks have appended; ``tell`` is called when they have recorded trouble, ever more seldom."""
+    """Looks at what the ranks have appended; ``tell`` is called when they have recorded trouble, ever more seldom.
 
-    def __init__(self, folder: Path, tell: Callable[[], None]) -> None:
+    ``deleted`` is called, once, when the folder is there no more.
+    """
+
+    def __init__(self, folder: Path, tell: Callable[[], None], deleted: Callable[[], None] = lambda: None) -> None:
         self._folder = folder
         self._tell = tell
+        self._deleted: Callable[[], None] | None = deleted
         self._read: dict[str, int] = {}
         self._trouble_since: float | None = None
         self._quiet_until = 0.0
@@ -27,7 +31,11 @@ class Watch:
     def look(self) -> None:
         """Look once; never raises."""
         try:
-            self._look()
+            if self._deleted is not None and not self._folder.is_dir():
+                deleted, self._deleted = self._deleted, None
+                deleted()
+            if self._deleted is not None:
+                self._look()
         except Exception:  # the watch is a convenience: the report at the end tells the same
             self._quiet_until = float("inf")
 

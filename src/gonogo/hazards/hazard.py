@@ -1,12 +1,12 @@
-"""The Hazard base class, and how hazards are found: by walking the themes' folders, with no register."""
+"""The base class of all hazards: what a page declares, and the handlers that look at evidence."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, span_of
 from gonogo.evidence.log.line import LogLine
@@ -15,8 +15,8 @@ from gonogo.evidence.rehearsal.divergence_text import describe_divergence, place
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
-from gonogo.hazards.page import sources_in
-from gonogo.hazards.refusal import Refusal, told_by_page
+from gonogo.hazards.page import Page
+from gonogo.hazards.refusal import Refusal
 
 if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
     from gonogo.evidence.config.deepspeed import DeepSpeedConfig
@@ -27,49 +27,91 @@ if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
     from gonogo.evidence.script.script import Script
 
 
+_MAX_SPANS = 20
+"""Places of one finding that are shown: a broken list of hosts has one a line."""
+
 One = TypeVar("One", Text, Span, Fix)
 
 
-class Hazard:
-    """One known way in which a distributed fine-tune fails; one subclass a file.
+class Declared(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the head of any page may declare; each key becomes the attribute of that name of its hazard."""
 
-    The file, the class and the hazard have one name: ``zero3_moe_hang.py``, ``Zero3MoeHang``, ``zero3-moe-hang``. The
-    docstring is the page in English and lists the sources; ``zero3_moe_hang.zh.md`` beside it is the page in Chinese
-    (see ``page.py``). A subclass overrides only the handlers (``in_…``) that apply to it.
+    from_sections: ClassVar[tuple[str, ...]] = ()
+    """Keys that are taken from the page's sections where its head has none."""
+
+    title: Text
+    fallback: bool | UnsetType = UNSET
+    explains_failure: bool | UnsetType = UNSET
+    raises: bool | UnsetType = UNSET
+    refusal: Refusal | UnsetType = UNSET
+    log_words: tuple[str, ...] | UnsetType = UNSET
+    ends_at: tuple[tuple[str, str], ...] | UnsetType = UNSET
+    traces: tuple[str, ...] | UnsetType = UNSET
+    yields_to: tuple[str, ...] | UnsetType = UNSET
+    consequence: bool | UnsetType = UNSET
+
+
+class Hazard:
+    """One known way in which a distributed fine-tune fails, with its page.
+
+    What a page declares needs no class of its own. Where code decides, a subclass stands beside the page and overrides
+    the handlers (``in_…``) that apply to it; file, class and hazard have one name: ``zero3_moe_hang.md``,
+    ``zero3_moe_hang.py``, ``Zero3MoeHang``, ``zero3-moe-hang``. What the page declares becomes attributes of the
+    hazard; what only code can say is an attribute of the class.
     """
 
-    name: ClassVar[str]
-    title: ClassVar[Text]
-    fallback: ClassVar[bool] = False
+    declares: ClassVar[type[Declared]] = Declared
+    """What the head of its page may declare."""
+
+    name: str
+    title: Text
+    fallback: bool = False
     """A fallback is asked only where no other hazard has explained a failed rank."""
-    explains_failure: ClassVar[bool] = True
+    explains_failure: bool = True
     """False where the hazard's errors are found beside the exception that ended a rank, and do not explain it."""
 
-    raises: ClassVar[bool] = False
+    raises: bool = False
     """True where what its errors in files name raises an exception whenever the program gets there, on virtual
     accelerators as on real ones: a rehearsal that went past it speaks against them."""
 
-    refusal: ClassVar[Refusal | None] = None
+    refusal: Refusal | None = None
     """What a library says where it refuses this: a log that has it shows the hazard, unless ``in_log`` knows better."""
 
-    log_words: ClassVar[tuple[str, ...]] = ()
+    log_words: tuple[str, ...] = ()
     """Literals of the log lines that the hazard looks for, where ``failure_log.GENERIC_WORDS`` has none of theirs."""
-    ends_at: ClassVar[tuple[tuple[str, str], ...]] = ()
+    ends_at: tuple[tuple[str, str], ...] = ()
     """Where a traceback ends that was cut before the line that would name this: a fragment of the innermost frame's
     path, and one of its function or code. It is possible then, where nothing else explains the log."""
-    traces: ClassVar[tuple[str, ...]] = ()
+    traces: tuple[str, ...] = ()
     """Literals of lines that stand beside the one that names this (further down its message, the code that raises it):
     in a log that was cut so that they alone are left, it is possible."""
-    yields_to: ClassVar[tuple[str, ...]] = ()
+    yields_to: tuple[str, ...] = ()
     """Hazards whose confident finding in a log or a rehearsal explains what this one would say more generally."""
-    consequence: ClassVar[bool] = False
+    consequence: bool = False
     """True where the log shows the same when another rank or an earlier fault brought it about: such a fault wins, and
     this one stays possible beside it, or beside a hazard that it yields to."""
+
+    def __init__(self, page: Page) -> None:
+        """Raises UserError where the page's head does not fit :attr:`declares`."""
+        self.page = page
+        self.name = page.name
+        declared = page.declared(self.declares)
+        for key in declared.__struct_fields__:
+            value = getattr(declared, key)
+            if value is not UNSET:
+                setattr(self, key, value)
+            elif key in declared.from_sections and not hasattr(type(self), key):
+                setattr(self, key, page.why if key == "cause" else page.cures)
+
+    @property
+    def theme(self) -> str:
+        """The folder that its page is in: device, zero3, memory …"""
+        return self.page.theme
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The addresses under the page's last heading."""
-        return sources_in(type(self).__doc__ or "")
+        return self.page.sources
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
         """Findings in a run's DeepSpeed config."""
@@ -102,8 +144,7 @@ class Hazard:
         """Findings in a failed run's logs: unless a subclass knows better, those of its ``refusal``."""
         shown = self.refusal.shown_in(log) if self.refusal is not None else None
         if shown is not None:
-            why, cure = told_by_page(type(self))
-            yield self.log_finding(shown[0], why, cure=cure, certainty=shown[1])
+            yield self.log_finding(shown[0], self.page.why, cure=self.page.cure, certainty=shown[1])
 
     def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
         """Findings in what the guard of a live training recorded, while it runs or once it has ended."""
@@ -136,7 +177,7 @@ class Hazard:
             title=title or self.title,
             cause=cause,
             cure=_each(cure),
-            spans=_each(spans),
+            spans=_each(spans)[:_MAX_SPANS],
             ranks=ranks,
             module=module,
             parameter=parameter,
@@ -228,26 +269,3 @@ def _evidence_ranks(evidence: LoggedError | Found | LogLine) -> tuple[int, ...]:
         return evidence.ranks
     rank = (evidence.line if isinstance(evidence, Found) else evidence).rank
     return () if rank is None else (rank,)
-
-
-@cache
-def hazards_in(module: str) -> tuple[Hazard, ...]:
-    """The hazards of a theme's file, which is imported for it: ``zero3.zero3_moe_hang`` has one, a helper none."""
-    imported = importlib.import_module(f"gonogo.hazards.{module}")
-    return tuple(
-        value()
-        for value in vars(imported).values()
-        if isinstance(value, type) and issubclass(value, Hazard) and value.__module__ == imported.__name__
-    )
-
-
-@cache
-def all_hazards() -> tuple[Hazard, ...]:
-    """Every hazard, by name: the class of each file of a theme's folder. Raises ValueError where two share a name."""
-    found: dict[str, Hazard] = {}
-    for path in sorted(Path(__file__).parent.glob("*/[!_]*.py")):
-        for hazard in hazards_in(f"{path.parent.name}.{path.stem}"):
-            if hazard.name in found:
-                raise ValueError(f"two hazards are named {hazard.name!r}")
-            found[hazard.name] = hazard
-    return tuple(found[name] for name in sorted(found))

@@ -1,19 +1,40 @@
-"""A hazard's page: in English its class's docstring, in Chinese the file ``<module>.zh.md`` beside it.
+"""A hazard's page: ``<theme>/<name>.md``, one Markdown file with all that is declared and said of the hazard.
 
-What no language changes stands once, in the English page, and is put into the Chinese one here: the example, which is
-code with what is wrong and what is right; and the sources, ``- ADDRESS: what it shows``, of which the Chinese page says
-in the same order what each shows.
+::
+
+    +++
+    title.en = "…"                  TOML: the title, and what a log, a config or versions show it by
+    title.zh = "…"
+    +++
+
+    # English
+
+    A line that says what it is.
+
+    ## What happens
+    …
+    # 中文
+    …
+
+Which keys the head may have depends on the kind of hazard: each class names its struct (``Hazard.declares``). What no
+language changes is written once, in the English part, and is put into the Chinese one here: the example, and the
+addresses of the sources (``- ADDRESS: what it shows``), of which the Chinese part says what they show, in that order.
 """
 
 from __future__ import annotations
 
-import inspect
 import re
-import sys
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, NoReturn, TypeVar
 
+import msgspec
+
+from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+Head = TypeVar("Head", bound=msgspec.Struct)
 
 HEADINGS = (
     Text("What happens", "现象"),
@@ -23,39 +44,304 @@ HEADINGS = (
     Text("When it is safe", "何时安全"),
     Text("Sources", "来源"),
 )
-"""The headings of a page, in order; each stands on a line of its own as ``## heading``."""
+"""The sections of a page, in order; each heading is a line of its own, ``## heading``."""
+ENGLISH, CHINESE = "# English", "# 中文"
+"""The lines that the two parts of a page begin with."""
 
-_SHOWN, _CURE = HEADINGS[2], HEADINGS[3]
-_EXAMPLE = re.compile(rf"^## {_SHOWN.en}\n(.*?)\n+^## ", re.MULTILINE | re.DOTALL)
-_SOURCE = re.compile(r"^\s*- (https://\S+?):(?=\s)", re.MULTILINE)
+_EXAMPLE, _CURE = HEADINGS[2], HEADINGS[3]
+_SECTION = compiled_when_used(r"^## (.+)$", re.MULTILINE)
+_IN_EXAMPLE = re.compile(rf"^## {_EXAMPLE.en}\n(.*?)\n+^## ", re.MULTILINE | re.DOTALL)
+_SOURCE = re.compile(r"^- (https://\S+?):(?=\s)", re.MULTILINE)
+_ITEM = re.compile(r"^- ", re.MULTILINE)
+_BETWEEN_CHINESE = compiled_when_used(r"(?<=[^\x00-\x7f])\s*\n\s*(?=[^\x00-\x7f])")
+_FILE = compiled_when_used(
+    rf"\+\+\+\n(?P<head>.*?)^\+\+\+\n\s*^{ENGLISH}\n(?P<english>.*?)^{CHINESE}\n(?P<chinese>.*)\Z",
+    re.MULTILINE | re.DOTALL,
+)
+_AT = compiled_when_used(r" - at `\$\.?(.*)`$")
+_SHARED = compiled_when_used(r"@(\w+)")
 
 
-@cache
-def sources_in(page: str) -> tuple[str, ...]:
-    """The addresses that an English page lists."""
-    return tuple(_SOURCE.findall(page.rpartition(f"## {HEADINGS[-1].en}\n")[2]))
+class Page(msgspec.Struct, frozen=True, dict=True):
+    """A hazard's page, read. ``head`` holds plain values, with those of ``[shared]`` put in."""
+
+    name: str
+    theme: str
+    head: dict[str, Any]
+    english: str
+    chinese: str
+    has_code: bool = False
+    """Whether ``<name>.py`` beside it decides something."""
+
+    @property
+    def module(self) -> str:
+        """The module that the hazard's code is in, where it has any."""
+        return f"gonogo.hazards.{self.theme}.{self.name.replace('-', '_')}"
+
+    @property
+    def file(self) -> str:
+        """The page's path, as error messages name it."""
+        return f"hazards/{self.theme}/{self.name.replace('-', '_')}.md"
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """The addresses under the page's last heading."""
+        return tuple(_SOURCE.findall(self.english.rpartition(f"## {HEADINGS[-1].en}\n")[2]))
+
+    def text(self, language: str) -> str:
+        """The page as Markdown in ``"en"`` or ``"zh"``: a line that says what it is, then the sections."""
+        if language != "zh":
+            return self.english
+        body, heading, shown = self.chinese.rpartition(f"## {HEADINGS[-1].zh}\n")
+        example = _IN_EXAMPLE.search(self.english)
+        if example is not None:
+            body = body.replace(f"## {_CURE.zh}\n", f"## {_EXAMPLE.zh}\n{example[1]}\n\n## {_CURE.zh}\n", 1)
+        addresses = iter(self.sources)
+        return body + heading + _ITEM.sub(lambda _: f"- {next(addresses)}：", shown).rstrip()
+
+    def section(self, heading: str, language: str) -> str:
+        """A section, by its heading's English words; empty where the page has none."""
+        headings = next(one for one in HEADINGS if one.en == heading)
+        _, _, rest = self.text(language).partition(f"## {headings.in_language(language)}\n")
+        return rest.partition("\n## ")[0].strip()
+
+    @property
+    def why(self) -> Text:
+        """What it is and why, as one paragraph: the page's first line and its section ``Why``."""
+        first = Text(*(self.text(language).partition("\n")[0] for language in ("en", "zh")))
+        why = Text(*(_one_line(self.section("Why", language)) for language in ("en", "zh")))
+        return Text("{first} {why}", "{first}{why}").format(first=first, why=why)
+
+    @property
+    def cure(self) -> Text:
+        """The section ``Cure`` as one paragraph."""
+        return Text(*(_one_line(self.section(_CURE.en, language)) for language in ("en", "zh")))
+
+    @property
+    def cures(self) -> tuple[Text, ...]:
+        """The items of the section ``Cure`` (all of it, where it is no list), without backticks and the final stop."""
+        both = (map(_plain, _items(self.section(_CURE.en, language))) for language in ("en", "zh"))
+        return tuple(Text(*pair) for pair in zip(*both, strict=True))
+
+    def declared(self, kind: type[Head]) -> Head:
+        """The head as one of the structs of :attr:`Hazard.declares`. Raises UserError where it doesn't fit."""
+        return self._converted(kind, _value_of)
+
+    def check(self, kind: type[msgspec.Struct]) -> None:
+        """Raise UserError where a pattern of the head is none, or a text lacks its words in a language."""
+        self._converted(kind, _checked_value_of)
+        for key in getattr(kind, "from_sections", ()):
+            taken = (self.why,) if key == "cause" else self.cures
+            if key not in self.head and any("{" in text.en + text.zh or "}" in text.en + text.zh for text in taken):
+                self.refuse(
+                    "## Why" if key == "cause" else "## Cure",
+                    Text(
+                        "a brace would stand for a value in a finding: write {key} into the head, or no brace",
+                        "花括号在报告中表示取值：请把 {key} 写入文件头，或不用花括号",
+                    ).format(key=key),
+                )
+        for key, text in _texts_in(self.head):
+            for language in ("en", "zh"):
+                if not text[language].strip():
+                    self.refuse(f"{key}.{language}", Text("is empty: write it", "为空：请写入"))
+
+    def _converted(self, kind: type[Head], value_of: Callable[[type, Any], Any]) -> Head:
+        try:
+            return msgspec.convert(self.head, kind, dec_hook=value_of)
+        except msgspec.ValidationError as error:
+            message = str(error)
+        self._refuse(message, kind)
+
+    def refuse(self, key: str, why: Text) -> NoReturn:
+        """Raise a UserError that names the page's file, the key and what is wrong."""
+        raise UserError(
+            Text("{file}: {key}: {why}", "{file}：{key}：{why}").format(file=self.file, key=key or "+++", why=why)
+        )
+
+    def check_both_languages(self) -> None:
+        """Raise UserError where a part lacks a section, or where the two parts don't list the same."""
+        for language, start in (("en", ENGLISH), ("zh", CHINESE)):
+            part = self.english if language == "en" else self.chinese
+            wanted = [one.in_language(language) for one in HEADINGS if language == "en" or one != _EXAMPLE]
+            if not part.partition("\n")[0].strip() or part.startswith("#"):
+                self.refuse(start, Text("begin with a line that says what it is", "请以一行概述开头"))
+            if _SECTION.findall(part) != wanted:
+                self.refuse(
+                    start,
+                    Text("its sections are to be {wanted}, in this order", "各节应依次为 {wanted}").format(
+                        wanted=", ".join(f"## {one}" for one in wanted)
+                    ),
+                )
+        listed = len(_ITEM.findall(self.chinese.rpartition(f"## {HEADINGS[-1].zh}\n")[2]))
+        if not self.sources or listed != len(self.sources):
+            self.refuse(
+                f"## {HEADINGS[-1].en}",
+                Text(
+                    "{count} sources `- https://…: what it shows`, and {listed} `- …` in the Chinese part: give at "
+                    "least one, and as many there",
+                    "英文部分有 {count} 个来源（`- https://…: 说明`），中文部分有 {listed} 个 `- …`：至少写一个，且数目"
+                    "要相同",
+                ).format(count=len(self.sources), listed=listed),
+            )
+        cures = [len(_items(self.section(_CURE.en, language))) for language in ("en", "zh")]
+        if cures[0] != cures[1]:
+            self.refuse(
+                f"## {_CURE.en}",
+                Text(
+                    "{en} items in English, {zh} in Chinese: write as many", "英文 {en} 条，中文 {zh} 条：请写同样多条"
+                ).format(en=cures[0], zh=cures[1]),
+            )
+
+    def _refuse(self, message: str, kind: type[msgspec.Struct]) -> NoReturn:
+        """Say in the page's terms what msgspec says of the head."""
+        at = _AT.search(message)
+        where, said = (at[1], message[: at.start()]) if at else ("", message)
+        named = re.search(r"`(\w+)`", said)
+        if named and said.startswith("Object missing"):
+            self.refuse(
+                ".".join(filter(None, (where, named[1]))),
+                Text("is missing: write it into the head", "缺失：请写入文件头"),
+            )
+        if named and said.startswith("Object contains unknown"):
+            known = _keys_at(kind, where)
+            self.refuse(
+                ".".join(filter(None, (where, named[1]))),
+                Text("there is no such key; known here: {known}", "没有这个键；此处可用：{known}").format(
+                    known=", ".join(known)
+                ),
+            )
+        self.refuse(where, Text("{said}: mend the value", "{said}：请改正该值").format(said=said))
 
 
-def page_in(language: str, hazard: type) -> str:
-    """The page as Markdown in ``"en"`` or ``"zh"``: a line that says what it is, then the sections.
+def _toml(text: str) -> dict[str, Any]:
+    """TOML as plain values. Raises ValueError where it is none."""
+    import sys  # pages are seldom read from their files
 
-    Raises OSError where the Chinese page can't be read.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    values: dict[str, Any] = tomllib.loads(text)
+    return values
+
+
+def read_page(
+    text: str, name: str, theme: str, *, has_code: bool = False, shared: dict[str, Any] | None = None
+) -> Page:
+    """The page that a file's text is. Raises UserError where it has not the form of one.
+
+    ``shared`` is what several pages of the theme share; a page's own ``[shared]`` goes before it.
     """
-    english = re.sub(r"\n+## ", "\n\n## ", inspect.cleandoc(hazard.__doc__ or ""))
-    if language != "zh":
-        return english
-    module = sys.modules[hazard.__module__]
-    chinese = Path(str(module.__file__)).with_suffix(".zh.md").read_text(encoding="utf-8")
-    body, heading, shown = chinese.rpartition(f"## {HEADINGS[-1].zh}\n")
-    example = _EXAMPLE.search(english)
-    if example is not None:
-        body = body.replace(f"## {_CURE.zh}\n", f"## {_SHOWN.zh}\n{example[1]}\n\n## {_CURE.zh}\n", 1)
-    addresses = iter(sources_in(english))
-    return body + heading + re.sub(r"^- ", lambda _: f"- {next(addresses)}：", shown, flags=re.MULTILINE).rstrip()
+    empty = Page(name, theme, {}, "", "", has_code)
+    parts = _FILE.match(text)
+    if parts is None:
+        empty.refuse(
+            "",
+            Text(
+                "a page is a head between two lines +++, a part under the line `{english}` and one under the line "
+                "`{chinese}`; `gonogo hazards --new NAME` writes one to fill in",
+                "页面由两行 +++ 之间的文件头、`{english}` 行之下的部分和 `{chinese}` 行之下的部分组成；可用 "
+                "`gonogo hazards --new NAME` 生成一个",
+            ).format(english=ENGLISH, chinese=CHINESE),
+        )
+    try:
+        head = _toml(f"\n{parts['head']}")  # so that lines are numbered as in the file
+    except ValueError as error:
+        empty.refuse("", Text("no TOML: {error}", "不是 TOML：{error}").format(error=error))
+    named = {**(shared or {}), **head.pop("shared", {})}
+    page = Page(name, theme, {}, parts["english"].strip(), parts["chinese"].strip(), has_code)
+    page.head.update({key: _with_shared(value, named, page, key) for key, value in head.items()})
+    page.check_both_languages()
+    return page
 
 
-def section_of(hazard: type, heading: str, language: str) -> str:
-    """A section of the page, by its heading's English words; empty where the page has none. Raises as ``page_in``."""
-    headings = next(one for one in HEADINGS if one.en == heading)
-    _, _, rest = page_in(language, hazard).partition(f"## {headings.in_language(language)}\n")
-    return rest.partition("\n## ")[0].strip()
+def read_shared(text: str, theme: str) -> dict[str, Any]:
+    """What the pages of a theme share, by name. Raises UserError where the text is no TOML."""
+    try:
+        return _toml(text)
+    except ValueError as error:
+        file = f"hazards/{theme}/_shared.toml"
+        raise UserError(
+            Text("{file}: no TOML: {error}", "{file}：不是 TOML：{error}").format(file=file, error=error)
+        ) from None
+
+
+def _with_shared(value: Any, shared: dict[str, Any], page: Page, key: str) -> Any:
+    """The value with ``"@name"`` replaced by what ``[shared]`` says it is; in a list, a list's items are put in."""
+    if isinstance(value, dict):
+        return {part: _with_shared(one, shared, page, f"{key}.{part}") for part, one in value.items()}
+    if isinstance(value, list):
+        found: list[Any] = []
+        for one in value:
+            put = _with_shared(one, shared, page, key)
+            found += put if isinstance(put, list) and isinstance(one, str) else [put]
+        return found
+    reference = _SHARED.fullmatch(value) if isinstance(value, str) else None
+    if reference is None:
+        return value
+    if reference[1] not in shared:
+        page.refuse(
+            key,
+            Text("{value} is not in [shared]: write it there", "[shared] 中没有 {value}：请写入").format(value=value),
+        )
+    return shared[reference[1]]
+
+
+def _checked_value_of(kind: type, value: Any) -> Any:
+    """The same, of which it is sure that RE2 takes it. Raises ValueError where it doesn't."""
+    pattern = _value_of(kind, value)
+    try:
+        pattern.search_bytes(b"")
+        pattern.finditer("")
+    except Exception as error:  # of re2 itself
+        raise ValueError(f"RE2 takes no such pattern ({error})") from None
+    return pattern
+
+
+def _value_of(kind: type, value: Any) -> Any:
+    """A pattern, out of its text or of the alternatives that it consists of."""
+    if kind is not Pattern:
+        raise NotImplementedError(kind)
+    alternatives = [value] if isinstance(value, str) else value
+    if not isinstance(alternatives, list) or not all(isinstance(one, str) for one in alternatives):
+        raise ValueError(f"Expected a pattern (a string, or a list of alternatives), got {type(value).__name__}")
+    return Pattern("|".join(alternatives))
+
+
+def _keys_at(kind: Any, where: str) -> tuple[str, ...]:
+    """The keys that a struct has at a place within it, such as ``signs[...].cause``."""
+    for part in filter(None, re.split(r"\.|\[[^\]]*\]", where)):
+        kind = next(field.type for field in msgspec.structs.fields(kind) if field.name == part)
+        kind = next(one for one in _structs_in(kind))
+    return tuple(field.encode_name for field in msgspec.structs.fields(kind))
+
+
+def _structs_in(kind: Any) -> list[Any]:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return [kind]
+    return [one for argument in getattr(kind, "__args__", ()) for one in _structs_in(argument)]
+
+
+def _texts_in(value: Any, key: str = "") -> Iterator[tuple[str, dict[str, str]]]:
+    """The texts in a head, each by its key."""
+    if isinstance(value, dict):
+        if value.keys() == {"en", "zh"}:
+            yield key, value
+        for part, one in value.items():
+            yield from _texts_in(one, f"{key}.{part}" if key else part)
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _texts_in(one, f"{key}[{number}]")
+
+
+def _one_line(section: str) -> str:
+    return " ".join(_BETWEEN_CHINESE.sub("", section).split())
+
+
+def _items(section: str) -> list[str]:
+    """The items of a section that is a list; else the section itself."""
+    return _ITEM.split(section)[1:] if section.startswith("- ") else [section]
+
+
+def _plain(item: str) -> str:
+    return _one_line(item).replace("`", "").removesuffix(".").removesuffix("。")

@@ -1,13 +1,12 @@
 """What a library says where it refuses what a hazard names: so a log shows hazards that are otherwise seen in files.
 
-A hazard declares it in a line, and its page tells the rest, why it is so and what cures it::
+A page declares it in a line, and its sections say the rest, why it is so and what cures it::
 
-    refusal = Refusal(Pattern(r"is not a supported DeepSpeed Optimizer"))
+    refusal.says = 'is not a supported DeepSpeed Optimizer'
 """
 
 from __future__ import annotations
 
-import re
 from functools import cache, lru_cache
 
 import msgspec
@@ -16,15 +15,13 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.match import one_line
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Text
-from gonogo.hazards.page import page_in, section_of
+from gonogo.finding import Certainty
 
 _KNOWN: list[Pattern] = []
 """The words of all refusals: a log's lines are searched once for any of them."""
-_WRAPPED = re.compile(r"(?<=[^\x00-\x7f])\s*\n\s*(?=[^\x00-\x7f])")
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The words of a refusal: of an exception, its type before them, or else of a line."""
 
     says: Pattern
@@ -51,20 +48,6 @@ class Refusal(msgspec.Struct, frozen=True):
             if self.means(line.text):
                 return line, Certainty.LIKELY if at_most is Certainty.CERTAIN else at_most
         return None
-
-
-def told_by_page(hazard: type) -> tuple[Text, Text]:
-    """Why it is so and what cures it, as the hazard's page says."""
-    why, cure = (
-        Text(*(_unwrapped(section_of(hazard, heading, language)) for language in ("en", "zh")))
-        for heading in ("Why", "Cure")
-    )
-    what = Text(*(page_in(language, hazard).partition("\n")[0] for language in ("en", "zh")))
-    return Text("{what} {why}", "{what}{why}").format(what=what, why=why), cure
-
-
-def _unwrapped(section: str) -> str:
-    return one_line(_WRAPPED.sub("", section))
 
 
 @lru_cache(maxsize=1)

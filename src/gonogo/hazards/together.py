@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from gonogo.evidence.ended import Ended
 from gonogo.finding import Certainty, Finding, Fix, Severity, Span, Text, best_first
 from gonogo.hazards.explained import Places
-from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import all_hazards
 
 _SURENESS = {Certainty.CERTAIN: 2, Certainty.LIKELY: 1, Certainty.POSSIBLE: 0}
 

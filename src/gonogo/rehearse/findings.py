@@ -21,7 +21,8 @@ from gonogo.evidence.rehearsal.failures import (
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Certainty, Finding, Severity, best_first
-from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import all_hazards
 
 
 def findings_in_rehearsal(record: RehearsalRecord) -> tuple[Finding, ...]:

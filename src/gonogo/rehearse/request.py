@@ -21,6 +21,7 @@ class RehearsalRequest:
     rehearsal of the same, and keep this one's. ``only_looks``: the first rank alone, up to its first batch.
     ``viewers``: files to write for viewers.
     ``as_installed``: with the packages that are installed, whatever ``gonogo prepare`` has found for the folder.
+    ``env``: variables beside those that a launch needs, as ``NAME`` or ``NAME=VALUE`` (``confinement/variables.py``).
     """
 
     command: list[str]
@@ -40,6 +41,9 @@ class RehearsalRequest:
     use_cache: bool = True
     only_looks: bool = False
     as_installed: bool = False
+    unconfined: bool = False
+    """Run the programs without anything that keeps them from the user's files, where the kernel offers no means."""
+    env: tuple[str, ...] = ()
     yes: bool = False
     """What the project's files ask for may be installed into gonogo's own folder; else the user is asked, once."""
     shm_bytes: int | None = None

@@ -5,27 +5,30 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import functools
 import os
-import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
 import msgspec
 
+from gonogo.confinement.confinement import Confinement, raise_if_ended
+from gonogo.confinement.words import ONLY_LANDLOCK, UNCONFINED
+from gonogo.confinement.world import World
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, machine_from
 from gonogo.evidence.rehearsal.divergence import Divergence
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.confinement_failures import mark_confinement_failures
 from gonogo.rehearse.kept.earlier import Earlier, earlier
 from gonogo.rehearse.launch.environment import in_environment, worker_environment
-from gonogo.rehearse.launch.launch import UNSTATED, ResolvedLaunch, Surroundings
+from gonogo.rehearse.launch.launch import UNSTATED, Surroundings
 from gonogo.rehearse.launch.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.launch.started_by_program import as_ranks, may_start_processes, started_by
 from gonogo.rehearse.launch.torch_installed import check_torch
@@ -33,7 +36,13 @@ from gonogo.rehearse.made_data import set_data_apart
 from gonogo.rehearse.not_as_there import set_apart
 from gonogo.rehearse.packages import PackageOverlay, packages_for
 from gonogo.rehearse.packages.differing import spare_differing
-from gonogo.rehearse.prepared.given import in_prepared_environment, note_on, prepared_beside, show, with_own_package
+from gonogo.rehearse.prepared.given import (
+    in_prepared_environment,
+    made_files,
+    note_on,
+    prepared_beside,
+    with_own_package,
+)
 from gonogo.rehearse.progress import OnProgress, RankStatus, Shown
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.diverged_records import settle, with_names
@@ -41,6 +50,7 @@ from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
 from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.viewers.write import write_viewer_files
 from gonogo.rehearse.workers.keep import check_keep, keep_records
 from gonogo.rehearse.workers.places import pool_for
@@ -71,7 +81,8 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     check_torch()
     with _sigterm_interrupts(), scratch_folder() as scratch:
         stated = machine_from(request.gpus, request.nodes, request.host_memory, UNSTATED)
-        overlay = packages_for(request.environment, request.with_packages, request.as_of, show, yes=request.yes)
+        agreed = {"yes": request.yes, "unconfined": request.unconfined}
+        overlay = packages_for(request.environment, request.with_packages, request.as_of, show, **agreed)
         kept = earlier(request, stated, overlay)
         raw = request.keep is not None or bool(request.viewers)
         if kept is not None and not raw and (record := kept.record()) is not None:
@@ -87,6 +98,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
 
 def _tell_apart(record: RehearsalRecord, request: RehearsalRequest) -> None:
     """What the packages and the data here have brought about is a limit of the rehearsal."""
+    mark_confinement_failures(record)
     set_apart(record, request.environment)
     set_data_apart(record, Path.cwd())
 
@@ -115,74 +127,156 @@ def _rehearsed(
 ) -> RehearsalRecord:
     deadline = started + request.timeout
     show(Text("reading the launch command", "解析启动命令"))
-    situation = Situation(
-        surroundings=Surroundings.of(stated, request.nodes),
-        environment=with_own_package(in_environment(os.environ, overlay.python), Path.cwd()),
-        cwd=os.getcwd(),
-        scratch=scratch,
-        timeout=max(1.0, min(_LONGEST_SCRIPT, deadline - time.monotonic())),
-        packages=overlay.folders,
-        python=str(overlay.python or sys.executable),
-    )
+    variables = ProgramVariables.of(request)
     notes: list[Text] = []
     log = CallLog() if request.viewers.flight_recorder is not None else None
-    with kept.watching(scratch) if kept is not None else contextlib.nullcontext(), say_if_full(scratch):
+    with contextlib.ExitStack() as stack:
+        watch = stack.enter_context(kept.watching(scratch)) if kept is not None else None
+        stack.enter_context(say_if_full(scratch))
+        stack.enter_context(variables.explained())
+        confinement = Confinement(
+            scratch, unconfined=request.unconfined, on_call=None if watch is None else watch.take_down
+        )
+        situation = Situation(
+            surroundings=Surroundings.of(stated, request.nodes),
+            environment=with_own_package(in_environment(variables.environment, overlay.python), Path.cwd()),
+            cwd=os.getcwd(),
+            confinement=confinement,
+            timeout=max(1.0, min(_LONGEST_SCRIPT, deadline - time.monotonic())),
+            made=made_files(Path.cwd(), scratch / "made"),
+            packages=overlay.folders,
+            python=str(overlay.python or sys.executable),
+        )
         resolved = resolve(request.command, situation)
         machine = machine_for(resolved.launch, request, stated)
         ranks = ranks_to_run(request.ranks, resolved.launch, machine, may_be_more=may_start_processes(resolved.launch))
         with pool_for(request.ray) as pool:
-            run = functools.partial(_run, pool, request, notes=notes, deadline=deadline, show=show, log=log)
-            assigned = functools.partial(_assignment, resolved, request, machine, overlay, scratch)
-            assignments, records, divergence = run(ranks, resolved.launch, assigned)
+            job = _Job(pool, request, confinement, resolved, machine, overlay, situation.made, deadline, show, log)
+            assignments, records, divergence = job.run(ranks)
             if (count := started_by(records, resolved.launch)) is not None:
                 resolved = dataclasses.replace(resolved, launch=as_ranks(resolved.launch, count))
                 machine = machine_for(resolved.launch, request, stated)
-                ranks = ranks_to_run(request.ranks, resolved.launch, machine)
-                assigned = functools.partial(_assignment, resolved, request, machine, overlay, scratch / "processes")
-                assignments, records, divergence = run(ranks, resolved.launch, assigned)
+                job = dataclasses.replace(job, resolved=resolved, machine=machine)
+                assignments, records, divergence = job.run(ranks_to_run(request.ranks, resolved.launch, machine))
             elif records[0].outcome == "completed":
                 ranks_to_run(request.ranks, resolved.launch, machine)  # of one that it does not have after all
+        notes += [*job.notes, *_on_confinement(confinement)]
         _say_if_the_disk_was_full(records, scratch)
     spare_differing(records, overlay.differing)
     record = _record(request, resolved, machine, overlay, records, time.monotonic() - started)
     record.divergence = divergence
     record.notes += [(note.en, note.zh) for note in notes]
+    record = variables.settled(record)
     if kept is not None:
         kept.keep(record)
     _tell_apart(record, request)
     if request.keep is not None:
         with say_if_full(scratch):
-            keep_records(request.keep, record, assignments)
+            keep_records(request.keep, record, assignments, variables.redact)
     if request.viewers:
         show(Text("writing the files for viewers", "写出供查看器打开的文件"))
         record.notes += write_viewer_files(request.viewers, record, assignments, log)
     return record
 
 
-def _run(
-    pool: Pool,
-    request: RehearsalRequest,
-    ranks: list[int],
-    launch: ResolvedLaunch,
-    assigned: Callable[..., Assignment],
-    *,
-    notes: list[Text],
-    deadline: float,
-    show: Shown,
-    log: CallLog | None,
-) -> tuple[list[Assignment], list[RankRecord], Divergence | None]:
-    """Run ranks of a launch; of a sample, those too whose batches differ. What is to be said of them is added."""
-    if request.only_looks:
-        looking = [_looking(assigned(ranks[0]))]
-        return looking, pool.run(looking, deadline, show.ranks), None
-    if is_sample(request.ranks) and len(ranks) < launch.world_size:
-        show(Text("looking at the ranks' data", "查看各 rank 的数据"))
-        (looked,) = pool.run([_looking(assigned(0, "looking"))], deadline, show.ranks)
-        ranks, note = with_each_shape(ranks, looked)
-        notes.append(note)
-    assignments = [assigned(rank) for rank in ranks]
-    request.viewers.check_ranks(len(assignments))
-    return assignments, *_run_assigned(pool, assignments, deadline, show, log)
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """Ranks of a launch, to be run in a world of their own each time."""
+
+    pool: Pool
+    request: RehearsalRequest
+    confinement: Confinement
+    resolved: Resolved
+    machine: Machine
+    overlay: PackageOverlay
+    made: Path | None
+    deadline: float
+    show: Shown
+    log: CallLog | None
+    notes: list[Text] = dataclasses.field(default_factory=list)
+    """What is to be said of how they were run."""
+
+    def run(self, ranks: list[int]) -> tuple[list[Assignment], list[RankRecord], Divergence | None]:
+        """Run them; of a sample, those too whose batches differ."""
+        request = self.request
+        if request.only_looks:
+            looking, records = self._look(ranks[0])
+            return [looking], records, None
+        if is_sample(request.ranks) and len(ranks) < self.resolved.launch.world_size:
+            self.show(Text("looking at the ranks' data", "查看各 rank 的数据"))
+            _, (looked,) = self._look(0)
+            ranks, note = with_each_shape(ranks, looked)
+            self.notes.append(note)
+        with self._world() as world:
+            assignments = [self._assignment(rank, world) for rank in ranks]
+            request.viewers.check_ranks(len(assignments))
+            records, divergence = _run_assigned(self.pool, assignments, self.deadline, self.show, self.log)
+            if world is not None:
+                raise_if_ended(world)
+        return assignments, records, divergence
+
+    def _look(self, rank: int) -> tuple[Assignment, list[RankRecord]]:
+        """Look at what batches the ranks will read."""
+        with self._world() as world:
+            looking = _looking(self._assignment(rank, world))
+            return looking, self.pool.run([looking], self.deadline, self.show.ranks)
+
+    def _world(self) -> contextlib.AbstractContextManager[World | None]:
+        if self.pool.host is not None:  # they run on other machines, each in a world there
+            return contextlib.nullcontext()
+        return self.confinement.world(below=self.resolved.below, made=self.made)
+
+    def _assignment(self, rank: int, world: World | None) -> Assignment:
+        """A worker's plan and environment; makes its folders."""
+        launch, request, machine = self.resolved.launch, self.request, self.machine
+        process = launch.processes[rank]
+        folder = Path(tempfile.mkdtemp(prefix=f"rank-{rank}-", dir=self.confinement.shared))
+        shown = self.confinement.shown / folder.name
+        own = folder / "scratch"
+        for made in (own, shown):
+            made.mkdir()
+        logs = self.confinement.scratch / "logs"
+        logs.mkdir(exist_ok=True)
+        plan = WorkerPlan(
+            program_kind=launch.program_kind,
+            program=launch.program,
+            arguments=process.arguments,
+            rank=process.rank,
+            local_rank=process.local_rank,
+            world_size=process.world_size,
+            local_world_size=process.local_world_size,
+            accelerator=machine.accelerator,
+            host_bytes=machine.host_bytes,
+            steps=request.steps,
+            scratch=str(own),
+            record=str(folder / "record.json"),
+            progress=str(folder / "progress.jsonl"),
+            devices=machine.count,
+            started_by_program=launch.launcher == SPAWN,
+            counts_work=request.count_work and rank == 0,
+            prepared=str(prepared_beside(Path.cwd()) or ""),
+            trace=str(folder / "trace.msgpack") if request.viewers.needs_events else "",
+            confinement=self.confinement.means or ("none" if request.unconfined else "namespaces"),
+        )
+        return Assignment(
+            plan=plan,
+            python=launch.interpreter or sys.executable,
+            environment=worker_environment(launch, process, packages=self.overlay.folders, scratch=folder / "caches"),
+            cwd=launch.cwd,
+            folder=folder,
+            shown=shown,
+            log=logs / f"{folder.name}.log",
+            world=world,
+            below=self.resolved.below,
+        )
+
+
+def _on_confinement(confinement: Confinement) -> Iterator[Text]:
+    """What the means by which the programs were confined have left out."""
+    if confinement.means == "none":
+        yield UNCONFINED
+    elif confinement.means == "landlock":
+        yield ONLY_LANDLOCK
 
 
 def _run_assigned(
@@ -209,7 +303,7 @@ def _run_in_touch(
             exchange.watch(statuses)
             show.ranks(statuses)
 
-        together = [one.meeting(exchange.address) for one in assignments]
+        together = [one.meeting(exchange.address, exchange.descriptor(one.plan.rank)) for one in assignments]
         if pool.host is None:
             together = [_writing_to(together[0].plan.scratch, one) for one in together]
         records = pool.run(together, deadline, watch)
@@ -245,66 +339,6 @@ def _sigterm_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
-
-
-def _assignment(
-    resolved: Resolved,
-    request: RehearsalRequest,
-    machine: Machine,
-    overlay: PackageOverlay,
-    parent: Path,
-    rank: int,
-    name: str | None = None,
-) -> Assignment:
-    """A worker's plan and environment; makes its folder, which is named after its rank."""
-    launch = resolved.launch
-    process = launch.processes[rank]
-    folder = parent / (name or f"rank-{rank}")
-    own = folder / "scratch"
-    own.mkdir(parents=True)
-    if resolved.files is not None:
-        _hand_on_files(resolved.files, own / "files")
-    prepared = prepared_beside(Path.cwd())
-    if prepared is not None:
-        show(prepared, own / "files")
-    plan = WorkerPlan(
-        program_kind=launch.program_kind,
-        program=launch.program,
-        arguments=process.arguments,
-        rank=process.rank,
-        local_rank=process.local_rank,
-        world_size=process.world_size,
-        local_world_size=process.local_world_size,
-        accelerator=machine.accelerator,
-        host_bytes=machine.host_bytes,
-        steps=request.steps,
-        scratch=str(own),
-        record=str(folder / "record.json"),
-        progress=str(folder / "progress.jsonl"),
-        devices=machine.count,
-        started_by_program=launch.launcher == SPAWN,
-        counts_work=request.count_work and rank == 0,
-        prepared=str(prepared or ""),
-        trace=str(folder / "trace.msgpack") if request.viewers.needs_events else "",
-    )
-    return Assignment(
-        plan=plan,
-        python=launch.interpreter or sys.executable,
-        environment=worker_environment(launch, process, packages=overlay.folders, scratch=folder / "caches"),
-        cwd=launch.cwd,
-        folder=folder,
-    )
-
-
-def _hand_on_files(files: Path, target: Path) -> None:
-    """What the launch script wrote, where the worker finds it: under each file's path without links."""
-    for folder, _, names in os.walk(files):
-        for name in names:
-            source = Path(folder, name)
-            path = os.path.join("/", os.path.relpath(source, files))
-            place = Path(f"{target}{os.path.realpath(os.path.dirname(path))}", name)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, place)
 
 
 def _say_if_the_disk_was_full(records: list[RankRecord], scratch: Path) -> None:

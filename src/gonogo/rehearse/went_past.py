@@ -15,7 +15,8 @@ from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Span, Text
 from gonogo.finding.ranks import ranks_text
-from gonogo.hazards.hazard import Hazard, all_hazards
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import all_hazards
 
 _WENT_PAST = Text(
     "{cause} The rehearsal speaks against it: {ranks} went past it to the end, and it did not show.",

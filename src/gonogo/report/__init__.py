@@ -38,8 +38,14 @@ def known_page_format(name: str) -> str:
 
 
 def render(report: Report, format_name: str, language: str) -> str:
-    """The report in a format, as plain text without colour. Raises UserError for an unknown format."""
+    """The report in a format, as plain text without colour, and without secrets.
+
+    Raises UserError for an unknown format.
+    """
+    from gonogo.report.redacted import without_secrets
+
     known_format(format_name)
+    report = without_secrets(report)
     if format_name == "json":
         from gonogo.report.json_ import to_json
 
@@ -72,7 +78,9 @@ def render(report: Report, format_name: str, language: str) -> str:
 def print_to(stream: TextIO, report: Report, format_name: str, language: str) -> None:
     """Print the report on a stream: with colour where it is a terminal that wants it (``NO_COLOR`` is obeyed)."""
     if format_name == "text" and stream.isatty():
-        _print_text(report, stream, language, width=None)
+        from gonogo.report.redacted import without_secrets
+
+        _print_text(without_secrets(report), stream, language, width=None)
     else:
         stream.write(render(report, format_name, language))
     stream.flush()

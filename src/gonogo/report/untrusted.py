@@ -33,5 +33,7 @@ def clean_line(text: str) -> str:
 
 
 def complain(text: Text, language: str) -> None:
-    """Print a message of one line on stderr, free of terminal escapes."""
-    print(f"gonogo: {clean_line(text.in_language(language))}", file=sys.stderr)
+    """Print a message of one line on stderr, free of terminal escapes and of secrets."""
+    from gonogo.finding.redaction import redact
+
+    print(f"gonogo: {clean_line(redact(text.in_language(language)))}", file=sys.stderr)

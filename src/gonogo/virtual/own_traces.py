@@ -1,18 +1,20 @@
 """What of gonogo stands in an exception: then it says nothing of the real run, and is told as gonogo's limit.
 
-The sandbox has no network, stand-ins take the place of kernels and packages, tensors lie on devices that C++ calls
+A rehearsal has no network, stand-ins take the place of kernels and packages, tensors lie on devices that C++ calls
 meta. An exception that shows any of it can be gonogo's own doing, however real its words are.
 """
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
-import posix
 import re
 import sys
+import time
 import traceback
 from collections.abc import Iterator
+from itertools import islice
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
@@ -59,11 +61,6 @@ _FAULT = Text("a fault of gonogo itself: please report it with this line", "gono
 _FILE = Text(
     "a file of the rehearsal's own, which the real run doesn't have: please report it with this line",
     "这是排练自己的文件，真实运行中没有：请连同这一行一起报告",
-)
-_GUARDED = Text(
-    "a compiled library writes there by itself, past Python, which a rehearsal refuses so that your files stay as they "
-    "are: please report it with this line",
-    "某个编译库绕过 Python 直接写入该位置；排练为保护你的文件而拒绝了它：请连同这一行一起报告",
 )
 _LIBRARY = Text(
     "a compiled library does not load on this machine, with the torch that is here (built for CUDA, mostly, where this "
@@ -113,11 +110,16 @@ _OFFLINE = {
     "OfflineModeIsEnabled", "LocalEntryNotFoundError", "gaierror", "NameResolutionError", "MaxRetryError",
     "ConnectError", "NewConnectionError",
 }  # fmt: skip
-_WEIGHTS_FILE = re.compile(r"[\w./~+@-]+\.(?:bin|safetensors|pt|pth|ckpt)(?:\.index\.json)?\b")
-_DENIED = re.compile(r"[Pp]ermission denied|\[[Ee]rrno 13\]|EACCES")
-_QUOTED = re.compile(r"['\"](/[^'\"\n]{1,1000})['\"]")
-_PATH = re.compile(r"[\w./~+@=-]*/[\w.+@=-]*\d[\w./+@=-]*")
+_MAX_PATHS = 50
+"""Paths of one message that are looked up on disk: a message may be a whole file."""
+_MAX_PATH = 4096
+"""Linux opens no longer one."""
+_PATH_LIKE = re.compile(r"[\w./~+@=-]+")
+"""What may be a path. It is split up afterwards: a pattern that asked for more would try each of its characters as a
+start, which is quadratic in a message that is one long word."""
+_WEIGHTS_SUFFIX = re.compile(r"\.(?:bin|safetensors|pt|pth|ckpt)(?:\.index\.json)?(?!\w)")
 _NUMBER = re.compile(r"\d+")
+_BEGUN = time.time()
 _STRIDED_NESTED = re.compile(r"\bNestedTensorImpl\b|NestedTensor(?:CPU|CUDA)\b")
 _NO_GUARD = re.compile(r"PyTorch is not linked with support for \w+ devices")
 _INDEXED_META = re.compile(r"\bmeta:\d|torch\.meta\.|VirtualTensor|VirtualMode")
@@ -143,7 +145,7 @@ _OF_A_CALL = re.compile(r"^(?P<outer>\w+)\.<locals>\.(?P<name>[\w.<>]+)\(\) (?:g
 def trace_in(error: BaseException, failure: Failure, scratch: str, uses_meta: bool) -> Trace | None:
     """What of gonogo stands in an exception or in one that it came of, or None. ``failure`` is the exception as facts.
 
-    ``scratch`` is the folder that the sandbox writes to; ``uses_meta`` says that the program made meta tensors itself.
+    ``scratch`` is the folder of gonogo's own files; ``uses_meta`` says that the program made meta tensors itself.
     """
     for one in _chain(error):
         message = str(one)
@@ -172,9 +174,7 @@ def trace_in(error: BaseException, failure: Failure, scratch: str, uses_meta: bo
             return Trace(_line(told, hit), _META)
         if scratch in message or OURS in message:
             return Trace(type(one).__name__, _FILE)
-        if (denied := _DENIED.search(told)) and _is_free_to_write(told):
-            return Trace(_line(told, denied), _GUARDED)
-        if (later := _of_a_later_step(message, scratch)) is not None:
+        if (later := _of_a_later_step(message)) is not None:
             return later
         if failure.phase == "load" and (path := _weights_not_here(one, message)):
             return Trace(path, _WEIGHTS)
@@ -208,35 +208,51 @@ def _weights_not_here(error: BaseException, message: str) -> str | None:
     """The file of weights that the program asked for itself before it trained, and that this machine doesn't have."""
     if not isinstance(error, OSError | AssertionError | ValueError | RuntimeError):
         return None
-    named = (hit[0] for hit in _WEIGHTS_FILE.finditer(message))
-    return next((path for path in named if os.sep in path and not os.path.exists(os.path.expanduser(path))), None)
+    named = (path for path in _weights_files_in(message) if os.sep in path)
+    return next((path for path in islice(named, _MAX_PATHS) if not os.path.exists(os.path.expanduser(path))), None)
 
 
-def _is_free_to_write(message: str) -> bool:
-    """Whether a path that was refused is one that this user may write: then it was the rehearsal that refused it."""
-    for hit in _QUOTED.finditer(message):
-        path = hit[1]
-        while not posix.access(path, os.F_OK) and path != "/":
-            path = os.path.dirname(path)
-        if posix.access(path, os.R_OK | os.W_OK):
-            return True
-    return False
+def _weights_files_in(message: str) -> Iterator[str]:
+    """The names of files with weights that a message holds."""
+    for hit in _PATH_LIKE.finditer(message):
+        for word in hit[0].split("="):
+            # The last suffix ends the name, as in model.pt.d/pytorch_model.bin.
+            ends = [suffix.end() for suffix in _WEIGHTS_SUFFIX.finditer(word, 1)]
+            if ends:
+                yield word[: ends[-1]]
 
 
-def _of_a_later_step(message: str, scratch: str) -> Trace | None:
+def _numbered_paths_in(message: str) -> Iterator[str]:
+    """The paths in a message that have a number behind a folder's slash, as ``checkpoint-40`` has."""
+    for hit in _PATH_LIKE.finditer(message):
+        slash = hit[0].find(os.sep)
+        if slash >= 0 and _NUMBER.search(hit[0], slash):
+            yield hit[0]
+
+
+def _of_a_later_step(message: str) -> Trace | None:
     """A path that is missing and differs from one that the program has written in nothing but its number."""
-    for hit in _PATH.finditer(message):
-        path = os.path.realpath(os.path.expanduser(hit[0]))
+    for named in islice(_numbered_paths_in(message), _MAX_PATHS):
+        if len(named) > _MAX_PATH:
+            continue
+        path = os.path.realpath(os.path.expanduser(named))
         while not os.path.exists(parent := os.path.dirname(path)):
             path = parent
-        written = f"{scratch}/files{parent}"
-        if os.path.exists(path) or not os.path.isdir(written):
+        if os.path.exists(path):
             continue
-        name = os.path.basename(path)
-        alike = [one for one in os.listdir(written) if _NUMBER.sub("#", one) == _NUMBER.sub("#", name)]
+        name = _NUMBER.sub("#", os.path.basename(path))
+        alike = [one for one in _written_in(parent) if _NUMBER.sub("#", one) == name]
         if alike:
-            return Trace(hit[0], _LATER.format(sibling=max(alike)))
+            return Trace(named, _LATER.format(sibling=max(alike)))
     return None
+
+
+def _written_in(folder: str) -> Iterator[str]:
+    """The names of what was written in a folder since this process began."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.stat(follow_symlinks=False).st_mtime >= _BEGUN:
+                yield entry.name
 
 
 def _line(text: str, hit: re.Match[str]) -> str:

@@ -1,9 +1,10 @@
-"""Every private interface of torch that gonogo touches, in one place.
+"""Private interfaces of torch that virtual tensors and their operators are built on, and how they differ by release.
 
 Tried on torch 2.1 to 2.6, 2.8, 2.10, 2.12, 2.14, 2.15 (CUDA builds, no GPU) and 2.13 (CPU build);
-``tests/virtual/test_private.py`` calls :func:`check` and says by name which of them moved. Nothing outside this file
-uses a name of torch that begins with an underscore, except in the facades (``cuda.py``, ``process_group.py``), which
-replace whole modules and say so.
+``tests/virtual/test_private.py`` calls :func:`check`, which probes those that every rehearsal needs, and says by name
+which of them moved. These are not all: what replaces a part of torch (``cuda/``, ``npu/``, ``collectives/``,
+``operators/``, ``hooks/``, ``kernels/``) uses that part's private names where it does so, and those of saving and
+loading are in ``weights/private_serialization.py``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ set_data: Callable[[torch.Tensor, torch.Tensor], None] = _data.__set__
 def make_wrapper(
     cls: type, shape: Any, strides: Any, dtype: torch.dtype, shown_device: torch.device, requires_grad: bool
 ) -> Any:
-    """A wrapper-subclass tensor with a storage of its own, which C++ finds on ``told``."""
+    """A wrapper-subclass tensor with a storage of its own, which C++ takes to be on ``shown_device``."""
     return torch.Tensor._make_wrapper_subclass(
         cls, shape, strides=strides, storage_offset=0, dtype=dtype, device=shown_device, requires_grad=requires_grad
     )

@@ -24,7 +24,7 @@ from gonogo.evidence.config.deepspeed_schema import release_of
 from gonogo.evidence.files import kind_of
 from gonogo.evidence.paths import BUFFERS, resolved
 from gonogo.finding.errors import UserError
-from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import all_hazards
 
 _PAUSE = 0.04
 """Seconds without a key stroke before files are looked at."""

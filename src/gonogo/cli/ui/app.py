@@ -25,6 +25,7 @@ from gonogo.cli.ui.words import WORDS
 from gonogo.evidence.environment.hardware import all_accelerators
 from gonogo.evidence.environment.instances import all_instances
 from gonogo.finding import Text
+from gonogo.finding.redaction import redact
 from gonogo.report.html import report_style
 from gonogo.report.untrusted import clean, clean_line
 
@@ -133,7 +134,7 @@ class _Page:
         asked = await _body(request)
         words, folder, given = words_of(asked, self.folders)
         job = self.jobs.start(words, folder, given)
-        self.asked[job.id] = clean_line(_said(asked))[:_LONGEST]
+        self.asked[job.id] = redact(clean_line(_said(asked)))[:_LONGEST]
         return _json(self._told(job))
 
     async def job(self, request: Request) -> Response:

@@ -1,10 +1,15 @@
-"""``python -I -S FOLDER begin …``: the first process of a world; ``… run …``: has it start a program, and stays with it."""
+"""``python -I -S FOLDER begin …``: the first process of a world; ``… run …``: has it start a program, and stays."""
 
+import os
 import sys
 
 if __name__ == "__main__":
+    # This folder as a package of its own: nothing else of gonogo's is imported, and nothing before Python's library.
+    folder = sys.path.pop(0)
+    sys.path.append(os.path.dirname(folder))
+    __package__ = os.path.basename(folder)
     if sys.argv[1] == "run":
-        from relay import main
+        from .relay import main
     else:
-        from first import main
+        from .first import main
     main(sys.argv[2:])

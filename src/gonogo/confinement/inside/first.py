@@ -1,27 +1,46 @@
-"""``begin CONTROL LISTENER``: the first process of a world. It makes the world, starts what it is asked to, and limits it.
+"""``begin CONTROL LISTENER``: the first process of a world. It makes the world, starts programs in it, and limits it.
 
-CONTROL is a socket of packets to gonogo: it reads what the world is to be (JSON), answers ``ready`` or ``error WHY``,
+CONTROL is a socket of packets to gonogo: it reads what the world is to be, answers ``ready`` or ``error WHY``,
 and is the world's life: when its other end is closed, all that runs in here ends. LISTENER is where relays ask for
 programs. Programs of a stranger can't reach this process: it has more rights than they, and in namespaces it is
 process 1.
 """
 
-import _signal as signal
 import _socket
-import array
 import errno
-import json
+import fcntl
+import marshal
 import os
 import resource
 import select
 import struct
 import sys
 
-import kernel
-import landlock
-import network
-import seccomp
-from mounts import Files
+from . import calls, kernel, landlock, network, seccomp
+from .mounts import Files, NoLayer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable, Iterator
+    from typing import NoReturn, TypedDict
+
+    class Spec(TypedDict):
+        """What gonogo sends: see ``World._message``."""
+
+        means: str
+        layer: str
+        private: str
+        shared: list[str]
+        shown: list[str]
+        hidden: list[str]
+        below: list[str]
+        made: str
+        umask: int
+        processes: int
+        least_memory: int
+else:
+    import _signal as signal  # signal imports enum, which costs more than all the rest
 
 _SPACES = (
     kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC
@@ -29,29 +48,38 @@ _SPACES = (
 )  # fmt: skip
 _LOOKS_AT_LIMITS = 250  # milliseconds
 _LARGEST = 1 << 20
-_CALLS = {"files": seccomp.FILES, "looks": {**seccomp.FILES, **seccomp.LOOKS}, "starts": seccomp.STARTS}
+_MOST_DESCRIPTORS = 64
+_CALLS: "dict[str, dict[str, tuple[int, int | None]]]" = {
+    "files": calls.FILES,
+    "looks": {**calls.FILES, **calls.LOOKS},
+    "starts": {**calls.STARTS},
+}
 
 
-def main(arguments):
+def main(arguments: list[str]) -> None:
     """Make the world, then serve it."""
     control = _socket.socket(fileno=int(arguments[0]))
     listener = _socket.socket(fileno=int(arguments[1]))
-    spec = json.loads(control.recv(_LARGEST))
+    spec: Spec = marshal.loads(control.recv(_LARGEST))
     os.umask(0o022)
-    notes = []
+    notes: list[str] = []
+    ends_at_once = False
     try:
         if spec["means"] == "namespaces":
             _into_namespaces(spec, notes, control)
         else:
-            _alone(spec)
-    except Exception as error:
-        control.send(f"error {error}".encode("utf-8", "replace"))
+            ends_at_once = _alone(spec)
+    except NoLayer as error:
+        control.send(f"layer {error}".encode("utf-8", "backslashreplace"))
         os._exit(1)
-    control.send(b"ready " + json.dumps(notes).encode())
-    World(spec, control, listener).serve()
+    except Exception as error:
+        control.send(f"error {error}".encode("utf-8", "backslashreplace"))
+        os._exit(1)
+    control.send(b"ready " + "\0".join(notes).encode("utf-8", "backslashreplace"))
+    World(spec, control, listener, ends_at_once).serve()
 
 
-def _into_namespaces(spec, notes, control):
+def _into_namespaces(spec: "Spec", notes: list[str], control: _socket.socket) -> None:
     """Become process 1 of namespaces of every kind; the process that was started waits for it, and nothing else."""
     own = network.addresses()
     _unshare()
@@ -62,18 +90,20 @@ def _into_namespaces(spec, notes, control):
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-    files = Files(spec["layer"], spec["below"], spec["made"], notes)
+    files = Files(spec["layer"], spec["hidden"], notes)
     files.put_together()
     files.own_folders()
     for path in (*spec["hidden"], spec["private"]):
         files.blank(path)
     for path in spec["shared"]:
         files.show(path)
+    for path in spec["shown"]:
+        files.show(path, for_reading=True)
     files.enter()
     network.bring_up(own)
 
 
-def _unshare():
+def _unshare() -> None:
     """New namespaces; a child that stays outside writes whose users are whose, which root may and others may not."""
     user, group = os.geteuid(), os.getegid()
     waits, go = os.pipe()
@@ -97,7 +127,7 @@ def _unshare():
         raise OSError(status, f"the users of a namespace can't be set: {os.strerror(status)}")
 
 
-def _map_users(process, user, group):
+def _map_users(process: int, user: int, group: int) -> None:
     folder = f"/proc/{process}"
     if user == 0:
         for name in ("gid_map", "uid_map"):
@@ -110,7 +140,7 @@ def _map_users(process, user, group):
     _write(f"{folder}/uid_map", f"{user} {user} 1")
 
 
-def _write(path, text):
+def _write(path: str, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())
@@ -118,33 +148,60 @@ def _write(path, text):
         os.close(descriptor)
 
 
-def _alone(spec):
-    """Without namespaces: what is started here, and what that leaves behind, is this process's to end."""
+def _alone(spec: "Spec") -> bool:
+    """Without namespaces: what is started here, and what that leaves behind, is this process's to end.
+
+    Whether one signal reaches all of it, and nothing else.
+    """
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-    if spec["means"] == "landlock":
-        child = os.fork()
-        if not child:
-            try:
-                landlock.restrict(spec["shared"], spec["hidden"])
-                seccomp.refuse(namespaces=False, scoped_signals=landlock.scopes_signals())
-            except OSError as error:
-                os._exit(error.errno or 1)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        status = os.waitstatus_to_exitcode(status)
-        if status:
-            raise OSError(status, f"Landlock: {os.strerror(status)}")
+    if spec["means"] != "landlock":
+        return False
+    probe = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        probe.connect("/nobody/is/here")
+    except OSError as error:
+        if error.errno == errno.EACCES:  # relays could not reach this process
+            raise OSError(errno.EACCES, "this is in a confinement by Landlock already") from None
+    finally:
+        probe.close()
+    child = os.fork()
+    if not child:
+        try:
+            _confine_by_landlock(spec)
+        except OSError as error:
+            os._exit(error.errno or 1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    status = os.waitstatus_to_exitcode(status)
+    if status:
+        raise OSError(status, f"Landlock: {os.strerror(status)}")
+    if not landlock.keep_signals_inside():
+        return False
+    try:
+        os.kill(os.getppid(), 0)
+    except PermissionError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def _confine_by_landlock(spec: "Spec") -> None:
+    landlock.restrict(spec["shared"], spec["shown"], [*spec["hidden"], spec["private"]])
+    kernel.drop_capabilities()
+    seccomp.refuse(namespaces=False, landlock=landlock.version())
 
 
 class World:
     """Starts programs for relays, passes signals on, and ends everything when gonogo's end of ``control`` is closed."""
 
-    def __init__(self, spec, control, listener):
+    def __init__(self, spec: "Spec", control: _socket.socket, listener: _socket.socket, ends_at_once: bool) -> None:
         self._spec = spec
         self._control = control
         self._listener = listener
         self._spaces = spec["means"] == "namespaces"
-        self._asking = {}
+        self._ends_at_once = ends_at_once
+        self._asking: dict[int, tuple[_socket.socket, int]] = {}
         """Relays by descriptor: (socket, the process that it stands for)."""
         self._woken, wake = os.pipe()
         os.set_blocking(wake, False)
@@ -154,7 +211,7 @@ class World:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
 
-    def serve(self):
+    def serve(self) -> "NoReturn":
         """Until the world ends."""
         poll = select.poll()
         for descriptor in (self._control.fileno(), self._listener.fileno(), self._woken):
@@ -177,13 +234,13 @@ class World:
             if not ready:
                 self._look_at_limits()
 
-    def _drain(self):
+    def _drain(self) -> None:
         try:
             os.read(self._woken, 4096)
         except BlockingIOError:
             pass
 
-    def _hear(self):
+    def _hear(self) -> None:
         try:
             said = self._control.recv(_LARGEST)
         except OSError:
@@ -196,8 +253,10 @@ class World:
         except OSError:
             pass
 
-    def end(self):
+    def end(self) -> "NoReturn":
         """End every process of the world, this one last."""
+        if self._ends_at_once:  # signals leave the world for nobody: this was tried
+            _send(os.kill, -1, signal.SIGKILL)
         if not self._spaces:
             while _kill_descendants():
                 try:
@@ -209,16 +268,16 @@ class World:
 
     # -- programs
 
-    def _start(self):
+    def _start(self) -> int | None:
         """Start what a relay asks for; the descriptor at which it is heard further."""
-        descriptor, _ = self._listener._accept()
+        descriptor, _ = self._listener._accept()  # type: ignore[attr-defined]  # typeshed doesn't have it
         channel = _socket.socket(fileno=descriptor)
         try:
-            head, ancillary, _, _ = channel.recvmsg(4, _socket.CMSG_SPACE(64 * 4))
-            received = array.array("i")
+            head, ancillary, _, _ = channel.recvmsg(4, _socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4))
+            received: list[int] = []
             for level, kind, data in ancillary:
                 if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
-                    received.frombytes(data[: len(data) - len(data) % 4])
+                    received += struct.unpack(f"={len(data) // 4}i", data[: len(data) // 4 * 4])
             left = struct.unpack("=I", head)[0]
             blocks = []
             while left:
@@ -232,22 +291,22 @@ class World:
             return None
         cwd, listen, targets, count, *rest = b"".join(blocks).split(b"\0")
         words, environment = rest[: int(count)], rest[int(count) :]
-        targets = [int(number) for number in targets.split(b",")]
+        descriptors = list(zip(received, map(int, targets.split(b",")), strict=True))
         ours, theirs = (None, None)
         if listen:
             ours, theirs = _pair()
         process = os.fork()
         if not process:
-            self._become(words, environment, cwd, listen.decode(), list(zip(received, targets)), theirs)
+            self._become(words, environment, cwd, listen.decode(), descriptors, theirs)
         for one in received:
             os.close(one)
-        if theirs is not None:
+        if ours is not None and theirs is not None:
             theirs.close()
             self._hand_over(ours, listen)
         self._asking[channel.fileno()] = (channel, process)
         return channel.fileno()
 
-    def _hand_over(self, ours, listen):
+    def _hand_over(self, ours: _socket.socket, listen: bytes) -> None:
         """Give gonogo the descriptor at which the new process's calls are heard, if its kernel has such."""
         try:
             said, ancillary, _, _ = ours.recvmsg(1, _socket.CMSG_SPACE(4))
@@ -261,7 +320,7 @@ class World:
         finally:
             ours.close()
 
-    def _pass_on(self, descriptor):
+    def _pass_on(self, descriptor: int) -> bool:
         """Pass a relay's signals on; False where the relay has gone, and its process group with it."""
         channel, process = self._asking[descriptor]
         try:
@@ -278,7 +337,7 @@ class World:
         channel.close()
         return False
 
-    def _reap(self):
+    def _reap(self) -> "Iterator[int]":
         """Tell the relays of processes that have ended; yields the descriptors of those relays."""
         while True:
             try:
@@ -297,7 +356,15 @@ class World:
                     yield descriptor
                     channel.close()
 
-    def _become(self, words, environment, cwd, listen, descriptors, to_first):
+    def _become(
+        self,
+        words: list[bytes],
+        environment: list[bytes],
+        cwd: bytes,
+        listen: str,
+        descriptors: list[tuple[int, int]],
+        to_first: _socket.socket | None,
+    ) -> "NoReturn":
         """In the new process: become the program, with no more rights than it is to have."""
         try:
             os.setsid()
@@ -313,20 +380,21 @@ class World:
             try:
                 os.chdir(cwd)
             except OSError as error:
-                os.write(2, b"%s: %s\n" % (cwd, os.fsencode(error.strerror)))
+                os.write(2, b"%s: %s\n" % (cwd, os.fsencode(error.strerror or "")))
                 os._exit(126)
             self._confine()
             if listen:
-                _listen(listen, to_first)
+                _listen(listen)
             _execute(words, dict(entry.split(b"=", 1) for entry in environment if b"=" in entry))
         except BaseException as error:
             os.write(2, f"gonogo: {words[0]!r} could not be started: {error!r}\n".encode())
         os._exit(126)
 
-    def _limit(self):
+    def _limit(self) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         most = self._spec["processes"]
-        if most and self._spaces:
+        if most and self._spaces:  # of the world alone; some more, so that too many are seen, and said
+            most += most // 4
             _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
@@ -335,18 +403,16 @@ class World:
         except OSError:
             pass
 
-    def _confine(self):
+    def _confine(self) -> None:
         if self._spaces:
             kernel.drop_capabilities()
             seccomp.refuse(namespaces=True)
         elif self._spec["means"] == "landlock":
-            landlock.restrict(self._spec["shared"], self._spec["hidden"])
-            kernel.drop_capabilities()
-            seccomp.refuse(namespaces=False, scoped_signals=landlock.scopes_signals())
+            _confine_by_landlock(self._spec)
 
     # -- limits
 
-    def _look_at_limits(self):
+    def _look_at_limits(self) -> None:
         processes = self._count()
         if self._spec["processes"] and processes > self._spec["processes"]:
             self._over(f"processes {self._spec['processes']}")
@@ -354,12 +420,12 @@ class World:
         if least and _available_memory() < least:
             self._over(f"memory {least}")
 
-    def _count(self):
+    def _count(self) -> int:
         if self._spaces:
             return sum(name.isdigit() for name in os.listdir("/proc"))
         return len(_descendants())
 
-    def _over(self, limit):
+    def _over(self, limit: str) -> "NoReturn":
         try:
             self._control.send(b"limit " + limit.encode())
         except OSError:
@@ -367,19 +433,19 @@ class World:
         self.end()
 
 
-def _send(how, process, number):
+def _send(how: "Callable[[int, int], None]", process: int, number: int) -> None:
     try:
         how(process, number)
     except OSError:
         pass
 
 
-def _pair():
+def _pair() -> tuple[_socket.socket, _socket.socket]:
     one, other = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     return one, other
 
 
-def _put_descriptors(descriptors, kept):
+def _put_descriptors(descriptors: list[tuple[int, int]], kept: _socket.socket | None) -> None:
     """Have the received descriptors at their places, and no other open."""
     high = 1000
     moved = [(_moved(received, high), target) for received, target in descriptors]
@@ -398,16 +464,14 @@ def _put_descriptors(descriptors, kept):
     os.closerange(at, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-_OWN_END = []
+_OWN_END: list[int] = []
 
 
-def _moved(descriptor, least):
-    import fcntl
-
+def _moved(descriptor: int, least: int) -> int:
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, least)
 
 
-def _listen(which, to_first):
+def _listen(which: str) -> None:
     """Have this process's calls be heard, and hand their descriptor to the world's first process."""
     (end,) = _OWN_END
     channel = _socket.socket(fileno=end)
@@ -422,25 +486,25 @@ def _listen(which, to_first):
     os.close(heard)
 
 
-def _execute(words, environment):
+def _execute(words: list[bytes], environment: dict[bytes, bytes]) -> "NoReturn":
     """As ``os.execvpe``; what fails is said as a shell would."""
     name = words[0]
     folders = [b""] if b"/" in name else environment.get(b"PATH", os.fsencode(os.defpath)).split(b":")
-    why = errno.ENOENT
+    why: int = errno.ENOENT
     for folder in folders:
         path = folder + b"/" + name if folder else name
         try:
             os.execve(path, words, environment)
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            if error.errno is not None and error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 why = error.errno
     os.write(2, name + b": " + os.fsencode(os.strerror(why)) + b"\n")
     os._exit(127 if why == errno.ENOENT else 126)
 
 
-def _parents():
+def _parents() -> dict[int, int]:
     """Parent of each process that can be seen."""
-    found = {}
+    found: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -451,9 +515,9 @@ def _parents():
     return found
 
 
-def _descendants():
+def _descendants() -> set[int]:
     parents = _parents()
-    found = set()
+    found: set[int] = set()
     waiting = [os.getpid()]
     while waiting:
         parent = waiting.pop()
@@ -464,14 +528,22 @@ def _descendants():
     return found
 
 
-def _kill_descendants():
-    descendants = _descendants()
-    for process in descendants:
+def _kill_descendants() -> bool:
+    """Kill what descends from this process; False where nothing did."""
+    stopped: set[int] = set()
+    while True:  # those that are stopped start no more: so none is missed that is started meanwhile
+        new = _descendants() - stopped
+        if not new:
+            break
+        for process in new:
+            _send(os.kill, process, signal.SIGSTOP)
+        stopped |= new
+    for process in stopped:
         _send(os.kill, process, signal.SIGKILL)
-    return bool(descendants)
+    return bool(stopped)
 
 
-def _available_memory():
+def _available_memory() -> int:
     try:
         with open("/proc/meminfo", "rb") as file:
             for line in file:

@@ -7,7 +7,6 @@ milliseconds.
 
 import ctypes
 import os
-import platform
 
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS = 0x00020000, 0x02000000, 0x04000000
 CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x08000000, 0x10000000, 0x20000000, 0x40000000
@@ -34,58 +33,56 @@ MACHINES = ("x86_64", "aarch64")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def machine():
+def machine() -> int:
     """Index into tables of system calls; OSError for a processor or word size that has none here."""
-    if platform_machine not in MACHINES or ctypes.sizeof(ctypes.c_void_p) != 8:
-        raise OSError(38, f"no table of system calls for {platform_machine}")
-    return MACHINES.index(platform_machine)
+    name = os.uname().machine
+    if name not in MACHINES or ctypes.sizeof(ctypes.c_void_p) != 8:
+        raise OSError(38, f"no table of system calls for {name}")
+    return MACHINES.index(name)
 
 
-platform_machine = os.uname().machine if hasattr(os, "uname") else platform.machine()
-
-
-def call(name, *arguments):
+def call(name: str, *arguments: object) -> int:
     """A system call by name."""
     return _checked(name, _libc.syscall(ctypes.c_long(_NUMBERS[name][machine()]), *map(_argument, arguments)))
 
 
-def prctl(option, *arguments):
+def prctl(option: int, *arguments: int) -> int:
     """``prctl(2)``; every argument is an unsigned long."""
     values = [ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4]]
     return _checked("prctl", _libc.prctl(ctypes.c_int(option), *values))
 
 
-def mount(source, target, kind=None, flags=0, options=None):
+def mount(source: str | None, target: str, kind: str | None = None, flags: int = 0, options: str | None = None) -> None:
     """``mount(2)``."""
     text = [None if value is None else os.fsencode(value) for value in (source, target, kind, options)]
     result = _libc.mount(text[0], text[1], text[2], ctypes.c_ulong(flags), text[3])
-    _checked(f"mount {target}", result)
+    _checked(f"mount {kind or 'at'} {target}", result)
 
 
-def bind(source, target, recursive=False):
+def bind(source: str, target: str, recursive: bool = False) -> None:
     """Show ``source`` at ``target`` too."""
     mount(source, target, None, MS_BIND | (MS_REC if recursive else 0))
 
 
-def unmount(target):
+def unmount(target: str) -> None:
     """Take a mount away, at once for paths, later for whoever still uses it."""
     _checked(f"umount {target}", _libc.umount2(os.fsencode(target), MNT_DETACH))
 
 
-def read_only(target, recursive=False):
+def read_only(target: str, recursive: bool = False) -> None:
     """Have nothing be written below a mount any more, whatever flags it has (Linux 5.12)."""
     attributes = (ctypes.c_uint64 * 4)(1, 0, 0, 0)  # struct mount_attr: attr_set = MOUNT_ATTR_RDONLY
     at_fdcwd, at_recursive = -100, 0x8000
     call("mount_setattr", at_fdcwd, os.fsencode(target), at_recursive if recursive else 0, attributes, 32)
 
 
-def _argument(value):
+def _argument(value: object) -> object:
     if isinstance(value, int):
         return ctypes.c_long(value)
     return ctypes.byref(value) if isinstance(value, (ctypes.Array, ctypes.Structure)) else value
 
 
-def _checked(what, result):
+def _checked(what: str, result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -107,7 +104,7 @@ _KEPT = (
 _VERSION_3 = 0x20080522
 
 
-def drop_capabilities(kept=_KEPT):
+def drop_capabilities(kept: tuple[int, ...] = _KEPT) -> None:
     """Give up all capabilities but ``kept``, for this process and whatever it becomes."""
     mask = 0
     for capability in range(64):
@@ -133,7 +130,7 @@ def drop_capabilities(kept=_KEPT):
     call("capset", header, data)
 
 
-def _capabilities():
+def _capabilities() -> tuple[int, int]:
     """The permitted capabilities, low and high word."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as file:
         for line in file:

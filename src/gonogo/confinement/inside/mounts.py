@@ -6,10 +6,15 @@ above a mount point are rebuilt, one level at a time, and each folder below that
 ``layer/root`` shows it, and all else is mounted there: an upper part has to be reached past what is mounted on it.
 """
 
+import errno
 import os
 import stat
 
-import kernel
+from . import kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # Not files of the user's: made anew, or shown for reading only.
 _OWN = ("/proc", "/sys", "/dev", "/run")
@@ -19,32 +24,37 @@ _NOT_FILES = frozenset(
      "bpf", "configfs", "fusectl", "hugetlbfs", "binfmt_misc", "efivarfs", "selinuxfs", "rpc_pipefs", "nsfs", "ramfs",
      "fuse.lxcfs", "fuse.gvfsd-fuse", "fuse.portal"}
 )  # fmt: skip
-_PROC_FOR_READING = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver")
-_PROC_HIDDEN = ("kcore", "keys", "timer_list", "latency_stats", "kmsg", "sched_debug")
+_PROC_HIDDEN = ("kcore", "keys", "key-users", "timer_list", "latency_stats", "kmsg", "sched_debug")
+_SYS_HIDDEN = ("firmware", "kernel/debug", "kernel/tracing", "fs/bpf", "fs/pstore")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _SMALL = 1 << 20
 _MOST_ENTRIES = 512
 """Of a rebuilt folder with more entries, those that no mount point lies below are shown for reading only."""
 
 
+class NoLayer(OSError):
+    """What programs change can't be kept in the layer's folder; elsewhere it may be."""
+
+
 class Files:
     """Puts the program's files together below ``layer/tree``."""
 
-    def __init__(self, layer, below, made, notes):
+    def __init__(self, layer: str, hidden: list[str], notes: list[str]) -> None:
         self.tree = layer + "/tree"
         self.root = layer + "/root"
+        self._layer = layer
         self._work = layer + "/work"
-        self._below = [*below, *([made] if made else [])]
-        """Folders that mirror the root, the upper ones first: what is seen there comes before the real files."""
+        self._empty = layer + "/empty"
+        self._hidden = frozenset(hidden)
         self._notes = notes
         self._overlays = 0
         self._mounted = _mount_points()
 
-    def put_together(self):
+    def put_together(self) -> None:
         """Everything but what :data:`_OWN` names."""
-        os.makedirs(self._work, exist_ok=True)
-        os.makedirs(self.tree, exist_ok=True)
-        os.makedirs(self.root, exist_ok=True)
+        for folder in (self._work, self.tree, self.root, self._empty):
+            os.makedirs(folder, exist_ok=True)
+        self._try_layer()
         kernel.bind(self.tree, self.root)
         self._folder("/")
         for path, kind in self._mounted.items():
@@ -52,7 +62,34 @@ class Files:
                 os.makedirs(self.tree + path, exist_ok=True)
                 self._laid_over(path)
 
-    def _folder(self, path):
+    def _try_layer(self) -> None:
+        """Raise NoLayer where the layer's file system can't keep what programs change (not every one can)."""
+        trial = self._layer + "/trial"
+        lower, upper, seen = trial + "/lower", trial + "/upper", trial + "/seen"
+        for folder in (lower + "/folder", upper, trial + "/work", seen):
+            os.makedirs(folder)
+        for name in ("/file", "/folder/file"):
+            os.close(os.open(lower + name, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
+        try:
+            _overlay(seen, [lower], upper, trial + "/work")
+        except OSError as error:
+            if error.errno in (errno.EPERM, errno.EACCES, errno.ENODEV):
+                raise OSError(error.errno, f"overlayfs is refused in a user namespace: {error}") from None
+            raise NoLayer(error.errno, f"no layer can be kept in {self._layer}: {error}") from None
+        try:
+            os.unlink(seen + "/file")
+            os.unlink(seen + "/folder/file")
+            os.rmdir(seen + "/folder")
+            os.mkdir(seen + "/folder")
+            found = [*os.listdir(seen), *os.listdir(seen + "/folder")]
+        except OSError as error:
+            raise NoLayer(error.errno, f"no layer can be kept in {self._layer}: {error}") from None
+        finally:
+            kernel.unmount(seen)
+        if found != ["folder"]:
+            raise NoLayer(errno.EOPNOTSUPP, f"no layer can be kept in {self._layer}: what was deleted is still there")
+
+    def _folder(self, path: str) -> None:
         """Lay over a folder, or rebuild it where something is mounted in it."""
         inside = path.rstrip("/") + "/"
         if not any(point.startswith(inside) for point in self._mounted):
@@ -60,8 +97,8 @@ class Files:
             return
         os.makedirs(self.tree + path, exist_ok=True)
         _as(path, self.tree + path)
-        names = {}
-        for place in (path, *(folder + path for folder in self._below)):
+        names: dict[str, str] = {}
+        for place in (path, self.tree + path):
             try:
                 for entry in os.scandir(place):
                     names.setdefault(entry.name, entry.path)
@@ -74,7 +111,7 @@ class Files:
             busy = shown in self._mounted or any(point.startswith(shown + "/") for point in self._mounted)
             self._entry(source, shown, for_reading=len(names) > _MOST_ENTRIES and not busy)
 
-    def _entry(self, source, shown, for_reading):
+    def _entry(self, source: str, shown: str, for_reading: bool) -> None:
         target = self.root + shown
         kind = self._mounted.get(shown)
         if kind in _NOT_FILES or kind == "autofs":
@@ -94,76 +131,91 @@ class Files:
                 self._for_reading(source, target)
             else:
                 self._folder(shown)
+        elif shown in self._hidden:  # a credential is not to be copied: it is blanked afterwards
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         elif stat.S_ISREG(state.st_mode):
             _copy_or_show(source, target, state)
 
-    def _laid_over(self, path):
+    def _laid_over(self, path: str) -> None:
         upper, target = self.tree + path, self.root + path
+        begun = os.path.isdir(upper)
         os.makedirs(upper, exist_ok=True)
-        lower = [folder + path for folder in self._below if os.path.isdir(folder + path)]
-        if os.path.isdir(path):
-            _as(path, upper)
-            lower.append(path)
-        if not lower:
+        if not _is_folder(path):  # the world begins with it
             return
+        if not begun:
+            _as(path, upper)
         self._overlays += 1
         work = f"{self._work}/{self._overlays}"
         os.makedirs(work, exist_ok=True)
-        folders = ":".join(_escaped(folder) for folder in lower)
-        options = f"lowerdir={folders},upperdir={_escaped(upper)},workdir={_escaped(work)},userxattr"
-        for more in (",volatile", ""):
-            try:
-                kernel.mount("overlay", target, "overlay", 0, options + more)
-                return
-            except OSError as error:
-                why = error
-        if why.errno in (1, 13) or self._overlays == 1:  # not allowed to: nothing of this can be had
-            raise why
-        self._for_reading(path, target)
-
-    def _for_reading(self, source, target):
         try:
-            kernel.bind(source, target)
-            kernel.read_only(target)
+            _overlay(target, [path], upper, work)
+        except OSError as error:
+            if error.errno in (errno.EPERM, errno.EACCES):  # not allowed to: nothing of this can be had
+                raise
+            self._for_reading(path, target)
+
+    def _for_reading(self, source: str, target: str) -> None:
+        """Show a folder without a way to change it.
+
+        By an overlay too where that can be had: through it no socket and no pipe leads to whoever else uses it.
+        """
+        try:
+            try:
+                _overlay(target, [source, self._empty])
+            except OSError:
+                kernel.bind(source, target)
+                kernel.read_only(target)
             self._notes.append(f"{source} can be read only")
         except OSError as error:
             self._notes.append(f"{source} is left out ({error})")
 
-    def own_folders(self):
+    def own_folders(self) -> None:
         """``/dev``, ``/run``, ``/sys`` and ``/proc``; the last needs a process namespace of its own."""
         root = self.root
         _file_system(root + "/dev", "tmpfs", "mode=755,size=64k,nr_inodes=1k")
         for name in _DEVICES:
-            _show_file("/dev/" + name, root + "/dev/" + name)
+            if os.path.exists("/dev/" + name):
+                _show_file("/dev/" + name, root + "/dev/" + name)
         for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
             os.symlink("/proc/self/fd" + target, f"{root}/dev/{name}")
         _file_system(root + "/dev/shm", "tmpfs", "mode=1777")
         _file_system(root + "/dev/pts", "devpts", "newinstance,ptmxmode=0666,mode=620")
         os.symlink("pts/ptmx", root + "/dev/ptmx")
         _file_system(root + "/run", "tmpfs", "mode=755")
-        os.mkdir(root + "/run/lock", 0o1777)
+        os.mkdir(root + "/run/lock")
+        os.chmod(root + "/run/lock", 0o1777)
         user = f"{root}/run/user/{os.getuid()}"
         os.makedirs(user)
         os.chmod(user, 0o700)
         os.makedirs(root + "/sys", exist_ok=True)
         kernel.bind("/sys", root + "/sys", recursive=True)
         kernel.read_only(root + "/sys", recursive=True)
+        for name in _SYS_HIDDEN:
+            if os.path.isdir(f"{root}/sys/{name}"):
+                _file_system(f"{root}/sys/{name}", "tmpfs", "mode=755,size=4k")
         _file_system(root + "/proc", "proc", None)
-        for name in _PROC_FOR_READING:
-            path = f"{root}/proc/{name}"
-            if os.path.exists(path):
-                kernel.bind(path, path)
-                kernel.read_only(path)
-        for name in _PROC_HIDDEN:
-            if os.path.exists(f"{root}/proc/{name}"):
-                kernel.bind("/dev/null", f"{root}/proc/{name}")
+        self._proc_for_reading(root + "/proc")
 
-    def show(self, path):
+    def _proc_for_reading(self, proc: str) -> None:
+        """Of the kernel's files, what root could write can only be read: that reaches past every namespace."""
+        for entry in os.scandir(proc):
+            if entry.name.isdigit() or entry.is_symlink():
+                continue
+            if entry.name in _PROC_HIDDEN:
+                kernel.bind("/dev/null", entry.path)
+            elif entry.is_dir() or entry.stat().st_mode & 0o222:
+                kernel.bind(entry.path, entry.path)
+                kernel.read_only(entry.path)
+
+    def show(self, path: str, for_reading: bool = False) -> None:
         """Show a folder of gonogo's as it is: what is written there is really written."""
-        os.makedirs(self.root + path, exist_ok=True)
-        kernel.bind(path, self.root + path)
+        target = self.root + path
+        os.makedirs(target, exist_ok=True)
+        kernel.bind(path, target)
+        if for_reading:
+            kernel.read_only(target)
 
-    def blank(self, path):
+    def blank(self, path: str) -> None:
         """Show an empty folder, or an empty file, at a path."""
         target = self.root + path
         if os.path.islink(target) or not os.path.exists(target):
@@ -173,7 +225,7 @@ class Files:
         else:
             kernel.bind("/dev/null", target)
 
-    def enter(self):
+    def enter(self) -> None:
         """Make the folder of all this the root; the real one is gone for this process and what it starts."""
         os.chdir(self.root)
         kernel.call("pivot_root", b".", b".")
@@ -181,7 +233,7 @@ class Files:
         os.chdir("/")
 
 
-def _mount_points():
+def _mount_points() -> dict[str, str]:
     """Path of each mount point, and what kind of file system is seen there."""
     found = {}
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
@@ -196,11 +248,39 @@ def _mount_points():
     return found
 
 
-def _escaped(path):
-    return path.replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")
+def _overlay(target: str, lower: "Iterable[str]", upper: str = "", work: str = "") -> None:
+    """Mount folders over each other. Each is named by a descriptor: so no name has to be escaped, and none is long."""
+    open_folders: list[int] = []
+
+    def named(path: str) -> str:
+        open_folders.append(os.open(path, os.O_PATH | os.O_CLOEXEC))
+        return f"/proc/self/fd/{open_folders[-1]}"
+
+    try:
+        options = "lowerdir=" + ":".join(named(folder) for folder in lower)
+        if upper:
+            options += f",upperdir={named(upper)},workdir={named(work)}"
+        options += ",userxattr"
+        try:
+            kernel.mount("overlay", target, "overlay", 0, options + (",volatile" if upper else ""))
+        except OSError as error:
+            if not upper or error.errno in (errno.EPERM, errno.EACCES):
+                raise
+            kernel.mount("overlay", target, "overlay", 0, options)  # kernels before 5.10 don't know "volatile"
+    finally:
+        for descriptor in open_folders:
+            os.close(descriptor)
 
 
-def _as(source, target):
+def _is_folder(path: str) -> bool:
+    """Itself, and not by a link: a program may have put one there."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _as(source: str, target: str) -> None:
     """Mode, owner and times of a folder: the upper one's are those that are seen."""
     try:
         state = os.stat(source)
@@ -212,7 +292,7 @@ def _as(source, target):
         pass  # an owner that this user namespace doesn't know: it stays the user's
 
 
-def _copy_or_show(source, target, state):
+def _copy_or_show(source: str, target: str, state: os.stat_result) -> None:
     if os.path.lexists(target):
         return
     if state.st_size > _SMALL:
@@ -228,12 +308,12 @@ def _copy_or_show(source, target, state):
         pass  # a file that this user can't read
 
 
-def _show_file(source, target):
+def _show_file(source: str, target: str) -> None:
     os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
     kernel.bind(source, target)
 
 
-def _file_system(target, kind, options):
+def _file_system(target: str, kind: str, options: str | None) -> None:
     os.makedirs(target, exist_ok=True)
     flags = kernel.MS_NOSUID | (kernel.MS_NOEXEC if kind in ("proc", "devpts") else 0)
     kernel.mount(kind, target, kind, flags | (kernel.MS_NODEV if kind == "proc" else 0), options)

@@ -13,14 +13,14 @@ _REQUEST, _ACK, _CREATE, _DUMP = 1, 4, 0x400, 0x300
 _UP = 1
 
 
-def addresses():
+def addresses() -> list[tuple[str, int, bytes]]:
     """(interface, family, address) of this machine, loopback's left out."""
     try:
         with _Netlink() as netlink:
             packets = netlink.ask(_RTM_GETADDR, _DUMP, struct.pack("=BBBBI", 0, 0, 0, 0, 0))
     except OSError:
         return []
-    names = {}
+    names: dict[int, str] = {}
     found = []
     for body in packets:
         family, _, _, _, index = struct.unpack_from("=BBBBI", body)
@@ -38,7 +38,7 @@ def addresses():
     return found
 
 
-def bring_up(own):
+def bring_up(own: list[tuple[str, int, bytes]]) -> None:
     """Bring up the loopback, and the machine's ``own`` addresses; what this kernel has no module for is left out."""
     probe = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     try:
@@ -69,17 +69,17 @@ def bring_up(own):
 class _Netlink:
     """A socket to the kernel's network configuration."""
 
-    def __enter__(self):
+    def __enter__(self) -> "_Netlink":
         self._socket = _socket.socket(_AF_NETLINK, _socket.SOCK_RAW, 0)
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         self._socket.close()
 
-    def ask(self, kind, flags, body):
+    def ask(self, kind: int, flags: int, body: bytes) -> list[bytes]:
         """The bodies of what the kernel answers. Raises OSError where it refuses."""
         self._socket.send(struct.pack("=IHHII", 16 + len(body), kind, _REQUEST | flags, 1, 0) + body)
-        found = []
+        found: list[bytes] = []
         while True:
             data = self._socket.recv(1 << 16)
             while data:
@@ -95,11 +95,11 @@ class _Netlink:
                 data = data[(size + 3) & ~3 :]
 
 
-def _attribute(kind, value):
+def _attribute(kind: int, value: bytes) -> bytes:
     return struct.pack("=HH", 4 + len(value), kind) + value + b"\0" * (-len(value) % 4)
 
 
-def _attributes(body, start):
+def _attributes(body: bytes, start: int) -> dict[int, bytes]:
     found = {}
     while start + 4 <= len(body):
         size, kind = struct.unpack_from("=HH", body, start)

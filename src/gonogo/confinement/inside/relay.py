@@ -1,37 +1,60 @@
-"""``run SOCKET LISTEN FDS COMMAND…``: has the world's first process start COMMAND, and stands for it outside.
+"""``run SOCKET LISTEN HERE=THERE,… CWD COMMAND…``: has the world's first process start COMMAND, and stands for it.
 
 Streams, working directory, environment, signals and exit status are those of COMMAND. When this process is killed, so
 is COMMAND, with all of its process group; when the world ends, this one ends with status 137.
+
+This process is outside the world. The command's variables are therefore not its own: each comes with :data:`PREFIX`
+before its name, so that what the command's ``LD_PRELOAD`` names is not loaded here; the prefix alone says that they do.
 """
 
-import _signal as signal
 import _socket
 import os
 import select
+import stat
 import struct
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # signal imports enum, which costs more than all the rest
+
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 LENGTH = struct.Struct("=I")
+PREFIX = b":"
 WORLD_ENDED = 137
+CANNOT_START = 126
+_LONGEST_ADDRESS = 100  # of a socket's path: 108 with the zero, in the kernel
+_LARGEST_COPY = 64 << 20
 
 
-def main(arguments):
+def main(arguments: list[str]) -> None:
     """Ask, and wait."""
-    address, listen, extra, *words = arguments
-    descriptors = [0, 1, 2, *(int(number) for number in extra.split(",") if number)]
+    address, listen, extra, cwd, *words = arguments
+    numbers = {0: 0, 1: 1, 2: 2}
+    for pair in extra.split(",") if extra else ():
+        here, there = pair.split("=")
+        numbers[int(here)] = int(there)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     for number in FORWARDED:
         signal.signal(number, lambda number, frame: None)
+    try:
+        if PREFIX not in os.environb:
+            raise OSError(22, "its variables are not those of World.environment")
+        descriptors = [_safe_to_hand_over(number) for number in numbers]
+    except OSError as error:
+        os.write(2, f"gonogo: {words[0]!r} could not be started: {error}\n".encode("utf-8", "backslashreplace"))
+        os._exit(CANNOT_START)
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
-        channel.connect(address)
-        _ask(channel, words, listen, descriptors)
+        _connect(channel, address)
+        _ask(channel, words, listen, cwd or os.getcwd(), list(numbers.values()), descriptors)
     except OSError:
         os._exit(WORLD_ENDED)
-    for descriptor in descriptors[3:]:
+    for descriptor in {*list(numbers)[3:], *descriptors} - {0, 1, 2}:
         os.close(descriptor)
     poll = select.poll()
     poll.register(channel.fileno(), select.POLLIN)
@@ -40,8 +63,7 @@ def main(arguments):
     while True:
         for descriptor, _ in poll.poll():
             if descriptor == woken:
-                for number in os.read(woken, 64):
-                    channel.send(bytes([number]))
+                channel.send(os.read(woken, 64))
                 continue
             block = channel.recv(64)
             said += block
@@ -49,17 +71,77 @@ def main(arguments):
                 _end(struct.unpack("=i", said)[0] if len(said) == 4 else WORLD_ENDED)
 
 
-def _ask(channel, words, listen, descriptors):
-    environment = [name + b"=" + value for name, value in os.environb.items()]
-    targets = ",".join(str(number) for number in descriptors)
-    head = [os.getcwd(), listen, targets, str(len(words)), *words]
+def _safe_to_hand_over(descriptor: int) -> int:
+    """A descriptor with which the command can do no more than it says.
+
+    What a descriptor leads to can be opened again, for writing as well (``/proc/self/fd``), and folders lead on to all
+    that lies beside them: so a file that is open for reading only is handed over as a copy, and folders are not.
+    """
+    try:
+        state = os.fstat(descriptor)
+    except OSError:
+        return os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    if stat.S_ISDIR(state.st_mode) or stat.S_ISBLK(state.st_mode):
+        raise OSError(1, f"descriptor {descriptor} is a folder or a disk: a confined program can't have it")
+    import fcntl
+
+    if not stat.S_ISREG(state.st_mode) or fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+        return descriptor
+    if state.st_size > _LARGEST_COPY:
+        return _fed(descriptor)
+    copy = os.memfd_create("file")
+    at = os.lseek(descriptor, 0, os.SEEK_CUR)
+    offset = 0
+    while True:
+        block = os.pread(descriptor, 1 << 20, offset)
+        if not block:
+            break
+        offset += len(block)
+        while block:
+            block = block[os.write(copy, block) :]
+    os.lseek(copy, at, os.SEEK_SET)
+    return copy
+
+
+def _fed(descriptor: int) -> int:
+    """The reading end of a pipe into which another process writes what the descriptor's file still has."""
+    reading, writing = os.pipe()
+    if os.fork():
+        os.close(writing)
+        return reading
+    os.close(reading)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    while True:
+        block = os.read(descriptor, 1 << 16)
+        if not block:
+            os._exit(0)
+        while block:
+            block = block[os.write(writing, block) :]
+
+
+def _connect(channel: _socket.socket, address: str) -> None:
+    if len(os.fsencode(address)) > _LONGEST_ADDRESS:
+        folder, _, name = address.rpartition("/")
+        address = f"/proc/self/fd/{os.open(folder, os.O_PATH | os.O_CLOEXEC)}/{name}"
+    channel.connect(address)
+
+
+def _ask(
+    channel: _socket.socket, words: list[str], listen: str, cwd: str, targets: list[int], descriptors: list[int]
+) -> None:
+    environment = [
+        name[len(PREFIX) :] + b"=" + value
+        for name, value in os.environb.items()
+        if name.startswith(PREFIX) and name != PREFIX
+    ]
+    head = [cwd, listen, ",".join(str(number) for number in targets), str(len(words)), *words]
     text = b"\0".join([*map(os.fsencode, head), *environment])
     rights = struct.pack(f"={len(descriptors)}i", *descriptors)
     channel.sendmsg([LENGTH.pack(len(text))], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
     channel.sendall(text)
 
 
-def _end(status):
+def _end(status: int) -> None:
     if status < 0:  # by the same signal, as far as this process can
         sys.stdout.flush()
         try:

@@ -7,9 +7,20 @@ to a listener (``SECCOMP_RET_USER_NOTIF``), who lets each go on.
 import ctypes
 import struct
 
-import kernel
+from . import kernel
 
-EPERM, ENOSYS, EACCES, EAFNOSUPPORT = 1, 38, 13, 97
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Numbers = tuple[int | None, int | None]
+    """Of a call, for x86_64 and aarch64."""
+    Line = tuple[int, int, int, int]
+    """Of a filter: code, jumps where it is true and false, operand."""
+    Test = tuple[int, int, str, int | tuple[int, int]]
+    """(argument, part, what, value): ``part`` 0 for the low half of the argument, 1 for the high one."""
+
+EPERM, EACCES, ENOTTY, ENOSYS, EAFNOSUPPORT = 1, 13, 25, 38, 97
 _ALLOW, _NOTIFY, _ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
 _SET_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 1 << 3, 1 << 5
 _ARCHITECTURES = (0xC000003E, 0xC00000B7)
@@ -33,7 +44,7 @@ _REACH_THE_KERNEL = {
 _UNKNOWN_HERE = {  # answered as by a kernel that has no such call: libraries then take another one
     "clone3": (435, 435), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
 }  # fmt: skip
-_UNSHARE, _CLONE, _IOCTL, _SOCKET = (272, 97), (56, 220), (16, 29), (41, 198)
+_UNSHARE, _CLONE, _IOCTL, _SOCKET, _SOCKETPAIR = (272, 97), (56, 220), (16, 29), (41, 198), (53, 199)
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
 
@@ -57,20 +68,17 @@ _OF_A_PROCESS = {  # (call, which argument names the process): only of the calle
     "sched_setattr": ((314, 274), 0), "setpriority": ((141, 140), 1), "ioprio_set": ((251, 30), 1),
     "migrate_pages": ((256, 238), 0), "move_pages": ((279, 239), 0),
 }  # fmt: skip
+_OF_A_USER = (((141, 140), 0, 2), ((251, 30), 0, 3))  # setpriority, ioprio_set: of all that a user runs
 _SIGNALS = {"kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "pidfd_send_signal": (424, 424)}
 _CONNECT, _SENDTO, _PRLIMIT, _TRUNCATE = (42, 203), (44, 206), (302, 261), (76, 45)
-_FS_SETFLAGS = (0x40086602, 0x40046602, 0x401C5820)  # FS_IOC_SETFLAGS (64, 32 bits), FS_IOC_FSSETXATTR
+# File systems have calls of their own that change a file, or make a snapshot of a folder, for whoever can read it. So
+# of these only a few are let through; of terminals and descriptors in general ("T"), and of sockets, all.
+_IOCTL_KINDS = (0x5400, 0x8900)
+_IOCTLS_OF_FILES = (
+    2, 0x40049409, 0x4020940D, 0xC0189436, 0xC020660B, 0x80086601, 0x801C581F,
+)  # FIGETBSZ, FICLONE, FICLONERANGE, FIDEDUPERANGE, FS_IOC_FIEMAP, FS_IOC_GETFLAGS, FS_IOC_FSGETXATTR  # fmt: skip
+_OPEN, _OPENAT, _OPENAT2, _CUT_OFF = (2, None), (257, 56), (437, 437), (0x203, 0x200)  # O_TRUNC, only to read
 
-# Calls that name a file or a program: what a listener may want to hear of.
-FILES = {
-    "open": (2, None), "openat": (257, 56), "openat2": (437, 437), "execve": (59, 221), "execveat": (322, 281),
-    "connect": _CONNECT,
-}  # fmt: skip
-LOOKS = {
-    "stat": (4, None), "lstat": (6, None), "access": (21, None), "readlink": (89, None), "newfstatat": (262, 79),
-    "readlinkat": (267, 78), "faccessat": (269, 48), "statx": (332, 291), "faccessat2": (439, 439),
-}  # fmt: skip
-STARTS = {"execve": (59, 221), "execveat": (322, 281)}
 _FLAGS_ARGUMENT = {"newfstatat": 3, "statx": 2}
 _AT_EMPTY_PATH = 0x1000  # of a descriptor that is open already
 
@@ -78,20 +86,17 @@ _AT_EMPTY_PATH = 0x1000  # of a descriptor that is open already
 class Program:
     """A filter that is being written, in the order in which the kernel reads it."""
 
-    def __init__(self, other_architecture):
+    def __init__(self, other_architecture: int) -> None:
         self._index = kernel.machine()
-        self.lines = [
+        self.lines: list[Line] = [
             (_LOAD, 0, 0, 4),
             (_EQUAL, 1, 0, _ARCHITECTURES[self._index]),
             (_RETURN, 0, 0, other_architecture),
         ]
         self.lines += [(_LOAD, 0, 0, 0), (_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, other_architecture)]
 
-    def answer(self, numbers, answer, *tests):
-        """Give ``answer`` to a call, if all of the tests hold: lists of lines that skip to the next one if so.
-
-        Each test is (argument, part, what, value): ``part`` 0 for the low half of the argument, 1 for the high one.
-        """
+    def answer(self, numbers: "Numbers", answer: int, *tests: "Test") -> None:
+        """Give ``answer`` to a call, if all of the tests hold."""
         number = numbers[self._index]
         if number is None:
             return
@@ -102,19 +107,16 @@ class Program:
         lines = [(_EQUAL, 0, size, number)]
         left = size
         for test in body:
-            for line in test[:-1]:
-                lines.append(line)
+            for code, true, false, operand in test:
                 left -= 1
-            code, true, false, operand = test[-1]
-            left -= 1
-            # The jump that was marked None leads behind the answer, to where the number is loaded again.
-            lines.append((code, left - 1 if true is None else true, left - 1 if false is None else false, operand))
+                # A jump that is marked None leads behind the answer, to where the number is loaded again.
+                lines.append((code, left - 1 if true is None else true, left - 1 if false is None else false, operand))
         lines.append((_RETURN, 0, 0, answer))
         if tests:
             lines.append((_LOAD, 0, 0, 0))
         self.lines += lines
 
-    def install(self, listening=False):
+    def install(self, listening: bool = False) -> int | None:
         """Put it in place, for this process and all that it starts; the listener's descriptor where there is one."""
         code = b"".join(struct.pack("=HBBI", *line) for line in [*self.lines, (_RETURN, 0, 0, _ALLOW)])
         buffer = ctypes.create_string_buffer(code)
@@ -133,8 +135,12 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
-def _test(what, value):
+def _test(what: str, value: "int | tuple[int, int]") -> "list[tuple[int, int | None, int | None, int]]":
     """Lines that test what was loaded; None marks the jump to where the test does not hold."""
+    if isinstance(value, tuple):
+        mask, operand = value
+        jumps: tuple[int | None, int | None] = (0, None) if what == "masked" else (None, 0)
+        return [(_AND, 0, 0, mask), (_EQUAL, *jumps, operand)]
     if what == "equal":
         return [(_EQUAL, 0, None, value)]
     if what == "other":
@@ -143,14 +149,14 @@ def _test(what, value):
         return [(_ANY_BIT, 0, None, value)]
     if what == "no bit":
         return [(_ANY_BIT, None, 0, value)]
-    if what == "masked":
-        mask, operand = value
-        return [(_AND, 0, 0, mask), (_EQUAL, 0, None, operand)]
     raise ValueError(what)
 
 
-def refuse(namespaces, scoped_signals=True):
-    """Refuse what reaches past the confinement. ``namespaces``: whether the program has its own, of every kind."""
+def refuse(namespaces: bool, landlock: int = 0) -> None:
+    """Refuse what reaches past the confinement.
+
+    ``namespaces``: whether the program has its own, of every kind; else ``landlock`` is the version that it has.
+    """
     program = Program(_ERRNO | ENOSYS)
     for numbers in _REACH_THE_KERNEL.values():
         program.answer(numbers, _ERRNO | EPERM)
@@ -164,33 +170,41 @@ def refuse(namespaces, scoped_signals=True):
         families = [(0, 0, "other", family) for family in _FAMILIES]
         program.answer(_SOCKET, _ERRNO | EAFNOSUPPORT, *families)
     else:
-        _refuse_by_call(program, scoped_signals)
+        _refuse_by_call(program, landlock)
     program.install()
 
 
-def _refuse_by_call(program, scoped_signals):
+def _refuse_by_call(program: Program, landlock: int) -> None:
     """What namespaces would keep to themselves, where there are none."""
     for numbers in _METADATA.values():
         program.answer(numbers, _ERRNO | 0)
-    for number in _FS_SETFLAGS:
-        program.answer(_IOCTL, _ERRNO | EPERM, (1, 0, "equal", number))
+    kinds: list[Test] = [(1, 0, "not masked", (0xFF00, kind)) for kind in _IOCTL_KINDS]
+    program.answer(_IOCTL, _ERRNO | ENOTTY, *kinds, *((1, 0, "other", number) for number in _IOCTLS_OF_FILES))
     for numbers in _OTHER_PROCESSES.values():
         program.answer(numbers, _ERRNO | EPERM)
     for numbers, argument in _OF_A_PROCESS.values():
         program.answer(numbers, _ERRNO | EPERM, (argument, 0, "other", 0))
     program.answer(_PRLIMIT, _ERRNO | EPERM, (0, 0, "other", 0), (2, 0, "other", 0))
-    program.answer(_TRUNCATE, _ERRNO | EACCES)  # Landlock speaks of it only since Linux 6.2; ftruncate is as writing
-    program.answer(_SOCKET, _ERRNO | EACCES, (0, 0, "other", 1))
-    program.answer(_SOCKET, _ERRNO | EACCES, (0, 0, "equal", 1), (1, 0, "masked", (0xF, 2)))  # datagrams: no connect
+    for numbers, argument, kind in _OF_A_USER:
+        program.answer(numbers, _ERRNO | EPERM, (argument, 0, "equal", kind))
+    if landlock < 3:  # which does not speak of cutting a file off; ftruncate is as writing
+        program.answer(_TRUNCATE, _ERRNO | EACCES)
+        program.answer(_OPEN, _ERRNO | EACCES, (1, 0, "masked", _CUT_OFF))
+        program.answer(_OPENAT, _ERRNO | EACCES, (2, 0, "masked", _CUT_OFF))
+        program.answer(_OPENAT2, _ERRNO | ENOSYS)
+    for numbers in (_SOCKET, _SOCKETPAIR):
+        program.answer(numbers, _ERRNO | EACCES, (0, 0, "other", 1))
+        # Of datagrams each may have its own address, which no filter sees: only streams and sequenced packets.
+        program.answer(numbers, _ERRNO | EACCES, (1, 0, "not masked", (0xF, 1)), (1, 0, "not masked", (0xF, 5)))
     program.answer(_CONNECT, _ERRNO | EACCES)
     program.answer(_SENDTO, _ERRNO | EACCES, (4, 0, "other", 0))
     program.answer(_SENDTO, _ERRNO | EACCES, (4, 1, "other", 0))
-    if not scoped_signals:
+    if landlock < 6:
         for numbers in _SIGNALS.values():
             program.answer(numbers, _ERRNO | EPERM)
 
 
-def listen(calls):
+def listen(calls: "Mapping[str, Numbers]") -> int:
     """Have calls (as in :data:`FILES`) wait for a listener; the descriptor at which they are heard."""
     program = Program(_NOTIFY)
     program.answer((425, 425), _NOTIFY)  # io_uring opens files past every filter: whoever asks is not seen whole
@@ -200,4 +214,6 @@ def listen(calls):
             program.answer(numbers, _NOTIFY)
         else:
             program.answer(numbers, _NOTIFY, (flags, 0, "no bit", _AT_EMPTY_PATH))
-    return program.install(listening=True)
+    descriptor = program.install(listening=True)
+    assert descriptor is not None
+    return descriptor

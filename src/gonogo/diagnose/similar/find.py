@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from functools import cache
 
+from gonogo.diagnose.similar.cases import index_of_cases
 from gonogo.diagnose.similar.features import Features, features_of, features_of_frames
 from gonogo.diagnose.similar.index import Index, Thread
 from gonogo.evidence.library import is_library
@@ -82,7 +83,7 @@ def threads_of_hazards() -> Counter[str]:
 
 
 _index = cache(Index.shipped)
-_cases = cache(Index.of_cases)
+_cases = cache(index_of_cases)
 
 
 def _shown(thread: Thread, likeness: float) -> SimilarThread:

@@ -1,8 +1,7 @@
 """The indexes that are shipped: hashed features, and which public threads, or logs of hazards' cases, have them.
 
 ``scripts/similar_threads.py`` makes ``threads.msgpack``. It holds nothing of a thread but its address, its title and
-features. ``scripts/hazard_cases.py`` makes ``cases.msgpack``, in which a case is the thread, its name the address, and
-its frames the features.
+features. That of the cases (``cases.py``) has a case as the thread, its name as the address, its frames as features.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import msgspec
 from gonogo.diagnose.similar.features import Features
 
 PATH = Path(__file__).with_name("threads.msgpack")
-CASES = Path(__file__).with_name("cases.msgpack")
 _UNIT = 100
 """Weights are stored as hundredths, in a byte."""
 _LEAST_SHARED = 1.4
@@ -69,11 +67,6 @@ class Index:
     def shipped(cls) -> Index:
         """That of the public threads."""
         return cls(PATH.read_bytes())
-
-    @classmethod
-    def of_cases(cls) -> Index:
-        """That of the hazards' own cases."""
-        return cls(CASES.read_bytes())
 
     def alike(self, features: Features, without: Collection[int] = ()) -> list[tuple[float, int]]:
         """The threads that share features with a log, most alike first: the cosine (0 to 1) and the thread's number.

@@ -7,7 +7,7 @@ The table is read out of DeepSpeed's source by ``scripts/deepspeed_keys``, from 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
@@ -135,17 +135,13 @@ def nearest(keys: Sequence[str]) -> str | None:
     if not keys or is_remark(keys[-1]):
         return None
     wanted, parent = _plain(keys[-1]), tuple(keys[:-1])
-    here = {_plain(name): ".".join((*parent, name)) for name, info in children(parent).items() if _offered(info)}
+    here, elsewhere = _offered_names(parent)
     if wanted in here:
         return here[wanted]
     if close := _most_similar(wanted, here, _CLOSE):
         return here[close]
     if len(wanted) >= _TELLING and len(holding := [name for name in here if f"_{wanted}_" in f"_{name}_"]) == 1:
         return here[holding[0]]
-    elsewhere: dict[str, list[str]] = {}
-    for path, info in _paths():
-        if _offered(info) and path[:-1] != parent:
-            elsewhere.setdefault(_plain(path[-1]), []).append(".".join(path))
     if len(same := elsewhere.get(wanted, [])) == 1:
         return same[0]
     if similar := _most_similar(wanted, here, _SIMILAR):
@@ -153,6 +149,17 @@ def nearest(keys: Sequence[str]) -> str | None:
     single = {name: paths[0] for name, paths in elsewhere.items() if len(paths) == 1}
     close = _most_similar(wanted, single, _CLOSE)
     return single[close] if close else None
+
+
+@lru_cache(maxsize=64)
+def _offered_names(parent: tuple[str, ...]) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
+    """The dotted paths of the keys that one would tell a user to write, by name: in an object, and elsewhere."""
+    here = {_plain(name): ".".join((*parent, name)) for name, info in children(parent).items() if _offered(info)}
+    elsewhere: dict[str, list[str]] = {}
+    for path, info in _paths():
+        if _offered(info) and path[:-1] != parent:
+            elsewhere.setdefault(_plain(path[-1]), []).append(".".join(path))
+    return here, elsewhere
 
 
 def _plain(name: str) -> str:

@@ -33,20 +33,22 @@ class SourceFile:
         self.path = path
         self.data = data
         self.writable = writable
+        self.gap: Text | None = None
+        """Why a reader has not read all of it, such as a limit on its size: whoever reports says it."""
 
     @classmethod
-    def read(cls, path: Path | str) -> SourceFile:
+    def read(cls, path: Path | str, *, limit: int = LARGEST_FILE) -> SourceFile:
         """The file at that path; of a notebook, its Python.
 
-        Raises UserError where it can't be read or has more than :data:`LARGEST_FILE`.
+        Raises UserError where it can't be read or has more bytes than the limit.
         """
         try:
             with opened(path) as file:
-                data = file.read(LARGEST_FILE + 1)
+                data = file.read(limit + 1)
         except OSError as error:
             raise UserError(_CANNOT_READ.format(path=path, why=error.strerror or error)) from None
-        if len(data) > LARGEST_FILE:
-            why = Text("it has more than 8 MiB", "超过 8 MiB")
+        if len(data) > limit:
+            why = Text(f"it has more than {limit >> 20} MiB", f"超过 {limit >> 20} MiB")
             raise UserError(_CANNOT_READ.format(path=path, why=why))
         if str(path).endswith(SUFFIX) and (python := python_of(data)) is not None:
             return cls(str(path), python, writable=False)

@@ -23,6 +23,7 @@ from gonogo.finding import Edit, Text
 
 _DEEPEST = 60
 _LARGEST = 100_000
+_MAX_BYTES = 1 << 20
 _MERGE = "<<"
 
 _SYNTAX = Text("it is not valid YAML: {why}", "不是合法的 YAML：{why}")
@@ -33,6 +34,10 @@ _DUPLICATE = Text(
 _NOT_AN_OBJECT = Text("the file holds no mapping of names to values", "文件内容不是“键: 值”的映射")
 _DOCUMENTS = Text("the file holds a second YAML document, which is not read", "文件中有第二个 YAML 文档，不会被读取")
 _ENCODING = Text("it is not UTF-8 text", "不是 UTF-8 文本")
+_TOO_LONG = Text(
+    "it has {size} KiB, and YAML is read up to {limit} KiB: give the config without the data",
+    "它有 {size} KiB，而 YAML 最多读取 {limit} KiB：请给出不含数据的配置",
+)
 _TOO_LARGE = Text("it nests or repeats itself beyond what a config does", "嵌套或重复过多，不像是配置文件")
 _TOO_LARGE_VALUE = Text("its aliases make it too large to be read", "别名展开后过大，无法读取")
 _TAGGED = Text("its tag `{tag}` makes another value of it", "它的标签 `{tag}` 会改变取值")
@@ -156,6 +161,11 @@ class YamlFile:
     def _read(self) -> Node:
         import yaml
 
+        if len(self.source.data) > _MAX_BYTES:
+            message = _TOO_LONG.format(size=len(self.source.data) >> 10, limit=_MAX_BYTES >> 10)
+            self.source.gap = self.source.gap or message
+            self._problem("syntax", self.source.start, self.source.start, message)
+            return Node(Field.of({}, self.source.place(self.source.start, self.source.start)), {})
         if not self.source.is_utf8:
             self._problem("encoding", self.source.start, self.source.start, _ENCODING)
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -190,11 +200,17 @@ class _Reading:
         self._anchors: dict[str, tuple[Node, int]] = {}
         self._size = 0
         self._documents = 0
+        self._events = 0
 
     def take(self, event: Any) -> bool:
         """Take an event; False where no more is wanted."""
         import yaml
 
+        self._events += 1
+        if self._events > _LARGEST:
+            start = self._file._offset(event.start_mark)
+            self._file._problem("syntax", start, start, _TOO_LARGE)
+            return False
         if isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:

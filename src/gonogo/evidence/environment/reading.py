@@ -24,7 +24,15 @@ _TELLS_NOTHING = Text(
     "printed",
     "{path} 没有给出任何版本：请提供 requirements、pip freeze、锁文件、Dockerfile、JSON 或 gonogo env 的输出",
 )
+_CANNOT_READ = Text("can't read {path}: {why}", "无法读取 {path}：{why}")
+_TOO_LARGE = Text(
+    "it has {size} KiB, and such a list of versions is read up to {limit} KiB: give the output of pip freeze",
+    "它有 {size} KiB，而这类版本清单最多读取 {limit} KiB：请给出 pip freeze 的输出",
+)
 _HEAD = 1 << 18
+_MAX_BYTES = {"lock": 8 << 20, "pyproject": 256 << 10}
+"""Locks hold the hashes of every wheel; the others are some kilobytes, and this much all the same."""
+_MAX_OTHERS = 1 << 20
 
 
 def read_environment(source: SourceFile) -> Environment:
@@ -34,6 +42,10 @@ def read_environment(source: SourceFile) -> Environment:
     """
     kind = _kind_of(source)
     listing = Listing(source)
+    limit = _MAX_BYTES.get(kind, _MAX_OTHERS)
+    if len(source.data) > limit:
+        source.gap = source.gap or _TOO_LARGE.format(size=len(source.data) >> 10, limit=limit >> 10)
+        return listing.environment()
     if kind == "json":
         return read_json(listing)
     if kind == "lock":
@@ -83,7 +95,10 @@ def _kind_of(source: SourceFile) -> str:
 
 def environment_in(path: Path) -> Environment:
     """What the file at that path tells. Raises UserError where it can't be read or tells of no environment."""
-    environment = read_environment(SourceFile.read(path))
+    source = SourceFile.read(path)
+    environment = read_environment(source)
+    if source.gap is not None:
+        raise UserError(_CANNOT_READ.format(path=path, why=source.gap))
     nothing = Environment(sources=environment.sources, unread=environment.unread, index_lines=environment.index_lines)
     if not environment.packages and environment == nothing:
         raise UserError(_TELLS_NOTHING.format(path=path))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,12 @@ _KINDS = re.compile(
 _SKYPILOT = re.compile(rb"^(?:resources|num_nodes|workdir|envs|setup|file_mounts):", re.MULTILINE)
 _RUN = re.compile(rb"^run:", re.MULTILINE)
 _LARGEST = 1 << 20
+_MAX_JOBS = 50
+_MAX_DOCUMENTS = 500
+_TOO_MANY = Text(
+    "it holds more than {limit} jobs, and those behind them were not read: give the one that trains",
+    "其中超过 {limit} 个作业，其后的没有读取：请只给出训练所用的那一个",
+)
 _RENDER = Text(
     "a template, which is no YAML before it is rendered: check what comes of it, as in: helm template . > job.yaml",
     "这是模板，渲染之前不是 YAML：请检查渲染后的文件，例如 helm template . > job.yaml",
@@ -60,6 +67,9 @@ def _documents(source: SourceFile) -> list[Node]:
     found: list[Node] = []
     try:
         for document in yaml.compose_all(source.text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            if len(documents) == _MAX_DOCUMENTS:
+                source.gap = source.gap or _TOO_MANY.format(limit=_MAX_JOBS)
+                break
             documents.append(document)
             found.append(Node(document, source, documents))
     except (yaml.YAMLError, RecursionError):
@@ -67,6 +77,7 @@ def _documents(source: SourceFile) -> list[Node]:
     return found
 
 
+@lru_cache(maxsize=16)
 def workloads(source: SourceFile) -> tuple[Workload, ...]:
     """The jobs of a file, in order; none where it is no such file, or broken."""
     if not is_manifest(source):
@@ -76,6 +87,9 @@ def workloads(source: SourceFile) -> tuple[Workload, ...]:
 
     found: list[Workload] = []
     for node in _documents(source):
+        if len(found) >= _MAX_JOBS:
+            source.gap = source.gap or _TOO_MANY.format(limit=_MAX_JOBS)
+            break
         if node["kind"].text:
             found += kubernetes_jobs(node)
         elif node["run"].text:

@@ -37,6 +37,7 @@ _UNKNOWN_CWD = Text(
     "{path} 的启动目录按 {folder} 处理，因为其中能找到它用到的文件",
 )
 _DEEPEST = 4
+_FOLLOWED = Text("{path}, which it runs, was not read: {why}", "它运行的 {path} 没有读取：{why}")
 _NOT_SET = Text("its value can't be told", "无法确定它的值")
 
 
@@ -180,6 +181,8 @@ def _followed(
         environment=environment,
         given=given,
     )
+    if script.gap is not None and source.gap is None:
+        source.gap = _FOLLOWED.format(path=script.path, why=script.gap)
     found = _launches(commands, script, own, depth + 1, barren)
     if not found:
         barren.add(key)

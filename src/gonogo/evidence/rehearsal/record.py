@@ -21,6 +21,7 @@ from gonogo.finding.as_run import AsRun
 Outcome = Literal[
     "completed", "raised", "out-of-memory", "diverged", "unsupported", "timed-out", "killed", "interrupted"
 ]
+Confined = Literal["", "namespaces", "landlock", "none"]
 Phase = Literal[
     "load", "init", "generate", "reward", "score", "sync", "forward", "backward", "step", "evaluate", "save", "exit"
 ]
@@ -354,6 +355,8 @@ class RankRecord(msgspec.Struct):
     """(rank, its outcome) of the rank that had ended while this one waited for it, where its failure is the cause."""
     missed: list[Missed] = []
     """What it asked the hub for in vain."""
+    confinement: Confined = ""
+    """What the kernel confined the program by; empty in a record of an older gonogo, or where it never ran."""
 
 
 class AcceleratorFacts(msgspec.Struct, frozen=True):

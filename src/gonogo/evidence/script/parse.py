@@ -15,9 +15,9 @@ from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Text
 
-LARGEST_SCRIPT = 2 << 20
-"""Bytes; Python itself reads larger ones, but nobody wrote them, and before 3.11 it can crash on what they nest."""
-_LARGEST_BEFORE_3_11 = 512 << 10
+LARGEST_SCRIPT = 512 << 10
+"""Bytes; Python itself reads larger ones, but nobody wrote them: a syntax tree takes 700 bytes for each of theirs, and
+before 3.11 Python can crash on what they nest."""
 _LONGEST_LINE_BEFORE_3_11 = 64 << 10
 
 _COOKIE = Pattern(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
@@ -72,7 +72,8 @@ def parse(source: SourceFile) -> Parsed:
     """The source as Python reads it. Never raises, however broken, deep or large it is."""
     data = source.data
     if len(data) > LARGEST_SCRIPT or (sys.version_info < (3, 11) and _may_crash_the_parser(data)):
-        return Parsed(None, ScriptProblem("too-large", source.place(0, 0), _TOO_LARGE))
+        message = _TOO_LARGE.format(size=len(data) >> 10, limit=LARGEST_SCRIPT >> 10)
+        return Parsed(None, ScriptProblem("too-large", source.place(0, 0), message))
     null = data.find(b"\0")
     if null >= 0:
         return Parsed(None, ScriptProblem("null-byte", source.place(null, null + 1), _NULL))
@@ -116,8 +117,6 @@ def without_collecting() -> Iterator[None]:
 
 
 def _may_crash_the_parser(data: bytes) -> bool:
-    if len(data) > _LARGEST_BEFORE_3_11:
-        return True
     return any(len(line) > _LONGEST_LINE_BEFORE_3_11 for line in data.split(b"\n"))
 
 
@@ -183,7 +182,8 @@ def _needs_newer(line: str, message: str) -> tuple[int, int] | None:
 
 
 _TOO_LARGE = Text(
-    "the file is larger than a script that a person writes, so it was not read", "文件过大，不像手写脚本，因此没有读取"
+    "it has {size} KiB, and Python files are read up to {limit} KiB: move data and generated code to other files",
+    "它有 {size} KiB，而 Python 文件最多读取 {limit} KiB：请把数据和生成的代码移到单独的文件",
 )
 _TOO_DEEP = Text(
     "its expressions are nested too deeply for Python's parser", "表达式嵌套过深，超出 Python 解析器的能力"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from gonogo.evidence.script.identifiers import same_code
 from gonogo.evidence.script.script import Script
 from gonogo.finding import Edit
 
@@ -118,7 +119,7 @@ def times_test(script: Script, branch: ast.If) -> Edits:
         and len(statement.targets) == 1
         and isinstance(statement.value, ast.BinOp)
         and isinstance(statement.value.op, (ast.Add, ast.Sub))
-        and ast.dump(statement.value.left) == ast.dump(statement.targets[0]).replace("Store()", "Load()")
+        and same_code(statement.value.left, statement.targets[0])
     ):
         target, term = statement.targets[0], statement.value.right
         sign = "+" if isinstance(statement.value.op, ast.Add) else "-"
@@ -222,7 +223,8 @@ def name_of_distributed(script: Script) -> str | None:
 
 
 def _is_elif(script: Script, branch: ast.If) -> bool:
-    return script.place(branch).text.startswith("elif")
+    above = script.parent(branch)  # an `if` in an `else:` of its own stands further in
+    return isinstance(above, ast.If) and branch in above.orelse and branch.col_offset == above.col_offset
 
 
 def _indent(script: Script, statement: ast.stmt) -> str | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.shell.parse import parse_script
 from gonogo.evidence.shell.state import State
 from gonogo.evidence.shell.text import Piece
 from gonogo.finding import Text
@@ -15,34 +15,6 @@ from gonogo.finding import Text
 _SET_BY_SHELL = Text("`${name}` is set only when the script runs", "`${name}` 只有在脚本运行时才有值")
 _SET_BY_SLURM = Text("slurm sets `${name}` when the job runs", "`${name}` 由 slurm 在作业运行时设置")
 _FROM_DIRECTIVE = Text("as the job's #SBATCH lines ask", "按作业的 #SBATCH 行")
-
-
-@cache
-def parser() -> Any:
-    """tree-sitter's parser of bash."""
-    import tree_sitter
-
-    return tree_sitter.Parser(tree_sitter.Language(_grammar()))
-
-
-def _grammar() -> Any:
-    """tree-sitter-bash's grammar, from its extension module alone.
-
-    Its package loads importlib.resources for query files that are not used here: 10 ms of each start.
-    """
-    from importlib.machinery import PathFinder
-    from importlib.util import module_from_spec
-
-    package = PathFinder.find_spec("tree_sitter_bash")
-    folders = package.submodule_search_locations if package is not None else None
-    spec = PathFinder.find_spec("_binding", list(folders)) if folders else None
-    if spec is None or spec.loader is None:
-        import tree_sitter_bash
-
-        return tree_sitter_bash.language()
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.language()
 
 
 class Reading:
@@ -86,15 +58,5 @@ class Reading:
         return None, None
 
     def parsed_part(self, start: int, end: int) -> Any:
-        """A part of the source, parsed where it stands: the script inside ``bash -c '…'``."""
-        import tree_sitter
-
-        own = tree_sitter.Parser(parser().language)
-        data = self.source.data
-
-        def point(offset: int) -> tuple[int, int]:
-            line = self.source.line_of(offset)
-            return line - 1, offset - self.source.line_start(line)
-
-        own.included_ranges = [tree_sitter.Range(point(start), point(end), start, end)]
-        return own.parse(data).root_node
+        """A part of the source, parsed where it stands: the script inside ``bash -c '…'``. None where it can't be."""
+        return parse_script(self.source, (start, end))

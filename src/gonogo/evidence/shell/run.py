@@ -39,7 +39,8 @@ def read_shell(
         if part is None:
             shell.run(state)
         else:
-            shell.statements(shell.parsed_part(*part).children, state)
+            root = shell.parsed_part(*part)
+            shell.statements(root.children if root is not None else (), state)
     except RecursionError:
         return shell.commands
     return shell.commands

@@ -13,13 +13,15 @@ import msgspec
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.shell.builtins import read_words, run_builtin
 from gonogo.evidence.shell.expansion import expand, expand_words
+from gonogo.evidence.shell.parse import parse_script
 from gonogo.evidence.shell.pieces import NOT_EVALUATED
-from gonogo.evidence.shell.reading import Reading, parser
+from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import RAN, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
 from gonogo.evidence.shell.text import Piece, ShellWord, text_of, words_of
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
+_SOURCED = Text("{path}, which it sources, was not read: {why}", "它 source 的 {path} 没有读取：{why}")
 _MOST_STEPS = 20_000
 _MOST_COMMANDS = 200
 _DEEPEST = 40
@@ -76,8 +78,10 @@ class Shell(Reading):
 
     def run(self, state: State) -> None:
         """Follow the script from its start."""
-        tree = parser().parse(self.source.data)
-        self.statements(tree.root_node.children, state)
+        root = parse_script(self.source)
+        if root is None:
+            return
+        self.statements(root.children, state)
         if not self.commands:
             for body, source in list(state.functions.values()):
                 with self.within(source):
@@ -269,7 +273,7 @@ class Shell(Reading):
             text = word.place.text
             if word.place.source is self.source and len(text) > 2 and text[0] == text[-1] and text[0] in "'\"":
                 root = self.parsed_part(word.place.start + 1, word.place.end - 1)
-                return self.statements(root.children, state)
+                return self.statements(root.children, state) if root is not None else UNSURE
         split: list[ShellWord] = []
         for word in words:
             parts = [msgspec.structs.replace(piece, split=True) for piece in word.pieces]
@@ -291,12 +295,16 @@ class Shell(Reading):
             return SUCCESS
         if self._depth + 5 > _DEEPEST:
             return UNSURE
+        root = parse_script(source)
+        if root is None:
+            if source.gap is not None and self.source.gap is None:
+                self.source.gap = _SOURCED.format(path=path, why=source.gap)
+            return UNSURE
         self._depth += 5
         name, self.script_name = self.script_name, str(path)
         try:
             with self.within(source):
-                tree = parser().parse(source.data)
-                self.statements(tree.root_node.children, state)
+                self.statements(root.children, state)
         finally:
             self._depth -= 5
             self.script_name = name

@@ -62,6 +62,8 @@ class Guard(RankState):
         self.local_rank = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
         os.environ[WORKER] = str(os.getpid())
         self.writer = RecordWriter(self.folder, self.rank)
+        if self.writer.broken:
+            return
         faults.on_fault(self._fault)
         from gonogo.guard.rank.facts import start
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -9,6 +10,7 @@ from collections import deque
 
 from gonogo.evidence.guarded.files import BEAT, BEAT_MARK, PHASES, beat_path, encode, records_path
 from gonogo.evidence.guarded.records import Fault, Phase, Record
+from gonogo.guard.injection import FOLDER
 from gonogo.guard.rank.faults import fault
 
 _WAIT = 5.0  # seconds: a shared folder that hangs may not hold an exception back for longer
@@ -18,7 +20,7 @@ class RecordWriter:
     """Appends one rank's records to its file, and keeps its last sign of life.
 
     The training's own thread only queues records; the watching thread writes them. Where the folder can't be written
-    to any more, everything stops, and that is said once.
+    to any more, or is deleted, everything stops, and that is said once.
     """
 
     def __init__(self, folder: str, rank: int) -> None:
@@ -30,6 +32,11 @@ class RecordWriter:
         self._beat: int | None = None
         self._beaten = b""
         self.broken = False
+        # `gonogo run` has made its folder, and says it where that is deleted: then it isn't made again.
+        self._ours = os.environ.get(FOLDER) != os.path.realpath(folder)
+        if not self._ours and not os.path.isdir(folder):
+            self.broken = True
+            return
         try:
             os.makedirs(folder, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
@@ -66,6 +73,9 @@ class RecordWriter:
         """Note how far the rank is, where that has changed."""
         if self._beat is None or self.broken:
             return
+        if self._is_deleted():
+            self._stop_unheard()
+            return
         rest = (step, PHASES.index(phase), inside, os.getpid(), collectives)
         state = BEAT.pack(BEAT_MARK, 0.0, *rest)
         if state == self._beaten:
@@ -75,6 +85,17 @@ class RecordWriter:
             os.pwrite(self._beat, BEAT.pack(BEAT_MARK, time.time(), *rest), 0)
         except OSError as error:
             self._fail(error)
+
+    def _is_deleted(self) -> bool:
+        """Whether the file of records was removed while it is open: what is written to it is lost."""
+        return self._file is not None and os.fstat(self._file).st_nlink == 0
+
+    def _stop_unheard(self) -> None:
+        if self._ours:
+            self._fail(FileNotFoundError(errno.ENOENT, "it was deleted", self.folder))
+        else:
+            self.broken = True
+            self._queue.clear()
 
     def close(self) -> None:
         """Let go of the files: what a process does that was forked off the rank."""

@@ -13,35 +13,6 @@ _TRAINS = (
 
 
 class AllParametersFrozen(Hazard):
-    """A script freezes all of a model and trains it.
-    ## What happens
-    "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn" at the first backward, or
-    "optimizer got an empty parameter list".
-    ## Why
-    The loop that freezes was meant for a part of the model, or adapters were to be added afterwards and are not.
-    ## Example
-    ```python
-    for p in model.parameters():               # wrong: nothing is left to train
-        p.requires_grad = False
-
-    for p in model.base_model.parameters():    # right: the head is trained
-        p.requires_grad = False
-    ```
-    ## Cure
-    Freeze the part: `for p in model.base_model.parameters()`; or add what is to be trained after the loop
-    (`get_peft_model`, a new head), or unfreeze it.
-    ## When it is safe
-    Where something trainable is added later.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/notes/autograd.html: what a frozen parameter does to the graph
-    - https://github.com/LlamaChinese/Llama-Chinese/issues/242: the error, of a model whose inputs and weights need
-    no gradient
-    """
-
-    name = "all-parameters-frozen"
-    raises = True
-    title = Text("Every parameter is frozen: there is nothing to train", "所有参数都被冻结：没有可训练的内容")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``requires_grad = False`` over all parameters of what is trained, and no word that makes any trainable."""
         if b"requires_grad" not in script.source.data or mentions(run, script, *_TRAINS):

@@ -16,40 +16,6 @@ _NEAR = 0.2
 
 
 class CheckpointRecomputeRoutesDifferently(Hazard):
-    """A router sends other tokens to an expert when the forward is recomputed, so its tensors have other sizes.
-    ## What happens
-    "CheckpointError: Recomputed values for the following tensors have different metadata than during the forward
-    pass", where the tensors differ by a few rows: saved [965, 5120], recomputed [964, 5120]. As a rule in the first
-    backward of a mixture of experts.
-    ## Why
-    Gradient checkpointing runs the router again. Its scores come out of kernels whose last bits differ from one run to
-    the next (atomics, other tilings, a reduction in another order, fp8), and of two experts with nearly equal scores
-    the other one wins. With expert parallelism each rank receives what all others have routed.
-    ## Example
-    ```toml
-    [activation_checkpoint]
-    mode = "full"          # wrong: router and dispatch are recomputed
-    mode = "selective"     # right: what the router chose is kept
-    ```
-    ## Cure
-    Keep the router's choice and leave dispatch out of what is recomputed: selective checkpointing (NeMo Automodel:
-    ignore_router_for_ac=True; Megatron: --moe-layer-recompute off, or recompute_modules without moe), router in
-    float32. To see whether that is it: checkpointing off.
-    ## When it is safe
-    Where the choice is saved, or every expert has a fixed capacity.
-    ## Sources
-    - https://github.com/NVIDIA-NeMo/Automodel/pull/2635: the router's output is saved
-    - https://github.com/NVIDIA-NeMo/Automodel/issues/3325: dispatch that receives other numbers of tokens
-    - https://github.com/pytorch/torchtitan/issues/1117: 965 tokens for an expert, and 964 the second time
-    """
-
-    name = "checkpoint-recompute-routes-differently"
-    title = Text(
-        "The router sends tokens to other experts when the forward is recomputed", "重算前向时路由把 token 送往其他专家"
-    )
-    log_words = ("Recomputed values", "recomputed metadata")
-    yields_to = ("zero3-gradient-checkpoint-recompute", "fsdp2-checkpoint-recompute-resharded")
-
     def in_log(self, log: FailureLog) -> Findings:
         """Likely where rows alone differ, by little; possible where only the log's other words speak of experts."""
         if outside_training(log):

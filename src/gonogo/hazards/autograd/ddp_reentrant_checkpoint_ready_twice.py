@@ -22,38 +22,6 @@ _CURES = (
 
 
 class DdpReentrantCheckpointReadyTwice(Hazard):
-    """Reentrant gradient checkpointing under DDP marks a parameter's gradient as ready twice.
-    ## What happens
-    The first backward ends with "RuntimeError: Expected to mark a variable ready only once … Parameter at index 55 has
-    been marked as ready twice."
-    ## Why
-    DDP counts each parameter's gradient once a step. Reentrant checkpointing runs a backward of its own inside the
-    backward; with `find_unused_parameters=True` DDP has by then marked the parameters as unused, and they arrive a
-    second
-    time. Weights that are used in two checkpointed parts, or a model that is called twice before one backward (DPO,
-    contrastive losses), do the same.
-    ## Example
-    ```sh
-    --gradient_checkpointing True --ddp_find_unused_parameters True     # wrong
-    --gradient_checkpointing True --ddp_find_unused_parameters False    # right, with
-    --gradient_checkpointing_kwargs '{"use_reentrant": false}'
-    ```
-    ## Cure
-    `gradient_checkpointing_kwargs={"use_reentrant": False}` and `ddp_find_unused_parameters=False`. Where the graph is
-    the same every step: `static_graph=True` (`model._set_static_graph()`). Or train without checkpointing.
-    ## When it is safe
-    Without DDP (one GPU, ZeRO), or with non-reentrant checkpointing.
-    ## Sources
-    - https://github.com/huggingface/peft/issues/313: LoRA with checkpointing under accelerate
-    - https://github.com/huggingface/accelerate/issues/3536: the last LoRA layer is named
-    - https://github.com/huggingface/trl/issues/4782: DPO with PEFT
-    """
-
-    name = "ddp-reentrant-checkpoint-ready-twice"
-    title = Text("Reentrant checkpointing marks a parameter ready twice under DDP", "DDP 下可重入检查点使参数两次就绪")
-    log_words = ("ready only once", "ready twice")
-    traces = ("has been marked as ready", "marking it ready twice")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Reentrant checkpointing under DDP that looks for unused parameters: asked for, or the default with PEFT."""
         checkpointing = gradient_checkpointing(run)

@@ -27,52 +27,6 @@ _LOOK_FOR_THEM = Text("Pass find_unused_parameters=True", "传入 find_unused_pa
 
 
 class DdpUnusedParameters(Hazard):
-    """Under DDP, trainable parameters took no part in the loss.
-    ## What happens
-    The second forward ends with "RuntimeError: Expected to have finished reduction in the prior iteration before
-    starting a new one. This error indicates that your module has parameters that were not used in producing loss."
-    ## Why
-    DDP waits for a gradient of every trainable parameter before it lets the next step begin. Some did not get one: a
-    head or a tower that this batch does not use, an output that the loss leaves out, an adapter on a skipped layer,
-    or a
-    frozen part that was unfrozen by mistake.
-    ## Example
-    ```python
-    self.aux_head = nn.Linear(64, 10)                           # wrong: no forward calls it
-    self.aux_head = nn.Linear(64, 10).requires_grad_(False)     # right, or leave it out
-    ```
-    ## Cure
-    Freeze what is not to be trained (`requires_grad_(False)`) before the model is wrapped, or let the loss use it.
-    Where
-    different batches use different parts: `ddp_find_unused_parameters=True` (torch: `find_unused_parameters=True`,
-    accelerate: `DistributedDataParallelKwargs`). `TORCH_DISTRIBUTED_DEBUG=DETAIL` prints the names.
-    ## When it is safe
-    On one GPU, and with `find_unused_parameters=True`; but reentrant checkpointing does not go with that: see
-    `ddp-reentrant-checkpoint-ready-twice`.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/43259: when the error comes
-    - https://github.com/LiuY1Chen/OOTDiffusion-train/issues/8: trainable modules that the loss does not see
-    - https://github.com/huggingface/accelerate/issues/2017: the cure, and what it excludes
-    """
-
-    name = "ddp-unused-parameters"
-    title = Text("DDP waits for gradients of parameters that the loss does not use", "DDP 在等待损失未用到的参数的梯度")
-    log_words = (
-        "Expected to have finished reduction",
-        "not used in producing",
-        "did not receive grad for rank",
-        "self.reducer.",
-    )
-    ends_at = (
-        ("torch/nn/parallel/distributed.py", "_rebuild_buckets()"),
-        ("torch/nn/parallel/distributed.py", "_pre_forward"),
-    )
-    traces = (
-        "which particular parameters did not receive gradient",
-        "Parameter indices which did not receive grad",
-        "This parameter indices are the same for every rank",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A layer that a module builds and nothing of the project names again, in a model under plain DDP."""
         if b"DistributedDataParallel" not in script.source.data or mentions(run, script, *_TOLERATED):

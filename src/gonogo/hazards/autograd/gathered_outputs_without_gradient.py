@@ -6,38 +6,6 @@ _GATHERS = ("allgather", "all_gather")
 
 
 class GatheredOutputsWithoutGradient(Hazard):
-    """The loss is made of what all_gather gathered, which has no gradient.
-    ## What happens
-    "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn" in the first backward of
-    a contrastive loss over all ranks' embeddings; on one GPU, where nothing is gathered, the same program trains.
-    Where only one of the two sides is gathered, nothing is raised, and that side is not trained by it.
-    ## Why
-    `torch.distributed.all_gather` (and `accelerator.gather`) copies values into tensors that autograd knows nothing
-    of: the rank's own embeddings among them have lost their way back to the model.
-    ## Example
-    ```python
-    dist.all_gather(parts, x); everywhere = torch.cat(parts)                     # wrong: no gradient
-    dist.all_gather(parts, x); parts[rank] = x; everywhere = torch.cat(parts)    # right: that of the own part
-    everywhere = torch.cat(torch.distributed.nn.functional.all_gather(x))        # right: that of all parts
-    ```
-    ## Cure
-    Put the rank's own tensor back in its place after gathering (`parts[rank] = x`), or gather by
-    `torch.distributed.nn.functional.all_gather`, whose backward sends the gradients back; mind that the two scale
-    gradients differently under DDP.
-    ## When it is safe
-    For metrics and for negatives that are not to be trained, beside a loss that has a gradient of its own.
-    ## Sources
-    - https://github.com/3dlg-hcvc/DuoduoCLIP/issues/10: dist.all_gather in the place of dist.nn's, and no gradient
-    - https://github.com/huggingface/accelerate/issues/76: accelerator.gather has no gradient
-    - https://github.com/mlfoundations/open_clip/issues/616: the own part put back, and dist.nn.all_gather
-    """
-
-    name = "gathered-outputs-without-gradient"
-    explains_failure = False  # the exception is certain, that this is why is not
-    title = Text(
-        "The loss is made of gathered outputs, which have no gradient", "损失由收集来的输出算出，而它们没有梯度"
-    )
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A first backward without a gradient, of a model that can be trained, on ranks that gathered before it."""
         for failed in failed_ranks(record):

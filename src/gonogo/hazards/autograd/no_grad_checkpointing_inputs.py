@@ -52,35 +52,6 @@ _CURES = (
 
 
 class NoGradCheckpointingInputs(Hazard):
-    """Gradient checkpointing of a frozen model with adapters: no input needs a gradient, so none is computed.
-    ## What happens
-    The first backward ends with "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn";
-    before it torch warns "None of the inputs have requires_grad=True. Gradients will be None".
-    ## Why
-    Reentrant checkpointing builds a graph only where an input of the checkpointed part needs a gradient. With LoRA the
-    embedding is frozen, so the hidden states that enter the first layer need none; the adapters inside are not seen,
-    and the loss has no graph.
-    ## Example
-    ```python
-    model = get_peft_model(model, LoraConfig())    # wrong: with gradient_checkpointing
-
-    model.enable_input_require_grads()             # right
-    model = get_peft_model(model, LoraConfig())
-    ```
-    ## Cure
-    `model.enable_input_require_grads()` before training (peft's `prepare_model_for_kbit_training` does it), or
-    `gradient_checkpointing_kwargs={"use_reentrant": False}`, or no checkpointing.
-    ## When it is safe
-    Where the embedding is trained, or checkpointing is not reentrant. The same error comes where everything is frozen,
-    or the loss was detached: then look at `model.print_trainable_parameters()` and at the loss.
-    ## Sources
-    - https://github.com/LlamaChinese/Llama-Chinese/issues/242: LoRA with checkpointing, and torch's warning
-    - https://github.com/datawhalechina/self-llm/issues/229: settled by enable_input_require_grads
-    - https://github.com/lm-sys/FastChat/pull/1489: the same cure in FastChat
-    """
-
-    name = "no-grad-checkpointing-inputs"
-    title = Text("Gradient checkpointing found no input that needs a gradient", "梯度检查点没有找到需要梯度的输入")
     log_words = (
         "does not require grad",
         _WARNED,
@@ -89,7 +60,6 @@ class NoGradCheckpointingInputs(Hazard):
         "enable_input_require_grads",
         "in backward",
     )
-    ends_at = (("torch/autograd/__init__.py", "run_backward("), ("torch/autograd/graph.py", "_engine_run_backward"))
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """LoRA under transformers' Trainer, reentrant checkpointing, and nothing that helps it."""

@@ -2,37 +2,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Te
 
 
 class OptimizerWithoutGradients(Hazard):
-    """The optimizer steps, and none of its parameters ever has a gradient.
-    ## What happens
-    Nothing fails and nothing is trained: the loss stays where it began, step after step.
-    ## Why
-    The optimizer was made from other tensors than those the backward reaches: before FSDP (without use_orig_params)
-    or `fully_shard` replaced the parameters, before the model was built anew or copied, or gradients are set to None
-    between the backward and the step.
-    ## Example
-    ```python
-    # wrong
-    optimizer = torch.optim.AdamW(model.parameters())
-    model = FullyShardedDataParallel(model)
-    # right
-    model = FullyShardedDataParallel(model)
-    optimizer = torch.optim.AdamW(model.parameters())
-    ```
-    ## Cure
-    Make the optimizer last, from the model that is trained: after it is wrapped, moved, quantized and given adapters.
-    With accelerate and FSDP 1: `fsdp_use_orig_params: true`.
-    ## When it is safe
-    Where some other optimizer steps the parameters, in hooks of the backward; it is not told then.
-    ## Sources
-    - https://github.com/huggingface/accelerate/issues/3256: an optimizer made before prepare, under FSDP
-    - https://github.com/intelligent-machine-learning/dlrover/issues/584: nanoGPT under FSDP, whose loss does not fall
-    - https://github.com/pytorch/pytorch/issues/149205: an optimizer of parameters that FSDP2 replaces
-    - https://docs.pytorch.org/docs/stable/fsdp.html: the optimizer must be made after wrapping
-    """
-
-    name = "optimizer-without-gradients"
-    title = Text("The optimizer's parameters never get a gradient", "优化器的参数从未得到梯度")
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that went backward and stepped, each time without any gradient."""
         idle = [rank for rank in record.ranks if rank.as_run is not None and rank.as_run.idle]

@@ -5,32 +5,6 @@ from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Text
 
 
 class ParameterMovedIsNoParameter(Hazard):
-    """A module keeps nn.Parameter(...).cuda(), which is a plain tensor.
-    ## What happens
-    Nothing fails. `model.parameters()` lacks it, the optimizer never changes it, checkpoints don't hold it; DDP does
-    not average it.
-    ## Why
-    `.cuda()`, `.to("cuda")` and `.half()` give back a new tensor, computed from the parameter. The module registers
-    parameters only.
-    ## Example
-    ```python
-    self.scale = nn.Parameter(torch.ones(n)).cuda()    # wrong: a plain tensor
-    self.scale = nn.Parameter(torch.ones(n).cuda())    # right
-    ```
-    ## Cure
-    Move what is inside: `nn.Parameter(torch.zeros(n, device="cuda"))`; or nothing, and let `model.to(device)` move it.
-    ## When it is safe
-    Where the call changes nothing (`.to(device)` of what is there already gives back the parameter itself).
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/20089: parameters() lacks it
-    - https://github.com/pytorch/pytorch/issues/17484: the same with .to
-    """
-
-    name = "parameter-moved-is-no-parameter"
-    title = Text(
-        "A moved nn.Parameter is no parameter: it is not trained", "被移动的 nn.Parameter 不再是参数：不会被训练"
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``self.x = nn.Parameter(…).cuda()`` in a module."""
         if b"Parameter(" not in script.source.data:
@@ -48,8 +22,9 @@ class ParameterMovedIsNoParameter(Hazard):
                 continue
             inner = first_argument(made, "data")
             call = f".{method.attr}({', '.join(ast.unparse(one) for one in (*move.args, *move.keywords))})"
-            moved = _moved_inside(script, made, inner, call) if inner is not None else None
-            edit = script.replacing(move, moved) if moved is not None else None
+            around = _around(script, made, inner) if inner is not None else None
+            moved = f"{around[0]}{call}{around[1]}" if around is not None else f"nn.Parameter(tensor{call})"
+            edit = script.replacing(move, moved) if around is not None else None
             yield self.finding(
                 Text(
                     "self.{name} of {owner} is what {call} makes of the parameter: a tensor that no optimizer gets.",
@@ -58,7 +33,7 @@ class ParameterMovedIsNoParameter(Hazard):
                 cure=Text(
                     "Move the tensor inside: {moved}, or leave it to model.to(device)",
                     "移动里面的张量：{moved}，或交给 model.to(device)",
-                ).format(moved=moved or f"nn.Parameter(tensor{call})"),
+                ).format(moved=moved),
                 spans=script.place(move).span(),
                 parameter=target.attr,
                 fixes=self.fix(Text("Move the tensor inside", "移动里面的张量"), edit, safe=False)
@@ -67,13 +42,13 @@ class ParameterMovedIsNoParameter(Hazard):
             )
 
 
-def _moved_inside(script: Script, made: Call, inner: ast.expr, call: str) -> str | None:
-    """``nn.Parameter(x.cuda())`` of ``nn.Parameter(x)``; None where brackets would be needed."""
+def _around(script: Script, made: Call, inner: ast.expr) -> tuple[str, str] | None:
+    """What stands before and after the place for ``.cuda()`` in ``nn.Parameter(x)``; None where it needs brackets."""
     if not isinstance(inner, (ast.Call, ast.Name, ast.Attribute)):
         return None
     whole, part = script.place(made.node), script.place(inner)
     text, end = whole.text.encode(), part.start - whole.start + len(part.text.encode())
-    return (text[:end] + call.encode() + text[end:]).decode()
+    return text[:end].decode(), text[end:].decode()
 
 
 def _changes(script: Script, move: ast.Call) -> bool:

@@ -4,34 +4,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Se
 
 
 class ParametersWithoutGradient(Hazard):
-    """Trainable parameters run in the forward and never get a gradient.
-    ## What happens
-    Training goes on and these parameters never change. Where it is all of them, the loss does not fall, or the backward
-    says "element 0 of tensors does not require grad". Under DDP: "Expected to have finished reduction".
-    ## Why
-    The graph between them and the loss is cut: by `detach()`, `torch.no_grad()` or `.item()`; by a loss that leaves out
-    their output; or by reentrant gradient checkpointing of a model whose inputs need no gradient, as with LoRA on a
-    frozen embedding (torch warns: "None of the inputs have requires_grad=True. Gradients will be None").
-    ## Example
-    ```python
-    loss = head(tower(x).detach()).mean()    # wrong: the tower gets no gradient
-    loss = head(tower(x)).mean()             # right
-    ```
-    ## Cure
-    With checkpointing and adapters: `model.enable_input_require_grads()`, or
-    `gradient_checkpointing_kwargs={"use_reentrant": False}`. Else mend the cut, or freeze what is not to be trained.
-    ## When it is safe
-    Where the parameters are not meant to be trained: freeze them and the warning ends. Experts of a mixture depend on
-    the router, which no rehearsal can know: they are left out here.
-    ## Sources
-    - https://github.com/huggingface/trl/issues/2486: LoRA and checkpointing, with torch's warning
-    - https://github.com/lm-sys/FastChat/issues/581: no gradients with LoRA and checkpointing
-    - https://github.com/lm-sys/FastChat/pull/1489: the cure, enable_input_require_grads
-    """
-
-    name = "parameters-without-gradient"
-    title = Text("Trainable parameters get no gradient", "有可训练参数得不到梯度")
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """What no rank has a gradient for, of those that completed a step: before that, no gradient is due."""
         stepped = [rank for rank in record.ranks if rank.steps > 0]

@@ -12,34 +12,6 @@ _LOOKED_THROUGH = (
 
 
 class UnusedParameters(Hazard):
-    """Trainable parameters that no forward uses.
-    ## What happens
-    They are never trained, and take memory for optimizer states. Under plain DDP the second step ends with "Expected to
-    have finished reduction in the prior iteration before starting a new one". Under ZeRO-3, ranks of which some use a
-    part and others do not wait for each other for ever.
-    ## Why
-    A part of the model is built and trainable but not called: a head for another task, a vision or audio tower with a
-    text-only batch, an adapter on a layer that is skipped.
-    ## Example
-    ```python
-    self.margin = nn.Linear(64, 1)           # wrong: no forward calls it
-    return self.score(x) - self.margin(x)    # right: it is used, or not built
-    ```
-    ## Cure
-    Freeze what is not to be trained (`requires_grad_(False)`) or do not build it. Under DDP, where it must stay:
-    `ddp_find_unused_parameters=True`. A tower that only some batches use: run it on a dummy input in the others.
-    ## When it is safe
-    ZeRO-1 and ZeRO-2 train on. Experts of a mixture are used as the router decides, which no rehearsal can know: they
-    are left out here.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/43259: DDP's message, and when it comes
-    - https://github.com/deepspeedai/DeepSpeed/issues/777: unused parameters under ZeRO-2
-    - https://github.com/LiuY1Chen/OOTDiffusion-train/issues/8: trainable modules that the loss does not see
-    """
-
-    name = "unused-parameters"
-    title = Text("Trainable parameters take part in no forward", "有可训练参数未参与任何前向")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A layer that a trained module builds and nothing of the project names again; plain DDP has its own hazard."""
         if b"nn.Module" not in script.source.data or mentions(run, script, *_LOOKED_THROUGH):

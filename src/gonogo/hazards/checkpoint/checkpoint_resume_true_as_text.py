@@ -1,6 +1,7 @@
 import ast
 
-from gonogo.hazards.rule import Call, Findings, Hazard, Launch, Pattern, Refusal, Run, Text
+from gonogo.evidence.script.identifiers import last_name, same_code, words
+from gonogo.hazards.rule import Call, Findings, Hazard, Launch, Run, Text
 
 # What may turn the text into something else on its way.
 _TURNED = (
@@ -16,34 +17,6 @@ _TURNED = (
 
 
 class CheckpointResumeTrueAsText(Hazard):
-    """The option resume_from_checkpoint is given True, which the script hands on as text.
-    ## What happens
-    "ValueError: Can't find a valid checkpoint at True" when training begins.
-    ## Why
-    In TrainingArguments the option is a path: "True" stays text. Only `trainer.train(resume_from_checkpoint=True)`,
-    with Python's own True, looks for the newest checkpoint in the output folder.
-    ## Example
-    ```sh
-    torchrun --nproc_per_node 4 train.py --output_dir out --resume_from_checkpoint True                # wrong
-    torchrun --nproc_per_node 4 train.py --output_dir out --resume_from_checkpoint out/checkpoint-500  # right
-    ```
-    ## Cure
-    Name the folder, `--resume_from_checkpoint out/checkpoint-500`; or let the script look:
-    `get_last_checkpoint(args.output_dir)`.
-    ## When it is safe
-    Where the script turns the text into a truth value itself, or the arguments come from YAML or Python.
-    ## Sources
-    - https://github.com/huggingface/transformers/pull/10777: a checkpoint that is not found is an error
-    - https://huggingface.co/docs/transformers/main_classes/trainer: resume_from_checkpoint of the arguments is a path
-    """
-
-    name = "checkpoint-resume-true-as-text"
-    title = Text(
-        "--resume_from_checkpoint True names a folder called True",
-        "--resume_from_checkpoint True 指的是名为 True 的目录",
-    )
-    refusal = Refusal(Pattern(r"Can't find a valid checkpoint at [Tt]rue\b"))
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The word true as an option of a script that hands it to the Trainer unchanged."""
         given = launch.options.get("resume_from_checkpoint")
@@ -75,6 +48,13 @@ def _hands_on(call: Call) -> bool:
     """Whether ``train`` is given the argument's own value."""
     node = call.keyword_node("resume_from_checkpoint")
     if isinstance(node, ast.Name):
-        found = [one for one in call.script.nodes(ast.Assign) if ast.unparse(one.targets[0]) == node.id]
-        return any(ast.unparse(one.value).endswith("args.resume_from_checkpoint") for one in found)
-    return node is not None and ast.unparse(node).endswith("args.resume_from_checkpoint")
+        found = [one for one in call.script.nodes(ast.Assign) if same_code(one.targets[0], node)]
+        return any(_is_the_argument(one.value) for one in found)
+    return node is not None and _is_the_argument(node)
+
+
+def _is_the_argument(node: ast.expr) -> bool:
+    """``args.resume_from_checkpoint``, ``training_args.resume_from_checkpoint``, as it is."""
+    if not isinstance(node, ast.Attribute) or node.attr != "resume_from_checkpoint":
+        return False
+    return words(last_name(node.value))[-1:] == ("args",)

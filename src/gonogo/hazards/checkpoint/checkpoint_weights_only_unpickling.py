@@ -20,45 +20,6 @@ _ALLOWED = (b"add_safe_globals", b"safe_globals(", _OLD_DEFAULT.encode(), b"func
 
 
 class CheckpointWeightsOnlyUnpickling(Hazard):
-    """PyTorch 2.6 and later read a checkpoint as weights only, and it holds more than weights.
-    ## What happens
-    Resuming ends with "_pickle.UnpicklingError: Weights only load failed", then "Unsupported global: GLOBAL … was not
-    an allowed global by default". It is the random state (`numpy…_reconstruct`), the optimizer's or DeepSpeed's state
-    (`LossScaler`, `ZeroStageEnum`), or pickled arguments (`argparse.Namespace`).
-    ## Why
-    Since PyTorch 2.6 `torch.load` has `weights_only=True` as its default, and unpickles only tensors and plain types.
-    Code written before loads its own training state without saying otherwise.
-    ## Example
-    ```python
-    torch.save({"model": model.state_dict(), "args": args}, "last.pt")        # wrong: args is an argparse.Namespace
-    torch.save({"model": model.state_dict(), "args": vars(args)}, "last.pt")  # right
-    ```
-    ## Cure
-    Upgrade the library whose frame calls `torch.load` (transformers, accelerate, DeepSpeed, the training framework):
-    their present versions say what they need. Otherwise allow the type that the message names, before the load:
-    `torch.serialization.add_safe_globals([…])`. For a checkpoint that you wrote yourself,
-    `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` brings the old default back where the call doesn't set `weights_only`: it may
-    run any code that the file holds.
-    ## When it is safe
-    Weights alone (`.safetensors`, a plain state dict) load under either default. Before PyTorch 2.6 only an explicit
-    `weights_only=True` refuses.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/34631: resuming under PyTorch 2.6 needs safe globals
-    - https://github.com/modelscope/ms-swift/issues/5808: DeepSpeed's LossScaler refused on resuming
-    - https://github.com/huggingface/trl/issues/3247: resuming a GRPO run fails so
-    - https://pytorch.org/docs/stable/generated/torch.load.html: what weights_only allows
-    """
-
-    name = "checkpoint-weights-only-unpickling"
-    title = Text(
-        "torch.load refuses a checkpoint that holds more than weights", "torch.load 拒绝读取不只含权重的检查点"
-    )
-    ends_at = (
-        ("", "_load_rng_state"),
-        ("torch/serialization.py", "raise pickle.UnpicklingError"),
-        ("torch/_weights_only_unpickler.py", ""),
-    )
-    traces = ("raise pickle.UnpicklingError(",)
     log_words = (_FAILED, "WeightsUnpickler", "safe_globals", "weights_only", "_get_wo_message")
 
     def in_script(self, script: Script, run: Run) -> Findings:

@@ -32,52 +32,6 @@ _CURES = (
 
 
 class CheckpointWorldSizeMismatch(Hazard):
-    """A ZeRO checkpoint is resumed with another number of GPUs than wrote it.
-    ## What happens
-    `load_checkpoint` (or `resume_from_checkpoint`) ends with "ZeRORuntimeException: The checkpoint being loaded used a
-    DP world size of 8 but the current world size is 16. Automatic adjustment of ZeRO's optimizer state partitioning …
-    is not currently supported."
-    ## Why
-    Each rank writes its own partition of the optimizer states (`zero_pp_rank_N…_optim_states.pt`). Another number of
-    data-parallel ranks would need other partitions. The number is of data-parallel ranks: tensor, pipeline or sequence
-    parallelism changes it at the same number of GPUs.
-    ## Example
-    ```sh
-    # wrong: 8 ranks wrote out/checkpoint-500
-    deepspeed --num_gpus 4 train.py --deepspeed zero3.json --resume_from_checkpoint out/checkpoint-500
-    # right
-    deepspeed --num_gpus 8 train.py --deepspeed zero3.json --resume_from_checkpoint out/checkpoint-500
-    ```
-    ## Cure
-    Resume with as many data-parallel ranks as wrote it. To change the number: convert the checkpoint with DeepSpeed's
-    `ds_to_universal.py` and set `checkpoint.load_universal: true`. Or take the weights alone: `zero_to_fp32.py`, then
-    start anew from them with a fresh optimizer.
-    ## When it is safe
-    Weights that were saved whole (`save_pretrained`, `save_16bit_model`) load on any number of GPUs, and so does a
-    universal checkpoint.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/3810: weights only, or the same topology, by a maintainer
-    - https://github.com/deepspeedai/DeepSpeed/issues/6441: 8 ranks to 16
-    - https://github.com/deepspeedai/DeepSpeed/issues/5405: from Trainer; universal checkpoints
-    - https://github.com/THUDM/GLM/issues/136: 256 ranks to 2, in continued pre-training
-    - https://www.deepspeed.ai/tutorials/universal-checkpointing/: the conversion
-    """
-
-    name = "checkpoint-world-size-mismatch"
-    title = Text("The ZeRO checkpoint was written by another number of ranks", "ZeRO 检查点由不同数目的 rank 保存")
-    log_words = (
-        "DP world size",
-        "loaded used a DP",
-        "current world size is",
-        "optimizer state partitioning",
-        "_load_zero_checkpoint",
-    )
-    ends_at = (
-        ("deepspeed/runtime/engine.py", "_load_zero_checkpoint"),
-        ("deepspeed/runtime/engine.py", "_get_all_zero_checkpoints"),
-    )
-    traces = ("partitioning with a new world size is not currently supported",)
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A checkpoint folder that is at hand, with the partitions of another number of ranks."""
         given = run.arguments.get("resume_from_checkpoint")

@@ -28,47 +28,6 @@ _OTHER_PLACE = Pattern(
 
 
 class CheckpointWriteDiskFull(Hazard):
-    """A checkpoint cannot be written to its end: the volume is full, or the quota is used up.
-    ## What happens
-    While saving: "PytorchStreamWriter failed writing file data/228: file write failed", "unexpected pos 1024 vs
-    918", "SafetensorError: ... No space left on device", "OSError: [Errno 122] Disk quota exceeded". The last
-    checkpoint is incomplete.
-    ## Why
-    A full checkpoint of mixed-precision Adam takes 14 bytes a parameter (98 GB for 7B) and `save_total_limit`
-    deletes the old one only after the new one is written. A quota, or the container's own layer, may be full while
-    `df` of another volume shows room.
-    ## Example
-    ```sh
-    # wrong: a checkpoint of 7 billion parameters takes 98 GB, two of them are there for a while, and /home has 150 GB
-    torchrun --nproc_per_node 8 train.py --output_dir /home/me/out --save_total_limit 1
-    # right: 800 GB are free
-    torchrun --nproc_per_node 8 train.py --output_dir /data/out --save_total_limit 1
-    ```
-    ## Cure
-    Free the output volume or write to another (`--output_dir`); `save_total_limit`; `save_only_model: true` leaves
-    the optimizer out; delete the incomplete checkpoint before resuming.
-    ## When it is safe
-    With room for one checkpoint more than save_total_limit.
-    ## Sources
-    - https://github.com/h2oai/h2o-llmstudio/issues/214: PytorchStreamWriter, the output volume was full
-    - https://github.com/OpenMOSS/MOSS/issues/270: the same in DeepSpeed's save_checkpoint
-    - https://github.com/hiyouga/LlamaFactory/issues/5155: safetensors' words for a full disk
-    """
-
-    name = "checkpoint-write-disk-full"
-    title = Text(
-        "The volume is full, or the quota used up, while a checkpoint is written",
-        "写 checkpoint 时存储卷已满或配额用尽",
-    )
-    ends_at = (
-        ("torch/serialization.py", "_write_file("),
-        ("torch/serialization.py", "write_record("),
-        ("torch/serialization.py", "_save"),
-        ("deepspeed/runtime/engine.py", "_save_zero_checkpoint"),
-    )
-    traces = ("zip_file.write_record(",)
-    log_words = ("PytorchStreamWriter", "unexpected pos", "serializing", "quota", "iostream", "磁盘")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The machine's disk against one checkpoint of a full fine-tune with DeepSpeed."""
         free = environment.disk_free.number

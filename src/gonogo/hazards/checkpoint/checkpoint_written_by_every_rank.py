@@ -22,43 +22,6 @@ _NOT_EMPTY = Pattern(r"\[Errno (?:39|17|2)\]")
 
 
 class CheckpointWrittenByEveryRank(Hazard):
-    """torch.save to one path, in every process of a DDP run.
-    ## What happens
-    Now and then a checkpoint is unreadable: "PytorchStreamReader failed reading zip archive: invalid header or archive
-    is corrupted", "storage has wrong size". While old ones are removed: "FileNotFoundError", "Directory not empty".
-    ## Why
-    All ranks open the same file and write at the same time, on one disk or a shared one. Mostly the last one wins, and
-    sometimes the parts mix.
-    ## Example
-    ```python
-    # wrong
-    torch.save(model.module.state_dict(), "last.pt")
-    # right
-    if dist.get_rank() == 0:
-        torch.save(model.module.state_dict(), "last.pt")
-    ```
-    ## Cure
-    Write on one rank, `if dist.get_rank() == 0: torch.save(...)`, with a barrier after it where others read the file.
-    ## When it is safe
-    Where the path names the rank, or the ranks have disks of their own.
-    ## Sources
-    - https://github.com/DLLXW/baby-llama2-chinese/pull/56: several ranks wrote one file, which could not be read
-    - https://github.com/bytedance/ibot/issues/15: each process saved the checkpoint
-    - https://github.com/huggingface/transformers/issues/27925: ranks rename and remove one staging folder
-    - https://github.com/PrimeIntellect-ai/prime-rl/pull/1678: all ranks remove an old checkpoint
-    """
-
-    name = "checkpoint-written-by-every-rank"
-    title = Text("Every rank writes the same checkpoint file", "所有 rank 都写同一个检查点文件")
-
-    log_words = ("rmtree", "os.rename", "os.replace", "Directory not empty", "No such file or directory")
-    ends_at = (
-        ("transformers/trainer.py", "os.renames("),
-        ("transformers/trainer.py", "os.rename("),
-        ("shutil.py", "os.rmdir(path)"),
-    )
-    traces = ("Directory not empty: '",)
-
     def in_log(self, log: FailureLog) -> Findings:
         """A folder of checkpoints that is gone, or there already, where this rank removes, renames or makes it."""
         for error in log.errors_of("FileNotFoundError", "FileExistsError", "OSError"):
@@ -102,7 +65,7 @@ class CheckpointWrittenByEveryRank(Hazard):
             return
         for call in script.calls("torch.save"):
             path = first_argument(call, "f", index=1)
-            if path is None or "rank" in ast.unparse(path).lower() or not _reached_by_all(script, call.node, 0):
+            if path is None or mentions_rank(script, path) or not _reached_by_all(script, call.node, 0):
                 continue
             yield self.finding(
                 Text(

@@ -9,35 +9,6 @@ _SCRIPT = Pattern(r"zero_to_fp32|convert_zero_checkpoint_to_fp32_state_dict")
 
 
 class CheckpointZeroToFp32OutputDir(Hazard):
-    """`zero_to_fp32.py` of DeepSpeed 0.15.3 and later takes a folder, and was given a file.
-    ## What happens
-    `python zero_to_fp32.py . ../pytorch_model.bin` ends with "RuntimeError: Parent directory ../pytorch_model.bin does
-    not exist." Or it makes a folder of that name, and what reads it next says "Is a directory".
-    ## Why
-    Until 0.15.2 the second argument was the file to write. Since 0.15.3 it is a folder, into which the weights are
-    written in shards with an index. Instructions of training repositories still have the old form.
-    ## Example
-    ```sh
-    python zero_to_fp32.py checkpoint-500 merged/pytorch_model.bin  # wrong
-    python zero_to_fp32.py checkpoint-500 merged                    # right
-    ```
-    ## Cure
-    Name a folder: `python zero_to_fp32.py . ../merged`. For one file: `--max_shard_size 100GB`, and take
-    `pytorch_model.bin` out of the folder; for safetensors: `--safe_serialization`. A script that needs the old form:
-    the `zero_to_fp32.py` of DeepSpeed 0.15.2 reads the same checkpoint.
-    ## When it is safe
-    `from_pretrained` reads the folder with its shards as it is, once the model's config.json stands beside them.
-    ## Sources
-    - https://github.com/JIA-Lab-research/LISA/issues/155: the error, and 0.15.2 as the last version that writes a file
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/utils/zero_to_fp32.py: the script's arguments
-    """
-
-    name = "checkpoint-zero-to-fp32-output-dir"
-    title = Text(
-        "zero_to_fp32.py was given a file's name where it takes a folder", "zero_to_fp32.py 需要目录，却给了文件名"
-    )
-    log_words = ("Parent directory", "File exists", "Is a directory", "zero_to_fp32")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A call of zero_to_fp32.py whose second argument is a weights file's name."""
         program = launch.program.string

@@ -28,42 +28,6 @@ _SAVE_MODEL = (
 
 
 class SafetensorsSharedTensors(Hazard):
-    """Tensors that share memory cannot be saved as safetensors.
-    ## What happens
-    The first checkpoint, or the final save, ends with "Some tensors share memory, this will lead to duplicate memory on
-    disk and potential differences when loading them again", or "The weights trying to be saved contained shared
-    tensors … that are mismatching the transformers base configuration".
-    ## Why
-    safetensors writes each tensor once, and refuses two names for one memory: an output layer tied to the embedding
-    (`lm_head.weight`, `embed_tokens.weight`), a model wrapped in another (trl's value head, a reward model) whose class
-    doesn't declare the tie, or a module that is registered twice. Under ZeRO-3 a state dict of empty placeholders looks
-    the same: then nearly all names are listed.
-    ## Example
-    ```python
-    # wrong, where lm_head is tied to the embedding
-    safetensors.torch.save_file(model.state_dict(), "tuned.safetensors")
-    # right
-    safetensors.torch.save_model(model, "tuned.safetensors")
-    ```
-    ## Cure
-    Save in the old format: `save_safetensors=False` (Trainer), `safe_serialization=False` (`save_pretrained`). Or
-    `safetensors.torch.save_model`, which knows ties. Or untie: `clone()` one of the two. In a model's own class: name
-    the tie in `_tied_weights_keys`. Under ZeRO-3 save through the engine (`save_16bit_model`) or Trainer.
-    ## When it is safe
-    Where the model's class declares its ties, transformers leaves one of the names out by itself.
-    ## Sources
-    - https://huggingface.co/docs/safetensors/torch_shared_tensors: why shared tensors are refused, and save_model
-    - https://github.com/CarperAI/trlx/issues/591: a model with a value head, saved by Accelerate
-    - https://github.com/hiyouga/LlamaFactory/issues/3400: a reward model's wrapper under ZeRO-3
-    - https://github.com/safetensors/safetensors/issues/304: all weights listed, after DeepSpeed
-    """
-
-    name = "safetensors-shared-tensors"
-    title = Text("safetensors refuses tensors that share memory", "safetensors 拒绝保存共享内存的张量")
-    ends_at = (("safetensors/torch.py", "_flatten"),)
-    traces = ("docs/safetensors/torch_shared_tensors", "to correctly save your model is to use `save_model`")
-    log_words = ("share memory", "shared tensors", "sharing memory", "共享")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """save_file of a model that ties two weights; a module of the script's own that ties two, under the Trainer."""
         if b"save_file" in script.source.data:

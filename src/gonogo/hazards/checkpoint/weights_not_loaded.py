@@ -31,40 +31,6 @@ _CURE = (
 
 
 class WeightsNotLoaded(Hazard):
-    """`from_pretrained` found no values for the model's weights, drew them at random, and went on.
-    ## What happens
-    Nothing is raised. The log says "Some weights of PhiForCausalLM were not initialized from the model checkpoint at
-    … and are newly initialized: ['embed_tokens.weight', 'layers.0.self_attn.q_proj.weight', …" (transformers 5: a
-    LOAD REPORT with rows "MISSING"). The loss begins near ln(vocabulary size), or is 0 with a gradient norm of nan, and
-    the model that was to be fine-tuned is trained from nothing.
-    ## Why
-    Weights are matched by name. A checkpoint saved through a wrapper, for another class, or in another layout has none
-    of the names that the model asks for, and transformers takes what is missing for a new head.
-    ## Example
-    ```python
-    # wrong: the names of what is saved begin with _orig_mod.
-    save_file(torch.compile(model).state_dict(), "tuned/model.safetensors")
-    # right
-    model.save_pretrained("tuned")
-    ```
-    ## Cure
-    Load the class that `config.json` names under `architectures`; take the wrapper's prefix off the names in the
-    checkpoint; or save it again with `model.save_pretrained` of the model that was unwrapped.
-    ## When it is safe
-    Where only a new part is missing: the head of a classifier, a projector, the cross-attention of a decoder. And
-    where the program takes the values itself afterwards, with `load_state_dict`: a rehearsal sees that, a log does not.
-    ## Sources
-    - https://github.com/BudEcosystem/code-millenials/issues/1: PhiForCausalLM, every layer newly initialized
-    - https://github.com/unslothai/unsloth/issues/733: Gemma 2's layers, the loss is 0 and the gradient nan
-    - https://github.com/huggingface/transformers/issues/29659: names with _orig_module
-    """
-
-    name = "weights-not-loaded"
-    title = Text("The model's weights were not loaded: they are drawn at random", "模型权重没有加载：它们是随机生成的")
-    log_words = ("newly initialized", "LOAD REPORT")
-    explains_failure = False
-    yields_to = ("zero3-moe-weights-not-converted",)
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Weights that the checkpoint holds and the model did not get; or more than half of a model."""
         lacking: dict[tuple[str, str], tuple[LoadedWeights, list[int]]] = {}

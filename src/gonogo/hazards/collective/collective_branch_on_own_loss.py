@@ -1,14 +1,14 @@
 import ast
-import re
 from collections.abc import Iterator
 
+from gonogo.evidence.script.identifiers import last_name, picks_values, says, words
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script, Severity, Text
 
 Loop = ast.For | ast.AsyncFor | ast.While
 Leaving = ast.Break | ast.Return | ast.Continue
 
 _MANY_RANKS = (b"init_process_group", b"deepspeed", b"Accelerator(", b"DistributedDataParallel", b"fully_shard")
-_AGREED = re.compile(r"reduce|gather|broadcast|check_trigger|synchroni[sz]e_|sync_")
+_AGREES = ("reduce", "allreduce", "gather", "allgather", "broadcast", "check_trigger")
 """Words of calls by which ranks agree on a value: `all_reduce`, `accelerator.gather`, `reduce_mean` ..."""
 _OF_A_VALUE = {
     "item",
@@ -29,42 +29,6 @@ _OF_A_VALUE = {
 
 
 class CollectiveBranchOnOwnLoss(Hazard):
-    """A rank leaves the training loop, or skips its backward, because of its own loss.
-    ## What happens
-    The run trains for hours and then stands still: one rank met a NaN (or a loss low enough to stop) and left the step;
-    the others wait in the backward's all-reduce, until the time-out (NCCL: 10 minutes).
-    ## Why
-    Each rank computes the loss of its own samples. `if torch.isnan(loss): continue` or `if loss < best: break` goes one
-    way on one rank and the other way on the rest, while backward and step are collectives, which all ranks have to
-    make.
-    ## Example
-    ```python
-    if torch.isnan(loss):                                  # wrong: true on one rank, false on the rest
-        continue
-
-    bad = torch.isnan(loss).float()                        # right: all ranks agree first
-    dist.all_reduce(bad, op=dist.ReduceOp.MAX)
-    if bad:
-        continue
-    ```
-    ## Cure
-    Let the ranks agree first: `flag = torch.isnan(loss).float(); dist.all_reduce(flag, op=dist.ReduceOp.MAX)`, and
-    branch on the flag. With Accelerate: `accelerator.set_trigger()` where it holds, `if accelerator.check_trigger():`
-    for all.
-    ## When it is safe
-    Where the loss is the same on all ranks (it was reduced before), and on one GPU.
-    ## Sources
-    - https://github.com/pytorch/audio/issues/3749: training hangs when one rank's loss is NaN and it returns early
-    - https://github.com/Lightning-AI/pytorch-lightning/issues/379: early stopping on some ranks, the others wait
-    - https://github.com/huggingface/accelerate/pull/1940: set_trigger and check_trigger, made for this
-    """
-
-    name = "collective-branch-on-own-loss"
-    title = Text(
-        "One rank may leave the step because of its own loss, and the others wait for it",
-        "某个 rank 可能因自己的 loss 离开这一步，其他 rank 会一直等待",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``break``, ``return`` or, before the backward, ``continue`` under a test of the loss that is trained on."""
         data = script.source.data
@@ -73,7 +37,7 @@ class CollectiveBranchOnOwnLoss(Hazard):
         for call in script.calls("*.backward"):
             loop = script.enclosing_loop(call.node)
             loss = _loss_of(call)
-            if loop is None or loss is None or _AGREED.search(ast.unparse(loop)):
+            if loop is None or loss is None or any(map(_agrees, ast.walk(loop))):
                 continue
             own = _made_of(loop, loss)
             for test, leaving in _exits(script, loop, call.node):
@@ -101,6 +65,16 @@ class CollectiveBranchOnOwnLoss(Hazard):
                 call.place.span(Text("all ranks have to come here", "所有 rank 都必须执行到这里")),
             ),
         )
+
+
+def _agrees(node: ast.AST) -> bool:
+    """Whether a call lets ranks agree on a value: `sync_stop()` does, `torch.cuda.synchronize()` does not."""
+    if not isinstance(node, ast.Call) or picks_values(node):
+        return False
+    name = last_name(node.func)
+    if name[:1].isupper():  # a class: ReduceLROnPlateau
+        return False
+    return says(name, *_AGREES) or not {"sync", "synchronize", "synchronise"}.isdisjoint(words(name)[:-1])
 
 
 def _loss_of(call: Call) -> str | None:
@@ -140,5 +114,5 @@ def _is_of(test: ast.AST, own: set[str]) -> bool:
     ):
         return False  # `loss is None` is a matter of the program, not of numbers
     called = [node for node in ast.walk(test) if isinstance(node, ast.Call)]
-    names = {node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func) for node in called}
+    names = {last_name(node.func) for node in called}
     return names <= _OF_A_VALUE and any(isinstance(node, ast.Name) and node.id in own for node in ast.walk(test))

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.all_ranks import outside_of_rank_test
-from gonogo.hazards.facts.rank_tests import mentions_rank, on_one_rank
+from gonogo.hazards.facts.rank_tests import of_other_ranks, on_one_rank
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, Text
 
 # How many positional arguments come before the group.
@@ -32,49 +32,6 @@ _REHEARSED = Text(
 
 
 class CollectiveInBranchOfOneRank(Hazard):
-    """A barrier or another collective stands in a branch that one rank takes, or in a function called there.
-    ## What happens
-    The run stands still: that rank waits for the others, which go on to the next collective (and are then matched with
-    the wrong one) or to the end, until the time-out (NCCL: 10 minutes).
-    ## Why
-    `dist.barrier()`, `all_reduce`, `broadcast`, `gather` return when all ranks of the group have called them. Inside
-    `if rank == 0:` only one does. So it is with `full_tensor()` of a DTensor, with `get_model_state_dict` where
-    `full_state_dict` is set, and with `torch.distributed.checkpoint.save`: all ranks take part in them.
-    ## Example
-    ```python
-    if dist.get_rank() == 0:
-        tokenizer.save_pretrained(path)
-        dist.barrier()                  # wrong: one rank waits for all
-
-    if dist.get_rank() == 0:
-        tokenizer.save_pretrained(path)
-    dist.barrier()                      # right: every rank comes to it
-    ```
-    ## Cure
-    Take the call out of the branch, so that every rank comes to it; the branch keeps what one rank does alone.
-    ## When it is safe
-    Where the other ranks call it in a branch of their own, as in `if rank != 0: barrier()` ... `if rank == 0:
-    barrier()`; or for a group that has this rank alone.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/distributed.html: collectives are for all ranks of a group
-    - https://github.com/huggingface/transformers/issues/998: one rank waits in a barrier at evaluation
-    - https://github.com/huggingface/transformers/issues/31532: one process alone comes to the gathering
-    """
-
-    name = "collective-in-branch-of-one-rank"
-    title = Text(
-        "One rank enters a collective that the others never reach", "只有一个 rank 进入集合通信，其他 rank 不会到达"
-    )
-    yields_to = (
-        "rollout-engine-ranks-apart",
-        "collective-sizes-differ",
-        "zero3-generate-without-synced-gpus",
-        "ds-checkpoint-saved-on-one-rank",
-        "zero3-weights-gathered-on-one-rank",
-        "trainer-evaluates-on-one-rank",
-        "zero3-model-run-on-one-rank",
-    )
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge where one had a call of its own."""
         divergence = rank_divergence(record)
@@ -100,30 +57,42 @@ class CollectiveInBranchOfOneRank(Hazard):
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Collectives in a branch of one rank, where no branch of the others has one."""
-        found = [*_in_branches(script, run), *_logged_together(script)]
-        for call, guard in found:
+        found = [*_in_branches(script, run), *((call, guard, None) for call, guard in _logged_together(script))]
+        for call, guard, other in found:
+            sure = run.distributed and call.method in _WAITS
             yield self.finding(
                 Text(
                     "Only the rank for which {test} holds comes to {call}(); it waits for all the others, which never "
                     "do.",
                     "只有满足 {test} 的 rank 会执行 {call}()；它要等待其他所有 rank，而它们不会到达。",
                 ).format(test=script.place(guard).text, call=call.method),
-                certainty=Certainty.CERTAIN if run.distributed and call.method in _WAITS else Certainty.LIKELY,
+                certainty=Certainty.POSSIBLE if other else Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=Text(
                     "Take {call}() out of the branch, so that every rank comes to it; the branch keeps what one rank "
                     "does alone",
                     "把 {call}() 移出该分支，让每个 rank 都执行；分支里只保留单个 rank 要做的事",
                 ).format(call=call.method),
                 spans=(call.place.span(), script.place(guard).span(Text("lets one rank through", "只放行一个 rank"))),
+                confirm=Text(
+                    "The {call}() that other ranks call (line {line}) is not the one that meets this one",
+                    "其他 rank 调用的 {call}()（第 {line} 行）与这里的不是同一次",
+                ).format(call=other.method, line=other.line)
+                if other
+                else (),
             )
 
 
-def _in_branches(script: Script, run: Run) -> list[tuple[Call, ast.expr]]:
-    """Collectives in a branch of one rank, with its test."""
+def _in_branches(script: Script, run: Run) -> list[tuple[Call, ast.expr, Call | None]]:
+    """Collectives in a branch of one rank, with its test, and a call of other ranks in another function of the file.
+
+    A call that other ranks make in a branch of the same function or class is this one's other side: then all ranks
+    call it.
+    """
     data = script.source.data
     if run.world_size == 1 or (b"rank" not in data and b"is_main" not in data):
         return []
     found: list[tuple[Call, ast.expr]] = []
+    of_others: list[tuple[Call, ast.AST]] = []
     without_group, of_state = ({call.node for call in script.calls(*patterns)} for patterns in (_GATHERS, _OF_STATE))
     for call in script.calls(*_COLLECTIVES):
         if call.passed("group") is not None or call.passed("process_group") is not None:
@@ -136,9 +105,36 @@ def _in_branches(script: Script, run: Run) -> list[tuple[Call, ast.expr]]:
         guard = on_one_rank(script, call.node) or _calls_on_one_rank(script, call.node)
         if guard is not None:
             found.append((call, guard))
-        elif any(mentions_rank(script, test) for test in script.guarded_by(call.node)):
-            return []  # the others' branch has its own
-    return found
+        else:
+            of_others += ((call, where) for where in _where_others_call(script, call.node))
+    answers: list[tuple[Call, ast.expr, Call | None]] = []
+    for call, guard in found:
+        alike = [
+            (one, where)
+            for one, where in of_others
+            if one.method == call.method or {one.method, call.method} <= set(_WAITS)
+        ]
+        if not any(_in_one_place(script, where, call.node) for _, where in alike):
+            answers.append((call, guard, alike[0][0] if alike else None))
+    return answers
+
+
+def _where_others_call(script: Script, node: ast.AST) -> Iterator[ast.AST]:
+    """The call itself, or those of its function, where they stand under a test that other ranks than one pass."""
+    function = script.enclosing_function(node)
+    name = function.name if function is not None else None
+    uses = (each for each in script.index.calls if isinstance(each.func, ast.Name) and each.func.id == name)
+    for each in (node, *uses):
+        if any(of_other_ranks(script, test) for test in script.guarded_by(each)):
+            yield each
+
+
+def _in_one_place(script: Script, one: ast.AST, other: ast.AST) -> bool:
+    """Whether two nodes stand in the same function, or in methods of the same class."""
+    if script.enclosing_function(one) is script.enclosing_function(other):
+        return True
+    owner, others = script.enclosing_class(one), script.enclosing_class(other)
+    return owner is not None and others is not None and owner.node is others.node
 
 
 def _is_whole(script: Script, call: Call) -> bool:

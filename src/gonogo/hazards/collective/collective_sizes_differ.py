@@ -22,38 +22,6 @@ _CURE = (
 
 
 class CollectiveSizesDiffer(Hazard):
-    """The ranks make the same collective call with tensors of different sizes or types.
-    ## What happens
-    Some sizes hang, others go through and give wrong numbers on some ranks; gloo raises, or ends the process.
-    TORCH_DISTRIBUTED_DEBUG=DETAIL says "Detected mismatch between collectives on ranks".
-    ## Why
-    Each rank sends and expects as many bytes as its own tensor has; neither NCCL nor torch.distributed compares the
-    ranks. The last batch of a loader, texts of different length, a list of the losses of a batch, an integer on one
-    rank and a float on another, gradients that exist on some ranks only.
-    ## Example
-    ```python
-    dist.all_reduce(losses)                                # wrong: the ranks' batches have 4 and 3 samples
-    dist.all_reduce(torch.stack([losses.sum(), count]))    # right: two numbers on every rank
-    ```
-    ## Cure
-    The same shape and type on all ranks: pad, or reduce sums and counts.
-    ## When it is safe
-    `all_to_all` with split sizes that agree, `all_gather_object` and its like, `all_gather` into a list whose entries
-    have each rank's size.
-    ## Sources
-    - https://github.com/NVIDIA/nccl/issues/1417: some sizes hang, others give wrong results
-    - https://github.com/NVIDIA/nccl/issues/1394: 100 and 200 rows go through, 1 and 2 hang
-    - https://huggingface.co/docs/accelerate/usage_guides/debug: different shapes hang until the time-out
-    """
-
-    name = "collective-sizes-differ"
-    title = Text(
-        "The ranks make one collective call with tensors of different sizes or types",
-        "各 rank 在同一次集合通信中使用的张量大小或类型不同",
-    )
-
-    yields_to = ("rollout-engine-ranks-apart",)
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """The same operator of one group, with other sizes, types or reductions."""
         divergence = rank_divergence(record)

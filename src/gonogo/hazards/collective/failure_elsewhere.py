@@ -24,40 +24,6 @@ _MEANINGS = {
 
 
 class FailureElsewhere(Hazard):
-    """The log shows what a failure leaves behind in the other processes; the failure itself is in another rank's log.
-    ## What happens
-    ChildFailedError, "exits with return code = 1", "Connection closed by peer", "Broken pipe", SIGTERM, or a
-    collective's time-out, and no error before them. Of Ray "The actor is dead because its worker process has died", or
-    "A worker died or was killed while executing a task by an unexpected system error".
-    ## Why
-    When a rank dies, the launcher ends the others with SIGTERM, their connections close, and collectives that the
-    dead rank has not joined time out. None of these is a cause.
-    ## Example
-    ```sh
-    gonogo diagnose rank3.log    # wrong: the log of a rank that merely waited, or was ended
-    gonogo diagnose logs/        # right: all ranks' logs, of which one has the error
-    ```
-    ## Cure
-    Find the rank that died first: torchrun's block "Root Cause (first observed failure)" names rank, host and exit
-    code, the earliest time in all logs does too. Give all logs at once: `gonogo diagnose FOLDER`. Get each rank's
-    own log with `torchrun --log-dir logs --redirects 3`, `deepspeed --enable_each_rank_log logs`; a Python error
-    with `@record` from torch.distributed.elastic. For a time-out, TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and
-    TORCH_NCCL_DUMP_ON_TIMEOUT=1, or `py-spy dump` on all ranks while they wait.
-    ## When it is safe
-    Never: a run that prints these has lost a rank.
-    ## Sources
-    - https://pytorch.org/docs/stable/elastic/errors.html: how torchrun reports the first failure, and @record
-    - https://github.com/RUC-NLPIR/Tool-Star/issues/10: what Ray tells the driver of a dead worker
-    - https://github.com/pytorch/pytorch/issues/118369: a time-out whose log does not tell the cause
-    """
-
-    name = "failure-elsewhere"
-    title = Text(
-        "These are consequences only: the cause is in another rank's log", "这里只有后果：原因在另一个 rank 的日志里"
-    )
-    fallback = True
-    consequence = True
-    ends_at = (("single_controller/ray/base.py", "ray.get("), ("ray/_private/worker.py", "raise value"))
     log_words = (
         *STALL_WORDS,
         "Root Cause",

@@ -8,36 +8,6 @@ _OBJECTS = 1 << 20
 
 
 class GradientsNeverExchanged(Hazard):
-    """The ranks of a process group each train a model of their own: no gradient goes between them.
-    ## What happens
-    Nothing fails. Each GPU trains on its part of the data alone, the losses of the ranks drift apart, and what rank 0
-    saves has seen one part of the data. With DistributedDataParallel the weights are even made equal at the start.
-    ## Why
-    DDP exchanges gradients in the backward of what went through the wrapper's own forward. `ddp.module(x)`, or a call
-    of the model by the name that it had before it was wrapped, goes past it; so does a method of the model
-    (`ddp.module.training_loss(batch)`). Or the model was never wrapped, or all backwards are under `no_sync()`.
-    ## Example
-    ```python
-    ddp = DistributedDataParallel(model)
-    loss = loss_of(ddp.module(x), y)        # wrong: past the wrapper
-    loss = loss_of(ddp(x), y)               # right
-    ```
-    ## Cure
-    Call the wrapper. What is another method becomes a branch of `forward`, or a small module whose `forward` calls it
-    is wrapped instead. `.module` is for saving, and for generation.
-    ## When it is safe
-    Where the ranks are to train apart: a search over hyperparameters, an ensemble, local steps between averages.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/notes/ddp.html: the wrapper's forward prepares the exchange in backward
-    - https://github.com/pytorch/pytorch/issues/14616: methods other than forward, called by ddp.module
-    - https://github.com/pytorch/pytorch/pull/20282: a test that ddp.module(input) exchanges nothing
-    """
-
-    name = "gradients-never-exchanged"
-    title = Text(
-        "Each rank trains a model of its own: no gradient is exchanged", "每个 rank 各自训练自己的模型：没有交换梯度"
-    )
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Steps of several ranks in one group with no collective that could have brought gradients."""
         apart = [rank for rank in record.ranks if _is_apart(rank)]

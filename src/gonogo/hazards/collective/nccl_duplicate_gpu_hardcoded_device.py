@@ -3,6 +3,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.facts.duplicate_gpu import PINS_A_DEVICE, DuplicateGpu, duplicate_gpu
 from gonogo.hazards.facts.training_script import DDP, first_argument, mentions, several_a_node
 from gonogo.hazards.rule import Certainty, Edit, Findings, Fix, Hazard, Run, Script, Text
@@ -21,36 +22,6 @@ _LOCAL_RANK = 'int(os.environ["LOCAL_RANK"])'
 
 
 class NcclDuplicateGpuHardcodedDevice(Hazard):
-    """All ranks use one GPU though there are enough, because the code names it instead of LOCAL_RANK.
-    ## What happens
-    "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 2000" at the first collective, as
-    "ncclInvalidUsage". nvidia-smi shows several processes on one GPU.
-    ## Why
-    `torch.device("cuda:0")`, `.cuda(0)`, `device="cuda"` before `set_device`, `os.environ["CUDA_VISIBLE_DEVICES"] =
-    "0"` inside the script, or no `set_device` at all: every rank lands on the same GPU.
-    ## Example
-    ```python
-    torch.cuda.set_device(0)                               # wrong: the same GPU on every rank
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # right
-    ```
-    ## Cure
-    `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` before anything touches CUDA, and no fixed index elsewhere.
-    ## When it is safe
-    With one process; or where each process sees one GPU only (Slurm's --gpus-per-task), whose index is then 0.
-    ## Sources
-    - https://github.com/Peterande/D-FINE/issues/289: a default GPU had been written into train.py
-    - https://github.com/NVIDIA/Megatron-LM/issues/661: eight ranks on device f000
-    """
-
-    name = "nccl-duplicate-gpu-hardcoded-device"
-    title = Text(
-        "Several ranks use the same GPU: the code does not take LOCAL_RANK's",
-        "多个 rank 使用同一张 GPU：代码没有按 LOCAL_RANK 选择设备",
-    )
-    yields_to = ("more-ranks-than-visible-gpus",)
-    log_words = ("Duplicate GPU", "Local process index", "Device: ")
-    traces = ("NCCL error: invalid usage", "ncclInvalidUsage: This usually reflects")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A model that is wrapped in DDP on the same GPU by every process of a node."""
         if b"DistributedDataParallel" not in script.source.data or not several_a_node(run):
@@ -221,10 +192,17 @@ def _never_set(script: Script, run: Run) -> bool:
     return not mentions(run, script, b"set_device", b"cuda.device(", b"device_id", b"default_device", b"local_rank)")
 
 
+def _is_device(node: ast.AST) -> bool:
+    """``"cuda:0"``, ``torch.device("cuda:0")``: not the number alone."""
+    if isinstance(node, ast.Call):
+        return dotted(node.func) == "torch.device"
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:")
+
+
 def _replacing_pins(script: Script, pinned: list[tuple[ast.AST, int]]) -> tuple[Edit, ...]:
     """Edits that put the local rank in the place of each number; none where the script names the GPU elsewhere too."""
     words = sum(script.source.data.count(word) for word in (b'"cuda:', b"'cuda:", b".cuda(0)"))
-    own = sum(script.place(node).text.startswith(("'cuda:", '"cuda:', "torch.device(")) for node, _ in pinned)
+    own = sum(_is_device(node) for node, _ in pinned)
     cuda = sum(script.source.data[script.place(node).start - 6 :].startswith(b".cuda(") for node, _ in pinned)
     if words > own + cuda:
         return ()

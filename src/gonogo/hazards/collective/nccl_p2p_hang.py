@@ -26,41 +26,7 @@ _CURE = (
 
 
 class NcclP2pHang(Hazard):
-    """NCCL uses peer-to-peer copies between GPUs that do not support them: the first collective never ends.
-    ## What happens
-    Several consumer GPUs (RTX 4090, 3090, 5090, workstation cards) on one machine; one GPU alone works. The run
-    stands still at the first collective, GPUs at 100 %, with no message; after 10 or 30 minutes the watchdog speaks.
-    ## Why
-    The driver reports P2P that the board, the IOMMU or PCIe ACS does not carry through: the copy is never seen.
-    ## Example
-    ```sh
-    torchrun --nproc_per_node 2 train.py                       # wrong on two RTX 4090
-    NCCL_P2P_DISABLE=1 torchrun --nproc_per_node 2 train.py    # right
-    ```
-    ## Cure
-    `NCCL_P2P_DISABLE=1`; NCCL then goes through host memory, slower. A newer driver, or IOMMU/ACS off, cures the cause.
-    ## When it is safe
-    With NVLink, or where `all_reduce_perf` of nccl-tests runs through with P2P.
-    ## Sources
-    - https://github.com/Wangt-CN/DisCo/issues/49: stands still in deepspeed.initialize on several 4090
-    - https://github.com/deepspeedai/DeepSpeed/issues/4433: the same report, cured by NCCL_P2P_DISABLE=1
-    - https://github.com/NVIDIA/nccl-tests/issues/117: all_reduce_perf hangs on 4090s
-    """
-
-    name = "nccl-p2p-hang"
-    title = Text(
-        "NCCL's peer-to-peer copies between these GPUs never arrive", "这些 GPU 之间的 NCCL P2P 拷贝永远不会完成"
-    )
     log_words = STALL_WORDS
-    consequence = True
-    yields_to = (
-        "nccl-timeout-preprocessing",
-        "rendezvous-port-zero-hang",
-        "zero3-generate-without-synced-gpus",
-        "zero3-moe-hang",
-        "zero3-mixed-modality-hang",
-        "uneven-data-per-rank-hang",
-    )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Several processes on consumer GPUs of the RTX 40 series, by slurm's or the environment's word for them."""

@@ -17,35 +17,6 @@ _OTHER_REASON = Pattern(r"invalid argument|Permission denied|No such file|Operat
 
 
 class NcclShmNoSpace(Hazard):
-    """NCCL makes its buffers in /dev/shm, which is full.
-    ## What happens
-    "NCCL WARN Call to posix_fallocate failed : No space left on device", or "Error: failed to extend
-    /dev/shm/nccl-... to 9637892 bytes", then "unhandled system error" on all ranks. The disk has room.
-    ## Why
-    A container gets 64 MiB of /dev/shm unless told otherwise; each pair of ranks takes some 10 MiB. Segments that
-    killed runs have left (`/dev/shm/nccl-*`) count too.
-    ## Example
-    ```sh
-    docker run --gpus all image torchrun --nproc_per_node 8 train.py                   # wrong: 64 MiB of /dev/shm
-    docker run --gpus all --shm-size=16g image torchrun --nproc_per_node 8 train.py    # right
-    ```
-    ## Cure
-    `docker run --shm-size=16g` or `--ipc=host`; Kubernetes: an `emptyDir` with `medium: Memory` at /dev/shm. Remove
-    stale `/dev/shm/nccl-*` where no run is under way. `NCCL_SHM_DISABLE=1` works too, slower.
-    ## When it is safe
-    With some gigabytes free in /dev/shm (`df -h /dev/shm`).
-    ## Sources
-    - https://github.com/NVIDIA/nccl/issues/290: posix_fallocate failed in a container
-    - https://github.com/NVIDIA/nccl/issues/525: the same in Kubernetes, with the emptyDir volume
-    - https://github.com/huggingface/transformers/issues/11658: met when training with DeepSpeed
-    """
-
-    name = "nccl-shm-no-space"
-    title = Text("NCCL finds no room in /dev/shm", "NCCL 在 /dev/shm 中没有空间")
-    log_words = ("posix_fallocate", "/dev/shm/nccl", "shared memory segment")
-    ends_at = (("torch/distributed/utils.py", "_sync_module_states"),)
-    traces = ("include/shm.h:", "unhandled system error")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """docker run without --shm-size and --ipc=host, with several ranks and no data loader workers to blame."""
         small = small_shared_memory(launch)

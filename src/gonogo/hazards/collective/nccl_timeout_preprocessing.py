@@ -6,6 +6,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.progress import last_activity, prepares_data
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, stall_of
+from gonogo.hazards.facts.rank_tests import on_one_rank
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Script, Severity, Text
 
 _PREPARED = Pattern(r"100%\|")
@@ -23,41 +24,7 @@ _UNITS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "millisecon
 
 
 class NcclTimeoutPreprocessing(Hazard):
-    """One rank prepares the dataset while the others wait for it in a collective, longer than the time-out.
-    ## What happens
-    A progress bar of `map` or the tokenizer is under way when "Watchdog caught collective operation timeout" comes,
-    with a low SeqNum and NumelIn=1 (a barrier), or "Socket Timeout" while fetching the ncclUniqueId. It comes after
-    the same time in every run: 10 or 30 minutes.
-    ## Why
-    `main_process_first` lets rank 0 tokenize, and the others wait in a barrier. NCCL counts that wait as a collective.
-    ## Example
-    ```sh
-    torchrun --nproc_per_node 8 train.py --ddp_timeout 300     # wrong: tokenizing takes longer than five minutes
-    torchrun --nproc_per_node 8 train.py --ddp_timeout 7200    # right
-    ```
-    ## Cure
-    Tokenize once before training and load the result (LLaMA-Factory: `tokenized_path`); or raise the time-out:
-    `ddp_timeout` in TrainingArguments, `InitProcessGroupKwargs(timeout=...)` for Accelerate, `timeout=` of
-    `init_process_group`; or use more workers (`num_proc`). The first to make the process group decides: a time-out
-    given later is ignored.
-    ## When it is safe
-    When preparing takes less than the time-out, or the result is in the cache of every node.
-    ## Sources
-    - https://github.com/hiyouga/LlamaFactory/issues/956: tokenizing stops at 30 minutes, with a second node without
-      the cache
-    - https://github.com/huggingface/nanotron/issues/204: the same while the first rank tokenizes
-    - https://github.com/hiyouga/LlamaFactory/issues/2424: SeqNum=2, NumelIn=1 beside the tokenizer's bar
-    """
-
-    name = "nccl-timeout-preprocessing"
-    title = Text(
-        "The ranks waited for one that was preparing the dataset, until the collective timed out",
-        "其他 rank 等待正在处理数据集的 rank，直到集合通信超时",
-    )
     log_words = STALL_WORDS
-    ends_at = (("distributed_c10d.py", ".barrier(opts=opts)"), ("torch/distributed/distributed_c10d.py", "barrier"))
-    traces = ("OpType=BARRIER", "got error: Socket Timeout", "store->get('0') got error")
-    consequence = True
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A time-out for collectives that is shorter than most data takes to prepare."""
@@ -193,5 +160,4 @@ def _seconds(script: Script, node: ast.expr | None) -> float | None:
 
 def _by_one_rank(script: Script, node: ast.AST) -> bool:
     """Whether only one rank gets there."""
-    tests = [ast.unparse(test) for test in script.guarded_by(node)]
-    return any(("rank" in test.lower() and "== 0" in test) or "is_main" in test for test in tests)
+    return on_one_rank(script, node) is not None

@@ -40,37 +40,6 @@ _FAILS = Pattern(r"unhandled system error|ncclSystemError|ncclInternalError|Dist
 
 
 class NcclWrongNetworkInterface(Hazard):
-    """NCCL talks over a network interface that the other nodes cannot reach.
-    ## What happens
-    Several nodes (or containers) meet, then NCCL fails: "Connect to 172.17.0.1<40211> failed : Connection refused"
-    (No route to host, timed out), "unhandled system error", or a silent hang. With NCCL_DEBUG=INFO, "NET/Socket :
-    Using" lists docker0, veth..., br-..., or lo.
-    ## Why
-    NCCL takes the first interface that is neither lo nor docker. Bridges of containers and virtual machines, VPNs
-    and second networks come first on some hosts; a firewall between nodes looks the same.
-    ## Example
-    ```sh
-    export NCCL_SOCKET_IFNAME=docker0    # wrong: leads to no other node
-    export NCCL_SOCKET_IFNAME=eth0       # right: has the address by which the nodes reach each other
-    ```
-    ## Cure
-    `export NCCL_SOCKET_IFNAME=eth0` (the interface with the address by which the nodes reach each other, see `ip
-    addr`; a list where it differs by node; `^docker,veth,br` to leave some out) on all nodes, and
-    `GLOO_SOCKET_IFNAME` too. DeepSpeed passes it on to other nodes only through `.deepspeed_env` or its NCCL_
-    exports.
-    ## When it is safe
-    On one machine, or where each node has a single interface.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/38702: Connection refused by an address that no node has
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/845: "remote process exited or there was a network
-      error", cured by NCCL_SOCKET_IFNAME
-    - https://github.com/huggingface/accelerate/issues/1317: veth and bridge interfaces under NET/Socket
-    """
-
-    name = "nccl-wrong-network-interface"
-    title = Text(
-        "NCCL cannot reach the other ranks over the network interface it chose", "NCCL 选用的网络接口无法访问其他 rank"
-    )
     log_words = (
         *STALL_WORDS,
         "NET/Socket",
@@ -86,13 +55,6 @@ class NcclWrongNetworkInterface(Hazard):
         "inconsistent 0 params",
         "network error",
     )
-    traces = (
-        "ncclSystemError: System call",
-        "unhandled system error",
-        "unhanled system error",
-        "internal error, NCCL version",
-    )
-    consequence = True
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """An interface that leads to no other machine, with several nodes."""

@@ -4,37 +4,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Text
 
 
 class ProcessGroupJoinedByTooMany(Hazard):
-    """More processes register for a process group than it has ranks, and all wait for ever.
-    ## What happens
-    "Waiting in store based barrier to initialize process group for rank: 0, ... (world_size=2, worker_count=4,
-    timeout=0:30:00)" again and again, then "Timed out initializing process group in store based barrier". Newer
-    releases write num_workers_joined for worker_count: it is above world_size.
-    ## Why
-    Every process adds one to a counter in the store and waits until it is exactly the world size. It gets beyond it
-    where the store still holds an earlier run's count (a file of `init_method="file://..."` that nobody removed;
-    workers that elastic restarted in the same store), where the program is started more often than it thinks (srun -n 2
-    and two processes spawned by each; a launcher on every task), or where two runs share one address and port.
-    ## Example
-    ```sh
-    srun -n 2 python spawns_one_process_a_gpu.py     # wrong: four processes, a world of two
-    srun -n 1 python spawns_one_process_a_gpu.py     # right: one task a node
-    ```
-    ## Cure
-    Start one launcher a node; remove the init file before each run, or use `env://`; another --master_port for another
-    run. After a restart of workers look at what the first of them died of.
-    ## When it is safe
-    Where the count is below the world size for a while: others are still on their way.
-    ## Sources
-    - https://github.com/tczhangzhi/pytorch-distributed/issues/18: srun's tasks, each of which spawns
-    - https://github.com/epfml/powersgd/issues/21: the init file of an earlier run is still there
-    - https://github.com/ultralytics/yolov5/issues/4574: eight have joined four
-    - https://github.com/facebookresearch/metaseq/issues/52: three have joined two
-    """
-
-    name = "process-group-joined-by-too-many"
-    title = Text("More processes join the process group than it has ranks", "加入进程组的进程多于其 rank 数")
-    log_words = ("store based barrier",)
-
     def in_log(self, log: FailureLog) -> Findings:
         """A barrier at the store that counts more processes than the world has."""
         barrier = next((one for one in joined_at_store(log) if one.joined > one.world), None)

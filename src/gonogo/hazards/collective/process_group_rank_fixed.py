@@ -2,30 +2,6 @@ from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Text
 
 
 class ProcessGroupRankFixed(Hazard):
-    """init_process_group is given a constant rank or a world size of 1 in a script that several processes run.
-    ## What happens
-    With one rank for all: the processes wait for ranks that never come, until the time-out. With `world_size=1`: each
-    trains alone, and no gradient is averaged; the second on a machine often ends with "Address already in use".
-    ## Why
-    The numbers were written for a trial on one GPU. A launcher starts N processes with the same code, and tells them
-    apart by RANK and WORLD_SIZE, which constants override.
-    ## Example
-    ```python
-    dist.init_process_group("nccl", rank=0, world_size=1)    # wrong: the same on every process
-    dist.init_process_group("nccl")                          # right: RANK and WORLD_SIZE are the launcher's
-    ```
-    ## Cure
-    Leave both out: `init_process_group("nccl")` takes them from the environment.
-    ## When it is safe
-    In a script that is started as one process without a launcher.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/distributed.html: env:// takes rank and world size from the environment
-    - https://github.com/facebookresearch/jepa/issues/55: rank and world size written in for one GPU
-    """
-
-    name = "process-group-rank-fixed"
-    title = Text("Every process joins the process group as the same rank", "所有进程都以同一个 rank 加入进程组")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A constant rank, or a world of one, where the launch starts several processes."""
         size = run.world_size

@@ -65,33 +65,6 @@ _STATUS = (
 
 
 class RankKilled(Hazard):
-    """A rank was ended from outside of Python: by a signal, or without a word.
-    ## What happens
-    One process is gone, with no Python traceback. The launcher ends the others with SIGTERM, or they fail with
-    "Connection closed by peer" or a collective's time-out: their errors are consequences.
-    ## Why
-    By the signal: SIGKILL comes from the kernel when host memory runs out, from a scheduler or container at a limit, or
-    from a person; SIGSEGV from native code (a CUDA extension of another version, a driver); SIGBUS from a full
-    /dev/shm; SIGABRT from native code that gave up.
-    ## Example
-    ```sh
-    torchrun --nproc_per_node 8 train.py                                          # wrong: "exitcode: -11", and no word
-    PYTHONFAULTHANDLER=1 gonogo run -- torchrun --nproc_per_node 8 train.py       # right: the stack at the signal
-    ```
-    ## Cure
-    Find who sent it, on the machine of that rank: `dmesg`, the scheduler's accounting, the container's events. For
-    SIGSEGV and SIGABRT run with `PYTHONFAULTHANDLER=1`.
-    ## When it is safe
-    Where it was asked for: `scancel`, a job's time limit, preemption.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/54823: SIGKILL, and where the kernel says why
-    - https://github.com/deepspeedai/DeepSpeed/issues/4890: return code -9 with no traceback
-    """
-
-    name = "rank-killed"
-    fallback = True
-    title = Text("A rank was killed", "某个 rank 被杀死")
-
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """The first rank that ended by a signal, a bare exit status, or without a trace."""
         for death in roots(run)[:1]:

@@ -33,36 +33,7 @@ _BUSY = Pattern(r"(?i)\bsav(?:e|ing)\b.{0,40}(?:checkpoint|model)|\bupload|\bwai
 
 
 class RankLateAtCollective(Hazard):
-    """All ranks but one wait in a collective; that one is busy elsewhere, or does not answer.
-    ## What happens
-    Training stands still. GPUs of the waiting ranks show full load, that of the late one none. After ten minutes or
-    more NCCL's watchdog ends the ranks that waited, and their logs name a collective, never the reason.
-    ## Why
-    A collective returns when every rank of its group has called it. One rank is held up before it: it waits for data
-    (a slow or a dead DataLoader worker), writes a checkpoint, compiles, downloads, is in a debugger, or its process or
-    machine hangs.
-    ## Example
-    ```python
-    if rank == 0:
-        upload(checkpoint)                                    # wrong: minutes in which the others wait
-    if rank == 0:
-        threading.Thread(target=upload, args=[checkpoint]).start()    # right: off the training's path
-    ```
-    ## Cure
-    Look at the rank that the others wait for, not at those that time out: the finding says where its Python was. Take
-    the work off the training's path, share it among the ranks, or give the others a larger time-out.
-    ## When it is safe
-    Where the rank comes in the end, and before the time-out: the step was long, and nothing is lost but time.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/87995: one rank in its DataLoader, 31 wait in all_reduce
-    - https://github.com/pytorch/pytorch/issues/118369: a time-out whose log does not tell which rank was late
-    """
-
-    name = "rank-late-at-collective"
-    title = Text("The other ranks wait for one that is held up", "其他 rank 在等待一个被耽搁的 rank")
-
     log_words = (*STALL_WORDS, "MainThread", "launched up to operation", "aving", "aiting for", "pload")
-    consequence = True
 
     def in_log(self, log: FailureLog) -> Findings:
         """A rank that the others' recorders or stacks show them to wait for, or what it had begun before a time-out."""

@@ -4,8 +4,8 @@ from gonogo.evidence.guarded.whereabouts import own_frame
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.finding.ranks import capital, ranks_text
 from gonogo.hazards.collective._store_barrier import joined_at_store
+from gonogo.hazards.log_rule import match_of
 from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Pattern, Severity, Text
-from gonogo.hazards.signs import match_of
 
 _CLIENTS = Pattern(r"Timed out after \d+ seconds waiting for (?:clients|workers)\. (\d+)/(\d+) (?:clients|workers)")
 _START = Text(
@@ -20,37 +20,6 @@ _WAY = Text(
 
 
 class RankNeverJoined(Hazard):
-    """Ranks of the world are not there when training begins.
-    ## What happens
-    The others wait in their first collective, or in `init_process_group`, until the time-out: "Timed out initializing
-    process group in store based barrier on rank: 0, ... (world_size=2, worker_count=1, timeout=0:30:00)",
-    or "DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined".
-    ## Why
-    The process was never started (a node's launcher is missing, another node rank was given twice, a queue has not
-    let it in), it cannot reach the master's address, or it is still loading while the others are through.
-    ## Example
-    ```sh
-    torchrun --nnodes 2 --node_rank 0 --master_addr node0 train.py    # wrong: the same on both nodes
-    torchrun --nnodes 2 --node_rank 1 --master_addr node0 train.py    # right: on the second node
-    ```
-    ## Cure
-    Start the launcher on every node, each with its own node rank, the same number of nodes, the same address and port;
-    test the way there (`nc -zv ADDRESS PORT`). Where a rank is merely slow at loading, a larger time-out.
-    ## When it is safe
-    Where the missing ranks come in time, as after loading a large model from a slow disk.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/79388: a node that cannot reach the master
-    - https://github.com/meta-pytorch/torchtune/issues/2676: ranks that wait for one that does not come
-    - https://github.com/NVIDIA/Megatron-LM/issues/782: one of two has come to the store's barrier
-    - https://github.com/pytorch/pytorch/pull/111805: "clients joined"
-    - https://github.com/OpenRLHF/OpenRLHF/issues/1040: one of three has come to a group of trainer and engines
-    """
-
-    name = "rank-never-joined"
-    title = Text("Ranks are missing when training begins", "训练开始时缺少 rank")
-
-    log_words = ("store based barrier", "seconds waiting for")
-
     def in_log(self, log: FailureLog) -> Findings:
         """A barrier at the store that timed out while fewer had come than the world has."""
         short = next((one for one in joined_at_store(log) if one.timed_out and one.joined < one.world), None)

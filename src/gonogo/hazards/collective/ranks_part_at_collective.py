@@ -26,39 +26,6 @@ _ORDER = Text(
 
 
 class RanksPartAtCollective(Hazard):
-    """The ranks do not make the same collective calls.
-    ## What happens
-    The run hangs: each rank waits in a call that others never make, until the time-out (NCCL: 10 minutes). Or a call
-    is taken for another of the same size, and the numbers are wrong from there on.
-    ## Why
-    The n-th call of a rank in a process group is matched with the n-th call of the others; nothing compares what they
-    are. A condition on the rank or on its data, another order, a rank that leaves a loop: from there on they differ.
-    Under ZeRO-3 each module's forward and backward are such calls, since they gather its weights.
-    ## Example
-    ```python
-    for name in set(metrics):            # wrong: each rank has its own order
-        dist.all_reduce(metrics[name])
-    for name in sorted(metrics):         # right: the same order on every rank
-        dist.all_reduce(metrics[name])
-    ```
-    ## Cure
-    All ranks go the same way: decide on values that they share, keep collectives out of branches that only some of
-    them take, and under ZeRO-3 run the same modules on all of them.
-    ## When it is safe
-    Never. Ranks may make the same call at different lines.
-    ## Sources
-    - https://github.com/NVIDIA/nccl/issues/296: different orders and sizes are what "mismatched collective" means
-    - https://github.com/deepspeedai/DeepSpeed/issues/7998: a module run by some ranks only hangs under ZeRO-3
-    """
-
-    name = "ranks-part-at-collective"
-    title = Text(
-        "The ranks diverge: they wait for each other in different collective calls",
-        "各 rank 出现分歧：在不同的集合通信中互相等待",
-    )
-
-    fallback = True
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A divergence that no narrower hazard explains."""
         divergence = rank_divergence(record)

@@ -23,31 +23,6 @@ _TRANSPORT = (
 
 
 class StepStandsStill(Hazard):
-    """A step takes far longer than the ones before, and no rank is late: all are at the same collective, or in none.
-    ## What happens
-    Training stands still, on all ranks alike.
-    ## Why
-    Where all ranks have come to the same collective and it does not end, its transport hangs: peer-to-peer access,
-    InfiniBand, a firewall, a GPU that fell off the bus. Where none is in a collective, all do the same slow thing: a
-    DataLoader whose workers are dead, a file system that does not answer, compilation.
-    ## Example
-    ```sh
-    torchrun --nproc_per_node 8 train.py                       # wrong where the GPUs' peer-to-peer copies hang
-    NCCL_P2P_DISABLE=1 torchrun --nproc_per_node 8 train.py    # right, if that is the link that hangs
-    ```
-    ## Cure
-    For a collective: test the links (NCCL_P2P_DISABLE=1, NCCL_IB_DISABLE=1, NCCL_SOCKET_IFNAME, nccl-tests). Else
-    look at the line where the ranks stand.
-    ## When it is safe
-    Where the step ends by itself: an evaluation, a checkpoint, a compilation take their time.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/1355: DataLoader workers that wait for ever
-    - https://github.com/vllm-project/vllm/issues/5484: GPUs that cannot talk to each other
-    """
-
-    name = "step-stands-still"
-    title = Text("A step stands still on all ranks alike", "某一步在所有 rank 上都停住")
-
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """A standstill in which nobody is waited for."""
         still = standstill(run)

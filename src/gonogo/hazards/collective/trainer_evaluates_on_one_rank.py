@@ -14,40 +14,6 @@ _REHEARSED = Text("The Trainer gathers the results of all ranks.", "Trainer 要�
 
 
 class TrainerEvaluatesOnOneRank(Hazard):
-    """trainer.evaluate() or trainer.predict() stands in a branch that one rank takes.
-    ## What happens
-    Training ends, and the run stands still in the evaluation until the collective's time-out.
-    ## Why
-    Under a distributed launch the Trainer splits the evaluation set among the ranks and gathers their results: all
-    ranks must call it. Only printing and writing belong to one rank.
-    ## Example
-    ```python
-    if trainer.is_world_process_zero():
-        metrics = trainer.evaluate()                 # wrong: it gathers from ranks that never come
-
-    metrics = trainer.evaluate()                     # right: on all ranks
-    trainer.save_metrics("eval", metrics)            # writes on one rank by itself
-    ```
-    ## Cure
-    Call `trainer.evaluate()` on all ranks; keep the branch for what is done with the metrics. `trainer.log_metrics`
-    and `trainer.save_metrics` look to the rank themselves.
-    ## When it is safe
-    In a run of one process.
-    ## Sources
-    - https://github.com/l294265421/alpaca-rlhf/issues/5: an evaluation on rank 0 stands still
-    - https://huggingface.co/docs/transformers/main_classes/trainer: which methods are for all processes
-    """
-
-    name = "trainer-evaluates-on-one-rank"
-    title = Text("The Trainer evaluates or predicts on one rank only", "Trainer 只在一个 rank 上评估或预测")
-    yields_to = (
-        "rollout-engine-ranks-apart",
-        "collective-sizes-differ",
-        "zero3-generate-without-synced-gpus",
-        "ds-checkpoint-saved-on-one-rank",
-        "zero3-weights-gathered-on-one-rank",
-    )
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge where one evaluated."""
         divergence = rank_divergence(record)

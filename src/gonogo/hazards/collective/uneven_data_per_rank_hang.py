@@ -1,10 +1,13 @@
+import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, Found
 from gonogo.evidence.log.progress import nearly_done
 from gonogo.evidence.log.stall import STALL_WORDS, in_log_or_setup, stall_of
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, rank_divergence
+from gonogo.evidence.script.identifiers import last_name, says
 from gonogo.hazards.facts.all_ranks import equally_often
+from gonogo.hazards.facts.rank_tests import names_rank
 from gonogo.hazards.facts.training_script import DDP, mentions
 from gonogo.hazards.rule import (
     Certainty,
@@ -61,52 +64,7 @@ _REHEARSED = Text(
 
 
 class UnevenDataPerRankHang(Hazard):
-    """The ranks have different numbers of batches: one leaves the loop while the others wait for its gradients.
-    ## What happens
-    Training freezes on the last batches of an epoch (or at the first of the evaluation after it) and ends with a
-    collective time-out. The ranks may be in different collectives: one in the gradient's all-reduce, another in a
-    metric's.
-    ## Why
-    An `IterableDataset` (streaming, webdataset, packing) has no length, so no sampler makes the ranks even.
-    Filtering on each rank, or skipping bad batches, does the same.
-    ## Example
-    ```python
-    for batch in DataLoader(iterable):                       # wrong: one rank has 310 batches, another 311
-        train(model, batch)
-
-    with Join([model]):                                      # right: a rank that has ended answers the others
-        for batch in DataLoader(iterable):
-            train(model, batch)
-    ```
-    ## Cure
-    The same number of batches on every rank: `drop_last`, equal shards, a common stop; or
-    `torch.distributed.algorithms.Join`.
-    ## When it is safe
-    With a map-style dataset and a DistributedSampler, which pads or drops. Not where batches are skipped by their
-    content.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/141069: IterableDataset with unequal lengths, the freeze and the
-      time-out
-    - https://pytorch.org/docs/stable/distributed.algorithms.join.html: the Join context manager
-    """
-
-    name = "uneven-data-per-rank-hang"
-    title = Text(
-        "The ranks have different numbers of batches, and wait for one that has run out",
-        "各 rank 的 batch 数不同，其余 rank 在等待已经用完数据的那个",
-    )
     log_words = STALL_WORDS
-    traces = ("failure detected by watchdog at work sequence id",)
-    consequence = True
-    yields_to = (
-        "rollout-engine-ranks-apart",
-        "collective-sizes-differ",
-        "nccl-timeout-preprocessing",
-        "rendezvous-port-zero-hang",
-        "zero3-generate-without-synced-gpus",
-        "zero3-moe-hang",
-        "zero3-mixed-modality-hang",
-    )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge after different numbers of batches or steps."""
@@ -156,9 +114,8 @@ class UnevenDataPerRankHang(Hazard):
             return
         for owner in script.subclasses("torch.utils.data.IterableDataset"):
             method = owner.methods.get("__iter__")
-            text = script.place(method).text if method is not None else ""
             # Endless streams never run out; with a cut at a common length neither does any rank before the others.
-            if method is None or "rank" not in text or "while True" in text or "repeat" in text or "cycle" in text:
+            if method is None or not names_rank(method) or any(map(_is_endless, ast.walk(method))):
                 continue
             yield self.finding(
                 Text(
@@ -235,3 +192,10 @@ def _read_unevenly(divergence: RankDivergence) -> bool:
         inside, outside, _ = divergence.left_loop
         return outside.steps <= inside.steps
     return 0 in batches and len({side.steps for side in sides}) > 1
+
+
+def _is_endless(node: ast.AST) -> bool:
+    """``while True``, ``itertools.cycle(…)``, ``rows.repeat()``, ``self.repeat``."""
+    if isinstance(node, ast.While):
+        return isinstance(node.test, ast.Constant) and bool(node.test.value)
+    return isinstance(node, (ast.Name, ast.Attribute)) and says(last_name(node), "repeat", "cycle", "infinite")

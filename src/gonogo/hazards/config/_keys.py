@@ -11,6 +11,8 @@ from gonogo.evidence.config.deepspeed_keys import KeyInfo, is_remark, known, rel
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 
+_MAX_UNKNOWN = 200
+"""Unknown keys of one config that are looked at."""
 _EVERYBODYS = ("0.7.7", "0.8.3", "0.9.5", "0.10.3")
 """Releases so old that a run whose version is not told surely has a newer one."""
 
@@ -80,8 +82,12 @@ def rows(config: DeepSpeedConfig) -> tuple[tuple[tuple[str, ...], Field, KeyInfo
 
 
 def unknown_keys(config: DeepSpeedConfig) -> Iterator[tuple[tuple[str, ...], Field]]:
-    """Keys that no release knows, in objects that are DeepSpeed's; the outermost only, and no remarks."""
+    """Keys that no release knows, in objects that are DeepSpeed's; the outermost only, and no remarks.
+
+    A file with hundreds of them is another program's; what each may have meant is looked for, which takes time.
+    """
     beneath: tuple[str, ...] | None = None
+    left = _MAX_UNKNOWN
     for keys, field, info, parent in rows(config):
         if beneath is not None and keys[: len(beneath)] == beneath:
             continue
@@ -91,3 +97,6 @@ def unknown_keys(config: DeepSpeedConfig) -> Iterator[tuple[tuple[str, ...], Fie
             beneath = keys
             if len(keys) == 1 or (parent is not None and parent.type == "object"):
                 yield keys, field
+                left -= 1
+        if left == 0:
+            return

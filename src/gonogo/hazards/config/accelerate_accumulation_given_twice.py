@@ -3,34 +3,6 @@ from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Run, Script,
 
 
 class AccelerateAccumulationGivenTwice(Hazard):
-    """Accelerator(gradient_accumulation_steps=...) differs from the DeepSpeed config's number.
-    ## What happens
-    accelerate warns once, "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 8, DeepSpeed
-    config has 1. Using DeepSpeed's value.", and trains with a batch eight times smaller than the script says.
-    ## Why
-    Under DeepSpeed the engine accumulates, by its config: the JSON, or `gradient_accumulation_steps` of accelerate's
-    YAML, which `accelerate config` writes as 1. The Accelerator's own number loses.
-    ## Example
-    ```python
-    accelerator = Accelerator(gradient_accumulation_steps=8)
-    # wrong: "gradient_accumulation_steps": 1 in the DeepSpeed JSON, which is used
-    # right: "gradient_accumulation_steps": "auto"
-    ```
-    ## Cure
-    Write "auto" in the JSON (in the YAML the same number): the Accelerator's number is then used.
-    ## When it is safe
-    Where both are the same.
-    ## Sources
-    - https://github.com/huggingface/accelerate/issues/2210: which of the two counts
-    - https://github.com/huggingface/accelerate/issues/1767: accumulation under DeepSpeed, with a YAML of 16
-    """
-
-    name = "accelerate-accumulation-given-twice"
-    title = Text(
-        "The Accelerator and the DeepSpeed config accumulate different numbers of steps",
-        "Accelerator 与 DeepSpeed 配置的梯度累积步数不同",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """The keyword of the Accelerator, against the JSON or the YAML."""
         if run.launch is None or with_trainer(run) or not run.deepspeed_on:

@@ -1,17 +1,6 @@
 from gonogo.evidence.config.accelerate import AccelerateConfig
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.rule import (
-    Certainty,
-    DeepSpeedConfig,
-    Environment,
-    Field,
-    Findings,
-    Hazard,
-    Pattern,
-    Refusal,
-    Run,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Field, Findings, Hazard, Run, Text
 
 # accelerate/utils/dataclasses.py, DeepSpeedPlugin._deepspeed_config_checks; with the key of the JSON that says
 # the same.
@@ -29,46 +18,6 @@ Keys = tuple[str, ...]
 
 
 class AccelerateConfigKeysBesideDeepspeedConfig(Hazard):
-    """accelerate's YAML sets ZeRO's options although a DeepSpeed JSON is given.
-    ## What happens
-    "ValueError: When using `deepspeed_config_file`, the following accelerate config variables will be ignored:
-    ['gradient_accumulation_steps', 'gradient_clipping', 'zero_stage', ...]. Please specify them appropriately in the
-    DeepSpeed config file." in every process, before the model is loaded.
-    ## Why
-    "Will be ignored" is said, but accelerate refuses: as soon as a DeepSpeed JSON is named (in the YAML, by
-    `--deepspeed_config_file`, or by the Trainer's `--deepspeed`), none of those keys may stand in the YAML, not even
-    with the JSON's own values. `mixed_precision` belongs to them, also as `'no'`.
-    ## Example
-    ```yaml
-    deepspeed_config:
-      deepspeed_config_file: ds_config.json
-      zero_stage: 2   # wrong: only the JSON may say it
-    # right: deepspeed_config_file alone, with "stage": 2 in ds_config.json
-    ```
-    ## Cure
-    Remove the listed keys from the YAML and say them in the JSON; or drop the JSON and let the YAML decide.
-    `zero3_init_flag` may stay.
-    ## When it is safe
-    With a JSON and a YAML without those keys, or with a YAML alone.
-    ## Sources
-    - https://github.com/huggingface/accelerate/pull/941: the check, and why it is an error
-    - https://github.com/yuvalkirstain/PickScore/issues/2: met through a leftover default config
-    - https://huggingface.co/docs/accelerate/usage_guides/deepspeed: which keys are refused
-    """
-
-    name = "accelerate-config-keys-beside-deepspeed-config"
-    raises = True
-    title = Text(
-        "accelerate's YAML sets what only the DeepSpeed JSON may set",
-        "accelerate 的 YAML 设置了只能写在 DeepSpeed JSON 中的选项",
-    )
-    refusal = Refusal(
-        Pattern(
-            r"When using `deepspeed_config_file`, the following accelerate config variables will be ig"
-            r"nored"
-        )
-    )
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The refused keys of the YAML, all in one finding."""
         yaml = run.accelerate

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Refusal, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
 
 _MODES = ("cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp")
 _ZERO = (
@@ -9,38 +9,6 @@ _ZERO = (
 
 
 class AccelerateLaunchModesExclude(Hazard):
-    """accelerate launch is given two modes, or ZeRO's options without DeepSpeed.
-    ## What happens
-    "ValueError: You can only use one of `--cpu`, `--multi_gpu`, `--tpu`, `--use_deepspeed`, `--use_fsdp` at a
-    time." Or, with `--zero_stage 3` and no `--use_deepspeed`: plain data parallelism runs, each GPU holds the
-    whole model, and memory runs out.
-    ## Why
-    The options name ways to run, of which a launch has one. ZeRO's options count only where DeepSpeed is on, by
-    `--use_deepspeed` or `distributed_type: DEEPSPEED` in the YAML; elsewhere they are dropped without a word, and
-    `--multi_gpu` overrides the YAML's DeepSpeed.
-    ## Example
-    ```sh
-    accelerate launch --multi_gpu --use_deepspeed train.py   # wrong
-    accelerate launch --zero_stage 3 train.py                # wrong: nothing turns DeepSpeed on
-    accelerate launch --use_deepspeed --zero_stage 3 train.py   # right
-    ```
-    ## Cure
-    Keep the one that is meant: `--use_deepspeed` for ZeRO.
-    ## When it is safe
-    With one mode.
-    ## Sources
-    - https://huggingface.co/docs/accelerate/package_reference/cli: the modes, and which options each of them takes
-    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/commands/launch.py: the refusal
-    """
-
-    name = "accelerate-launch-modes-exclude"
-    raises = True
-    title = Text(
-        "accelerate launch is told two ways to run, or ZeRO's options without DeepSpeed",
-        "accelerate launch 给了两种运行方式，或给了 ZeRO 选项却没有启用 DeepSpeed",
-    )
-    refusal = Refusal(Pattern(r"You can only use one of `--cpu`, .*at a time"))
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The launcher's own options."""
         options = launch.launcher_options

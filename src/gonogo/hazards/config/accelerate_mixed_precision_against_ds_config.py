@@ -1,40 +1,10 @@
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate, with_trainer
-from gonogo.hazards.rule import DeepSpeedConfig, Field, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Field, Findings, Hazard, Run, Text
 
 _OTHER = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
 
 
 class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
-    """accelerate is told one 16-bit type, and the DeepSpeed config enables the other.
-    ## What happens
-    "ValueError: `--mixed_precision` arg cannot be set to `bf16` when `fp16` is set in the DeepSpeed config file",
-    when the Accelerator is made.
-    ## Why
-    `--mixed_precision` of `accelerate launch`, or `Accelerator(mixed_precision=...)`, says how to train. accelerate
-    writes that into DeepSpeed's config where it says nothing or "auto", and refuses a config that has the other type
-    on.
-    ## Example
-    ```python
-    accelerator = Accelerator(mixed_precision="fp16")
-    # wrong: "bf16": {"enabled": true} in the DeepSpeed JSON
-    # right: "bf16": {"enabled": "auto"}, or mixed_precision="bf16"
-    ```
-    ## Cure
-    Enable the same type in the config, or write "auto" there.
-    ## When it is safe
-    Where both say the same, or the config says "auto" or nothing.
-    ## Sources
-    - https://github.com/shibing624/MedicalGPT/issues/288: bf16 asked for, fp16 in the config
-    - https://github.com/huggingface/transformers/issues/39849: the same through a trainer whose default is bf16
-    """
-
-    name = "accelerate-mixed-precision-against-ds-config"
-    raises = True
-    title = Text(
-        "accelerate's mixed precision and the DeepSpeed config disagree", "accelerate 的混合精度与 DeepSpeed 配置不一致"
-    )
-    refusal = Refusal(Pattern(r"`--mixed_precision` arg cannot be set to"))
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The type that is on in the config, against the one that accelerate is told."""
         asked = _asked_for(run)

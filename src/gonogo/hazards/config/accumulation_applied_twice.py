@@ -1,44 +1,13 @@
 import ast
 
 from gonogo.evidence.field import whole_number
+from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Severity, Text
 
-_NAMES = ("accumulation", "accum_steps", "grad_acc", "accumulate_steps", "gas")
+_NAMES = ("accumulation", "accum_steps", "accum_iter", "grad_accum", "grad_acc", "accumulate_steps", "gas")
 
 
 class AccumulationAppliedTwice(Hazard):
-    """A loop accumulates gradients by itself around an engine that accumulates too.
-    ## What happens
-    Nothing fails. The weights change once in N x N micro-batches instead of N, or the gradients are N times too
-    small: the run learns slowly, as with a far too small learning rate.
-    ## Why
-    DeepSpeed's engine counts its `step()` calls and updates at each N-th, where N is `gradient_accumulation_steps` of
-    its config; its `backward` divides the loss by N. A loop that calls `engine.step()` only at each N-th batch, or
-    divides the loss itself, does both a second time. `accelerator.backward` hands the loss to the engine as well.
-    ## Example
-    ```python
-    # with "gradient_accumulation_steps": 8 in the DeepSpeed config
-    engine.backward(loss / 8)               # wrong: the engine divides by 8 again
-    if (step + 1) % 8 == 0: engine.step()   # wrong: an update each 64 batches
-    engine.backward(loss)                   # right
-    engine.step()                           # right: for each batch, the engine counts
-    ```
-    ## Cure
-    Call `engine.backward(loss)` and `engine.step()` for each micro-batch, without a condition and without
-    dividing; or set `gradient_accumulation_steps` to 1 in the config and keep the loop.
-    ## When it is safe
-    With 1 in the config.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/7439: who divides, and who counts
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/565: the engine counts the calls of step
-    - https://github.com/huggingface/accelerate/issues/3533: the loss divided twice
-    """
-
-    name = "accumulation-applied-twice"
-    title = Text(
-        "Gradients are accumulated by the loop and by DeepSpeed's engine", "循环与 DeepSpeed 引擎都在做梯度累积"
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``engine.step()`` under a modulo, or a loss that is divided before ``engine.backward``."""
         if run.config is None:
@@ -88,15 +57,11 @@ def _of_engine(call: Call, script: Script) -> bool:
     return any(kind == "deepspeed.initialize" for kind in kinds)
 
 
-def _counts(text: str) -> bool:
-    return any(name in text.lower() for name in _NAMES)
-
-
 def _modulo(script: Script, call: Call) -> ast.expr | None:
     """The test around the call that holds once in some batches."""
     for test in script.guarded_by(call.node):
         for node in ast.walk(test):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and _counts(ast.unparse(node.right)):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and uses_name(node.right, *_NAMES):
                 return test
     return None
 
@@ -107,7 +72,7 @@ def _divided(script: Script, call: Call) -> ast.AST | None:
         return None
     argument = call.node.args[0]
     if isinstance(argument, ast.BinOp):
-        return argument if isinstance(argument.op, ast.Div) and _counts(ast.unparse(argument.right)) else None
+        return argument if isinstance(argument.op, ast.Div) and uses_name(argument.right, *_NAMES) else None
     loop = script.enclosing_loop(call.node)
     if not isinstance(argument, ast.Name) or loop is None:
         return None
@@ -119,12 +84,12 @@ def _divided(script: Script, call: Call) -> ast.AST | None:
         if not isinstance(target, ast.Name) or target.id != argument.id:
             continue
         if isinstance(node, ast.AugAssign):
-            if isinstance(node.op, ast.Div) and _counts(ast.unparse(node.value)):
+            if isinstance(node.op, ast.Div) and uses_name(node.value, *_NAMES):
                 return node
         elif (
             isinstance(node.value, ast.BinOp)
             and isinstance(node.value.op, ast.Div)
-            and _counts(ast.unparse(node.value.right))
+            and uses_name(node.value.right, *_NAMES)
         ):
             return node
     return None

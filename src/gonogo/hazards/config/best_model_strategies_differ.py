@@ -1,43 +1,9 @@
 from gonogo.evidence.config.training_arguments import Arguments
 from gonogo.hazards.facts.how_it_trains import with_plain_arguments, with_trainer
-from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, Text
 
 
 class BestModelStrategiesDiffer(Hazard):
-    """load_best_model_at_end, but evaluation and saving do not happen together.
-    ## What happens
-    "ValueError: --load_best_model_at_end requires the save and eval strategy to match, but found - Evaluation
-    strategy: no - Save strategy: epoch", or "... requires the saving steps to be a round multiple of the
-    evaluation steps", when TrainingArguments are made.
-    ## Why
-    The best model can be told only where each checkpoint has an evaluation. Saving is by "steps" (500) and evaluation
-    is off, unless they are given.
-    ## Example
-    ```python
-    # wrong
-    TrainingArguments(load_best_model_at_end=True, eval_strategy="steps", save_strategy="epoch")
-    # right
-    TrainingArguments(load_best_model_at_end=True, eval_strategy="epoch", save_strategy="epoch")
-    ```
-    ## Cure
-    Give `eval_strategy` and `save_strategy` the same value, and with "steps" a `save_steps` that is a multiple of
-    `eval_steps` (which is `logging_steps` where it is not given); or drop `load_best_model_at_end`.
-    ## When it is safe
-    Where the strategies match, or with `save_strategy: best` (transformers 4.48 and later).
-    ## Sources
-    - https://github.com/huggingface/transformers/pull/12786: why it is an error
-    - https://github.com/hiyouga/LlamaFactory/issues/8133: save by steps, evaluation off
-    - https://github.com/zjunlp/DeepKE/issues/394: evaluation "no", saving "epoch"
-    """
-
-    name = "best-model-strategies-differ"
-    raises = True
-    title = Text(
-        "load_best_model_at_end needs evaluation and saving at the same steps",
-        "load_best_model_at_end 要求评估与保存同步进行",
-    )
-    refusal = Refusal(Pattern(r"load_best_model_at_end requires the save and eval"))
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The strategies and steps of the arguments, by transformers' own comparison."""
         arguments = run.arguments

@@ -10,37 +10,6 @@ _RECOMPUTED = Pattern(r"recomputed metadata: \{'shape': torch\.Size\(\[([\d, ]+)
 
 
 class CacheWithGradientCheckpointing(Hazard):
-    """The key-value cache is switched on for a training with gradient checkpointing.
-    ## What happens
-    "CheckpointError: Recomputed values for the following tensors have different metadata": a shape in which one size
-    has doubled, `[1, 12, 171, 128]` and `[1, 12, 342, 128]`.
-    "`use_cache=True` is incompatible with gradient checkpointing. Setting `use_cache=False`" in the log. Models with
-    code of their own that lacks this step keep a cache which is of no use in training: memory is wasted, or the
-    backward pass fails with shapes that do not fit.
-    ## Why
-    A cache serves generation. Under checkpointing each layer runs again in the backward pass and would append its
-    keys and values a second time.
-    ## Example
-    ```python
-    model.gradient_checkpointing_enable()
-    model.config.use_cache = True    # wrong
-    model.config.use_cache = False   # right, for the training
-    ```
-    ## Cure
-    `model.config.use_cache = False` before training, and True again after it, before saving.
-    ## When it is safe
-    After training; for models of transformers itself, which switch it off.
-    ## Sources
-    - https://github.com/huggingface/transformers/pull/30320: the backward pass fails with a shape error
-    - https://github.com/pytorch/pytorch/issues/155171: the length has doubled when Qwen2-VL's layer runs again
-    - https://github.com/huggingface/transformers/issues/23808: what the cache costs in training
-    """
-
-    name = "cache-with-gradient-checkpointing"
-    title = Text("use_cache is on while gradients are checkpointed", "使用梯度检查点时打开了 use_cache")
-
-    log_words = ("recomputed metadata", "saved metadata")
-
     def in_log(self, log: FailureLog) -> Findings:
         """A tensor that was saved with one length and recomputed with twice that: the cache was appended to again."""
         for saved in log.find_all(_SAVED):

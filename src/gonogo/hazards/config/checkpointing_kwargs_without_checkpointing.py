@@ -3,33 +3,6 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, S
 
 
 class CheckpointingKwargsWithoutCheckpointing(Hazard):
-    """gradient_checkpointing_kwargs is given, and gradient checkpointing is off.
-    ## What happens
-    Activations take as much memory as without checkpointing: the kwargs alone turn nothing on, and no message says
-    so. The run may go out of memory that was meant to fit.
-    ## Why
-    `gradient_checkpointing_kwargs={"use_reentrant": ...}` only says how to checkpoint. Whether is said by
-    `gradient_checkpointing`, which is false by default in TrainingArguments.
-    ## Example
-    ```python
-    TrainingArguments(gradient_checkpointing_kwargs={"use_reentrant": False})   # wrong: nothing is checkpointed
-    TrainingArguments(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": False})   # right
-    ```
-    ## Cure
-    Pass `--gradient_checkpointing` (`gradient_checkpointing=True`), or remove the kwargs.
-    ## When it is safe
-    Where the script calls `model.gradient_checkpointing_enable()` itself.
-    ## Sources
-    - https://huggingface.co/docs/transformers/main_classes/trainer: the two arguments
-    - https://github.com/huggingface/transformers/issues/23808: what checkpointing needs besides
-    """
-
-    name = "checkpointing-kwargs-without-checkpointing"
-    title = Text(
-        "gradient_checkpointing_kwargs has no effect: gradient checkpointing is off",
-        "gradient_checkpointing_kwargs 不起作用：没有打开梯度检查点",
-    )
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The kwargs among the arguments, without the argument that turns it on."""
         arguments = run.arguments

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import key_spot
+from gonogo.hazards.facts.deepspeed_settings import key_spot
 from gonogo.hazards.facts.how_it_trains import fix_of, mentions, with_trainer
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
@@ -6,34 +6,6 @@ _ASKS = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimi
 
 
 class DsActivationCheckpointingWithoutEffect(Hazard):
-    """activation_checkpointing asks for something, and transformers' models do not use it.
-    ## What happens
-    Activations take as much memory as without the section.
-    ## Why
-    The section configures deepspeed.checkpointing.checkpoint(), which a model has to call itself. transformers'
-    models call torch's, where gradient checkpointing is on.
-    ## Example
-    ```sh
-    # wrong: "activation_checkpointing": {"partition_activations": true} in the DeepSpeed JSON
-    deepspeed train.py --deepspeed ds_config.json
-    # right: without that section
-    deepspeed train.py --deepspeed ds_config.json --gradient_checkpointing true
-    ```
-    ## Cure
-    Use `--gradient_checkpointing true`; remove the section.
-    ## When it is safe
-    Megatron-DeepSpeed and models that call deepspeed.checkpointing.
-    ## Sources
-    - https://github.com/huggingface/transformers/pull/22099: the two checkpointings under transformers
-    - https://github.com/deepspeedai/DeepSpeed/issues/5704: the section alone changes nothing
-    """
-
-    name = "ds-activation-checkpointing-without-effect"
-    title = Text(
-        "The config's activation_checkpointing section has no effect under transformers",
-        "activation_checkpointing 段在 transformers 下不起作用",
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A section that asks for something, in a run that transformers' Trainer trains."""
         asked = [key for key in _ASKS if config.raw("activation_checkpointing", key).truth]

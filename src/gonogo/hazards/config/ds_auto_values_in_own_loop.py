@@ -7,33 +7,6 @@ _FATAL = (("train_batch_size",), ("train_micro_batch_size_per_gpu",), ("gradient
 
 
 class DsAutoValuesInOwnLoop(Hazard):
-    """A config with "auto" is given to deepspeed.initialize by a program that nothing fills it in for.
-    ## What happens
-    "TypeError: '>' not supported between instances of 'str' and 'int'" (or "unsupported operand type(s) for //: 'str'
-    and 'int'") in `deepspeed.initialize`; with "gradient_clipping": "auto" the same at the first step.
-    ## Why
-    "auto" is no value of DeepSpeed's. The Trainer replaces it by TrainingArguments, and `accelerator.prepare` by what
-    it is given; `deepspeed.initialize`, and transformers' `HfDeepSpeedConfig`, take the word as it stands. Within
-    `fp16`, `bf16` and `zero_optimization` DeepSpeed drops it and takes its own default: `"fp16": {"enabled": "auto"}`
-    then trains in 32 bits without a word.
-    ## Example
-    ```json
-    "train_micro_batch_size_per_gpu": "auto"   // wrong: the program calls deepspeed.initialize itself
-    "train_micro_batch_size_per_gpu": 4        // right
-    ```
-    ## Cure
-    Write numbers: micro-batch and accumulation, and leave `train_batch_size` out. Remove the other "auto" entries.
-    ## When it is safe
-    Under the Trainer or accelerate, or where the program puts its own values in before it calls DeepSpeed.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/1270: gradient_clipping "auto" in a loop of one's own
-    - https://github.com/Roblox/FAI-RL/pull/70: "auto" batch sizes reach zero.Init through HfDeepSpeedConfig
-    """
-
-    name = "ds-auto-values-in-own-loop"
-    raises = True
-    title = Text('"auto" in a DeepSpeed config that nothing fills in', 'DeepSpeed 配置中的 "auto" 无人填写')
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Every "auto" of a config that a plain DeepSpeed program uses."""
         if not in_own_loop(run):

@@ -1,39 +1,11 @@
 from gonogo.hazards.facts.how_it_trains import fix_of, with_plain_arguments
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _KEYS = ("scheduler", "params", "warmup_num_steps")
 _SCHEDULES = ("WarmupLR", "WarmupDecayLR")
 
 
 class DsAutoWarmupStepsZero(Hazard):
-    """warmup_num_steps "auto" of DeepSpeed's scheduler becomes 0.
-    ## What happens
-    "ValueError: warmup_num_steps must be a positive integer, got 0", when the engine makes its scheduler.
-    ## Why
-    `WarmupLR` and `WarmupDecayLR` used to take 0 for 2; DeepSpeed 0.19.6 and later refuse it. For
-    "auto" transformers fills in `warmup_steps`, whose default is 0.
-    ## Example
-    ```sh
-    # "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}} in the JSON
-    deepspeed train.py --deepspeed ds_config.json                      # wrong: "auto" becomes 0
-    deepspeed train.py --deepspeed ds_config.json --warmup_steps 100   # right
-    ```
-    ## Cure
-    Write 1 or more, give `--warmup_steps`, or remove the "scheduler" block.
-    ## When it is safe
-    With an older DeepSpeed, or a transformers that fills in at least 1.
-    ## Sources
-    - https://github.com/huggingface/transformers/pull/48640: transformers fills in at least 1 since then
-    - https://github.com/deepspeedai/DeepSpeed/issues/771: why 0 and 1 have no meaning there
-    """
-
-    name = "ds-auto-warmup-steps-zero"
-    raises = True
-    title = Text(
-        "DeepSpeed's scheduler gets no warm-up steps, which it refuses", "DeepSpeed 调度器的预热步数为 0，会被拒绝"
-    )
-    refusal = Refusal(Pattern(r"warmup_num_steps must be a positive integer"), Certainty.LIKELY)
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """An "auto" that this transformers fills in with 0, before a DeepSpeed that refuses it."""
         if config.raw("scheduler", "type").get() not in _SCHEDULES:

@@ -8,6 +8,7 @@ from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
 from gonogo.hazards.facts.how_it_trains import fix_of, mentions, number_in, with_accelerate, with_trainer
+from gonogo.hazards.log_rule import told
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -21,7 +22,6 @@ from gonogo.hazards.rule import (
     Run,
     Text,
 )
-from gonogo.hazards.signs import told
 
 _IDENTITY = "Check batch related parameters. train_batch_size is not equal to"
 _NO_ACCUMULATION = "Gradient accumulation steps: 0 has to be greater than 0"
@@ -49,41 +49,6 @@ class _Broken(msgspec.Struct, frozen=True):
 
 
 class DsBatchSizeWorldSizeMismatch(Hazard):
-    """train_batch_size does not equal micro-batch x gradient accumulation x world size.
-    ## What happens
-    "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu *
-    gradient_acc_step * world_size 64 != 4 * 8 * 1", in `deepspeed.initialize` or while the model is loaded.
-    ## Why
-    DeepSpeed holds the three numbers of its JSON against the number of processes. Either the numbers were written for
-    another number of GPUs, or DeepSpeed sees a world size of 1: the script was started without a distributed
-    launcher, or the config was read (by `from_pretrained` under ZeRO-3) before `torch.distributed` was initialised.
-    Under sequence or tensor parallelism it counts groups of processes, since those of a group share their samples.
-    ## Example
-    ```json
-    "train_micro_batch_size_per_gpu": 4,
-    "gradient_accumulation_steps": 8,
-    "train_batch_size": 256   // wrong on 4 GPUs: 256 != 4 * 8 * 4
-                              // right: leave train_batch_size out
-    ```
-    ## Cure
-    Leave `train_batch_size` out, or set it to "auto" under the Trainer, and DeepSpeed computes it. Where the world
-    size is wrong: start with `deepspeed` or `torchrun`, and build `TrainingArguments` before `from_pretrained`. With
-    sequence parallelism compute train_batch_size with processes ÷ its size.
-    ## When it is safe
-    With two of the three numbers given, or all three for just this number of GPUs.
-    ## Sources
-    - https://github.com/bigcode-project/starcoder/issues/77: 64 != 4 * 8 * 1 on two GPUs
-    - https://github.com/deepspeedai/DeepSpeed/issues/6914: world size 1 seen, 4 there
-    - https://www.deepspeed.ai/docs/config-json/: the identity, under "Batch Size Related Parameters"
-    """
-
-    name = "ds-batch-size-world-size-mismatch"
-    raises = True
-    title = Text(
-        "DeepSpeed's batch sizes do not multiply out for this number of GPUs",
-        "DeepSpeed 的几个 batch size 与 GPU 数量不相符",
-    )
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """DeepSpeed's assertion, with its numbers."""
         for failed in failed_ranks(record):
@@ -125,7 +90,6 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             yield self._refused_sizes(broken, config, run)
 
     log_words = (*_LOGGED, "train_batch_size", "_batch_assertion", "sequence_parallel_size", "ulysses", "autotp_size")
-    traces = ("micro_batch * grad_acc * self.world_size",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion; its last number is the world size that DeepSpeed sees."""

@@ -1,8 +1,8 @@
 from collections.abc import Mapping
 
-from gonogo.hazards.config._written import newer_than, span_in, version_words
+from gonogo.hazards.facts.deepspeed_settings import newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _LOSS_SCALE = (
     *("loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale"),
@@ -11,38 +11,6 @@ _LOSS_SCALE = (
 
 
 class DsBf16WithLossScaleKeys(Hazard):
-    """Settings of loss scaling stand in the bf16 section.
-    ## What happens
-    From DeepSpeed 0.17.2 on: "ValidationError: 5 validation errors for DeepSpeedBF16Config, loss_scale, Extra
-    inputs are not permitted". Older releases ignore them.
-    ## Why
-    bf16 has fp32's range and needs no loss scale. The section was copied from fp16; since 0.17.2 DeepSpeed checks
-    it.
-    ## Example
-    ```json
-    "bf16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 16}   // wrong: these are fp16's
-    "bf16": {"enabled": true}                                               // right
-    ```
-    ## Cure
-    Leave only `"enabled"` in it.
-    ## When it is safe
-    In the fp16 section.
-    ## Sources
-    - https://github.com/FlagOpen/FlagEmbedding/issues/1487: five validation errors with a newer DeepSpeed
-    - https://github.com/ielab/llm-rankers/issues/2: the same under a Trainer
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py: what bf16 may hold
-    """
-
-    name = "ds-bf16-with-loss-scale-keys"
-    raises = True
-    title = Text("The bf16 section has fp16's loss-scale keys", "bf16 段里有 fp16 的 loss scale 键")
-    refusal = Refusal(
-        Pattern(
-            r"DeepSpeedBF16Config\W.*\b(?:loss_scale\w*|min_loss_scale|hysteresis|initial_scale_power)"
-            r"\b.*not permitted"
-        )
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Any of fp16's keys in bf16, whether or not it is enabled: the section is checked all the same."""
         section = config.raw("bf16")

@@ -21,39 +21,6 @@ _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrai
 
 
 class DsConfigAndCodeOptimizerConflict(Hazard):
-    """The optimizer (or scheduler) is defined in the DeepSpeed JSON and in the code.
-    ## What happens
-    `accelerator.prepare` or the Trainer stops before the first step: "ValueError: You cannot specify an optimizer in
-    the config file and in the code at the same time". The same exists for the scheduler.
-    ## Why
-    DeepSpeed builds the optimizer that its JSON names. A second one arrives from the code: a torch optimizer given to
-    `accelerator.prepare`, an optimizer that the framework builds itself (GaLore, BAdam, LoRA+, a trainer of trl), or
-    `optimizers=` of the Trainer.
-    ## Example
-    ```python
-    # with "optimizer": {"type": "AdamW", ...} in the DeepSpeed JSON
-    optimizer = torch.optim.AdamW(model.parameters())                # wrong
-    optimizer = accelerate.utils.DummyOptim(model.parameters())      # right
-    model, optimizer = accelerator.prepare(model, optimizer)
-    ```
-    ## Cure
-    Define it once. Remove the `optimizer` (and `scheduler`) block from the JSON, or keep it and give
-    `accelerate.utils.DummyOptim` (`DummyScheduler`) in the code. GaLore updates full gradients and does not work with
-    ZeRO's partitioned ones: use it without DeepSpeed.
-    ## When it is safe
-    Where only one place defines each of the two.
-    ## Sources
-    - https://github.com/modelscope/ms-swift/issues/1763: GaLore with a JSON that names an optimizer
-    - https://github.com/hiyouga/LlamaFactory/issues/2777: the same with the Trainer's own refusal
-    """
-
-    name = "ds-config-and-code-optimizer-conflict"
-    raises = True
-    title = Text(
-        "The optimizer is defined both in the DeepSpeed JSON and in the code",
-        "优化器同时在 DeepSpeed JSON 和代码中定义",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """accelerate.prepare with an optimizer beside the config's, or a Trainer that is given optimizers."""
         if run.config is None or b"DummyOptim" in script.source.data:
@@ -61,9 +28,6 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
         yield from self._prepared(script, run.config)
         for call in script.calls(*_TRAINERS):
             yield from self._passed_to_trainer(call, run)
-
-    log_words = ("_prepare_deepspeed", "in the config file and in the code", "Passing `optimizers` is not allowed")
-    ends_at = (("accelerate/accelerator.py", "_prepare_deepspeed"), ("transformers/trainer.py", "raise RuntimeError("))
 
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's refusal, or the Trainer's where an optimizer object is passed under DeepSpeed."""

@@ -1,6 +1,6 @@
 from functools import partial
 
-from gonogo.hazards.config._written import dotted, newer_than, span_in
+from gonogo.hazards.facts.deepspeed_settings import dotted, newer_than, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of, with_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
@@ -16,31 +16,6 @@ _ONLY_BY_CHANCE = Text("it counts as true only because every string does", "它�
 
 
 class DsConfigBooleanAsString(Hazard):
-    """true or false is written in quotes where nothing turns it into a boolean.
-    ## What happens
-    With transformers: "Please correct the following DeepSpeed config values that mismatch TrainingArguments values:
-    - ds bf16.enabled=true vs hf bf16|bf16_full_eval=True". With DeepSpeed before 0.17.2 `"enabled": "false"`
-    switches fp16 on, and "bfloat16 and fp16 modes cannot be simultaneously enabled".
-    ## Why
-    In Python every string but the empty one is true. Only the sections that DeepSpeed checks with pydantic turn
-    "false" into false.
-    ## Example
-    ```json
-    "fp16": {"enabled": "false"}   // wrong: a string counts as true
-    "fp16": {"enabled": false}     // right
-    ```
-    ## Cure
-    Take the quotes off.
-    ## When it is safe
-    In zero_optimization.
-    ## Sources
-    - https://github.com/hiyouga/LlamaFactory/issues/3493: bf16 and fp16 with quoted values
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py: values are taken as they are
-    """
-
-    name = "ds-config-boolean-as-string"
-    title = Text("A yes or no in the DeepSpeed config is a string", "DeepSpeed 配置中的布尔值写成了字符串")
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Quoted booleans at the top level and in fp16's and bf16's switch."""
         for keys in (("bf16", "enabled"), ("fp16", "enabled"), *((name,) for name in _TOP_LEVEL)):

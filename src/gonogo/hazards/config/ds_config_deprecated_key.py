@@ -4,9 +4,9 @@ from functools import partial
 from typing import Any
 
 from gonogo.evidence.document.source_file import Place
-from gonogo.hazards.config._written import ZERO, key_spot, read_by_json, span_in
+from gonogo.hazards.facts.deepspeed_settings import ZERO, key_spot, read_by_json, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Edit, Findings, Hazard, Pattern, Refusal, Run, Severity, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Edit, Findings, Hazard, Run, Severity, Text
 
 _REPLACED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "cpu_offload": ("offload_optimizer", lambda _: {"device": "cpu"}),
@@ -24,36 +24,6 @@ def _in_place(config: DeepSpeedConfig, old: str, new: str, value: Any) -> Edit:
 
 
 class DsConfigDeprecatedKey(Hazard):
-    """The config uses an old name.
-    ## What happens
-    "Config parameter cpu_offload is deprecated use offload_optimizer instead". With its successor in the same
-    config: "AssertionError: Cannot provide deprecated parameter 'cpu_offload' and replacing parameter
-    'offload_optimizer' together". transformers and accelerate do not know the old names at all.
-    ## Why
-    DeepSpeed still translates the old names; transformers looks only at the new ones when it asks whether the run
-    offloads, or whether ZeRO-3 gathers weights to save them.
-    ## Example
-    ```json
-    "zero_optimization": {"stage": 2, "cpu_offload": true}                      // wrong: the old name
-    "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}   // right
-    ```
-    ## Cure
-    Write the new key.
-    ## When it is safe
-    With `deepspeed.initialize` alone the old names still work.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py: the deprecated keys
-      with their successors
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py:
-      `_process_deprecated_field`
-    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py: what is asked of the
-      config
-    """
-
-    name = "ds-config-deprecated-key"
-    title = Text("A key of the DeepSpeed config has been replaced", "DeepSpeed 配置中的键已被新键取代")
-    refusal = Refusal(Pattern(r"Cannot provide deprecated parameter '"))
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Old keys: an error beside their successors, else a remark with the new form."""
         for old, (new, value_of) in _REPLACED.items():

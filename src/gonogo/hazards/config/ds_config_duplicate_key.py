@@ -1,35 +1,8 @@
-from gonogo.hazards.config._written import read_by_json
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Severity, Text
+from gonogo.hazards.facts.deepspeed_settings import read_by_json
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
 class DsConfigDuplicateKey(Hazard):
-    """One object of the config has the same key twice.
-    ## What happens
-    DeepSpeed: "ValueError: Duplicate keys in DeepSpeed config: ['stage']". transformers and accelerate say nothing,
-    and take the last value.
-    ## Why
-    DeepSpeed's reader refuses duplicates; Python's `json` lets the last one win, so the first setting silently has
-    no effect.
-    ## Example
-    ```json
-    "zero_optimization": {"stage": 2, "overlap_comm": true, "stage": 3}   // wrong
-    "zero_optimization": {"overlap_comm": true, "stage": 3}               // right
-    ```
-    ## Cure
-    Keep the one that is meant.
-    ## When it is safe
-    Never: one of the two does nothing.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py:
-      `dict_raise_error_on_duplicate_keys`
-    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py: `json.load`, which
-      takes the last
-    """
-
-    name = "ds-config-duplicate-key"
-    title = Text("A key stands twice in one object of the DeepSpeed config", "DeepSpeed 配置的同一对象中有重复的键")
-    refusal = Refusal(Pattern(r"Duplicate keys in DeepSpeed config"))
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Each key that its object has already."""
         by_json = read_by_json(run)

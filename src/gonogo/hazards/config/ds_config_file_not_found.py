@@ -26,34 +26,6 @@ _MOST = 400
 
 
 class DsConfigFileNotFound(Hazard):
-    """The path of the DeepSpeed JSON does not exist where the program runs.
-    ## What happens
-    "ValueError: Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string.
-    Received: ./scripts/zero2.json", often after "binascii.Error: Incorrect padding" or "Invalid base64-encoded
-    string", or "UnicodeDecodeError: 'utf-8' codec can't decode byte".
-    ## Why
-    The argument may be a path, a dictionary or base64. A path that is no file is taken for base64, and its decoding
-    fails: the errors about padding say nothing else. Usual causes: a relative path and another working directory, a
-    typo, a quoted `~`, a file that one node lacks, or an option given without a value.
-    ## Example
-    ```sh
-    cd scripts && deepspeed ../train.py --deepspeed configs/zero2.json           # wrong: looked for in scripts/
-    cd scripts && deepspeed ../train.py --deepspeed /work/configs/zero2.json     # right
-    ```
-    ## Cure
-    Give the absolute path of an existing file, on every node; `ls` it in the directory from which the program starts.
-    ## When it is safe
-    Where the file is there and is JSON.
-    ## Sources
-    - https://github.com/haotian-liu/LLaVA/issues/979: a relative path from another directory
-    - https://github.com/lm-sys/FastChat/issues/2208: a typo in the path
-    - https://github.com/deepspeedai/DeepSpeed/issues/5378: DeepSpeed's own reading of base64
-    """
-
-    name = "ds-config-file-not-found"
-    raises = True
-    title = Text("The DeepSpeed JSON is not where its path says", "DeepSpeed JSON 不在所给的路径")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A path that is no file in the folder where the launch runs."""
         field = launch.deepspeed_config
@@ -70,8 +42,8 @@ class DsConfigFileNotFound(Hazard):
         elsewhere = _found_above(launch, written)
         if elsewhere and not typed:
             return  # right from another working folder, which is where it may be started
-        made = any(path.name.encode() in script.source.data for script in run.scripts)
-        if made or launch.source.data.count(path.name.encode()) > 1:
+        made = any(os.fsencode(path.name) in script.source.data for script in run.scripts)
+        if made or launch.source.data.count(os.fsencode(path.name)) > 1:
             return  # something else names it too, and may write it
         new = os.path.join(os.path.dirname(written), alike)
         edit = _naming(launch, field, new) if alike and not os.path.isabs(written) else None
@@ -97,12 +69,6 @@ class DsConfigFileNotFound(Hazard):
             confirm=() if sure else (Text("ls PATH fails in the launch's directory", "在启动目录中 ls 该路径会失败"),),
         )
 
-    ends_at = (
-        ("deepspeed/runtime/config.py", "raise ValueError("),
-        ("json/decoder.py", "raw_decode"),
-        ("deepspeed.py", "base64.urlsafe_b64decode"),
-        ("base64.py", "binascii.a2b_base64"),
-    )
     log_words = (*_REFUSED, "urlsafe_b64decode", "Incorrect padding", "Invalid base64-encoded string")
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -30,34 +30,6 @@ _SINCE = Text("DeepSpeed 0.15 and later take no fraction here", "DeepSpeed 0.15 
 
 
 class DsConfigFloatPrefetchBucket(Hazard):
-    """stage3_prefetch_bucket_size reaches DeepSpeed as a number with a fraction.
-    ## What happens
-    "pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedZeroConfig,
-    stage3_prefetch_bucket_size, Input should be a valid integer, got a number with a fractional part
-    [type=int_from_float, input_value=15099494.4, input_type=float]".
-    ## Why
-    For "auto", older transformers write 0.9 x hidden_size² into the config: 15099494.4 for a hidden size of 4096.
-    DeepSpeed from 0.15 on checks its config with pydantic 2, which takes no fraction for a whole number.
-    ## Example
-    ```json
-    "stage3_prefetch_bucket_size": 15099494.4   // wrong, and what older transformers make of "auto"
-    "stage3_prefetch_bucket_size": 15099494     // right
-    ```
-    ## Cure
-    Write a whole number (`"stage3_prefetch_bucket_size": 15099494`) in the JSON that the run really uses, upgrade
-    transformers, or install `deepspeed<0.15`.
-    ## When it is safe
-    With a whole number, or where the framework rounds the computed value.
-    ## Sources
-    - https://github.com/hiyouga/LlamaFactory/issues/5252: "auto" with deepspeed 0.15.0
-    - https://github.com/hustvl/Senna/issues/14: settled by deepspeed 0.14.0
-    - https://github.com/huggingface/accelerate/pull/2814: the setting is made a whole number
-    """
-
-    name = "ds-config-float-prefetch-bucket"
-    raises = True
-    title = Text("stage3_prefetch_bucket_size is no whole number", "stage3_prefetch_bucket_size 不是整数")
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A size with a fraction in the config, or one that an older transformers computes for "auto"."""
         checked = run.environment.within("deepspeed", ">=0.15")
@@ -122,7 +94,6 @@ class DsConfigFloatPrefetchBucket(Hazard):
                 )
 
     log_words = (_KEY, "DeepSpeedZeroConfig", "int_from_float")
-    traces = ("/v/int_from_float",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """pydantic's refusal of the value; where only a part of it is shown, the value itself tells."""

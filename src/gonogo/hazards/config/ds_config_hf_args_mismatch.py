@@ -27,47 +27,10 @@ _CONFIRM = Text(
     "The script takes transformers' TrainingArguments with its own defaults",
     "脚本使用 transformers 的 TrainingArguments 及其默认值",
 )
-_YAML_CURE = (
-    Text(
-        "Give accelerate's YAML and TrainingArguments the same values: accelerate makes the DeepSpeed config of its "
-        "YAML, where mixed_precision stands for fp16.enabled and bf16.enabled",
-        "让 accelerate 的 YAML 与 TrainingArguments 取值相同：accelerate 由 YAML 生成 DeepSpeed 配置，其中 "
-        "mixed_precision 对应 fp16.enabled 与 bf16.enabled",
-    ),
-)
 _YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
 
 
 class DsConfigHfArgsMismatch(Hazard):
-    """The DeepSpeed JSON and TrainingArguments give different values for the same setting.
-    ## What happens
-    The Trainer stops before training: "ValueError: Please correct the following DeepSpeed config values that mismatch
-    TrainingArguments values: - ds train_batch_size=32 vs hf train_batch_size (calculated)=4 …".
-    ## Why
-    Batch sizes, accumulation, precision, clipping, optimizer and scheduler can be set in both places. transformers
-    fills in what the JSON gives as "auto", and refuses a number that differs from its own arguments.
-    `train_batch_size (calculated)` is per_device_train_batch_size x gradient_accumulation_steps x world size: with
-    fewer processes than meant, as without a launcher, it comes out smaller.
-    ## Example
-    ```sh
-    deepspeed train.py --deepspeed ds_config.json --per_device_train_batch_size 8
-    # wrong: "train_micro_batch_size_per_gpu": 1 in ds_config.json
-    # right: "train_micro_batch_size_per_gpu": "auto"
-    ```
-    ## Cure
-    Set the listed keys to "auto" in the DeepSpeed JSON and keep the values in TrainingArguments.
-    ## When it is safe
-    Where both places give the same value.
-    ## Sources
-    - https://github.com/huggingface/transformers/pull/12021: the check, and why it refuses
-    - https://github.com/hendrycks/apps/issues/9: batch size, learning rate and warm-up differ
-    - https://github.com/CarperAI/trlx/issues/376: the batch size differs because fewer GPUs were used
-    """
-
-    name = "ds-config-hf-args-mismatch"
-    raises = True
-    title = Text("The DeepSpeed JSON and TrainingArguments disagree", "DeepSpeed JSON 与 TrainingArguments 不一致")
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """transformers' list; lines whose two values read the same are another hazard."""
         for failed in failed_ranks(record):
@@ -110,10 +73,6 @@ class DsConfigHfArgsMismatch(Hazard):
             else _fixes_in_yaml(yaml, [pair for pair, _ in differing]),
             confirm=() if sure else (_CONFIRM,),
         )
-
-    log_words = (" vs hf ", " vs arg ", "DeepSpeed config values that mismatch", "trainer_config_finalize")
-    ends_at = (("deepspeed.py", "trainer_config_finalize"),)
-    traces = ("to set these DeepSpeed config values to 'auto'",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """The list, with a line whose values really differ, or the refusal where the list is cut off."""

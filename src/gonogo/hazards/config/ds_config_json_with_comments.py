@@ -1,5 +1,5 @@
 from gonogo.evidence.document.json_problems import ConfigProblem
-from gonogo.hazards.config._written import read_by_json
+from gonogo.hazards.facts.deepspeed_settings import read_by_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Hazard, Run, Text
 
 
@@ -16,35 +16,6 @@ def _without(problem: ConfigProblem) -> Edit:
 
 
 class DsConfigJsonWithComments(Hazard):
-    """The config holds comments, trailing commas or other things that only Hjson knows.
-    ## What happens
-    With transformers or accelerate: "json.decoder.JSONDecodeError: Expecting property name enclosed in double
-    quotes". A script that gives the file to `deepspeed.initialize` runs.
-    ## Why
-    DeepSpeed reads its file with Hjson, which allows comments, trailing commas and a line break instead of a comma.
-    transformers and accelerate read it with Python's `json`, which does not.
-    ## Example
-    ```json
-    {"zero_optimization": {"stage": 2,}}   // wrong: a comma too many, and a comment such as this one
-    {"zero_optimization": {"stage": 2}}    // right, without the comment
-    ```
-    ## Cure
-    Take the comments and the trailing commas out.
-    ## When it is safe
-    Where only `deepspeed.initialize(config="file.json")` or `--deepspeed_config` reads the file.
-    ## Sources
-    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py: `json.load` reads the
-      file
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py: `hjson.load` reads it
-    """
-
-    name = "ds-config-json-with-comments"
-    raises = True
-    title = Text(
-        "The DeepSpeed config is Hjson, not JSON: comments, trailing or missing commas",
-        "DeepSpeed 配置是 Hjson 而非 JSON：有注释、末尾逗号或缺少逗号",
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """What Hjson reads and Python's json does not, unless DeepSpeed alone reads the file."""
         found = [one for one in config.problems if one.hjson_accepts and not one.json_accepts]

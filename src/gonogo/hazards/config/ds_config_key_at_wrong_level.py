@@ -2,7 +2,7 @@ from collections.abc import Mapping
 
 from gonogo.evidence.config.deepspeed_keys import known, nearest
 from gonogo.hazards.config._keys import is_closed, unknown_keys
-from gonogo.hazards.config._written import dotted, key_spot
+from gonogo.hazards.facts.deepspeed_settings import dotted, key_spot
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Severity, Text
 
@@ -15,29 +15,6 @@ _REFUSED = Text(
 
 
 class DsConfigKeyAtWrongLevel(Hazard):
-    """A known key stands in the wrong object.
-    ## What happens
-    Inside zero_optimization: "ValidationError: 1 validation error for DeepSpeedZeroConfig, aio, extra fields not
-    permitted". At the top level nothing is said: `offload_optimizer` there offloads nothing.
-    ## Why
-    Each section looks only for its own keys.
-    ## Example
-    ```json
-    "offload_optimizer": {"device": "cpu"}, "zero_optimization": {"stage": 2}   // wrong: ignored at the top level
-    "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}   // right
-    ```
-    ## Cure
-    Move the key to where it belongs.
-    ## When it is safe
-    Where it stands as DeepSpeed's documentation shows it.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/2721: aio within zero_optimization
-    - https://www.deepspeed.ai/docs/config-json/: each key in its section
-    """
-
-    name = "ds-config-key-at-wrong-level"
-    title = Text("A key of the DeepSpeed config stands at the wrong level", "DeepSpeed 配置的键放错了层级")
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Keys that no release knows there, and all know elsewhere."""
         for keys, field in unknown_keys(config):

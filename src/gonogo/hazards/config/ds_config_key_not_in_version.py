@@ -2,20 +2,9 @@ from collections.abc import Mapping
 
 from gonogo.evidence.config.deepspeed_keys import KeyInfo
 from gonogo.hazards.config._keys import is_closed, known_to, rows
-from gonogo.hazards.config._written import dotted, key_spot, newer_than, span_in, version_words
+from gonogo.hazards.facts.deepspeed_settings import dotted, key_spot, newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import (
-    Certainty,
-    DeepSpeedConfig,
-    Finding,
-    Findings,
-    Hazard,
-    Pattern,
-    Refusal,
-    Run,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, Text
 
 
 def _refused_by_name(info: KeyInfo, run: Run) -> bool:
@@ -23,38 +12,6 @@ def _refused_by_name(info: KeyInfo, run: Run) -> bool:
 
 
 class DsConfigKeyNotInVersion(Hazard):
-    """A key is newer or older than the DeepSpeed that will run.
-    ## What happens
-    "pydantic.error_wrappers.ValidationError: 3 validation errors for DeepSpeedZeroConfig, zero_hpz_partition_size,
-    extra fields not permitted"; outside checked sections the setting has no effect.
-    ## Why
-    The config was written for another release.
-    ## Example
-    ```sh
-    # "zero_hpz_partition_size": 8 in the DeepSpeed JSON
-    pip install deepspeed==0.9.5        # wrong: it has no such key, and stops
-    pip install "deepspeed>=0.10.3"     # right
-    ```
-    ## Cure
-    Install a release that knows the key, or remove it.
-    ## When it is safe
-    Where the release that is installed knows it.
-    ## Sources
-    - https://github.com/OpenRLHF/OpenRLHF/issues/63: ZeRO++ keys with 0.9.5
-    - https://github.com/deepspeedai/DeepSpeed/issues/3827: the same, with the cure
-    """
-
-    name = "ds-config-key-not-in-version"
-    title = Text("The run's DeepSpeed does not have a key of the config", "这次运行的 DeepSpeed 没有配置中的某个键")
-    refusal = Refusal(
-        Pattern(
-            r"validation errors? for DeepSpeed\w*Config\W.*(?:[Ee]xtra (?:fields|inputs) (?:are )?not "
-            r"permitted)"
-        ),
-        Certainty.POSSIBLE,
-        unless=Pattern(r"DeepSpeedBF16Config"),
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Keys that the release surely lacks; what it refuses by name is told elsewhere."""
         if run.environment.version("deepspeed") is None and "deepspeed" not in run.environment.packages:

@@ -1,5 +1,5 @@
 from gonogo.evidence.document.json_problems import ConfigProblem
-from gonogo.hazards.config._written import read_by_json
+from gonogo.hazards.facts.deepspeed_settings import read_by_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Fix, Hazard, Run, Text
 
 _FILLED_IN = Text(
@@ -21,33 +21,6 @@ def _other_repairs(config: DeepSpeedConfig) -> tuple[Edit, ...]:
 
 
 class DsConfigNotJson(Hazard):
-    """The DeepSpeed config is not JSON, or not an object.
-    ## What happens
-    Every rank stops while it reads its arguments: "json.decoder.JSONDecodeError: Expecting ',' delimiter: line 12
-    column 5" from transformers and accelerate, "hjson.scanner.HjsonDecodeError" from DeepSpeed.
-    ## Why
-    A comma or a bracket is missing, a value is Python (`True`, `None`), a string has no closing quote, or a
-    template's placeholder was never filled in.
-    ## Example
-    ```json
-    {"bf16": {"enabled": True}, "zero_optimization": {"stage": 2}   // wrong: Python's True, and a brace too few
-    {"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}  // right
-    ```
-    ## Cure
-    Correct the place that is named; `python -m json.tool ds_config.json` checks the whole.
-    ## When it is safe
-    A template that another program fills in before the run is never read as it stands.
-    ## Sources
-    - https://github.com/databrickslabs/dolly/issues/161: transformers' JSONDecodeError over a config
-    - https://github.com/imoneoi/openchat/issues/171: DeepSpeed's HjsonDecodeError
-    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/deepspeed.py: `json.load` reads the
-      file
-    """
-
-    name = "ds-config-not-json"
-    raises = True
-    title = Text("The DeepSpeed config is not valid JSON", "DeepSpeed 配置不是有效的 JSON")
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The first place at which every reader gives up; the others are spans of the same finding."""
         broken = [one for one in config.problems if not one.json_accepts and not one.hjson_accepts]

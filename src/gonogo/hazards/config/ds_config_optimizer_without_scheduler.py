@@ -12,34 +12,6 @@ _REFUSED = (
 
 
 class DsConfigOptimizerWithoutScheduler(Hazard):
-    """transformers 4.30 to 4.32 refuse a DeepSpeed JSON that names an optimizer and no scheduler.
-    ## What happens
-    The Trainer stops in `deepspeed_init`: "ValueError: Found `optimizer` configured in the DeepSpeed config, but no
-    `scheduler`. Please configure a scheduler in the DeepSpeed config."
-    ## Why
-    When the Trainer moved to accelerate (4.30), the pair of a DeepSpeed optimizer and a Hugging Face scheduler was
-    not supported and is refused. A JSON that worked before stops working with the new version.
-    ## Example
-    ```json
-    "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}   // wrong alone, with transformers 4.30 to 4.32
-    "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto"}}   // right beside it
-    ```
-    ## Cure
-    Add a `scheduler` block with "auto" values to the JSON, or take the `optimizer` block out (the Trainer then builds
-    AdamW itself), or install transformers 4.33 or later, which takes the pair again.
-    ## When it is safe
-    With both blocks, with neither, or with a transformers outside 4.30 to 4.32.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/24359: the report, and the later release that settles it
-    - https://github.com/zjunlp/KnowLM/issues/30: met in pre-training
-    """
-
-    name = "ds-config-optimizer-without-scheduler"
-    raises = True
-    title = Text(
-        "The DeepSpeed JSON names an optimizer and no scheduler", "DeepSpeed JSON 中有 optimizer 而没有 scheduler"
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """An optimizer block alone, with a transformers that is surely one of the three."""
         optimizer, scheduler = config.raw("optimizer"), config.raw("scheduler")
@@ -67,7 +39,6 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
         )
 
     log_words = (*_REFUSED, "deepspeed_optim_sched")
-    ends_at = (("deepspeed.py", "deepspeed_init"), ("deepspeed.py", "deepspeed_optim_sched"))
 
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' refusal."""

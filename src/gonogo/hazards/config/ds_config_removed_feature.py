@@ -1,9 +1,9 @@
 from collections.abc import Mapping
 from functools import partial
 
-from gonogo.hazards.config._written import ZERO, dotted, key_spot, newer_than, version_words
+from gonogo.hazards.facts.deepspeed_settings import ZERO, dotted, key_spot, newer_than, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _TOP_LEVEL = (
     *("amp", "elasticity", "sparse_attention", "sparse_gradients", "curriculum_learning", "compression_training"),
@@ -27,33 +27,6 @@ _INSTEAD = {
 
 
 class DsConfigRemovedFeature(Hazard):
-    """The config names a feature that newer releases refuse by name.
-    ## What happens
-    "DeepSpeedConfigError: NVIDIA Apex AMP integration has been removed", and the like for elasticity,
-    sparse_attention, sparse_gradients, curriculum_learning, compression_training, progressive_layer_drop,
-    mics_shard_size: also where the section says `"enabled": false`.
-    ## Why
-    DeepSpeed 0.19.7 and 0.19.8 took these features out, and stop rather than ignore their keys.
-    ## Example
-    ```json
-    "amp": {"enabled": false}   // wrong with DeepSpeed 0.19.8: refused even where it is off
-    "bf16": {"enabled": true}   // right
-    ```
-    ## Cure
-    Remove the key; or install a release that has the feature (`deepspeed<0.19.7`).
-    ## When it is safe
-    With older releases.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/8489: the features that were removed
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py:
-      `_reject_removed_config_keys`
-    """
-
-    name = "ds-config-removed-feature"
-    raises = True
-    title = Text("The run's DeepSpeed refuses a feature that was removed", "这次运行的 DeepSpeed 拒绝已移除的功能")
-    refusal = Refusal(Pattern(r"Apex AMP integration has been removed"))
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The keys that the release surely refuses, wherever they stand and whatever they say."""
         refused = [

@@ -2,9 +2,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from gonogo.hazards.config._written import ZERO, dotted, span_in
+from gonogo.hazards.facts.deepspeed_settings import ZERO, dotted, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 # The sections, each with the key of its that a value alone may be short for.
 _SECTIONS: dict[tuple[str, ...], str] = {
@@ -20,33 +20,6 @@ _MAY_BE_NULL = ("offload_optimizer", "offload_param")
 
 
 class DsConfigSectionNotAnObject(Hazard):
-    """A section that DeepSpeed reads as an object is a plain value.
-    ## What happens
-    "TypeError: DeepSpeedBF16Config() argument after ** must be a mapping, not bool", "AttributeError: 'str' object
-    has no attribute 'keys'", or pydantic's "Input should be a valid dictionary".
-    ## Why
-    `"bf16": true` and `"offload_optimizer": "cpu"` are short for nothing: DeepSpeed wants `{"enabled": true}` and
-    `{"device": "cpu"}`.
-    ## Example
-    ```json
-    "bf16": true                // wrong
-    "bf16": {"enabled": true}   // right
-    ```
-    ## Cure
-    Write the object.
-    ## When it is safe
-    `"zero_optimization": true` is DeepSpeed's oldest form of stage 1, and `"offload_param": null` is none.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py: each section is unpacked as
-      an object
-    - https://www.deepspeed.ai/docs/config-json/: the sections with their keys
-    """
-
-    name = "ds-config-section-not-an-object"
-    raises = True
-    title = Text("A section of the DeepSpeed config is no object", "DeepSpeed 配置的某一段不是对象")
-    refusal = Refusal(Pattern(r"DeepSpeed\w*Config\(\) argument after \*\* must be a mapping"))
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Sections with a value that is neither an object nor one of the short forms that there are."""
         for keys, short in _SECTIONS.items():

@@ -1,8 +1,8 @@
 from functools import partial
 
-from gonogo.hazards.config._written import dotted, span_in
+from gonogo.hazards.facts.deepspeed_settings import dotted, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _SHORT = ("fp16", "bf16", "fp32")
 _SAME = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32"}
@@ -10,34 +10,6 @@ _TORCHS = frozenset({*_SAME, *(f"torch.{name}" for name in _SAME), "int8", "torc
 
 
 class DsConfigUnknownDtype(Hazard):
-    """A data type is spelt as DeepSpeed does not spell it.
-    ## What happens
-    "ValueError: Invalid communication_data_type. Supported data types: ['fp16', 'bf16', 'fp32']. Got: bfloat16";
-    for data_types "ValueError: 'int3' is not a valid DtypeEnum".
-    ## Why
-    communication_data_type takes three short names only; data_types takes torch's names as well.
-    ## Example
-    ```json
-    "communication_data_type": "bfloat16"   // wrong
-    "communication_data_type": "bf16"       // right
-    ```
-    ## Cure
-    Write fp16, bf16 or fp32.
-    ## When it is safe
-    Left out, both follow the model's type.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py:
-      `get_communication_data_type` and `DtypeEnum`
-    - https://www.deepspeed.ai/docs/config-json/: communication_data_type, data_types
-    """
-
-    name = "ds-config-unknown-dtype"
-    raises = True
-    title = Text(
-        "The DeepSpeed config names a data type that DeepSpeed does not know", "DeepSpeed 配置写了它不认识的数据类型"
-    )
-    refusal = Refusal(Pattern(r"Invalid communication_data_type|is not a valid DtypeEnum"))
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Names that are not in the list of their key."""
         for keys in (

@@ -1,57 +1,11 @@
 from gonogo.evidence.config.deepspeed_keys import known, nearest
 from gonogo.hazards.config._keys import is_closed, unknown_keys
-from gonogo.hazards.config._written import dotted, newer_than, span_in
+from gonogo.hazards.facts.deepspeed_settings import dotted, newer_than, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import (
-    Certainty,
-    DeepSpeedConfig,
-    Finding,
-    Findings,
-    Fix,
-    Hazard,
-    Pattern,
-    Refusal,
-    Run,
-    Severity,
-    Text,
-)
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Severity, Text
 
 
 class DsConfigUnknownKey(Hazard):
-    """The config has a key that no release of DeepSpeed knows.
-    ## What happens
-    In zero_optimization and the other checked sections: "pydantic_core._pydantic_core.ValidationError: 1 validation
-    error for DeepSpeedZeroConfig, overlap_comms, Extra inputs are not permitted". Elsewhere nothing is said, and
-    the setting has no effect.
-    ## Why
-    DeepSpeed checks some sections with pydantic, which forbids extra keys; from the others, and from the top level,
-    it only takes what it looks for.
-    ## Example
-    ```json
-    "zero_optimization": {"stage": 2, "overlap_comms": true}   // wrong: refused
-    "zero_optimization": {"stage": 2, "overlap_comm": true}    // right
-    ```
-    ## Cure
-    Correct the spelling, or remove the key.
-    ## When it is safe
-    Keys beginning with `_` or `//` are remarks.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/287: a validation error of DeepSpeedZeroConfig
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py: `extra="forbid"`
-    - https://www.deepspeed.ai/docs/config-json/: the keys that there are
-    """
-
-    name = "ds-config-unknown-key"
-    title = Text("DeepSpeed knows no such key", "DeepSpeed 没有这个键")
-    refusal = Refusal(
-        Pattern(
-            r"validation errors? for DeepSpeed\w*Config\W.*(?:[Ee]xtra (?:fields|inputs) (?:are )?not "
-            r"permitted)"
-        ),
-        Certainty.LIKELY,
-        unless=Pattern(r"DeepSpeedBF16Config"),
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Each unknown key, unless it has its place at another level."""
         for keys, field in unknown_keys(config):

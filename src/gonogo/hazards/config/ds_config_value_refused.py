@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from gonogo.evidence.config.deepspeed_keys import KeyInfo
 from gonogo.hazards.config._keys import is_closed, known_to, limits_hold, rows
-from gonogo.hazards.config._written import dotted, newer_than, span_in
+from gonogo.hazards.facts.deepspeed_settings import dotted, newer_than, span_in
 from gonogo.hazards.facts.how_it_trains import as_json
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Run, Text
 
 _SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 _POSITIVE = Text("a whole number above 0", "大于 0 的整数")
@@ -23,39 +23,6 @@ _KIND = {"bool": _TRUTH, "int": _WHOLE, "float": _NUMBER, "str": _TEXT}
 
 
 class DsConfigValueRefused(Hazard):
-    """A value has a type or a size that DeepSpeed refuses.
-    ## What happens
-    "pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedZeroConfig, reduce_bucket_size,
-    Input should be greater than 0"; at the top level "Gradient accumulation steps: 0 has to be greater than 0".
-    ## Why
-    DeepSpeed checks zero_optimization, its offload sections, fp16, bf16 and the monitors by type and by limits. It
-    takes 5e8 and "500000000" for whole numbers, and not "5e8", 1.5 or null.
-    ## Example
-    ```json
-    "allgather_bucket_size": "2e8"       // wrong: a string that is no whole number
-    "allgather_bucket_size": 200000000   // right
-    ```
-    ## Cure
-    Write a value of the type and within the limits that are named.
-    ## When it is safe
-    "auto" is dropped before the check.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py: types and limits
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py: those of fp16 and
-      bf16
-    - https://www.deepspeed.ai/docs/config-json/: the keys with their types
-    """
-
-    name = "ds-config-value-refused"
-    raises = True
-    title = Text("DeepSpeed refuses a value of the config", "DeepSpeed 拒绝配置中的某个值")
-    refusal = Refusal(
-        Pattern(
-            r"validation errors? for DeepSpeed\w*Config\W.*(?:Input should be (?:greater|less)|ensure "
-            r"this value is (?:greater|less))"
-        )
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Values in sections that are checked, and whole numbers above zero at the top level."""
         for keys, field, info, parent in rows(config):

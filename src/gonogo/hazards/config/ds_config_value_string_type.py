@@ -39,29 +39,6 @@ _STAGE = ("zero_optimization", "stage")
 
 
 class DsConfigValueStringType(Hazard):
-    """A number in the DeepSpeed JSON is written as a string.
-    ## What happens
-    The Trainer says that two values mismatch, and prints the same value twice: "- ds gradient_accumulation_steps=8 vs
-    hf gradient_accumulation_steps=8".
-    ## Why
-    The JSON has `"gradient_accumulation_steps": "8"`. The string "8" is not the number 8, and both print alike.
-    ## Example
-    ```json
-    "gradient_accumulation_steps": "8"   // wrong
-    "gradient_accumulation_steps": 8     // right
-    ```
-    ## Cure
-    Take the quotes off (`8`), or write "auto".
-    ## When it is safe
-    "auto" is the one string that stands for a number.
-    ## Sources
-    - https://github.com/hiyouga/LlamaFactory/issues/1116: the quoted 8, and its cure
-    """
-
-    name = "ds-config-value-string-type"
-    raises = True
-    title = Text("A number in the DeepSpeed JSON is a string", "DeepSpeed JSON 中的数字写成了字符串")
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A line of transformers' list whose two values read the same."""
         for failed in failed_ranks(record):
@@ -118,10 +95,6 @@ class DsConfigValueStringType(Hazard):
                 spans=stage.span(),
                 fixes=fix_of(Text("Take the quotes off", "去掉引号"), lambda: config.replacing(*_STAGE, value=3)),
             )
-
-    log_words = (" vs hf ", " vs arg ", "DeepSpeed config values that mismatch", "between instances of")
-    ends_at = (("deepspeed/runtime/engine.py", "self.gradient_clipping() >"),)
-    traces = ("to set these DeepSpeed config values to 'auto'",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A line of transformers' list whose two values mean the same."""

@@ -1,39 +1,10 @@
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate, with_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _CONFIRM = Text("transformers is 4.30 or newer", "transformers 为 4.30 或更新版本")
 
 
 class DsConfigWithoutZeroSection(Hazard):
-    """A DeepSpeed config without "zero_optimization" is given to accelerate or the Trainer.
-    ## What happens
-    "ValueError: Please specify the ZeRO optimization config in the DeepSpeed config.", when TrainingArguments or the
-    Accelerator are made.
-    ## Why
-    DeepSpeed itself takes such a config (ZeRO is off then). accelerate, through which the Trainer has run since
-    transformers 4.30, insists on the block.
-    ## Example
-    ```json
-    {"bf16": {"enabled": "auto"}}                                      // wrong under accelerate
-    {"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 0}}   // right
-    ```
-    ## Cure
-    Add `"zero_optimization": {"stage": 2}`, or stage 0 for DeepSpeed without ZeRO.
-    ## When it is safe
-    In a program that calls `deepspeed.initialize` itself.
-    ## Sources
-    - https://github.com/zjunlp/KnowLM/issues/87: the refusal, in a pre-training script
-    - https://github.com/huggingface/accelerate/pull/405: where accelerate came to read the config
-    """
-
-    name = "ds-config-without-zero-section"
-    raises = True
-    title = Text(
-        'accelerate requires "zero_optimization" in the DeepSpeed config',
-        'accelerate 要求 DeepSpeed 配置中有 "zero_optimization"',
-    )
-    refusal = Refusal(Pattern(r"Please specify the ZeRO optimization config in the DeepSpeed config"))
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The block is surely missing, and accelerate surely reads the config."""
         if not config.readable or config.problems or not config.raw("zero_optimization").absent:

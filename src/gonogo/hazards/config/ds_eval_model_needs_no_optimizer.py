@@ -5,13 +5,14 @@ from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.script.deepspeed_dicts import dict_behind
+from gonogo.evidence.script.identifiers import last_name, uses_name, words
 from gonogo.hazards.facts.how_it_trains import trainer_calls
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text
 
 _STAGE = Pattern(r"zero stage ([0-3]|\{\}) requires an optimizer")
 _INFERENCE = "ZeRO inference only makes sense with ZeRO Stage 3"
-_EVALUATED = ("ref", "teacher", "reward", "critic_eval", "frozen", "judge")
+_EVALUATED = ("ref", "refmodel", "reference", "teacher", "reward", "critic_eval", "frozen", "judge")
 _PREPARES_EVALUATED = ("self.ref_model = prepare_deepspeed(", "ref_model", "reward_model", "teacher_model")
 _CONFIRM = Text(
     "The accelerator runs with this DeepSpeed config, and the model reaches prepare() without an optimizer",
@@ -20,38 +21,6 @@ _CONFIRM = Text(
 
 
 class DsEvalModelNeedsNoOptimizer(Hazard):
-    """A model that is only evaluated is given to DeepSpeed under ZeRO-1 or ZeRO-2.
-    ## What happens
-    "AssertionError: zero stage 2 requires an optimizer", in `deepspeed.initialize` for a reference, reward or teacher
-    model (DPO, PPO, GRPO, distillation), or in a script that only evaluates.
-    ## Why
-    ZeRO-1 and ZeRO-2 partition optimizer states and gradients: without an optimizer they have nothing to partition,
-    and refuse. ZeRO-3 partitions the parameters too and takes a model without an optimizer.
-    ## Example
-    ```python
-    # with "zero_optimization": {"stage": 2}
-    deepspeed.initialize(model=teacher, config="ds_config.json")   # wrong
-    teacher.to(device).eval()                                      # right: it is never trained
-    ```
-    ## Cure
-    Prepare that model with `"zero_optimization": {"stage": 0}` (or 3), or do not hand it to DeepSpeed at all: move it
-    to the rank's GPU and put it into eval mode. A model that is to be trained must be prepared together with its
-    optimizer, in one call.
-    ## When it is safe
-    Stage 0 and stage 3.
-    ## Sources
-    - https://github.com/huggingface/trl/pull/825: trl prepares its reference model with stage 0
-    - https://github.com/PKU-Alignment/safe-rlhf/pull/65: only stages 0 and 3 for evaluation
-    - https://github.com/hiyouga/LlamaFactory/issues/1243: DPO under ZeRO-2
-    """
-
-    name = "ds-eval-model-needs-no-optimizer"
-    raises = True
-    title = Text(
-        "A model without an optimizer is prepared under ZeRO-1 or ZeRO-2",
-        "没有优化器的模型在 ZeRO-1 或 ZeRO-2 下初始化",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A model that is prepared alone, or evaluated by a Trainer that never trains."""
         stage, config = run.zero_stage, run.config
@@ -60,12 +29,12 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
         if config.raw("optimizer").absent:
             for call, model in _alone(script):
                 sure = call.name == "deepspeed.initialize" and _takes_the_runs_config(call, script)
-                named = any(word in model.lower() for word in _EVALUATED)
+                named = uses_name(model, *_EVALUATED)
                 yield self.finding(
                     Text(
                         "`{model}` is given to DeepSpeed alone, without an optimizer, and ZeRO-{stage} requires one.",
                         "`{model}` 单独交给 DeepSpeed，没有优化器，而 ZeRO-{stage} 需要优化器。",
-                    ).format(model=model, stage=stage),
+                    ).format(model=ast.unparse(model)[:60], stage=stage),
                     certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                     cure=_CURE if named else _CURE[::-1],
                     spans=(call.place.span(), stage_span(run)),
@@ -74,12 +43,6 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
         yield from self._only_evaluates(script, run, stage)
 
     log_words = ("requires an optimizer", _INFERENCE, "isinstance(optimizer, DummyOptim)")
-    ends_at = (
-        ("deepspeed/runtime/engine.py", "_configure_bf16_optimizer"),
-        ("deepspeed/runtime/engine.py", "_configure_zero_optimizer(optimizer=None)"),
-        ("deepspeed/runtime/engine.py", "_configure_fp16_optimizer"),
-    )
-    traces = ("_configure_zero_optimizer(optimizer=None)",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion; or the Trainer's refusal to evaluate before it has trained."""
@@ -178,7 +141,12 @@ def _sets_its_stage(script: Script, name: str) -> bool:
     )
 
 
-def _alone(script: Script) -> Iterator[tuple[Call, str]]:
+def _is_evaluated(model: ast.expr) -> bool:
+    own = words(last_name(model))
+    return any(own[: len(first)] == first for first in map(words, _EVALUATED))
+
+
+def _alone(script: Script) -> Iterator[tuple[Call, ast.expr]]:
     for call in script.calls("deepspeed.initialize"):
         if call.has_star or call.node.args or not call.has("model") or call.has("config_class"):
             continue
@@ -188,12 +156,10 @@ def _alone(script: Script) -> Iterator[tuple[Call, str]]:
         model = call.keyword_node("model")
         fitted = isinstance(own, ast.Name) and _sets_its_stage(script, own.id)
         if not given and not named_otherwise and not fitted and model is not None and not isinstance(own, ast.Dict):
-            yield call, ast.unparse(model)[:60]
+            yield call, model
     for call in script.calls("accelerate.Accelerator.prepare"):
         if len(call.node.args) != 1 or call.node.keywords:
             continue
         model = call.node.args[0]
-        written = ast.unparse(model)
-        name = written.rpartition(".")[2].lower()
-        if isinstance(model, (ast.Name, ast.Attribute)) and any(name.startswith(word) for word in _EVALUATED):
-            yield call, written[:60]
+        if isinstance(model, (ast.Name, ast.Attribute)) and _is_evaluated(model):
+            yield call, model

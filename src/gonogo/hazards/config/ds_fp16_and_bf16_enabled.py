@@ -1,40 +1,8 @@
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Findings, Hazard, Run, Text
 
 
 class DsFp16AndBf16Enabled(Hazard):
-    """fp16 and bf16 are both switched on.
-    ## What happens
-    "AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled" from DeepSpeed, or "ValueError: At most
-    one of fp16 and bf16 can be True, but not both" from TrainingArguments.
-    ## Why
-    A run has one 16-bit type. Often a config for fp16 is taken over and a bf16 block is added to it, or a script says
-    one and the command line the other.
-    ## Example
-    ```json
-    "fp16": {"enabled": true}, "bf16": {"enabled": true}    // wrong
-    "fp16": {"enabled": false}, "bf16": {"enabled": true}   // right on Ampere and newer
-    ```
-    ## Cure
-    Keep bf16 on Ampere and newer cards, fp16 on older ones, and switch the other off. Under the Trainer both
-    blocks may stay with "enabled": "auto".
-    ## When it is safe
-    Where one of the two is false or "auto".
-    ## Sources
-    - https://github.com/Snowflake-AI-Research/Arctic-Platform/pull/78: DeepSpeed's assertion, met and settled
-    - https://www.deepspeed.ai/docs/config-json/: bf16 can't be combined with fp16
-    """
-
-    name = "ds-fp16-and-bf16-enabled"
-    raises = True
-    title = Text("fp16 and bf16 are both enabled", "fp16 与 bf16 同时启用")
-    refusal = Refusal(
-        Pattern(
-            r"(?:bfloat16 and fp16|fp16 and bf16|bf16 and fp16) modes cannot be simultaneously enabled"
-            r"|[Aa]t most one of fp16 and bf16 can be True"
-        )
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Both blocks say ``enabled: true``."""
         fp16, bf16 = config.raw("fp16", "enabled"), config.raw("bf16", "enabled")

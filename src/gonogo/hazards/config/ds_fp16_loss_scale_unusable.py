@@ -2,7 +2,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from gonogo.hazards.config._written import span_in
+from gonogo.hazards.facts.deepspeed_settings import span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
@@ -53,32 +53,6 @@ _UNUSABLE = (
 
 
 class DsFp16LossScaleUnusable(Hazard):
-    """A loss-scale setting of fp16 makes every step fail or be skipped.
-    ## What happens
-    `loss_scale_window: 0`: "ZeroDivisionError: integer modulo by zero" (newer: a validation error). A fixed
-    `loss_scale` above 65504: every step overflows and is skipped, and the model never learns.
-    ## Why
-    fp16 ends at 65504, and the scaled loss must fit. The dynamic scale is doubled each `loss_scale_window` steps
-    without overflow.
-    ## Example
-    ```json
-    "fp16": {"enabled": true, "loss_scale": 1048576}   // wrong: beyond what fp16 holds
-    "fp16": {"enabled": true, "loss_scale": 0}         // right: the scale is found by itself
-    ```
-    ## Cure
-    `"loss_scale": 0` (dynamic) with `initial_scale_power` 16 and `loss_scale_window` 1000.
-    ## When it is safe
-    The section counts only where fp16 is on.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py: what is refused
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/fp16/loss_scaler.py: the modulo and the
-      doubling
-    - https://www.deepspeed.ai/docs/config-json/: the loss-scale settings
-    """
-
-    name = "ds-fp16-loss-scale-unusable"
-    title = Text("fp16's loss scale can't work", "fp16 的 loss scale 设置无法工作")
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Each setting that stops or wastes every step, where fp16 may be on."""
         enabled = config.get("fp16", "enabled").truth

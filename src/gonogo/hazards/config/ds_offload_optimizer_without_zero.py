@@ -1,36 +1,9 @@
-from gonogo.hazards.config._written import ZERO, has_stage_optimizer, key_spot, span_in
+from gonogo.hazards.facts.deepspeed_settings import ZERO, has_stage_optimizer, key_spot, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsOffloadOptimizerWithoutZero(Hazard):
-    """offload_optimizer names the CPU or NVMe, and the stage is 0.
-    ## What happens
-    The first step stops with "CPUAdam param is on cuda:0 and must be 'cpu', make sure you enabled
-    'offload_optimizer': 'cpu' in your ZeRO config."
-    ## Why
-    DeepSpeed builds DeepSpeedCPUAdam wherever `offload_optimizer` says so, but only ZeRO (stage 1, 2, 3) moves the
-    states to the CPU for it. At stage 0 the parameters stay on the GPU.
-    ## Example
-    ```json
-    // "offload_optimizer": {"device": "cpu"}
-    "stage": 0    // wrong
-    "stage": 2    // right
-    ```
-    ## Cure
-    Take stage 1, 2 or 3, or remove `offload_optimizer`.
-    ## When it is safe
-    `"device": "none"`.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/1751: CPUAdam's assertion
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py: `zero_use_cpu_optimizer`
-      does not ask for the stage
-    """
-
-    name = "ds-offload-optimizer-without-zero"
-    title = Text("The optimizer is offloaded to the CPU, and ZeRO is off", "优化器要卸载到 CPU，而 ZeRO 未开启")
-    refusal = Refusal(Pattern(r"CPUAdam param is on \S+ and must be 'cpu'"), Certainty.LIKELY)
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """An offload device at a stage that is surely 0."""
         if config.zero_stage != 0:

@@ -1,35 +1,9 @@
-from gonogo.hazards.config._written import ZERO, span_in
+from gonogo.hazards.facts.deepspeed_settings import ZERO, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Refusal, Run, Severity, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, Text
 
 
 class DsOffloadOptionOfStage3(Hazard):
-    """offload_optimizer holds ratio or super_offload, which only stage 3 has.
-    ## What happens
-    `ratio` below 1: "Assertion failed, Partial offloading only supported for ZeRO Stage 3." `super_offload` is
-    silently ignored below stage 3.
-    ## Why
-    Partial offload (Twin-Flow) and SuperOffload work on ZeRO-3's sub-groups.
-    ## Example
-    ```json
-    // "offload_optimizer": {"device": "cpu", "ratio": 0.3}
-    "stage": 2    // wrong
-    "stage": 3    // right
-    ```
-    ## Cure
-    Take stage 3, or remove the option.
-    ## When it is safe
-    `ratio` of 1.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py: `offload_ratio_check`
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/offload_config.py: which options
-      are only valid with stage 3
-    """
-
-    name = "ds-offload-option-of-stage-3"
-    title = Text("An option of ZeRO-3's offload is set at another stage", "在其他 stage 设置了 ZeRO-3 卸载才有的选项")
-    refusal = Refusal(Pattern(r"Partial offloading only supported for ZeRO Stage 3"))
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Either option at a stage that is known and not 3."""
         stage = config.zero_stage

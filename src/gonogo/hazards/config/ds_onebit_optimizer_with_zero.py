@@ -1,40 +1,8 @@
-from gonogo.hazards.config._written import ZERO, newer_than, optimizer_type, span_in, version_words
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.facts.deepspeed_settings import ZERO, newer_than, optimizer_type, span_in, version_words
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsOnebitOptimizerWithZero(Hazard):
-    """OneBitAdam, ZeroOneAdam or OneBitLamb stands beside ZeRO.
-    ## What happens
-    "AssertionError: 1bit-Adam is not compatible with ZeRO". From DeepSpeed 0.19.7 on the optimizers are gone:
-    "OneBitAdam is not a supported DeepSpeed Optimizer".
-    ## Why
-    They compress the very communication that ZeRO replaces by its own.
-    ## Example
-    ```json
-    // "zero_optimization": {"stage": 2}
-    "optimizer": {"type": "OneBitAdam"}    // wrong
-    "optimizer": {"type": "AdamW"}         // right
-    ```
-    ## Cure
-    Take AdamW with ZeRO, or stage 0 with DeepSpeed before 0.19.7.
-    ## When it is safe
-    At stage 0 before 0.19.7.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/5046: the assertion under the Trainer
-    - https://github.com/deepspeedai/DeepSpeed/issues/1197: no support for ZeRO with 1-bit
-    """
-
-    name = "ds-onebit-optimizer-with-zero"
-    raises = True
-    title = Text("A 1-bit optimizer runs without ZeRO only", "1-bit 优化器只能在不用 ZeRO 时运行")
-    refusal = Refusal(
-        Pattern(
-            r"(?:1bit-Adam|0/1 Adam|1bit-Lamb|ZeroOneAdam|OneBit\w+) is not compatible with ZeRO|OneBi"
-            r"t\w+ is not a supported DeepSpeed Optimizer"
-        ),
-        Certainty.LIKELY,
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """One of the three by name, with ZeRO on or with a DeepSpeed that has none of them."""
         name = optimizer_type(config) or ""

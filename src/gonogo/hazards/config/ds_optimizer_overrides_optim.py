@@ -5,38 +5,6 @@ _DEFAULTS = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused",
 
 
 class DsOptimizerOverridesOptim(Hazard):
-    """DeepSpeed decides the optimizer, so --optim does nothing.
-    ## What happens
-    `--optim paged_adamw_8bit`, `adafactor` or `galore_adamw` is given, and memory is that of AdamW in 32 bits: the
-    log says "DeepSpeed Basic Optimizer = FusedAdam" (or DeepSpeedCPUAdam). With `--adafactor` transformers stops:
-    "--adafactor was passed, but also found `optimizer` configured in the DeepSpeed config".
-    ## Why
-    Where the config has an "optimizer" block, the Trainer builds none of its own. Without the block, but with
-    `offload_optimizer`, accelerate replaces whatever the Trainer built by DeepSpeedCPUAdam (Adagrad and Lion by their
-    own CPU versions since accelerate 1.2).
-    ## Example
-    ```sh
-    # ds_config.json has "optimizer": {"type": "AdamW"}
-    deepspeed train.py --deepspeed ds_config.json --optim paged_adamw_8bit     # wrong: AdamW is used
-    deepspeed train.py --deepspeed no_optimizer.json --optim paged_adamw_8bit  # right
-    ```
-    ## Cure
-    Remove the "optimizer" block, and `offload_optimizer` where the optimizer is none of DeepSpeed's; or drop
-    `--optim` and count on AdamW's memory. GaLore needs whole gradients and does not work under ZeRO-2 and ZeRO-3.
-    ## When it is safe
-    With `adamw_torch` and its like, which mean what DeepSpeed does.
-    ## Sources
-    - https://github.com/huggingface/transformers/pull/12257: adafactor was silently ignored, and is refused since
-    - https://github.com/huggingface/accelerate/issues/2169: with offload it is always DeepSpeedCPUAdam
-    - https://github.com/huggingface/accelerate/pull/3255: which optimizers are replaced by which
-    """
-
-    name = "ds-optimizer-overrides-optim"
-    title = Text(
-        "The optimizer that the arguments ask for is not used under this DeepSpeed config",
-        "参数要求的优化器在此 DeepSpeed 配置下不会被使用",
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """``--optim`` against the config's optimizer block, or its offload."""
         if not with_trainer(run):

@@ -1,7 +1,7 @@
-from gonogo.hazards.config._declared import Change, ConfigHazard, Setting, Words
 from gonogo.hazards.config._nearest import nearest
+from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
 from gonogo.hazards.facts.how_it_trains import mentions
-from gonogo.hazards.rule import Certainty, Field, Pattern, Refusal, Text
+from gonogo.hazards.rule import Certainty, Field, Text
 
 _SPELLED = ("Adam", "AdamW", "Lamb", "Lion", "Adagrad", "Muon", "MuAdam", "MuAdamW", "MuSGD")
 _ONEBIT = ("onebitadam", "zerooneadam", "onebitlamb")  # refused elsewhere where they are
@@ -23,48 +23,11 @@ def _meant(name: str) -> str | None:
 
 
 class DsOptimizerUnknown(ConfigHazard):
-    """The optimizer's type is neither DeepSpeed's nor torch's.
-    ## What happens
-    "AssertionError: AdamW8bit is not a supported DeepSpeed Optimizer".
-    ## Why
-    `type` is a name of DeepSpeed's (any case) or a class of `torch.optim` (exact case). Names of transformers'
-    `--optim` (`adamw_torch`, `paged_adamw_8bit`) are neither.
-    ## Example
-    ```json
-    "optimizer": {"type": "adamw_torch"}    // wrong: a name for --optim
-    "optimizer": {"type": "AdamW"}          // right
-    ```
-    ## Cure
-    Write AdamW; for an optimizer of another library, remove the `optimizer` section and build it in the code or
-    with `--optim`.
-    ## When it is safe
-    A custom optimizer that the script passes to `deepspeed.initialize`.
-    ## Sources
-    - https://www.deepspeed.ai/docs/config-json/: the optimizers by name
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/engine.py: `_is_supported_optimizer`
-    """
-
-    name = "ds-optimizer-unknown"
-    raises = True
-    title = Text("DeepSpeed does not know the optimizer", "DeepSpeed 不认识该优化器")
-    refusal = Refusal(
-        Pattern(r"is not a supported DeepSpeed Optimizer"), unless=Pattern(r"OneBit\w+ is not a supported")
-    )
-
-    keys = ("optimizer.type",)
-    wrong = _unknown
+    wrong = staticmethod(_unknown)
     cause = Text(
         f"{{value}} is no optimizer of DeepSpeed's ({', '.join(_SPELLED)}) and no class of torch.optim.",
         f"{{value}} 既不是 DeepSpeed 的优化器（{'、'.join(_SPELLED)}），也不是 torch.optim 的类。",
     )
-    cure = (
-        Text('Write "{instead}"', "写 “{instead}”"),
-        Text(
-            'Or remove "optimizer" here, and choose it in the code or by --optim',
-            "或去掉此处的 “optimizer”，在代码中或用 --optim 选择",
-        ),
-    )
-    change = Change(Text("write {near}", "写成 {near}"), to="{near}", safe=False)
 
     def around(self, at: Setting) -> Words | None:
         """What was meant."""

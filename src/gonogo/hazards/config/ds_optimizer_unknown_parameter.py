@@ -1,9 +1,9 @@
 from collections.abc import Mapping
 
 from gonogo.hazards.config._nearest import nearest
-from gonogo.hazards.config._written import optimizer_type, span_in
+from gonogo.hazards.facts.deepspeed_settings import optimizer_type, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of, mentions
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Text
 
 _ADAM = frozenset(
     {
@@ -42,40 +42,6 @@ def _sureness(run: Run) -> Certainty:
 
 
 class DsOptimizerUnknownParameter(Hazard):
-    """optimizer.params holds a key that the optimizer's constructor does not take.
-    ## What happens
-    "TypeError: FusedAdam.__init__() got an unexpected keyword argument 'learning_rate'"; for max_grad_norm
-    "ValueError: 'max_grad_norm' is not supported as an optimizer parameter".
-    ## Why
-    `params` goes to the constructor as it is. torch's names are `lr`, `betas`, `eps`, `weight_decay`; those of
-    TrainingArguments are others.
-    ## Example
-    ```json
-    "optimizer": {"type": "AdamW", "params": {"learning_rate": 2e-5}}    // wrong
-    "optimizer": {"type": "AdamW", "params": {"lr": 2e-5}}               // right
-    ```
-    ## Cure
-    Rename the key; the gradient's norm is limited by the top-level `gradient_clipping`.
-    ## When it is safe
-    Parameters that this optimizer knows.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/pull/656: max_grad_norm is refused; gradient_clipping stands for it
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/fused_adam.py: what FusedAdam takes
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/cpu_adam.py: what DeepSpeedCPUAdam
-      takes
-    """
-
-    name = "ds-optimizer-unknown-parameter"
-    raises = True
-    title = Text("The optimizer does not take a parameter that the config gives it", "优化器不接受配置给它的参数")
-    refusal = Refusal(
-        Pattern(
-            r"(?:FusedAdam|DeepSpeedCPUAdam|FusedLamb|FusedLion|CPUAdam)\.__init__\(\) got an unexpect"
-            r"ed keyword argument|'max_grad_norm' is not supported as an optimizer parameter"
-        ),
-        Certainty.LIKELY,
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Keys that neither DeepSpeed's nor torch's optimizer of that name takes."""
         params = config.raw("optimizer", "params")

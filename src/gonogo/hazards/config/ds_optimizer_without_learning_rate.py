@@ -1,4 +1,4 @@
-from gonogo.hazards.config._written import optimizer_type, read_by_json, span_in
+from gonogo.hazards.facts.deepspeed_settings import optimizer_type, read_by_json, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
@@ -8,33 +8,6 @@ _WARMED_UP_TO = ("scheduler", "params", "warmup_max_lr")
 
 
 class DsOptimizerWithoutLearningRate(Hazard):
-    """The config has DeepSpeed build the optimizer and gives it no lr.
-    ## What happens
-    The run trains with a learning rate of 0.001, whatever `--learning_rate` says: twenty to a hundred times too
-    much for most fine-tunes. The loss jumps and stays high.
-    ## Why
-    transformers writes the learning rate only where the config says "auto"; for a missing key Adam's own default
-    holds.
-    ## Example
-    ```json
-    "optimizer": {"type": "AdamW"}                              // wrong: 0.001
-    "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}    // right
-    ```
-    ## Cure
-    Write `"lr": "auto"` (with transformers) or the number.
-    ## When it is safe
-    A scheduler in the config with a `warmup_max_lr` sets the rate itself.
-    ## Sources
-    - https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/deepspeed.py: `fill_match`
-      leaves a missing key missing
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/adam/fused_adam.py: lr=1e-3
-    """
-
-    name = "ds-optimizer-without-learning-rate"
-    title = Text(
-        "The config's optimizer has no learning rate, so it is 0.001", "配置中的优化器没有学习率，默认为 0.001"
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """An optimizer by name without lr, and no scheduler that gives one."""
         name = optimizer_type(config)

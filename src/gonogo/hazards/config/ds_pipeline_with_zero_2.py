@@ -1,35 +1,9 @@
-from gonogo.hazards.config._written import ZERO, span_in
+from gonogo.hazards.facts.deepspeed_settings import ZERO, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 
 
 class DsPipelineWithZero2(Hazard):
-    """The script builds a PipelineModule, and the config's stage is 2 or 3.
-    ## What happens
-    "AssertionError: ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism", in deepspeed.initialize.
-    ## Why
-    A pipeline accumulates gradients over many micro-batches before it reduces them; ZeRO-2 partitions each
-    micro-batch's at once.
-    ## Example
-    ```json
-    // train.py: PipelineModule(layers=layers, num_stages=2)
-    "stage": 2    // wrong
-    "stage": 1    // right
-    ```
-    ## Cure
-    Take stage 1 with the pipeline, or ZeRO-3 without it.
-    ## When it is safe
-    At stage 0 and 1.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/pipe/engine.py: the assertion
-    - https://www.deepspeed.ai/tutorials/pipeline/: pipelines with DeepSpeed
-    """
-
-    name = "ds-pipeline-with-zero-2"
-    raises = True
-    title = Text("Pipeline parallelism is refused with ZeRO-2 and ZeRO-3", "流水线并行不能与 ZeRO-2、ZeRO-3 搭配")
-    refusal = Refusal(Pattern(r"ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"))
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Stage 2 or 3 beside a PipelineModule in one of the run's scripts."""
         if config.zero_stage not in (2, 3):

@@ -1,34 +1,11 @@
 from functools import partial
 
-from gonogo.hazards.config._written import is_on, span_in
+from gonogo.hazards.facts.deepspeed_settings import is_on, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
 
 
 class DsProfilingLeftOn(Hazard):
-    """The config switches on measurements that cost time at every step.
-    ## What happens
-    The run is slower than it could be, and its log is full of timings.
-    ## Why
-    wall_clock_breakdown waits for the GPU several times a step; flops_profiler switches it on as well, also after
-    the step that it profiles; comms_logger records every collective; memory_breakdown and dump_state print.
-    ## Example
-    ```json
-    "wall_clock_breakdown": true     // wrong for the real run
-    "wall_clock_breakdown": false    // right
-    ```
-    ## Cure
-    Switch it off for the real run.
-    ## When it is safe
-    While you measure.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/2903: the flops profiler times all steps
-    - https://www.deepspeed.ai/docs/config-json/: the settings
-    """
-
-    name = "ds-profiling-left-on"
-    title = Text("A profiler of DeepSpeed is left on", "DeepSpeed 的性能分析仍然开着")
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """What is on of them, as one remark."""
         switches = ("wall_clock_breakdown", "memory_breakdown", "dump_state")

@@ -10,35 +10,6 @@ _SAME = {
 
 
 class DsSchedulerOverridesLrSchedulerType(Hazard):
-    """The DeepSpeed config has a scheduler, so --lr_scheduler_type does nothing.
-    ## What happens
-    The run asks for `--lr_scheduler_type cosine`, and the logged learning rate rises, then stays where it is. No
-    message says why.
-    ## Why
-    Where the DeepSpeed config has a "scheduler" block, the Trainer leaves the schedule to DeepSpeed. `WarmupLR`,
-    which many copied configs have, warms up and then keeps the rate; `WarmupDecayLR` falls linearly.
-    ## Example
-    ```sh
-    # ds_config.json has "scheduler": {"type": "WarmupLR"}
-    deepspeed train.py --deepspeed ds_config.json --lr_scheduler_type cosine       # wrong: the rate stays constant
-    deepspeed train.py --deepspeed no_scheduler.json --lr_scheduler_type cosine    # right
-    ```
-    ## Cure
-    Remove the "scheduler" block from the config (transformers 4.33 and later need none beside an optimizer block); or
-    name the schedule that is meant there.
-    ## When it is safe
-    Where both mean the same schedule.
-    ## Sources
-    - https://github.com/hiyouga/LlamaFactory/issues/394: cosine asked for, WarmupLR in the config, a constant rate
-    - https://github.com/QwenLM/Qwen/issues/672: the same, with the maintainers' explanation
-    """
-
-    name = "ds-scheduler-overrides-lr-scheduler-type"
-    title = Text(
-        "The DeepSpeed config's scheduler overrides lr_scheduler_type",
-        "DeepSpeed 配置的 scheduler 覆盖了 lr_scheduler_type",
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A scheduler in the config, and another that the arguments ask for."""
         kind = config.raw("scheduler", "type")

@@ -1,9 +1,9 @@
 from collections.abc import Mapping
 from functools import partial
 
-from gonogo.hazards.config._written import key_spot, newer_than, span_in, version_words
+from gonogo.hazards.facts.deepspeed_settings import key_spot, newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _WARMUP = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type", "last_batch_iteration")
 _TAKEN = {
@@ -29,34 +29,6 @@ def _which(key: str) -> Text:
 
 
 class DsSchedulerParameters(Hazard):
-    """A parameter that the scheduler needs is missing, or one is given that it does not take.
-    ## What happens
-    "TypeError: WarmupDecayLR.__init__() missing 1 required positional argument: 'total_num_steps'";
-    "WarmupLR.__init__() got an unexpected keyword argument 'total_num_steps'"; from 0.19.3 on "ValueError:
-    warmup_num_steps must be a positive integer, got 0".
-    ## Why
-    `params` goes to the constructor as it is; the schedulers share few names.
-    ## Example
-    ```json
-    "scheduler": {"type": "WarmupDecayLR", "params": {}}                             // wrong
-    "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto"}}    // right
-    ```
-    ## Cure
-    Give the parameters that belong to the type; `"total_num_steps": "auto"` is filled in by transformers.
-    ## When it is safe
-    Parameters of that scheduler.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/771: warmup_num_steps of 0
-    - https://github.com/huggingface/transformers/pull/48640: newer DeepSpeed refuses 0
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py: what each scheduler
-      takes
-    """
-
-    name = "ds-scheduler-parameters"
-    raises = True
-    title = Text("The scheduler's parameters do not fit it", "调度器的参数与它不符")
-    refusal = Refusal(Pattern(r"(?:Warmup\w*LR|OneCycle|LRRangeTest)\.__init__\(\) (?:missing \d|got an unexpected)"))
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Missing and superfluous parameters of DeepSpeed's own schedulers."""
         name = config.raw("scheduler", "type").string or ""

@@ -1,6 +1,6 @@
 from gonogo.hazards.config._nearest import nearest
-from gonogo.hazards.config._written import newer_than, span_in, version_words
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Pattern, Refusal, Run, Text
+from gonogo.hazards.facts.deepspeed_settings import newer_than, span_in, version_words
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
 
 _DEEPSPEEDS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest")
 _TORCHS = frozenset(
@@ -21,33 +21,6 @@ _MEANT = {
 
 
 class DsSchedulerUnknown(Hazard):
-    """The scheduler's type is neither DeepSpeed's nor torch's.
-    ## What happens
-    "AssertionError: DeepSpeed does not recognize LR scheduler cosine".
-    ## Why
-    `type` names a class, with its exact case; transformers' `--lr_scheduler_type` names (`cosine`, `linear`) are
-    others. WarmupCosineLR came with 0.12.4.
-    ## Example
-    ```json
-    "scheduler": {"type": "cosine"}            // wrong: a name for --lr_scheduler_type
-    "scheduler": {"type": "WarmupCosineLR"}    // right
-    ```
-    ## Cure
-    Write WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle or LRRangeTest; or remove the section, and transformers
-    builds its own scheduler.
-    ## When it is safe
-    A class of torch.optim.lr_scheduler.
-    ## Sources
-    - https://github.com/modelscope/ms-swift/issues/1906: WarmupCosineLR with an older release
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/lr_schedules.py: the schedulers that
-      there are
-    """
-
-    name = "ds-scheduler-unknown"
-    raises = True
-    title = Text("DeepSpeed does not know the scheduler", "DeepSpeed 不认识该学习率调度器")
-    refusal = Refusal(Pattern(r"DeepSpeed does not recognize LR scheduler"))
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A type that is no scheduler, or one that the release does not have yet."""
         name = config.raw("scheduler", "type").string

@@ -1,42 +1,10 @@
 from collections.abc import Mapping
 
-from gonogo.hazards.config._written import ZERO, key_spot, span_in
-from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Refusal, Run, Span, Text
+from gonogo.hazards.facts.deepspeed_settings import ZERO, key_spot, span_in
+from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run, Span, Text
 
 
 class DsZenflowSettingsRefused(Hazard):
-    """zenflow is on without optimizer offload, or its intervals contradict its strategy.
-    ## What happens
-    "ValueError: Zenflow must be used with cpu offload", "If don't use auto select strategy, select_interval must be
-    a number.", "Select interval must be greater or equal to update interval".
-    ## Why
-    ZenFlow updates the gradients that matter least on the CPU; without offload there is nothing to do there.
-    ## Example
-    ```json
-    "zenflow": {"select_strategy": "step", "select_interval": 2, "update_interval": 4}    // wrong
-    "zenflow": {"select_strategy": "step", "select_interval": 4, "update_interval": 4}    // right
-    ```
-    ## Cure
-    Write `"offload_optimizer": {"device": "cpu"}`; give select_interval a number with "step" or "epoch", at least
-    update_interval.
-    ## When it is safe
-    With select_strategy "auto" and no intervals.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zenflow/engine.py: the intervals
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zenflow/zenflow_stage_1_and_2.py:
-      offload is required
-    """
-
-    name = "ds-zenflow-settings-refused"
-    raises = True
-    title = Text("ZenFlow's settings do not fit together", "ZenFlow 的设置相互矛盾")
-    refusal = Refusal(
-        Pattern(
-            r"Zenflow must be used with cpu offload|select_interval must be a number|Select interval m"
-            r"ust be greater or equal to update interval"
-        )
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """What ZenFlow refuses, one after the other."""
         section = config.raw(ZERO, "zenflow")

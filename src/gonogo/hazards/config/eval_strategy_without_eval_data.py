@@ -1,45 +1,10 @@
-from gonogo.hazards.rule import Call, Certainty, Field, Findings, Hazard, Pattern, Refusal, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Field, Findings, Hazard, Run, Script, Text
 
 _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 _OVERRIDDEN = ("get_eval_dataloader", "evaluate", "evaluation_loop", "_maybe_log_save_evaluate", "__init__")
 
 
 class EvalStrategyWithoutEvalData(Hazard):
-    """Evaluation during training is on, and the Trainer is given no eval_dataset.
-    ## What happens
-    "ValueError: You have set `args.eval_strategy` to steps but you didn't pass an `eval_dataset` to `Trainer`"
-    when the Trainer is made (transformers 4.46 and later); before that "ValueError: Trainer: evaluation requires an
-    eval_dataset." at the first evaluation, maybe hours into the run.
-    ## Why
-    The command line asks for evaluations by steps or epochs, and the script's Trainer has nothing to evaluate on.
-    ## Example
-    ```python
-    # --eval_strategy steps
-    Trainer(model=model, args=args, train_dataset=train)                     # wrong
-    Trainer(model=model, args=args, train_dataset=train, eval_dataset=dev)   # right
-    ```
-    ## Cure
-    Pass `eval_dataset=`, or set `--eval_strategy no`.
-    ## When it is safe
-    With `eval_dataset`, or a Trainer of one's own that brings its own evaluation data.
-    ## Sources
-    - https://github.com/GraySwanAI/circuit-breakers/issues/18: refused when the Trainer is made
-    - https://github.com/feizc/MLE-LLaMA/issues/2: failed after 200 of 234 steps
-    - https://github.com/tatsu-lab/stanford_alpaca/issues/214: the strategy given to a script without eval data
-    """
-
-    name = "eval-strategy-without-eval-data"
-    raises = True
-    title = Text(
-        "Evaluation is asked for, and the Trainer has no eval_dataset", "要求评估，而 Trainer 没有 eval_dataset"
-    )
-    refusal = Refusal(
-        Pattern(
-            r"but you didn't pass an `eval_dataset` to `Trainer`|Trainer: evaluation requires an eval_"
-            r"dataset"
-        )
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A Trainer without the keyword, under arguments that ask for evaluation."""
         calls = list(script.calls(*_TRAINERS))

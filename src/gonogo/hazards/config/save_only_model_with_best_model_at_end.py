@@ -1,39 +1,8 @@
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Refusal, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
 
 
 class SaveOnlyModelWithBestModelAtEnd(Hazard):
-    """save_only_model with load_best_model_at_end, or with a resume, under DeepSpeed.
-    ## What happens
-    "ValueError: DeepSpeed can't be used with `save_only_model` along with `load_best_model_at_end`" when the
-    Trainer is made (transformers 4.38 and later); before that hours later, at the end of training: "Can't find a
-    valid checkpoint at out/checkpoint-500". A resume from such a checkpoint fails with the latter as well.
-    ## Why
-    Under DeepSpeed a checkpoint is loaded through the engine, from its own files (`global_step...`). With
-    `save_only_model` only the weights are saved, in transformers' format, and the engine finds nothing to load.
-    ## Example
-    ```sh
-    # with --deepspeed ds_config.json
-    --load_best_model_at_end --save_only_model        # wrong
-    --load_best_model_at_end --save_total_limit 2     # right
-    ```
-    ## Cure
-    Drop one of the two. To keep disk use small, set `save_total_limit` instead of `save_only_model`.
-    ## When it is safe
-    Without DeepSpeed; or with `save_only_model` where nothing is loaded back.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/27751: the failure at the end of training
-    - https://github.com/huggingface/transformers/pull/28866: refused from the start since then
-    """
-
-    name = "save-only-model-with-best-model-at-end"
-    raises = True
-    title = Text(
-        "save_only_model leaves DeepSpeed no checkpoint to load back",
-        "save_only_model 使 DeepSpeed 没有可加载的 checkpoint",
-    )
-    refusal = Refusal(Pattern(r"can't be used with `save_only_model` along with `load_best_model_at_end`"))
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Both arguments, or a resume from a checkpoint of the folder that this run writes."""
         only = run.arguments.get("save_only_model")

@@ -7,31 +7,6 @@ _EXCHANGES = ("alltoall", "all_to_all", "send", "recv")
 
 
 class SequenceParallelWithoutEffect(Hazard):
-    """Sequence parallelism is asked for, and every rank trains on whole sequences.
-    ## What happens
-    Each rank holds the activations of the whole length, so that the run goes out of memory that was to suffice, and
-    what was counted as one sample over several GPUs is a sample each: the global batch is larger than planned.
-    ## Why
-    The option is parsed and no code of that path reads it (another trainer of the framework, another backend, a model
-    without an implementation), or it stands in a config that nothing applies.
-    ## Example
-    ```sh
-    swift sft --model qwen --sequence_parallel_size 2 …    # wrong in a release whose trainer never reads it
-    ```
-    ## Cure
-    Take a release, or a trainer, that implements it for this model, and look for the exchange of heads (all-to-all) or
-    of keys (send, recv) in a rehearsal's collectives; or leave the option out and plan for whole sequences.
-    ## When it is safe
-    Where the memory of whole sequences suffices, and the larger global batch is meant.
-    ## Sources
-    - https://github.com/modelscope/ms-swift/pull/10061: sequence_parallel_size without a reader, trained as 1
-    - https://www.deepspeed.ai/tutorials/ds-sequence/: Ulysses, and what it exchanges
-    """
-
-    name = "sequence-parallel-without-effect"
-    explains_failure = False
-    title = Text("Sequence parallelism is asked for, and ran as 1", "要求了序列并行，实际以 1 运行")
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """No rank that stepped exchanged heads or keys with others in its whole training."""
         runs = stepped_runs(record)

@@ -23,30 +23,6 @@ _MODES = ("use_deepspeed", "use_fsdp", "multi_gpu", "cpu", "tpu", "use_megatron_
 
 
 class StaleAccelerateDefaultConfig(Hazard):
-    """accelerate takes settings from a default configuration that an earlier project left behind.
-    ## What happens
-    A run that does not use FSDP ends with "Could not find the transformer layer class to wrap in the model", or runs
-    with another number of processes or precision than it was told.
-    ## Why
-    `accelerate launch` without `--config_file` reads `~/.cache/huggingface/accelerate/default_config.yaml`, which an
-    `accelerate config` once wrote, for another model. It turns FSDP on by environment variables, and the training
-    script follows them, whatever its own configuration says.
-    ## Example
-    ```sh
-    accelerate launch train.py --deepspeed ds.json                             # wrong: some old default_config.yaml
-    accelerate launch --config_file my.yaml train.py --deepspeed ds.json       # right
-    ```
-    ## Cure
-    Delete that file, or always give `--config_file`.
-    ## When it is safe
-    Where the file does not exist, or says what this run wants.
-    ## Sources
-    - https://github.com/axolotl-ai-cloud/axolotl/issues/394: fsdp was false, the file in the cache turned it on
-    """
-
-    name = "stale-accelerate-default-config"
-    title = Text("An old default configuration of accelerate turns FSDP on", "accelerate 的旧默认配置打开了 FSDP")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A launch that names no configuration, and so takes this machine's."""
         if launch.launcher != "accelerate" or "config_file" in launch.launcher_options:
@@ -86,8 +62,6 @@ class StaleAccelerateDefaultConfig(Hazard):
                 cure=_CURE[1],
                 spans=(launch.place.span(), asked.span(deepspeed)),
             )
-
-    log_words = ("Could not find the transformer layer", "default_config.y", "fsdp", "FSDP")
 
     def in_log(self, log: FailureLog) -> Findings:
         """FSDP's complaint about its layer class, in a run that does not ask for FSDP."""

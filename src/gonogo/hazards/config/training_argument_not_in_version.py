@@ -45,37 +45,6 @@ _PASSING_ON = ("/transformers/", "/huggingface_hub/", "\\transformers\\", "\\hug
 
 
 class TrainingArgumentNotInVersion(Hazard):
-    """An argument of TrainingArguments or Trainer that this release of transformers no longer, or not yet, has.
-    ## What happens
-    "TypeError: TrainingArguments.__init__() got an unexpected keyword argument 'evaluation_strategy'", "TypeError:
-    Trainer.__init__() got an unexpected keyword argument 'tokenizer'", or on the command line "ValueError: Some
-    specified arguments are not used by the HfArgumentParser: ['--evaluation_strategy', 'no']".
-    ## Why
-    transformers renames and removes arguments: evaluation_strategy became eval_strategy (new in 4.41, the old name
-    gone in 4.51), Trainer's tokenizer became processing_class (4.46, gone in 5.0), and 5.0 removed no_cuda, the
-    per_gpu sizes, save_safetensors, overwrite_output_dir and a score of others.
-    ## Example
-    ```python
-    # transformers 4.51
-    TrainingArguments("out", evaluation_strategy="epoch")    # wrong
-    TrainingArguments("out", eval_strategy="epoch")          # right
-    ```
-    ## Cure
-    Use the name that the installed release knows, or install a release that knows the name.
-    ## When it is safe
-    Where the versions match.
-    ## Sources
-    - https://github.com/QwenLM/Qwen3-Coder/issues/511: evaluation_strategy on the command line
-    - https://github.com/TW-NLP/ChineseErrorCorrector/issues/31: evaluation_strategy in the script
-    - https://github.com/sciknoworg/OntoLearner/issues/347: tokenizer= with transformers 5
-    """
-
-    name = "training-argument-not-in-version"
-    raises = True
-    title = Text("This release of transformers does not have the argument", "当前版本的 transformers 没有这个参数")
-    ends_at = (("", "TrainingArguments("),)
-    log_words = ("unexpected keyword argument",)
-
     def in_log(self, log: FailureLog) -> Findings:
         """TrainingArguments' or the Trainer's refusal of an argument that it has in another release."""
         shown: tuple[LoggedError | Found, ...] = (*log.errors_of("TypeError"), *log.find_all(_REFUSED))

@@ -2,49 +2,10 @@ from gonogo.hazards.config._argument_names import all_names, releases
 from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.config._parsed_arguments import ParsedClasses, parsed_classes
 from gonogo.hazards.config._renaming import renaming_keyword, renaming_option
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Refusal, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Script, Text
 
 
 class TrainingArgumentUnknown(Hazard):
-    """An option that none of the program's argument classes has.
-    ## What happens
-    "ValueError: Some specified arguments are not used by the HfArgumentParser: ['--learing_rate', '2e-5']", after all
-    imports, in each process; of a config file "Some keys are not used by the HfArgumentParser: ['train_mm_proj_only']";
-    in ms-swift "ValueError: remaining_argv: ['--sft_type', 'lora']".
-    ## Why
-    The option is misspelt, belongs to another script or command (`llamafactory-cli chat` with a file for training), or
-    is one that the installed release of the program has not, or no longer: swift 2's `--sft_type` is `--train_type` in
-    swift 3 and `--tuner_type` in swift 4.
-    ## Example
-    ```sh
-    deepspeed train.py --learing_rate 2e-5     # wrong
-    deepspeed train.py --learning_rate 2e-5    # right
-    ```
-    ## Cure
-    Write the name that is meant, or remove the option; take the program's release that the file was written for.
-    ## When it is safe
-    Where the program adds the option in another way, or allows unknown ones (`return_remaining_strings=True`). A
-    beginning that is unique (`--per_device_train`) is understood too.
-    ## Sources
-    - https://github.com/CircleRadon/TokenPacker/issues/23: an option that the program's classes lack
-    - https://github.com/hiyouga/LlamaFactory/issues/7677: keys of a newer LLaMA-Factory than the installed one
-    - https://github.com/hiyouga/LlamaFactory/issues/8301: a file for training given to another command
-    - https://github.com/modelscope/ms-swift/issues/3763: an option of swift 2 given to swift 3
-    - https://github.com/modelscope/ms-swift/issues/7836: one of swift 4 given to swift 3
-    - https://github.com/huggingface/transformers/issues/28701: how names are matched
-    """
-
-    name = "training-argument-unknown"
-    raises = True
-    title = Text("The program knows no such option", "程序没有这个选项")
-    refusal = Refusal(
-        Pattern(
-            r"Some (?:specified arguments|keys) are not used by the HfArgumentParser|remaining_argv: \[(?:'-|\S+ '-)"
-        ),
-        Certainty.POSSIBLE,
-        unless=Pattern(r"local[-_]rank|'\\r'|'\\\\'"),
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """Keywords of TrainingArguments that no release of the table has."""
         known = all_names() | all_names("Seq2SeqTrainingArguments")

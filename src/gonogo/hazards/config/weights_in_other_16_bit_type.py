@@ -8,34 +8,6 @@ _TYPES = {"float16": "fp16", "half": "fp16", "fp16": "fp16", "bfloat16": "bf16",
 
 
 class WeightsInOther16BitType(Hazard):
-    """The weights are loaded in one 16-bit type, and trained in the other.
-    ## What happens
-    `--bf16` with `torch_dtype=float16`: weights of a bf16 model beyond 65504 become inf, small ones 0, before
-    training casts them; the loss may be nan from the first step. `--fp16` with `torch_dtype=bfloat16` starts from
-    weights with 8 bits of mantissa, and activations that overflow.
-    ## Why
-    `from_pretrained` casts the checkpoint into the type that it is told, and DeepSpeed casts that once more into its
-    own. What the first cast drops does not come back.
-    ## Example
-    ```sh
-    deepspeed train.py --bf16 --torch_dtype float16     # wrong
-    deepspeed train.py --bf16 --torch_dtype bfloat16    # right
-    ```
-    ## Cure
-    Load in the type that is trained, or with `torch_dtype="auto"` (the checkpoint's own).
-    ## When it is safe
-    For models that were trained in that type and stay in its range; for quantized weights, whose compute type is said
-    apart.
-    ## Sources
-    - https://github.com/gradients-ai/G.O.D/pull/1231: bf16 weights forced into fp16, loss nan
-    - https://github.com/huggingface/transformers-bloom-inference/issues/69: what the casts lose
-    """
-
-    name = "weights-in-other-16-bit-type"
-    title = Text(
-        "The weights are loaded in one 16-bit type and trained in the other", "权重以一种 16 位类型加载，却用另一种训练"
-    )
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """What is loaded, by option or in the script, against what the arguments or the config train in."""
         trained = _trained(run)

@@ -5,32 +5,6 @@ _KEY = "stage3_gather_16bit_weights_on_model_save"
 
 
 class Zero3WeightsNotGatheredOnSave(Hazard):
-    """Under ZeRO-3 the Trainer saves, and the config does not gather the weights for it.
-    ## What happens
-    `trainer.save_model()` and the checkpoints hold no model.safetensors: the log says
-    "stage3_gather_16bit_weights_on_model_save=false. Saving the full checkpoint instead, use zero_to_fp32.py to
-    recover weights". A folder that was to be the result holds only ZeRO's shards.
-    ## Why
-    Each rank has a shard of each weight. Only with that key (`zero3_save_16bit_model` in accelerate's YAML) are
-    they put together when the model is saved; it is false by default, since gathering takes time and memory.
-    ## Example
-    ```json
-    "zero_optimization": {"stage": 3}    // wrong
-    "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}    // right
-    ```
-    ## Cure
-    Set it to true; or run `zero_to_fp32.py` in the checkpoint afterwards.
-    ## When it is safe
-    Where the ZeRO checkpoint is what is wanted, and converted later.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/21482: the message, and the folder without weights
-    - https://github.com/huggingface/transformers/pull/25817: what is saved instead
-    - https://github.com/hiyouga/LlamaFactory/issues/2641: the key is needed for fp16 and bf16 alike
-    """
-
-    name = "zero3-weights-not-gathered-on-save"
-    title = Text("Under ZeRO-3 the saved model will hold no weights of its own", "ZeRO-3 下保存的模型中不会有完整权重")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Stage 3 with a Trainer that saves, and the key false or left out."""
         if run.zero_stage != 3 or not with_trainer(run) or run.launch is None:

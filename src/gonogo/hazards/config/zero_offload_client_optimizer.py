@@ -24,39 +24,6 @@ _ADAMW = {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "aut
 
 
 class ZeroOffloadClientOptimizer(Hazard):
-    """The optimizer is offloaded to the CPU, and the code brings one that is not DeepSpeed's CPU optimizer.
-    ## What happens
-    "deepspeed.runtime.zero.utils.ZeRORuntimeException: You are using ZeRO-Offload with a client provided optimizer
-    (<class 'transformers.optimization.AdamW'>) which in most cases will yield poor performance", in
-    `deepspeed.initialize`.
-    ## Why
-    With `offload_optimizer: cpu` the update runs on the CPU. DeepSpeed refuses an optimizer of the caller's there,
-    unless it is its own `DeepSpeedCPUAdam`, since a plain one is slow.
-    ## Example
-    ```python
-    # "offload_optimizer": {"device": "cpu"}
-    optimizer = torch.optim.AdamW(model.parameters())                            # wrong
-    optimizer = deepspeed.ops.adam.DeepSpeedCPUAdam(model.parameters())          # right
-    deepspeed.initialize(model=model, optimizer=optimizer, config="ds.json")
-    ```
-    ## Cure
-    Put an `optimizer` block into the JSON ("AdamW", values "auto"), so that DeepSpeed builds DeepSpeedCPUAdam; or
-    build `deepspeed.ops.adam.DeepSpeedCPUAdam` in the code; or accept the slow update with
-    `"zero_force_ds_cpu_optimizer": false`.
-    ## When it is safe
-    Without `offload_optimizer`, or with one of the above.
-    ## Sources
-    - https://github.com/OptimalScale/LMFlow/issues/693: the Trainer's AdamW with offload
-    - https://github.com/deepspeedai/DeepSpeed/issues/7524: DeepSpeedCPULion was refused as well, until it was fixed
-    """
-
-    name = "zero-offload-client-optimizer"
-    raises = True
-    title = Text(
-        "The optimizer is offloaded to the CPU and is not DeepSpeed's CPU optimizer",
-        "优化器卸载到 CPU，却不是 DeepSpeed 的 CPU 优化器",
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Offload without an optimizer block, under a Trainer that hands its own optimizer over."""
         if not _offloaded(config) or not config.raw("optimizer").absent or not with_trainer(run):
@@ -124,13 +91,6 @@ class ZeroOffloadClientOptimizer(Hazard):
                 spans=(script.place(node).span(), offload.span(_OFFLOAD)),
                 fixes=(*_of_deepspeed(script, node), *fix_of(_FORCED, lambda: _not_forced(config), safe=False)),
             )
-
-    log_words = ("ZeRO-Offload with a client", "DeepSpeedCPUAdam or set", "raise ZeRORuntimeException")
-    ends_at = (
-        ("deepspeed/runtime/engine.py", "raise ZeRORuntimeException(msg)"),
-        ("deepspeed/runtime/engine.py", "_configure_optimizer"),
-    )
-    traces = ("raise ZeRORuntimeException(msg)",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's refusal, with the optimizer's class where it is shown."""

@@ -1,40 +1,14 @@
 import ast
+from collections.abc import Iterator
 
+from gonogo.evidence.script.nodes import is_none
 from gonogo.hazards.facts.training_script import makers
-from gonogo.hazards.rule import Call, Findings, Hazard, Pattern, Refusal, Run, Script, Text
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Text
 
 _EXCLUDED = {"sampler": ("shuffle",), "batch_sampler": ("shuffle", "batch_size", "drop_last", "sampler")}
 
 
 class DataLoaderShuffleWithSampler(Hazard):
-    """A DataLoader gets arguments that exclude each other: a sampler and shuffle, a batch_sampler and a batch size.
-    ## What happens
-    "ValueError: sampler option is mutually exclusive with shuffle", or "batch_sampler option is mutually exclusive
-    with batch_size, shuffle, sampler, and drop_last", when the loader is made.
-    ## Why
-    A sampler decides the order by itself; `shuffle=True` asks the loader to make its own sampler. The script was made
-    distributed by adding a DistributedSampler, and kept `shuffle=True`.
-    ## Example
-    ```python
-    loader = DataLoader(rows, sampler=DistributedSampler(rows), shuffle=True)  # wrong
-    loader = DataLoader(rows, sampler=DistributedSampler(rows))                # right
-    ```
-    ## Cure
-    Drop `shuffle=True` from the DataLoader; `DistributedSampler(dataset, shuffle=True)` (its default) shuffles.
-    ## When it is safe
-    `shuffle=(sampler is None)`, as many scripts write it.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/data.html: DistributedSampler, and what DataLoader takes together
-    - https://github.com/kan-bayashi/ParallelWaveGAN/issues/177: how the two go together
-    """
-
-    name = "data-loader-shuffle-with-sampler"
-    raises = True
-    title = Text(
-        "A DataLoader is given a sampler and told to shuffle as well", "DataLoader 同时给出了 sampler 和 shuffle"
-    )
-    refusal = Refusal(Pattern(r"sampler option is mutually exclusive with (?:batch_size, )?shuffle"))
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """DataLoaders that are given both, surely."""
         if b"sampler" not in script.source.data:
@@ -88,10 +62,20 @@ def _is_made(script: Script, call: Call, name: str) -> bool:
 def _may_be_none(script: Script, name: str) -> bool:
     """Whether None is among what is assigned to a name."""
     return any(
-        "None" in ast.unparse(node.value)
+        any(map(is_none, _choices(node.value)))
         for node in script.nodes(ast.Assign)
         if any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
     )
+
+
+def _choices(value: ast.expr) -> Iterator[ast.expr]:
+    """What an expression may come to: the branches of a choice, the parts of ``made or None``."""
+    if isinstance(value, ast.IfExp):
+        yield from (*_choices(value.body), *_choices(value.orelse))
+    elif isinstance(value, ast.BoolOp):
+        yield from (each for part in value.values for each in _choices(part))
+    else:
+        yield value
 
 
 def _given(call: Call, name: str) -> bool:

@@ -2,6 +2,7 @@ import ast
 import re
 
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
+from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.facts.training_script import first_argument, makers, mentions
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Pattern, Refusal, RehearsalRecord, Run, Script, Text
 
@@ -16,31 +17,6 @@ _CURE = (
 
 
 class DataLoaderWorkersUseCuda(Hazard):
-    """A dataset's __getitem__ puts tensors on the GPU, and worker processes run it.
-    ## What happens
-    "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the
-    'spawn' start method", at the first batch.
-    ## Why
-    `num_workers > 0` forks the process, which has used CUDA already (the model is on the GPU); a forked child can't
-    use it.
-    ## Example
-    ```python
-    def __getitem__(self, i):
-        return self.x[i].cuda()  # wrong: a forked worker runs this
-        return self.x[i]  # right: the training loop moves the batch
-    ```
-    ## Cure
-    Return CPU tensors, and move the batch in the loop: `pin_memory=True` and `batch.to(device, non_blocking=True)`.
-    ## When it is safe
-    With `num_workers=0`.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/data.html: worker processes, and CUDA tensors in them
-    - https://github.com/pytorch/pytorch/issues/77159: a dataset that moves its samples
-    - https://docs.pytorch.org/docs/stable/notes/multiprocessing.html: CUDA needs spawn or forkserver
-    """
-
-    name = "data-loader-workers-use-cuda"
-    title = Text("A DataLoader's workers put tensors on the GPU", "DataLoader 的 worker 进程把张量放到 GPU")
     refusal = Refusal(Pattern(_REFUSED.pattern), Certainty.POSSIBLE)
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -87,7 +63,7 @@ def _move(script: Script, method: ast.AST) -> ast.Call | None:
     for node in ast.walk(method):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
-        if node.func.attr == "cuda" and "torch" not in ast.unparse(node.func.value):
+        if node.func.attr == "cuda" and dotted(node.func) != "torch.cuda":
             return node
         values = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "device")]
         moves = node.func.attr == "to" or any(keyword.arg == "device" for keyword in node.keywords)

@@ -1,5 +1,7 @@
 import ast
 
+from gonogo.evidence.script.identifiers import uses_name
+from gonogo.hazards.facts.rank_tests import mentions_rank, names_rank
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 
@@ -11,33 +13,6 @@ _SHARDED = (
 
 
 class DataSameOnEveryRank(Hazard):
-    """A DDP loop over a DataLoader that no sampler shards among the ranks.
-    ## What happens
-    Nothing fails. An epoch takes as long as on one GPU, for each rank goes through the whole dataset; where the seeds
-    agree, all ranks even compute the same gradients.
-    ## Why
-    DDP shards no data: it averages gradients. `DataLoader(dataset, shuffle=True)` in each process is the whole
-    dataset in each process.
-    ## Example
-    ```python
-    loader = DataLoader(rows, batch_size=8, shuffle=True)                      # wrong
-    loader = DataLoader(rows, batch_size=8, sampler=DistributedSampler(rows))  # right
-    ```
-    ## Cure
-    `sampler = DistributedSampler(dataset)`, `DataLoader(dataset, sampler=sampler)` without `shuffle`, and
-    `sampler.set_epoch(epoch)`.
-    ## When it is safe
-    Where the dataset itself gives each rank its part, or accelerate or Lightning prepares the loader.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/data.html: DistributedSampler, and what DataLoader takes together
-    - https://docs.pytorch.org/tutorials/beginner/ddp_series_multigpu.html: each process needs its part of the input
-    """
-
-    name = "data-same-on-every-rank"
-    title = Text(
-        "Every rank trains on all of the data: no sampler shards it", "每个 rank 都用全部数据训练：没有 sampler 划分"
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A shuffled DataLoader in a script that wraps its model in DDP, and nothing that knows ranks near its data."""
         if (
@@ -55,7 +30,7 @@ class DataSameOnEveryRank(Hazard):
             if any(loader.passed(name) is not None for name in ("sampler", "batch_sampler", "worker_init_fn")):
                 continue
             data = first_argument(loader, "dataset")
-            if data is None or "rank" in script.place(data).text or _knows_ranks(script, data):
+            if data is None or mentions_rank(script, data) or _knows_ranks(script, data):
                 continue
             yield self.finding(
                 Text(
@@ -75,4 +50,4 @@ class DataSameOnEveryRank(Hazard):
 
 def _knows_ranks(script: Script, data: ast.expr) -> bool:
     """Whether what makes the dataset is told of ranks."""
-    return any("rank" in one.place.text or "world" in one.place.text for one in makers(script, data))
+    return any(names_rank(one.node) or uses_name(one.node, "world") for one in makers(script, data))

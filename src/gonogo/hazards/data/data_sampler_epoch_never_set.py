@@ -8,40 +8,6 @@ _SETS_EPOCH = (b"set_epoch", b"accelerate", b"lightning", b"Trainer", b"ignite",
 
 
 class DataSamplerEpochNeverSet(Hazard):
-    """A DistributedSampler shuffles, and nothing calls set_epoch.
-    ## What happens
-    Nothing fails. Every epoch reads the data in the same order, in the same batches: the model sees less variety than
-    it was meant to, and tends to do a little worse.
-    ## Why
-    The sampler shuffles by a generator that it seeds with `seed + epoch`, so that all ranks agree. The epoch is 0
-    until `set_epoch` changes it.
-    ## Example
-    ```python
-    # wrong: the same order three times
-    for epoch in range(3):
-        for batch in loader: ...
-    # right
-    for epoch in range(3):
-        sampler.set_epoch(epoch)
-        for batch in loader: ...
-    ```
-    ## Cure
-    `sampler.set_epoch(epoch)` at the beginning of each epoch, before the loader is iterated.
-    ## When it is safe
-    With one epoch, with `shuffle=False`, and where accelerate, Lightning or the Trainer prepared the loader: they call
-    it.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/data.html: DistributedSampler, and what DataLoader takes together
-    - https://github.com/pytorch/pytorch/issues/31771: the same order in each epoch
-    - https://github.com/lucidrains/DALLE-pytorch/pull/230: the missing call, added
-    """
-
-    name = "data-sampler-epoch-never-set"
-    title = Text(
-        "A DistributedSampler is never told the epoch: each epoch has the same order",
-        "从未告知 DistributedSampler 当前 epoch：每个 epoch 的顺序都相同",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A shuffling DistributedSampler, an epoch loop over its loader, and no set_epoch in the project."""
         if b"DistributedSampler" not in script.source.data or mentions(run, script, *_SETS_EPOCH):

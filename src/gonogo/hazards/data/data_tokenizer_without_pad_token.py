@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.training_script import mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Refusal, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
 
 # Models on the hub whose tokenizers name no pad token.
 _WITHOUT = (
@@ -18,35 +18,6 @@ _WITHOUT = (
 
 
 class DataTokenizerWithoutPadToken(Hazard):
-    """A tokenizer of a model without a pad token is asked to pad.
-    ## What happens
-    "ValueError: Asking to pad but the tokenizer does not have a padding token" at the first batch that is padded.
-    ## Why
-    GPT-2, Llama, Mistral, Pythia and others were trained without padding, and their tokenizers name no token for it.
-    ## Example
-    ```python
-    # wrong
-    tokenizer = AutoTokenizer.from_pretrained("gpt2")
-    batch = tokenizer(texts, padding=True)
-    # right
-    tokenizer = AutoTokenizer.from_pretrained("gpt2")
-    tokenizer.pad_token = tokenizer.eos_token
-    batch = tokenizer(texts, padding=True)
-    ```
-    ## Cure
-    `tokenizer.pad_token = tokenizer.eos_token` after it is loaded; labels must then leave padding out by the attention
-    mask, not by the token.
-    ## When it is safe
-    Where sequences are packed to one length and nothing is padded.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/22312: Llama's tokenizer has none
-    - https://github.com/lm-sys/FastChat/issues/3266: Llama 3 in a fine-tuning script
-    """
-
-    name = "data-tokenizer-without-pad-token"
-    title = Text("Batches are padded by a tokenizer that has no pad token", "用没有 pad token 的 tokenizer 补齐 batch")
-    refusal = Refusal(Pattern(r"Asking to pad but the tokenizer does not have a padding token"))
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A known model's tokenizer that pads, and no word of a pad token in the run's scripts."""
         if b"padding=" not in script.source.data or mentions(run, script, b"pad_token", b"[PAD]", b"<pad>"):

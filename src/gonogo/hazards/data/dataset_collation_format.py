@@ -5,7 +5,6 @@ from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.facts.training_script import mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
 
-_REFUSED = "Unable to create tensor"
 _COLUMN = Pattern(r"[Pp]erhaps your features \(`?([\w.]{1,80})`? in this case\)")
 _CAUSES = Pattern(
     r"too many dimensions 'str'|expected sequence of length \d+ at dim \d+ \(got \d+\)|invalid data type 'str'"
@@ -35,51 +34,6 @@ _DROPS = (b"remove_columns", b"select_columns", b"set_format", b"with_format", b
 
 
 class DatasetCollationFormat(Hazard):
-    """A column of the dataset can't be made into a tensor when samples are put into a batch.
-    ## What happens
-    Before the first step, or at a later batch: "Unable to create tensor, you should probably activate truncation and/or
-    padding with 'padding=True' 'truncation=True' … Perhaps your features (`labels` in this case) have excessive
-    nesting". Above it stands the cause: "too many dimensions 'str'", or "expected sequence of length 512 at dim 1 (got
-    487)".
-    ## Why
-    The collator pads `input_ids` and `attention_mask` and makes tensors of all that is left. A column of text (also
-    labels that are still strings), a list of lists, or labels of another length than the inputs can't be made one.
-    Padding in the tokenizer, which the message proposes, seldom helps: `DataCollatorWithPadding` and the
-    language-modelling collator don't pad labels.
-    ## Example
-    ```python
-    # wrong, with remove_unused_columns=False: the text stays in the dataset
-    rows = rows.map(lambda row: tokenizer(row["text"]))
-    # right
-    rows = rows.map(lambda row: tokenizer(row["text"]), remove_columns=rows.column_names)
-    ```
-    ## Cure
-    Look at one sample (`dataset[0]`): only `input_ids`, `attention_mask`, `labels`, as lists of integers, labels as
-    long as the inputs. Drop the text columns (`remove_columns=dataset.column_names` in `map`), turn labels into
-    integers, and use a collator that pads labels: `DataCollatorForSeq2Seq(tokenizer, padding=True)`. For a training
-    framework: name the columns as its format says.
-    ## When it is safe
-    With `remove_unused_columns=True` (the default) the Trainer drops columns that the model's forward doesn't take;
-    with a model wrapped by PEFT, or False, it may not.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/20638: labels that are strings, by a maintainer
-    - https://github.com/cckuailong/SuperAdapters/issues/2: columns named otherwise than the framework expects
-    - https://github.com/huggingface/transformers/issues/39266: labels are not padded
-    - https://github.com/huggingface/notebooks/pull/130: columns of text left in the dataset
-    """
-
-    name = "dataset-collation-format"
-    title = Text("A column of the dataset can't be batched into a tensor", "数据集的某一列无法组成张量")
-    ends_at = (
-        ("tokenization_utils_base.py", "torch.tensor(value)"),
-        ("tokenization_utils_base.py", "as_tensor(value)"),
-        ("data/data_collator.py", "torch.stack("),
-        ("utils/data/_utils/collate.py", "torch.stack("),
-        ("tokenization_utils_base.py", "convert_to_tensors"),
-    )
-    traces = ("excessive nesting (inputs type",)
-    log_words = (_REFUSED, "too many dimensions", "expected sequence of length", "invalid data type", "collate")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """Text columns that stay in the dataset, and reach a collator that makes tensors of all it gets."""
         unused = run.arguments.get("remove_unused_columns")

@@ -34,44 +34,6 @@ _USUAL = frozenset(
 
 
 class VocabIndexOutOfRange(Hazard):
-    """A token id is as large as the embedding, or larger.
-    ## What happens
-    "Assertion `srcIndex < srcSelectDimSize` failed" from many threads, then "CUDA error: device-side assert triggered"
-    at some later line; on the CPU "IndexError: index out of range in self" in `torch.embedding`. The Python line that
-    is shown on a GPU is often not the one at fault.
-    ## Why
-    The tokenizer has more tokens than the embedding has rows: tokens were added (`[PAD]`, chat markers) without
-    `resize_token_embeddings`, the tokenizer is another model's, a LoRA run continues from a base without its added
-    tokens, or ids were computed by hand (an image token, -100 left in `input_ids`). The same assert comes from a
-    position embedding where the sequence is longer than the model allows.
-    ## Example
-    ```python
-    # wrong: the embedding has no row for it
-    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
-    # right
-    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
-    model.resize_token_embeddings(len(tokenizer))
-    ```
-    ## Cure
-    After adding tokens: `model.resize_token_embeddings(len(tokenizer))`; with LoRA also train and save them
-    (`modules_to_save=["embed_tokens", "lm_head"]`). Use `pad_token = eos_token` instead of a new pad token. Otherwise
-    find the ids: `max(max(sample["input_ids"]) for sample in dataset)` against `model.config.vocab_size`. For the right
-    line: run on the CPU, or with `CUDA_LAUNCH_BLOCKING=1`.
-    ## When it is safe
-    Where `len(tokenizer) <= model.get_input_embeddings().num_embeddings`. Embeddings are often padded to be larger.
-    ## Sources
-    - https://github.com/shibing624/MedicalGPT/issues/275: tokens added in pre-training, missing in fine-tuning
-    - https://github.com/huggingface/transformers/issues/1848: device-side assert from ids beyond the vocabulary
-    - https://github.com/meta-llama/llama-cookbook/issues/189: a pad token with id 32000, and 32000 rows
-    - https://github.com/huggingface/transformers/issues/11008: added tokens, and the assert
-    """
-
-    name = "vocab-index-out-of-range"
-    title = Text("A token id is beyond the embedding", "token id 超出嵌入层范围")
-    log_words = ("srcSelectDimSize", "Assertion", "assert", "index out of", "out of bounds")
-    ends_at = (("torch/nn/functional.py", "torch.embedding("), ("torch/nn/functional.py", "cross_entropy_loss("))
-    traces = ("device-side assertions",)
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """Tokens added to the tokenizer of a model that is trained, and no resize of its embedding anywhere."""
         if b"add_tokens" not in script.source.data and b"add_special_tokens" not in script.source.data:

@@ -2,6 +2,7 @@ import ast
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.device_map import accelerators_in, parameter_devices
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
@@ -34,45 +35,6 @@ _CURES = (
 
 
 class DdpModuleOnCpu(Hazard):
-    """DistributedDataParallel is given a module that is (partly) on the CPU.
-    ## What happens
-    "DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device GPU
-    modules or CPU modules, but got device_ids [0], output_device 0, and module parameters {device(type='cpu')}". Mixed
-    modules end with "input module must be on the same type of devices"; without `device_ids`, NCCL refuses the CPU
-    tensors ("No backend type associated with device type cpu").
-    ## Why
-    `DistributedDataParallel(model, device_ids=[local_rank])` comes before `model.to(local_rank)`, or a part was made
-    or loaded after it (`map_location="cpu"`), or CUDA is not available and the model quietly stayed where it was.
-    ## Example
-    ```python
-    model = DistributedDataParallel(model, device_ids=[local_rank])                   # wrong: the model is on the CPU
-    model = DistributedDataParallel(model.to(local_rank), device_ids=[local_rank])    # right
-    ```
-    ## Cure
-    `torch.cuda.set_device(local_rank); model.to(local_rank)` before DDP. Check that `torch.cuda.is_available()`. For
-    training on CPUs: leave out `device_ids` and use the gloo backend.
-    ## When it is safe
-    With Trainer or `accelerator.prepare`, which move the model themselves.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/100243: {device(type='cpu')}
-    - https://github.com/shibing624/MedicalGPT/issues/3: the same words in a fine-tune
-    """
-
-    name = "ddp-module-on-cpu"
-    raises = True
-    title = Text(
-        "The module that DistributedDataParallel wraps is on the CPU", "DistributedDataParallel 包装的模块在 CPU 上"
-    )
-    ends_at = (
-        ("torch/nn/parallel/distributed.py", "_log_and_throw"),
-        ("torch/distributed/utils.py", "_verify_param_shape_across_processes"),
-    )
-    log_words = (
-        "device_ids and output_device arguments",
-        "input module must be on the same type",
-        "module parameters {",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """DDP with device_ids around a module that nothing has moved to the GPU."""
         if b"DistributedDataParallel" not in script.source.data or mentions(run, script, *_PLACED):
@@ -167,18 +129,28 @@ def _is_moved(script: Script, node: ast.Name) -> bool:
     return False
 
 
+def _is_move(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("to", "cuda")
+
+
+def _names_cuda(node: ast.AST) -> bool:
+    """Whether code has a GPU in it: a name, or a text like ``"cuda:0"``."""
+    texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str))
+    return uses_name(node, "cuda") or any(text.startswith("cuda") for text in texts)
+
+
 def _moves_itself(script: Script, made: tuple[Call, ...], ddp_in: ast.AST | None) -> bool:
     """Whether what makes the model may put it on a GPU: a class or function that says so, or one not at hand."""
     for call in made:
         around = script.enclosing_function(call.node)
         written = script.statement(call.node) if around is ddp_in else around
-        if written is not None and any(word in script.place(written).text for word in (".to(", ".cuda(")):
+        if written is not None and any(map(_is_move, ast.walk(written))):
             return True
         if call.method == "from_pretrained" or call.name.startswith(("torchvision.models.", "torch.nn.", "timm.")):
             continue
         if any(isinstance(word, ast.Attribute) and word.attr in ("to", "cuda") for word in ast.walk(call.node)):
             return True
         owner = next((one for one in script.classes if one.name == call.name), None)
-        if owner is None or "cuda" in script.place(owner.node).text or "device" in call.keywords:
+        if owner is None or _names_cuda(owner.node) or "device" in call.keywords:
             return True
     return False

@@ -6,31 +6,6 @@ from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, 
 
 
 class DeviceByGlobalRank(Hazard):
-    """On several nodes a process takes the GPU whose number is its rank in the whole world.
-    ## What happens
-    The first node starts, and on the second each process ends with "CUDA error: invalid device ordinal": its ranks are
-    8 to 15, its GPUs 0 to 7. On one node the same script works.
-    ## Why
-    `dist.get_rank()` and `RANK` count over all nodes; GPUs are counted on each by itself. The number among the
-    processes of the node is LOCAL_RANK.
-    ## Example
-    ```python
-    torch.cuda.set_device(dist.get_rank())                  # wrong on several nodes
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))    # right
-    ```
-    ## Cure
-    `int(os.environ["LOCAL_RANK"])`, which torchrun, deepspeed and accelerate set; with Slurm's srun `SLURM_LOCALID`.
-    Or `dist.get_rank() % torch.cuda.device_count()`.
-    ## When it is safe
-    On one node, or where the rank is taken modulo the number of GPUs.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/elastic/run.html: LOCAL_RANK and RANK
-    - https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html: rank % device_count
-    """
-
-    name = "device-by-global-rank"
-    title = Text("The GPU is chosen by the rank in the world, on several nodes", "多节点时按全局 rank 选择 GPU")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """set_device, a device or DDP's device_ids by the global rank, in a launch of several nodes."""
         launch = run.launch

@@ -52,49 +52,6 @@ _CURES = (
 
 
 class DeviceMapAutoDistributed(Hazard):
-    """`device_map="auto"` in a script that a distributed launcher starts.
-    ## What happens
-    accelerate refuses ("You can't train a model that has been loaded with `device_map='auto'` in any distributed
-    mode"), DDP refuses (module parameters {cuda:0, cuda:1}), or, where nobody refuses, the embedding's forward meets
-    "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cuda:7!". A model small
-    enough for one GPU works, which misleads.
-    ## Why
-    `device_map="auto"` spreads the layers over every GPU that the process sees. With one process a GPU, each of them
-    spreads a whole copy over all GPUs. DeepSpeed, DDP and FSDP expect a process to keep to the one GPU that its local
-    rank names: inputs go there, the layers are elsewhere.
-    ## Example
-    ```python
-    AutoModelForCausalLM.from_pretrained(name, device_map="auto")    # wrong: each process spreads a whole copy
-    AutoModelForCausalLM.from_pretrained(name)                       # right: the engine places it
-    ```
-    ## Cure
-    Drop `device_map` from `from_pretrained` and let the engine place the model; a model too large for one GPU needs
-    ZeRO-3. A quantized model under DDP or ZeRO-2 takes `device_map={"": local_rank}`.
-    ## When it is safe
-    In one process without a launcher (`python train.py`), for inference, or as `{"": local_rank}`.
-    ## Sources
-    - https://github.com/QwenLM/Qwen/pull/833: Qwen's finetune script, both messages, and the fix
-    - https://github.com/QwenLM/Qwen/issues/920: Qwen-7B-Chat, cuda:2 and cuda:1 in the embedding
-    - https://github.com/huggingface/transformers/issues/31557: what accelerate refuses, and why
-    - https://github.com/FreedomIntelligence/HuatuoGPT-II/issues/32: under DeepSpeed even with one process
-    """
-
-    name = "device-map-auto-distributed"
-    raises = True
-    title = Text(
-        'device_map="auto" spreads the model over several GPUs in a distributed run',
-        '分布式训练中 device_map="auto" 把模型分散到多张 GPU',
-    )
-    ends_at = (("torch/nn/parallel/distributed.py", "_log_and_throw"), ("accelerate/accelerator.py", "prepare_model"))
-    traces = (
-        "and module parameters {device(type=",
-        "only work with single-device/multiple-device GPU modules",
-        "GPU modules or CPU modules, but got device_ids",
-        "device(type='cuda', index=1)}",
-    )
-    log_words = ("in any distributed mode", "device_ids and output_device arguments", "module parameters {")
-    yields_to = ("npu-torch-npu-version-regression",)
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A model that is trained by several processes a node, and loaded with a map that spreads it.
 

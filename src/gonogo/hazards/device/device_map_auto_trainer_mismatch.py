@@ -5,6 +5,7 @@ from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, library_frame, places
+from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.device_map import SPREADING, accelerators_of, in_short
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards.facts.training_script import several_a_node, trained_loads
@@ -21,38 +22,6 @@ _CURES = (
 
 
 class DeviceMapAutoTrainerMismatch(Hazard):
-    """`device_map="auto"` in one process with several GPUs: a layer or the loss meets a tensor of another GPU.
-    ## What happens
-    `python train.py` on a machine with several GPUs ends with "Expected all tensors to be on the same device, but found
-    at least two devices, cuda:3 and cuda:0!", in the embedding, in `nll_loss`, or where two branches of the model meet.
-    ## Why
-    `device_map="auto"` puts the layers on different GPUs, and accelerate's hooks move each layer's inputs. What does
-    not pass through a hook stays where it is: labels in a loss that does not move them, a mask made in the forward, an
-    input of a module called from outside.
-    ## Example
-    ```sh
-    python train.py                            # wrong with device_map="auto": one process, layers on four GPUs
-    torchrun --nproc_per_node 4 train.py       # right, without device_map
-    ```
-    ## Cure
-    Train without `device_map` and start one process a GPU (`torchrun`, `deepspeed`, `accelerate launch`), with ZeRO-3
-    where one GPU is too small; or show the process one GPU (`CUDA_VISIBLE_DEVICES=0`). To keep the split model, move
-    the tensor in the model's code (`labels.to(logits.device)`), or upgrade the code that lacks it.
-    ## When it is safe
-    With one visible GPU, or a model whose forward and loss move what they use, as those inside transformers do.
-    ## Sources
-    - https://github.com/shibing624/MedicalGPT/issues/134: labels against logits, four visible GPUs, plain python
-    - https://github.com/QwenLM/Qwen/issues/920: the embedding of Qwen-7B-Chat
-    """
-
-    name = "device-map-auto-trainer-mismatch"
-    title = Text(
-        'One process, model split over GPUs by device_map="auto": a tensor is on another GPU than the layer',
-        '单进程用 device_map="auto" 切分模型：张量与所用的层不在同一张 GPU',
-    )
-    log_words = ("Expected all tensors to be on the same device",)
-    yields_to = ("npu-torch-npu-version-regression", "quantized-model-wrong-device-map")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A loss of one's own between labels and the logits of a model that is split over GPUs, in one process."""
         if b"compute_loss" not in script.source.data or run.distributed or several_a_node(run):
@@ -65,11 +34,10 @@ class DeviceMapAutoTrainerMismatch(Hazard):
             return
         for owner in script.subclasses("transformers.Trainer"):
             method = owner.methods.get("compute_loss")
-            text = script.place(method).text if method is not None else ""
-            if method is None or ".to(" in text or "labels" not in text:
+            if method is None or any(map(_moves, ast.walk(method))) or not uses_name(method, "labels"):
                 continue
             for call in (node for node in ast.walk(method) if isinstance(node, ast.Call)):
-                if not _is_loss(script, call) or not any("labels" in ast.unparse(each) for each in call.args):
+                if not _is_loss(script, call) or not any(uses_name(each, "labels") for each in call.args):
                     continue
                 yield self.finding(
                     Text(
@@ -193,6 +161,10 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
     # One plain process with several GPUs and words that name no operator: rather DataParallel.
     copies = mismatch.bare and plain_on_several_gpus(log) and log.setup.launcher != "swift"
     return Certainty.POSSIBLE if copies else Certainty.LIKELY
+
+
+def _moves(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to"
 
 
 def _is_loss(script: Script, call: ast.Call) -> bool:

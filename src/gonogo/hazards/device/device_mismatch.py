@@ -83,37 +83,6 @@ _OWNER_CURES: dict[Owner, tuple[Text, ...]] = {
 
 
 class DeviceMismatch(Hazard):
-    """An operator is given tensors on different devices, and no narrower hazard fits.
-    ## What happens
-    "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!" (torch 2.8 and
-    later: "but got weight is on cpu, different from other tensors on cuda:0").
-    ## Why
-    One tensor was never moved. It is one of four: an input that the collator or the loop left on the CPU; a tensor made
-    inside a forward without `device=`; a plain attribute that should be a buffer; a parameter or buffer made, or moved
-    back, after the model went to the GPU. Under `deepspeed.zero.Init` only `tensor`, `empty`, `zeros`, `ones`, `full`,
-    `arange`, `eye` and `randn` give GPU tensors; what other functions make stays on the CPU.
-    ## Example
-    ```python
-    positions = torch.arange(length)                           # wrong: made on the CPU
-    positions = torch.arange(length, device=hidden.device)     # right
-    ```
-    ## Cure
-    Look at the operand that the finding names: move an input (`batch.to(model.device)`), make a tensor where it is used
-    (`torch.arange(n, device=x.device)`), register an attribute (`self.register_buffer("mask", mask,
-    persistent=False)`), or move the module (`self.head.to(device)`). In a library's code: another version of it.
-    ## When it is safe
-    A CPU tensor without dimensions (a number) may meet GPU tensors; indexing a CPU tensor with CPU indices is fine.
-    ## Sources
-    - https://github.com/ChaoningZhang/MobileSAM/pull/47: an attribute that had to be a buffer
-    - https://github.com/huggingface/transformers/issues/32312: a rotary cache left on the CPU under ZeRO-3
-    - https://github.com/huggingface/peft/issues/581: an adapter's parameter left on the CPU
-    """
-
-    name = "device-mismatch"
-    fallback = True
-    title = Text("An operator is given tensors on different devices", "算子收到位于不同设备的张量")
-    log_words = ("Expected all tensors to be on the same device", "as the indexed tensor")
-
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """What the engine is given moves to its device."""
         yield from moved_to_engine(record, run)

@@ -7,36 +7,6 @@ _RANKNUM = Pattern(r"\branknum\b|(?i:ada_?lora)")
 
 
 class DeviceMismatchAdapterParam(Hazard):
-    """A parameter of a PEFT adapter is on the CPU, the base model on the GPU.
-    ## What happens
-    The forward of an adapted layer ends with "found at least two devices, cuda:0 and cpu!", in `peft/tuners/`: with
-    AdaLoRA at `... / (self.ranknum[...] + 1e-5)`, else at `lora_B(lora_A(dropout(x)))` ("argument mat2").
-    ## Why
-    The adapter is made after the base model was placed (`device_map`, `model.cuda()`), and PEFT moves its parameters to
-    the base weight's device one by one. AdaLoRA's `ranknum` was left out before PEFT 0.4; the base weight may itself be
-    offloaded to the CPU at that moment; an adapter that is added or loaded later may miss the move.
-    ## Example
-    ```python
-    model = get_peft_model(base.cuda(), AdaLoraConfig(...))         # wrong: ranknum stays on the CPU (peft before 0.4)
-    model = get_peft_model(base, AdaLoraConfig(...)).to("cuda")     # right: moved once the adapter is made
-    ```
-    ## Cure
-    Upgrade PEFT. Where the version must stay, move the model once more after the adapter was made or loaded
-    (`model.to(device)`); of a quantized model, only the adapter's parameters.
-    ## When it is safe
-    The adapter is made before the model is moved, by `get_peft_model` of a current PEFT.
-    ## Sources
-    - https://github.com/huggingface/peft/issues/581: AdaLoRA's `ranknum` on the CPU, `lora_A` and `lora_B` on the GPU
-    - https://github.com/huggingface/peft/pull/583: the fix
-    - https://github.com/huggingface/diffusers/issues/5897: LoRA made after its model went to the GPU
-    """
-
-    name = "device-mismatch-adapter-param"
-    title = Text("A parameter of the adapter stayed on the CPU", "适配器的参数留在了 CPU")
-    log_words = ("Expected all tensors to be on the same device", "ranknum")
-    ends_at = (("peft/tuners/adalora", "ranknum"),)
-    yields_to = ("dataparallel-plain-python-multi-gpu",)
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """AdaLoRA with a PEFT that leaves its ranknum on the CPU."""
         if b"AdaLoraConfig" not in script.source.data or run.environment.within("peft", "<0.4") is not True:

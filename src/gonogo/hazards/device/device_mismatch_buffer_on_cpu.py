@@ -12,37 +12,6 @@ _NAMED = compiled_when_used(r"pos|cache|mask|freq|running|relative|alibi|codeboo
 
 
 class DeviceMismatchBufferOnCpu(Hazard):
-    """The model's own code uses a buffer (a position embedding, a mask) that stayed on the CPU.
-    ## What happens
-    The forward of a resampler, an encoder or an attention ends with "found at least two devices, cuda:0 and cpu!" at
-    a line like `x + pos_embed`. The model's code often came with the weights (`trust_remote_code=True`).
-    ## Why
-    The tensor is kept as `self.pos_embed = ...` and not registered, so it does not move with the module; or it is a
-    non-persistent buffer that is computed when the model is built and cast (`.to(dtype)`) but never put on the input's
-    device; or ZeRO-3 and `low_cpu_mem_usage` built it on the CPU.
-    ## Example
-    ```python
-    self.pos_embed = torch.zeros(1, 512, 64)                            # wrong: does not move with the module
-    self.register_buffer("pos_embed", torch.zeros(1, 512, 64))          # right
-    ```
-    ## Cure
-    Take the model's newest remote code (delete its copy in `~/.cache/huggingface/modules`), or move the buffer where
-    it is used: `self.pos_embed.to(device=x.device, dtype=x.dtype)`. In your own module: `register_buffer`.
-    ## When it is safe
-    A registered buffer, with the model moved after it was made.
-    ## Sources
-    - https://github.com/vllm-project/vllm/pull/43844: MiniCPM's resampler casts `pos_embed` but does not move it
-    - https://github.com/huggingface/transformers/pull/33871: CLIP's non-persistent `position_ids` left on the CPU
-    - https://github.com/ChaoningZhang/MobileSAM/pull/47: an attribute that had to be a buffer
-    """
-
-    name = "device-mismatch-buffer-on-cpu"
-    title = Text("A buffer of the model stayed on the CPU", "模型的 buffer 留在了 CPU")
-    log_words = ("Expected all tensors to be on the same device", "pos_emb", "ositional embedding")
-    ends_at = (("resampler.py", "pos_embed"), ("visual.py", "pos_embed"))
-    traces = ("x = x + self.pos_embed",)
-    yields_to = ("dataparallel-plain-python-multi-gpu",)
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A module that keeps a tensor that is no buffer, and computes with it."""
         for kept in kept_on_cpu(script, run):

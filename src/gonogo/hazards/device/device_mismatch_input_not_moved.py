@@ -38,40 +38,6 @@ class _Made(msgspec.Struct, frozen=True, eq=False):
 
 
 class DeviceMismatchInputNotMoved(Hazard):
-    """An input, a label or a mask is on the CPU while the model is on the GPU.
-    ## What happens
-    "Expected all tensors to be on the same device" where ids meet an embedding ("argument index in method
-    wrapper_CUDA__index_select"), labels meet logits ("argument target ... nll_loss_forward"), or a mask is added to
-    scores. torch 2.8 and later name it: "got index is on cpu, different from other tensors on cuda:0".
-    ## Why
-    Trainer and accelerate move what the collator returns as tensors in a dict, and nothing else: not tensors in nested
-    objects, not what `compute_loss`, a custom `forward` or a callback makes (`torch.zeros(n)`), not a batch of a
-    DataLoader that was never given to `accelerator.prepare`. DeepSpeed's engine moves nothing at all.
-    ## Example
-    ```python
-    outputs = engine(**batch)                                                        # wrong: the batch is on the CPU
-    outputs = engine(**{k: v.to(engine.device) for k, v in batch.items()})           # right
-    ```
-    ## Cure
-    `batch = {k: v.to(model.device) for k, v in batch.items()}` in your own loop; make tensors where they are used
-    (`torch.arange(n, device=x.device)`); give DataLoaders to `accelerator.prepare`. Under ZeRO-3 take the device from
-    `engine.device`, since `next(model.parameters()).device` may be the CPU.
-    ## When it is safe
-    A CPU tensor without dimensions (a number) may meet GPU tensors.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/6840: index on the CPU in a custom trainer
-    - https://github.com/ethz-spylab/rlhf_trojan_competition/issues/5: the attention mask was not moved
-    - https://github.com/huggingface/transformers/pull/43369: position ids on the CPU in the rotary embedding
-    """
-
-    name = "device-mismatch-input-not-moved"
-    title = Text(
-        "An input, a label or a mask was not moved to the model's device", "输入、标签或掩码没有移到模型所在设备"
-    )
-    log_words = ("Expected all tensors to be on the same device", "but expected it to be on GPU")
-    ends_at = (("torch/nn/functional.py", "torch.embedding("),)
-    yields_to = ("dataparallel-plain-python-multi-gpu",)
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A tensor made in a forward without a device, and met there by the inputs or given to a layer."""
         for made in _made_in_forward(script, run):

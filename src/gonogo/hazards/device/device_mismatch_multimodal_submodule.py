@@ -14,41 +14,6 @@ _OMNI_TEXT = r"(?i)omni"
 
 
 class DeviceMismatchMultimodalSubmodule(Hazard):
-    """A talker, audio or vision part of an Omni model mixes CPU and GPU tensors under ZeRO-3.
-    ## What happens
-    Changing zero2 to zero3 in the launch script ends the run with "Expected all tensors to be on the same device, but
-    found at least two devices, cuda:0 and cpu!", while the model is built or in the first forward. The failing line is
-    inside a part that the training does not even use: with Qwen2.5-Omni, `kaiser_sinc_filter1d` of token2wav.
-    ## Why
-    Under ZeRO-3 the model is built inside `deepspeed.zero.Init`. It makes `torch.tensor`, `empty`, `zeros`, `ones`,
-    `full`, `arange`, `eye` and `randn` put their results on the GPU, and no other function. A constructor that combines
-    `torch.arange` with `torch.kaiser_window`, as the vocoder's filters do, then mixes both devices.
-    ## Example
-    ```sh
-    swift sft --model Qwen/Qwen2.5-Omni-7B --deepspeed zero3                          # wrong: builds the vocoder too
-    ENABLE_AUDIO_OUTPUT=0 swift sft --model Qwen/Qwen2.5-Omni-7B --deepspeed zero3    # right
-    ```
-    ## Cure
-    Do not build the part: `ENABLE_AUDIO_OUTPUT=0` in ms-swift's environment; `enable_audio_output=False` to
-    `from_pretrained`; or build only what is trained (`Qwen2_5OmniThinkerForConditionalGeneration`). Otherwise upgrade
-    the framework that builds it, or use ZeRO-2.
-    ## When it is safe
-    ZeRO-1 and ZeRO-2 build the model without `zero.Init`. Under ZeRO-3, with the part left out.
-    ## Sources
-    - https://github.com/modelscope/ms-swift/issues/3824: the report; the maintainer's cure is the variable
-    - https://github.com/modelscope/ms-swift/pull/3826: ms-swift's own fix
-    - https://deepspeed.readthedocs.io/en/stable/zero3.html: what `zero.Init` does while a model is built
-    """
-
-    name = "device-mismatch-multimodal-submodule"
-    title = Text(
-        "A speech, audio or vision part of the model mixes CPU and GPU tensors under ZeRO-3",
-        "ZeRO-3 下模型的语音、音频或视觉部分混用了 CPU 与 GPU 张量",
-    )
-    log_words = ("Expected all tensors to be on the same device",)
-    ends_at = (("transformers/models/", "torch.sinc("), ("transformers/models/", "self.pos_embed("))
-    yields_to = ("zero3-offload-clip-grad-device-regression",)
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A mismatch with the CPU inside such a part, in a library's code, under ZeRO-3."""
         for failed in failed_ranks(record):

@@ -9,47 +9,6 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Scrip
 
 
 class DeviceMismatchRotaryCacheCpu(Hazard):
-    """The cos/sin cache of the rotary embedding is on the CPU while queries and keys are on the GPU.
-    ## What happens
-    The first forward ends in `apply_rotary_pos_emb`: "indices should be either on cpu or on the same device as the
-    indexed tensor (cpu)" at `cos[position_ids]`, or "found at least two devices, cuda:0 and cpu!" at `q * cos`.
-    ## Why
-    `cos_cached` and `sin_cached` are computed from `inv_freq` when the model is built, or at the first longer sequence.
-    Where they are plain attributes, or non-persistent buffers that ZeRO-3, CPU offload or a patch (long context, a
-    replaced attention) leaves behind, no `to(device)` reaches them. ZeRO-3 moves only parameters.
-    ## Example
-    ```python
-    self.inv_freq = 1 / base ** (steps / dim)                                               # wrong: stays on the CPU
-    self.register_buffer("inv_freq", 1 / base ** (steps / dim), persistent=False)           # right: moves along
-    ```
-    ## Cure
-    Upgrade transformers (since 4.45 the common models compute cos and sin in every forward on the input's device),
-    or the model's remote code. Where the version must stay: `cos, sin = cos.to(q.device), sin.to(q.device)` before the
-    indexing, or register both with `register_buffer(..., persistent=False)` and move the model after it.
-    ## When it is safe
-    Models whose rotary embedding computes its values in the forward from `position_ids.device`.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/32312: Qwen2 under ZeRO-3, `cos[position_ids]`
-    - https://github.com/OptimalScale/LMFlow/issues/465: Llama under ZeRO-3
-    - https://github.com/hiyouga/LlamaFactory/issues/2493: Qwen-7B's remote code with ZeRO-3 and offload
-    """
-
-    name = "device-mismatch-rotary-cache-cpu"
-    title = Text("The rotary embedding's cos/sin cache is on the CPU", "旋转位置编码的 cos/sin 缓存位于 CPU")
-    log_words = (
-        "Expected all tensors to be on the same device",
-        "indices should be either on cpu",
-        "rotary",
-        "inv_freq",
-    )
-    ends_at = (
-        ("transformers/models/", "cos[position_ids]"),
-        ("transformers/models/", "apply_rotary_pos_emb"),
-        ("transformers/models/", "inv_freq_expanded"),
-    )
-    traces = ("cos[position_ids].unsqueeze(",)
-    yields_to = ("dataparallel-plain-python-multi-gpu", "device-mismatch-multimodal-submodule")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A rotary embedding that keeps its table as a plain tensor, and computes with it."""
         for kept in kept_on_cpu(script, run):

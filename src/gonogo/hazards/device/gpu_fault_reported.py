@@ -46,33 +46,6 @@ _CURE = (
 
 
 class GpuFaultReported(Hazard):
-    """A GPU, its memory or a link failed, as the driver or nvidia-smi reports.
-    ## What happens
-    A rank fails with "CUDA error: uncorrectable ECC error encountered", "unspecified launch failure" or an illegal
-    memory access, or only hangs; the others time out. The kernel's log has "NVRM: Xid (PCI:0000:4f:00): 79, ...".
-    ## Why
-    The number is what the driver saw. 48, 63, 64, 94, 95: the memory. 74, 145, 149: NVLink. 79: the GPU has fallen off
-    the bus. 119, 120: its firmware. 13, 31, 43 and 45 mostly are a program's own fault, and say nothing of the GPU.
-    ## Example
-    ```sh
-    torchrun --nproc_per_node 8 train.py                                     # wrong: again on the node that had Xid 79
-    sbatch --exclude=node17 train.sh                                         # right: elsewhere, until it was tested
-    ```
-    ## Cure
-    Take the node out, go on from the last checkpoint elsewhere, and have the GPU reset and tested: `nvidia-smi -q -d
-    ECC,ROW_REMAPPER`, `dcgmi diag -r 3`.
-    ## When it is safe
-    Xid 63 alone: rows were remapped, and a reset makes it good. Xid 94 ends one program only.
-    ## Sources
-    - https://docs.nvidia.com/deploy/xid-errors/index.html: what each number means, and what to do
-    - https://github.com/huggingface/trl/issues/4149: uncorrectable ECC error in a training under DeepSpeed
-    - https://github.com/vllm-project/vllm/issues/5222: a maintainer: hardware; well on another machine
-    """
-
-    name = "gpu-fault-reported"
-    title = Text("A GPU or its link failed, as the driver reports", "驱动报告 GPU 或其链路出现故障")
-    log_words = ("NVRM: Xid", "uncorrectable", "ECC_UNCORRECTABLE", "GPU is lost", "fallen off the bus")
-
     def in_log(self, log: FailureLog) -> Findings:
         """The kernel's Xid by its number, CUDA's words for such a fault, and what ``nvidia-smi -q`` counts."""
         said = log.find(_ECC)

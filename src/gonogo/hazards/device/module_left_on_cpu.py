@@ -9,34 +9,6 @@ from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Rehears
 
 
 class ModuleLeftOnCpu(Hazard):
-    """Parameters or buffers of the trained model stay on the CPU while the rest is on the GPU.
-    ## What happens
-    Nothing, at first: the steps that were rehearsed did not use them. The first batch that does (an image, a longer
-    sequence, an evaluation) ends with "Expected all tensors to be on the same device".
-    ## Why
-    The part was made or replaced after the model was moved (`model.to`, `deepspeed.initialize`), hangs on the model
-    without being a registered submodule (a list, a dict), or was moved back by hand.
-    ## Example
-    ```python
-    model.to("cuda")
-    model.vision_tower = VisionTower()                  # wrong: made after the model was moved
-    model.vision_tower = VisionTower().to("cuda")       # right
-    ```
-    ## Cure
-    Make every part before the model is moved, keep parts in `nn.ModuleList` and `nn.ModuleDict`, tensors in
-    `register_buffer`; or move the part: `model.vision_tower.to(device)`.
-    ## When it is safe
-    What optimizer or parameter offload keeps on the CPU is not meant. A part that no batch ever uses does no harm;
-    leave it out then.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/29807: a list of tensors does not move with its module
-    - https://github.com/ChaoningZhang/MobileSAM/pull/47: an attribute that had to be a buffer
-    """
-
-    name = "module-left-on-cpu"
-    title = Text("Part of the trained model is still on the CPU", "所训练模型的一部分仍在 CPU 上")
-    log_words = ("Expected all tensors to be on the same device",)
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """What the record lists, unless a device mismatch has already ended the rank."""
         left = [rank for rank in record.ranks if rank.left_on_cpu and not _mismatched(rank)]

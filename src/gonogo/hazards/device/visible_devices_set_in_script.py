@@ -1,36 +1,10 @@
 import ast
 
+from gonogo.evidence.script.identifiers import last_name
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
 
 
 class VisibleDevicesSetInScript(Hazard):
-    """The script sets CUDA_VISIBLE_DEVICES to fewer GPUs than the launcher starts processes for.
-    ## What happens
-    "CUDA error: invalid device ordinal" on all ranks but the first, in `torch.cuda.set_device(local_rank)` or in
-    TrainingArguments; or every rank on the same GPU ("Duplicate GPU detected").
-    ## Why
-    Each process sets the same value before it first uses CUDA: they all see the same few GPUs, and a local rank beyond
-    them has none.
-    ## Example
-    ```python
-    os.environ["CUDA_VISIBLE_DEVICES"] = "0"                # wrong: one GPU for all processes that torchrun starts
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))    # right: the launcher says which
-    ```
-    ## Cure
-    Remove the line; choose GPUs where the run is launched: `CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 ...`,
-    `deepspeed --include localhost:0,1`.
-    ## When it is safe
-    In a script that is started as one process.
-    ## Sources
-    - https://github.com/YoujiaZhang/Ref-GS/issues/4: GPUs that train.py hides
-    - https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars: what the variable does
-    """
-
-    name = "visible-devices-set-in-script"
-    title = Text(
-        "The script hides GPUs from the processes that its launcher started", "脚本隐藏了启动器所启动进程需要的 GPU"
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A constant that names fewer GPUs than a node has processes, set on the way to training."""
         if b"CUDA_VISIBLE_DEVICES" not in script.source.data or run.launch is None:
@@ -43,7 +17,7 @@ class VisibleDevicesSetInScript(Hazard):
             if not isinstance(target, ast.Subscript) or not isinstance(value, ast.Constant):
                 continue
             name = script.field(target.slice).value
-            if name != "CUDA_VISIBLE_DEVICES" or not ast.unparse(target.value).endswith("environ"):
+            if name != "CUDA_VISIBLE_DEVICES" or last_name(target.value) != "environ":
                 continue
             gpus = [one for one in str(value.value).split(",") if one.strip()]
             if len(gpus) >= processes or script.guarded_by(statement):

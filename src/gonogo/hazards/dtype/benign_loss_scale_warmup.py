@@ -12,32 +12,6 @@ _DIED = Pattern(
 
 
 class BenignLossScaleWarmup(Hazard):
-    """The fp16 loss scaler is finding its scale: nothing is wrong.
-    ## What happens
-    The first steps print "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768",
-    several times, with ever smaller scales; then the lines become rare. There is no error.
-    ## Why
-    fp16 holds no number above 65504, so the loss is scaled, and the scaler starts too high on purpose: it halves the
-    scale and skips the step until the gradients fit. After some hundred good steps it doubles the scale again, and one
-    more skipped step now and then is normal.
-    ## Example
-    ```json
-    "fp16": {"enabled": true}                              // a dozen skipped steps at the start: nothing is wrong
-    "fp16": {"enabled": true, "initial_scale_power": 12}   // right, if fewer of them are wanted
-    ```
-    ## Cure
-    None is needed. To see fewer such lines, lower `fp16.initial_scale_power` (16 by default, which is 65536), or train
-    in bf16, which needs no scale.
-    ## When it is safe
-    As long as the scale stays well above 1, the lines become rare, and the loss is a number that falls. A scale that
-    falls to 1 is another matter: see `fp16-loss-scale-minimum`.
-    ## Sources
-    - https://github.com/zai-org/CogVideo/issues/233: it recovers after a few steps
-    - https://github.com/deepspeedai/DeepSpeed/issues/931: why overflow is also met later in a run
-    """
-
-    name = "benign-loss-scale-warmup"
-    title = Text("The loss scaler is finding its scale: nothing is wrong", "损失缩放器正在寻找缩放值：没有问题")
     log_words = OVERFLOW_WORDS
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -5,38 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Text
 
 
 class DtypeMismatchLora(Hazard):
-    """Half-precision weights and fp32 LoRA adapters meet without autocast, as a rule at evaluation.
-    ## What happens
-    Training runs, and the first evaluation ends with "RuntimeError: expected scalar type Half but found Float" (or
-    "mat1 and mat2 must have the same dtype", "float != c10::Half"), in the model's forward, under `evaluation_loop`,
-    `generate` or a loop of your own.
-    ## Why
-    The base model is fp16, the adapters and norms are fp32. In training, autocast makes every operation choose one
-    dtype. Evaluation that runs outside autocast (a callback, `model.generate`, a Trainer version that wraps only the
-    training step, DeepSpeed's fp16 engine) multiplies the two as they are.
-    ## Example
-    ```python
-    model.generate(**inputs)                                     # wrong: fp16 weights times fp32 adapters
-    with torch.autocast("cuda", dtype=torch.float16):            # right
-        model.generate(**inputs)
-    ```
-    ## Cure
-    Run the evaluation under `torch.autocast("cuda", dtype=torch.float16)`, or cast the adapters too: `model.half()`
-    before evaluating (not before training under fp16 AMP), or load everything in bf16 and train with `bf16=True`.
-    ## When it is safe
-    Where the whole forward runs under autocast, or all weights have one dtype.
-    ## Sources
-    - https://github.com/hiyouga/ChatGLM-Efficient-Tuning/issues/261: LoRA trains, its evaluation fails
-    - https://github.com/LAION-AI/Open-Assistant/issues/3569: the same under DeepSpeed
-    """
-
-    name = "dtype-mismatch-lora"
-    title = Text(
-        "Half-precision weights meet fp32 LoRA adapters outside autocast",
-        "半精度权重与 fp32 的 LoRA 适配器在 autocast 之外相遇",
-    )
     log_words = LITERALS
-    ends_at = (("torch/nn/modules/linear.py", "F.linear(input, self.weight"), ("peft/tuners/lora", "F.linear("))
 
     def in_log(self, log: FailureLog) -> Findings:
         """The mismatch where LoRA is in play: likely under an evaluation, possible elsewhere."""

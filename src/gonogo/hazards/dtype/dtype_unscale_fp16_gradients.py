@@ -26,38 +26,6 @@ _CURES = (
 
 
 class DtypeUnscaleFp16Gradients(Hazard):
-    """The trainable parameters themselves are in fp16, under fp16 mixed precision.
-    ## What happens
-    The first optimizer step ends with "ValueError: Attempting to unscale FP16 gradients.", from `GradScaler.unscale_`,
-    as a rule below `clip_grad_norm_`.
-    ## Why
-    Mixed precision keeps trainable weights in fp32 and computes in fp16; the gradients are fp32 and are unscaled before
-    the step. Here the model was loaded in fp16 (`torch_dtype=torch.float16`, `.half()`) and trained as it is, or the
-    LoRA adapters took over the model's fp16, so the gradients are fp16 too.
-    ## Example
-    ```python
-    model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.float16)    # wrong with fp16=True
-    model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.float32)    # right: autocast does the rest
-    ```
-    ## Cure
-    Cast what is trained to fp32 and leave the frozen rest in fp16:
-    `for p in model.parameters(): if p.requires_grad: p.data = p.data.float()` (diffusers: `cast_training_params`;
-    peft does so by `autocast_adapter_dtype=True`). Or load in fp32, or use bf16 instead of fp16.
-    ## When it is safe
-    With bf16, which needs no scaler; and under DeepSpeed's fp16, which keeps fp32 copies itself.
-    ## Sources
-    - https://github.com/huggingface/diffusers/issues/6086: LoRA parameters in fp16
-    - https://github.com/yk7333/d3po/issues/6: the same in another trainer
-    - https://github.com/haotian-liu/LLaVA/issues/363: --fp16 on a model that was loaded in fp16
-    """
-
-    name = "dtype-unscale-fp16-gradients"
-    raises = True
-    title = Text("Trainable parameters are in fp16 under fp16 mixed precision", "fp16 混合精度下可训练参数是 fp16")
-    ends_at = (("accelerator.py", "unscale_("), ("grad_scaler.py", "_unscale_grads_"))
-    traces = ("._unscale_grads_(",)
-    log_words = ("unscal",)
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A model loaded in fp16 and trained whole under fp16 mixed precision, without DeepSpeed's fp32 copies."""
         if b"float16" not in script.source.data or run.deepspeed_on:

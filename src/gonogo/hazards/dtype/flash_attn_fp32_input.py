@@ -32,39 +32,6 @@ _CURES = (
 
 
 class FlashAttnFp32Input(Hazard):
-    """FlashAttention is given fp32 tensors.
-    ## What happens
-    The first forward ends with "RuntimeError: FlashAttention only support fp16 and bf16 data type", in
-    `flash_attn_interface.py`.
-    ## Why
-    Its kernels exist for fp16 and bf16 only. The model was loaded in fp32 (transformers' default where no `torch_dtype`
-    is given), no autocast is active, or something turned the hidden states back into fp32: a norm or an embedding in
-    fp32, `prepare_model_for_kbit_training`, LoRA or DoRA in fp32, a rotary embedding.
-    ## Example
-    ```python
-    from_pretrained(name, attn_implementation="flash_attention_2")                                 # wrong: fp32
-    from_pretrained(name, attn_implementation="flash_attention_2", torch_dtype=torch.bfloat16)     # right
-    ```
-    ## Cure
-    Load with `torch_dtype=torch.bfloat16` (or "auto") and train with `bf16=True` or `fp16=True`, so that the forward
-    runs under autocast. Or use `attn_implementation="sdpa"`, which takes fp32.
-    ## When it is safe
-    Where queries, keys and values are fp16 or bf16.
-    ## Sources
-    - https://github.com/QwenLM/Qwen3/issues/406: loaded in fp32 by default
-    - https://github.com/unslothai/unsloth/issues/827: bf16 and fp16 not set in the trainer
-    - https://github.com/unslothai/unsloth/issues/933: QLoRA of Qwen2
-    """
-
-    name = "flash-attn-fp32-input"
-    title = Text("FlashAttention got fp32 tensors", "FlashAttention 得到了 fp32 张量")
-    log_words = ("only support fp16", "only supports fp16", "FlashAttention only", "Flash Attention only", "flash_attn")
-    ends_at = (
-        ("flash_attn/", "[torch.float16, torch.bfloat16]"),
-        ("flash_attn_interface.py", "_flash_attn_forward"),
-        ("flash_attn_interface.py", "_flash_attn_varlen_forward"),
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A model that asks for FlashAttention, is loaded in fp32, and is trained without autocast or DeepSpeed."""
         if b"flash_attention_2" not in script.source.data or run.deepspeed_on:

@@ -19,34 +19,7 @@ _LIKE = ("baichuan", "qwen2", "qwen3")
 
 
 class Fp16LossScaleMinimum(Hazard):
-    """fp16 gradients overflow at every loss scale, down to the smallest.
-    ## What happens
-    "OVERFLOW! … Skipping step" with the scale halved each time, then "Exception: Current loss scale already at minimum
-    - cannot decrease scale anymore. Exiting run." (fairseq: "Minimum loss scale reached"). Often the loss is 0 or nan.
-    ## Why
-    The gradients, or the activations before them, are not finite in fp16 at all. As a rule the model was trained in
-    bf16, whose range is that of fp32 (Llama-2, Baichuan2, Qwen, T5, Gemma …), and its activations exceed 65504. Else
-    training diverges: a learning rate that is too high, a bad batch (all labels -100), broken weights.
-    ## Example
-    ```json
-    "fp16": {"enabled": true}    // wrong for a model trained in bf16: its activations exceed 65504
-    "bf16": {"enabled": true}    // right
-    ```
-    ## Cure
-    Train in bf16 (`"bf16": {"enabled": true}`, `bf16=True`) on GPUs that have it (Ampere or newer). Where it must be
-    fp16: lower the learning rate, add warm-up and clipping, and look at the batch where the first overflow comes.
-    ## When it is safe
-    A few skipped steps with large scales are normal: see `benign-loss-scale-warmup`.
-    ## Sources
-    - https://github.com/hiyouga/LlamaFactory/issues/2172: full fine-tuning in fp16
-    - https://github.com/liucongg/ChatGLM-Finetuning/issues/41: ChatGLM under DeepSpeed
-    - https://github.com/yangjianxin1/Firefly/issues/68: settled by bf16
-    """
-
-    name = "fp16-loss-scale-minimum"
-    title = Text("fp16 gradients overflow at every loss scale", "fp16 梯度在任何损失缩放值下都溢出")
     log_words = (*_WORDS, *OVERFLOW_WORDS, "loss_scaler.py", "loss scale")
-    ends_at = (("fp16/loss_scaler.py", "update_scale"), ("zero/stage3.py", "_update_scale"))
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A model whose config says bf16, of a family that overflows in fp16, trained in fp16."""

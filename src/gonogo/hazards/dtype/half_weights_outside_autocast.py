@@ -10,49 +10,7 @@ _ADAPTED = Pattern(r"(?i)\blora\b|_lora|lora_|\bpeft\b|bitsandbytes|load_in_[48]
 
 
 class HalfWeightsOutsideAutocast(Hazard):
-    """The model's weights are bf16 or fp16, and something in float32 reaches a layer where no autocast is on.
-    ## What happens
-    "mat1 and mat2 must have the same dtype, but got Float and BFloat16", or "expected mat1 and mat2 to have the same
-    dtype, but got: float != c10::BFloat16" (or Half, or the other way round), in a linear layer or a convolution of
-    the model, without adapters and without DeepSpeed.
-    ## Why
-    A model that was loaded with `torch_dtype=torch.bfloat16` computes in bf16 only as long as all its inputs are bf16.
-    Pixel values, timesteps, noise, masks that became floats, a norm or a head kept in float32 are not; autocast would
-    have cast them (`bf16=True`, `mixed_precision`), and is off: not set, or left in a hook, a reward or a loss of
-    one's own.
-    ## Example
-    ```python
-    model = AutoModel.from_pretrained(name, torch_dtype=torch.bfloat16)     # wrong with bf16=False
-    args = TrainingArguments(bf16=False)
-
-    args = TrainingArguments(bf16=True)                                     # right
-    ```
-    ## Cure
-    Train under autocast (`bf16=True`, `accelerate launch --mixed_precision bf16`, `torch.autocast("cuda",
-    dtype=torch.bfloat16)` around a forward of one's own), or cast the input to the layer's dtype, or load the model in
-    float32.
-    ## When it is safe
-    Where weights and inputs have one dtype, or the whole forward runs under autocast.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/30914: a bf16 model, and what autocast changes
-    - https://github.com/shibing624/MedicalGPT/issues/456: a reward model's head in float32
-    - https://github.com/kohya-ss/musubi-tuner/issues/431: float32 latents into a bf16 model
-    - https://github.com/kohya-ss/sd-scripts/issues/1489: the same in another trainer
-    """
-
-    name = "half-weights-outside-autocast"
-    title = Text(
-        "A float32 tensor meets 16-bit weights, and no autocast is on",
-        "float32 张量遇到 16 位权重，而没有启用 autocast",
-    )
     log_words = LITERALS
-    yields_to = (
-        "deepspeed-no-autocast-for-inputs",
-        "dtype-mismatch-lora",
-        "dtype-mismatch-lora-quantized",
-        "dataparallel-plain-python-multi-gpu",
-        "flash-attn-fp32-input",
-    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """Where half precision meets float32, and nothing speaks of adapters, quantization or DeepSpeed."""

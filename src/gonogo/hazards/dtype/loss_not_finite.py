@@ -19,37 +19,6 @@ _OF_HALF = Pattern(r"\bfp16['\"]?\s*[:=]\s*['\"]?[Tt]rue|float16|--fp16\b|\bHalf
 
 
 class LossNotFinite(Hazard):
-    """The loss, a gradient or an activation is NaN or infinite.
-    ## What happens
-    The log says "loss: nan", or "loss: 0.0, grad_norm: nan", from some step on. With bf16 or fp32 the weights are NaN
-    after that step, and everything later is lost; with fp16 the step is skipped and the loss scale halved. Sampling
-    from such a model ends with "probability tensor contains either `inf`, `nan` or element < 0", and with anomaly
-    detection on, backward with "Function 'LogSoftmaxBackward0' returned nan values in its 0th output".
-    ## Why
-    Numbers beyond fp16's 65504; a division by zero (a batch whose labels are all -100, a mask that hides a whole row);
-    the logarithm of zero in a custom loss; weights that were NaN when loaded; a learning rate that is too high; a
-    library's fault.
-    ## Example
-    ```python
-    loss = (nll * mask).sum() / mask.sum()                  # wrong: 0 / 0 where a batch has no label
-    loss = (nll * mask).sum() / mask.sum().clamp(min=1)     # right
-    ```
-    ## Cure
-    bf16 instead of fp16. The first module that makes it, with the input that it had, tells the rest: look there.
-    Leave out batches without a label, clip gradients, warm up. Go back to a checkpoint from before that step.
-    ## When it is safe
-    fp16's first steps, while the loss scale is found: the loss itself is finite then, and only gradients overflow.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/5242: loss and grad_norm are nan with one version only
-    - https://github.com/hiyouga/LlamaFactory/issues/7263: loss 0 and grad_norm nan
-    """
-
-    name = "loss-not-finite"
-    explains_failure = False
-    title = Text("The loss is not finite", "loss 不是有限值")
-    log_words = ("returned nan values", "probability tensor", "nan")
-    yields_to = ("fp16-loss-scale-minimum", "benign-loss-scale-warmup")
-
     def in_log(self, log: FailureLog) -> Findings:
         """What fails for it: sampling from NaN, anomaly detection; less surely a loss that is printed as nan."""
         if outside_training(log):

@@ -9,34 +9,6 @@ _HEADS = ("num_heads", "n_heads", "num_attention_heads")
 
 
 class AttentionCodeWithoutGroupedHeads(Hazard):
-    """Attention code that gives keys as many heads as queries meets a model with grouped-query attention.
-    ## What happens
-    "RuntimeError: shape '[4, 897, 64, 128]' is invalid for input of size 3674112", in a line like
-    `self.k_proj(hidden_states).view(bsz, q_len, self.num_heads, self.head_dim)`: the shape holds 8 times the size.
-    ## Why
-    Llama-2-70B, CodeLlama-34B, Llama-3, Mistral and Qwen2 have fewer heads for keys and values than for queries. A
-    monkey patch for FlashAttention (FastChat's, alpaca's), or a transformers from before 4.31, was written when they
-    were as many.
-    ## Example
-    ```python
-    key_states.view(bsz, q_len, self.num_heads, self.head_dim)                  # wrong with grouped queries
-    key_states.view(bsz, q_len, self.num_key_value_heads, self.head_dim)        # right
-    ```
-    ## Cure
-    Leave the patch out and ask transformers for it: `attn_implementation="flash_attention_2"` (4.36 and newer). Or the
-    project's newer patch; or transformers 4.31 and newer, where its own file raised.
-    ## When it is safe
-    With models that have a head of keys for each of queries: LLaMA and Llama-2 of 7B and 13B.
-    ## Sources
-    - https://github.com/lm-sys/FastChat/issues/2307: FastChat's patch and CodeLlama-34B
-    - https://github.com/philschmid/deep-learning-pytorch-huggingface/issues/32: a patch for 7B and 13B, with 70B
-    - https://github.com/huggingface/transformers/pull/24891: Llama-2's grouped queries in transformers
-    """
-
-    name = "attention-code-without-grouped-heads"
-    title = Text("The attention code knows no grouped-query attention", "注意力代码不支持分组查询注意力（GQA）")
-    log_words = ("is invalid for input of size",)
-
     def in_log(self, log: FailureLog) -> Findings:
         """A view by the number of heads of what has a whole fraction of them."""
         for error in log.errors_of("RuntimeError", says=_SHAPE):

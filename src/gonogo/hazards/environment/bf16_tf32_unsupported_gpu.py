@@ -24,34 +24,6 @@ _CURE = (
 
 
 class Bf16Tf32UnsupportedGpu(Hazard):
-    """bf16 or TF32 is asked for on a GPU older than Ampere, or of a PyTorch without CUDA.
-    ## What happens
-    TrainingArguments end the run before it begins: "Your setup doesn't support bf16/gpu. You need torch>=1.10, using
-    Ampere GPU with cuda>=11.0", or "--tf32 requires Ampere or a newer GPU arch".
-    ## Why
-    bf16 matrix units and TF32 came with Ampere (compute capability 8.0). V100, T4, P100, RTX 20xx and GTX cards have
-    neither. A CPU build of PyTorch answers the same, whatever the GPU is.
-    ## Example
-    ```sh
-    torchrun --nproc_per_node 4 train.py --bf16    # wrong on V100, T4, RTX 20xx
-    torchrun --nproc_per_node 4 train.py --fp16    # right
-    ```
-    ## Cure
-    fp16 instead of bf16, no TF32. With a CPU build: install PyTorch from its CUDA index.
-    ## When it is safe
-    On A100, A10, RTX 30xx and anything newer. If this message comes on such a GPU, see cuda-init-failed-masquerade.
-    ## Sources
-    - https://github.com/tatsu-lab/stanford_alpaca/issues/133: the message on a V100; fp16 settles it
-    - https://github.com/OptimalScale/LMFlow/issues/251: the same on a T4
-    - https://github.com/lm-sys/FastChat/issues/1191: bf16, then TF32, on a V100
-    """
-
-    name = "bf16-tf32-unsupported-gpu"
-    title = Text("This GPU has no bf16 or TF32", "该 GPU 不支持 bf16 或 TF32")
-    ends_at = (("transformers/training_args.py", "raise ValueError("),)
-    log_words = ("support bf16", "support bfloat16", "tf32 requires", "bf16", "bfloat16", "CUDA_R_16BF")
-    yields_to = ("cuda-init-failed-masquerade", "cuda-driver-too-old")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """bf16 or TF32 asked for, on cards older than Ampere."""
         found = weakest(environment)

@@ -44,43 +44,6 @@ _CURE = (
 
 
 class BitsandbytesCpuLibrary(Hazard):
-    """bitsandbytes loaded its CPU library, which has no quantization and no 8-bit optimizer.
-    ## What happens
-    Loading in 8 or 4 bits, or the first step of an 8-bit optimizer, ends with "libbitsandbytes_cpu.so: undefined
-    symbol: cget_col_row_stats", "'NoneType' object has no attribute 'cquantize_blockwise_fp16_nf4'", "name
-    'str2optimizer32bit' is not defined" or "CUDA Setup failed despite GPU being available".
-    ## Why
-    At import bitsandbytes looks for CUDA's runtime and takes the library of that version. It found none
-    (LD_LIBRARY_PATH, a new CUDA, an old release of bitsandbytes), warned "compiled without GPU support", and went on.
-    ## Example
-    ```sh
-    pip install bitsandbytes==0.41.1    # wrong: a release without a library for this CUDA
-    pip install -U bitsandbytes    # right
-    python -m bitsandbytes    # says which library it takes
-    ```
-    ## Cure
-    A newer bitsandbytes, or CUDA's runtime where it is looked for. Copying the CUDA library over the CPU one hides the
-    fault until the next version.
-    ## When it is safe
-    `python -m bitsandbytes` ends with success. A run that doesn't quantize may ignore the warning.
-    ## Sources
-    - https://github.com/A-baoYang/alpaca-7b-chinese/issues/2: the banner with the CPU library, then the symbol
-    - https://github.com/axolotl-ai-cloud/axolotl/issues/1802: BNB_CUDA_VERSION names a library that is not there
-    - https://github.com/bitsandbytes-foundation/bitsandbytes/issues/459: upgrading settles it
-    """
-
-    name = "bitsandbytes-cpu-library"
-    title = Text("bitsandbytes loaded its CPU library", "bitsandbytes 加载了 CPU 库")
-    ends_at = (("ctypes/__init__.py", "_FuncPtr((name_or_ordinal"),)
-    traces = ("python -m bitsandbytes",)
-    log_words = (
-        "libbitsandbytes",
-        "cget_col_row_stats",
-        "undefined symbol",
-        "without GPU support",
-        "bitsandbytes native",
-    )
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A bitsandbytes without a library for torch's CUDA, where the run needs one."""
         version, cuda = environment.version("bitsandbytes"), environment.cuda.string

@@ -33,37 +33,6 @@ _CURE = (
 
 
 class CudaDriverTooOld(Hazard):
-    """The GPU driver is older than the CUDA that PyTorch was built with.
-    ## What happens
-    "The NVIDIA driver on your system is too old (found version 11040)", as an error or as a "CUDA initialization"
-    warning after which no GPU is there; or "CUDA driver version is insufficient for CUDA runtime version".
-    ## Why
-    PyTorch's wheels bring their CUDA libraries; the driver is the machine's. The number is the CUDA that the driver
-    serves: 11040 is 11.4. A newer PyTorch, often pulled in by another package's installation, needs more. A container
-    does not change the driver.
-    ## Example
-    ```sh
-    nvidia-smi | grep "CUDA Version"    # 11.4
-    pip install torch==2.6.0    # wrong: CUDA 12.4
-    pip install torch==2.3.1 --index-url https://download.pytorch.org/whl/cu118    # right: CUDA 11
-    ```
-    ## Cure
-    A newer driver on the host, or a PyTorch built for the CUDA that `nvidia-smi` shows.
-    ## When it is safe
-    `nvidia-smi` shows a CUDA version at least as new as `torch.version.cuda` (within one major version the driver's
-    minor may be lower).
-    ## Sources
-    - https://github.com/IEIT-Yuan/Yuan-2.0/issues/65: a container with CUDA 12.1 on a driver for 11.0
-    - https://github.com/zai-org/ChatGLM3/issues/100: found version 11060
-    - https://docs.nvidia.com/deploy/cuda-compatibility/: which driver serves which CUDA
-    """
-
-    name = "cuda-driver-too-old"
-    title = Text("The NVIDIA driver is too old for this PyTorch", "NVIDIA 驱动对该 PyTorch 来说太旧")
-    log_words = ("too old", "insufficient", "unsatisfied condition", "unsupported toolchain")
-    ends_at = (("torch/cuda/__init__.py", "torch._C._cuda_init()"),)
-    traces = ("http://www.nvidia.com/Download/index.aspx",)
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The machine's driver against the CUDA that torch was built for."""
         driver, cuda = environment.driver.string, environment.cuda.string

@@ -35,40 +35,6 @@ _CURE = (
 
 
 class CudaHomeMissing(Hazard):
-    """There is no CUDA toolkit (nvcc) where DeepSpeed looks for it.
-    ## What happens
-    `import deepspeed`, its installation, or the first operator ends with "CUDA_HOME does not exist, unable to compile
-    CUDA op(s)" (MissingCUDAException; an AssertionError in older versions).
-    ## Why
-    PyTorch's wheels bring the CUDA libraries, not the compiler. DeepSpeed asks nvcc for its version, some releases at
-    import already, and finds no toolkit: none is installed, or CUDA_HOME names a folder without it, or the variable
-    does not reach the launched processes.
-    ## Example
-    ```dockerfile
-    FROM nvidia/cuda:12.4.1-runtime-ubuntu22.04    # wrong: no nvcc
-    FROM nvidia/cuda:12.4.1-devel-ubuntu22.04    # right
-    ```
-    ## Cure
-    Install the toolkit with PyTorch's CUDA version and export CUDA_HOME. A runtime image has no nvcc: take the devel
-    one.
-    ## When it is safe
-    Where nvcc is in PATH, or no CUDA operator is built and DeepSpeed does not ask at import.
-    ## Sources
-    - https://github.com/jingyaogong/minimind/issues/48: at import, in a training run
-    - https://github.com/deepspeedai/DeepSpeed/issues/2772: the same from ds_report
-    """
-
-    name = "cuda-home-missing"
-    title = Text("No CUDA toolkit: CUDA_HOME does not exist", "没有 CUDA 工具包：CUDA_HOME 不存在")
-    log_words = ("CUDA_HOME", "nvcc")
-    ends_at = (
-        ("op_builder/", "installed_cuda_version"),
-        ("op_builder/", "is_compatible"),
-        ("deepspeed/git_version_info.py", "is_compatible"),
-        ("torch/utils/cpp_extension.py", "_join_cuda_home"),
-    )
-    traces = ("installed_cuda_version()",)
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A CUDA operator that is to be compiled where there is no nvcc: a runtime image, or a machine without one."""
         built = operator(run, "fused_adam", "cpu_adam") if environment.toolkit.absent else None

@@ -42,49 +42,6 @@ _CURE = (
 
 
 class CudaInitFailedMasquerade(Hazard):
-    """CUDA did not start, and the framework blames the GPU's age.
-    ## What happens
-    On an RTX 4090 or an A100 the run ends with "Your setup doesn't support bf16/gpu" or "--tf32 requires Ampere". Above
-    it stands a warning: "CUDA initialization: CUDA unknown error", "Error 802: system not yet initialized", "No
-    platform detected". With fp16: "FP16 Mixed precision training with AMP or APEX (`--fp16`) ... can only be used on
-    CUDA devices".
-    ## Why
-    transformers asks CUDA for the GPU's generation. Where CUDA did not start, or no GPU is visible, the answer is no,
-    and the message speaks of Ampere. Changing the precision leads to the next failure.
-    ## Example
-    ```sh
-    torchrun --nproc_per_node 8 train.py --bf16 false    # wrong: CUDA did not start, precision is not why
-    python -c "import torch; torch.cuda.init()"    # right: says why
-    ```
-    ## Cure
-    Make `torch.cuda.is_available()` true first: driver, fabric manager, container flags, CUDA_VISIBLE_DEVICES, a CUDA
-    build of PyTorch. On a machine without a GPU: use_cpu, and no bf16 or TF32.
-    ## When it is safe
-    Where `torch.cuda.is_available()` prints True in the environment of the run.
-    ## Sources
-    - https://github.com/gensyn-ai/rl-swarm/issues/252: an RTX 4090 after "CUDA unknown error"
-    - https://github.com/gensyn-ai/rl-swarm/issues/148: "No platform detected"
-    - https://github.com/FlagOpen/FlagEmbedding/issues/546: fp16 refused, with a driver older than the CUDA of PyTorch
-    - https://github.com/hiyouga/LlamaFactory/issues/7888: Error 802 and an accelerator set to CPU
-    """
-
-    name = "cuda-init-failed-masquerade"
-    title = Text("CUDA did not start: no GPU is usable in this process", "CUDA 没有启动：该进程没有可用的 GPU")
-    log_words = (
-        "APEX (`--fp16`)",
-        "CUDA initialization",
-        "No platform detected",
-        "UnspecifiedPlatform",
-        "CUDA unknown",
-        "accelerator to",
-        "system not yet init",
-    )
-    ends_at = (
-        ("torch/cuda/__init__.py", "torch._C._cuda_init()"),
-        ("transformers/training_args.py", "raise ValueError("),
-    )
-    yields_to = ("cuda-driver-too-old", "fabric-manager-not-running")
-
     def in_log(self, log: FailureLog) -> Findings:
         """A refusal of bf16 or TF32 beside a sign that CUDA failed or a GPU that has both; else CUDA's own failure."""
         refusal, failed = refused(log), cuda_failed(log)

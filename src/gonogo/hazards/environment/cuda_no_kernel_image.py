@@ -36,39 +36,6 @@ _CURE = (
 
 
 class CudaNoKernelImage(Hazard):
-    """PyTorch, or an extension, was not built for this GPU's architecture.
-    ## What happens
-    The first kernel ends with "CUDA error: no kernel image is available for execution on the device". Often a
-    warning at import told it: "NVIDIA ... with CUDA capability sm_120 is not compatible with the current PyTorch
-    installation".
-    ## Why
-    A CUDA binary holds code for a list of architectures. A GPU that is newer than the build (an RTX 5090 with a cu121
-    wheel), or so old that the build dropped it, finds none. An extension built on another machine has that machine's
-    only.
-    ## Example
-    ```sh
-    pip install torch --index-url https://download.pytorch.org/whl/cu121    # wrong on an RTX 5090 (sm_120)
-    pip install torch --index-url https://download.pytorch.org/whl/cu128    # right
-    ```
-    ## Cure
-    A PyTorch build with the architecture; where PyTorch itself works and an extension fails, rebuild the extension.
-    ## When it is safe
-    `torch.cuda.get_arch_list()` names the GPU's architecture, or an older one of the same major version.
-    ## Sources
-    - https://github.com/deepseek-ai/DeepSeek-OCR/issues/159: a new GPU and an older build
-    - https://github.com/thomasbrandon/mish-cuda/issues/10: an extension built for another GPU
-    - https://github.com/pytorch/pytorch/issues/31285: the long thread, with what PyTorch's builds hold
-    """
-
-    name = "cuda-no-kernel-image"
-    title = Text("No kernels for this GPU's architecture", "没有适用于该 GPU 架构的 kernel")
-    log_words = ("kernel image", "CUDA capability sm_", "cuda capability", "NoKernelImage")
-    traces = (
-        "PyTorch install supports CUDA capabilities",
-        "please check the instructions at https://pytorch.org/get-started",
-        "device-side assertions",
-    )
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The machine's cards against the architectures that this torch was built for."""
         cuda, torch = environment.cuda.string, environment.version("torch")

@@ -29,43 +29,6 @@ _CURE = (
 
 
 class CudaTorchVersionMismatch(Hazard):
-    """The installed CUDA toolkit is not of the CUDA version that PyTorch was built with.
-    ## What happens
-    Building an operator (or installing DeepSpeed) ends with CUDAMismatchException: "Installed CUDA version 12.2 does
-    not match the version torch was compiled with 11.7, unable to compile cuda/cpp extensions".
-    ## Why
-    DeepSpeed compiles with the nvcc under CUDA_HOME against PyTorch's headers. It accepts another minor version of the
-    same major one, and refuses another major version.
-    ## Example
-    ```sh
-    export CUDA_HOME=/usr/local/cuda-11.8    # wrong, with torch 2.5.1+cu124
-    export CUDA_HOME=/usr/local/cuda-12.4    # right
-    ```
-    ## Cure
-    Align them, or set DS_SKIP_CUDA_CHECK=1 at your own risk. If a compiler's error follows (Python.h, -lcurand),
-    that is the cause, and this was a warning.
-    ## When it is safe
-    "but since the APIs are compatible, accepting this combination" is no error.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/2902: at installation
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/370: FusedAdam, toolkit 12.0 and PyTorch for 11.8
-    - https://github.com/deepspeedai/DeepSpeed/pull/3436: the variable that allows it
-    """
-
-    name = "cuda-torch-version-mismatch"
-    title = Text("The CUDA toolkit is not of PyTorch's CUDA version", "CUDA 工具包与 PyTorch 的 CUDA 版本不一致")
-    ends_at = (("op_builder/builder.py", "raise Exception("),)
-    traces = ("Please make sure to use the same CUDA versions",)
-    log_words = (
-        "is only supported on CUDA",
-        "CUDAMismatch",
-        "Installed CUDA version",
-        "detected CUDA version",
-        "version mismatch",
-        "being compiled with",
-    )
-    yields_to = ("op-build-libcurand-missing", "op-build-nvcc-arch-unsupported", "op-build-python-h-missing")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """nvcc of another major version than torch's CUDA, where DeepSpeed compiles an operator."""
         toolkit, cuda = environment.toolkit.string, environment.cuda.string

@@ -20,40 +20,6 @@ _CURE = (
 
 
 class DeepspeedPathTakenForDict(Hazard):
-    """transformers 4.53 takes the path after --deepspeed for a dict, and refuses it.
-    ## What happens
-    Every rank ends at once, with the script's usage and "error: argument --deepspeed: invalid dict value:
-    'ds_config.json'". The file is there and is right.
-    ## Why
-    `HfArgumentParser` reads an option's type from the order in `Optional[Union[dict, str]]`. Python keeps one object
-    for all unions of the same types, in the order in which the first was written, and in 4.53.0 to 4.53.3
-    `modeling_utils` writes `Union[str, dict]`. Where it is imported before `TrainingArguments` is, as in `from
-    transformers import HfArgumentParser, Trainer, TrainingArguments`, a path is parsed as a dict.
-    ## Example
-    ```python
-    from transformers import HfArgumentParser, Trainer, TrainingArguments    # wrong with 4.53
-    # right
-    from transformers import TrainingArguments
-    from transformers import HfArgumentParser, Trainer
-    ```
-    ## Cure
-    `pip install "transformers==4.52.4"`, or 4.54 and newer. Or import `TrainingArguments` first, on a line of its own.
-    ## When it is safe
-    Where the path is in TrainingArguments(deepspeed=...) or a YAML file, and where TrainingArguments is imported
-    before the Trainer is.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/39462: with one import it fails, without it it does not
-    - https://github.com/huggingface/transformers/issues/39673: transformers 4.53.3
-    - https://github.com/hiyouga/LlamaFactory/issues/9012: the same in LLaMA-Factory
-    """
-
-    name = "deepspeed-path-taken-for-dict"
-    raises = True
-    title = Text(
-        "transformers 4.53 takes the path after --deepspeed for a dict",
-        "transformers 4.53 把 --deepspeed 后的路径当作 dict",
-    )
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A path on the command line, for a script that imports what writes the other order first."""
         option = launch.options.get("deepspeed")
@@ -88,8 +54,6 @@ class DeepspeedPathTakenForDict(Hazard):
             if edit is not None
             else None,
         )
-
-    log_words = ("argument --deepspeed: invalid",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """argparse's refusal."""

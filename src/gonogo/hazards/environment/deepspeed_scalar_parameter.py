@@ -1,6 +1,7 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
 
 _REFUSED = Pattern(r"self\.dim\(\) cannot be 0 to view \w+ as Byte")
@@ -20,38 +21,6 @@ _CURE = (
 
 
 class DeepspeedScalarParameter(Hazard):
-    """DeepSpeed 0.19.8 can't broadcast a parameter without dimensions.
-    ## What happens
-    `deepspeed.initialize`, or under ZeRO-3 building the model, ends with "RuntimeError: self.dim() cannot be 0 to view
-    BFloat16 as Byte (different element sizes)" in `_broadcast_model` or `_zero_init_param`, with any stage of ZeRO.
-    ## Why
-    Before training each parameter is broadcast from rank 0. DeepSpeed 0.19.8 does so by its bytes,
-    `param.data.view(torch.uint8)`, which torch refuses for a tensor without dimensions. CLIP, SigLIP and other
-    contrastive models have such a parameter (`logit_scale = nn.Parameter(torch.tensor(2.65))`), and so have gates and
-    temperatures of many others. Releases up to 0.19.7 broadcast the tensor itself.
-    ## Example
-    ```python
-    self.logit_scale = nn.Parameter(torch.tensor(2.65))    # wrong with deepspeed 0.19.8: no dimension
-    self.logit_scale = nn.Parameter(torch.tensor([2.65]))    # right
-    ```
-    ## Cure
-    Pin `deepspeed==0.19.7`. In a model of your own write `nn.Parameter(torch.tensor([value]))`, with one dimension.
-    ## When it is safe
-    Another DeepSpeed; a model whose parameters all have dimensions.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/deepspeed/runtime/engine.py: the broadcast of bytes, in
-      `_broadcast_model`
-    - https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/deepspeed/runtime/zero/partition_parameters.py: the same
-      under ZeRO-3, in `_zero_init_param`
-    - https://github.com/huggingface/transformers/blob/main/src/transformers/models/clip/modeling_clip.py: CLIP's
-      `logit_scale`
-    """
-
-    name = "deepspeed-scalar-parameter"
-    title = Text(
-        "DeepSpeed 0.19.8 can't broadcast a parameter without dimensions", "DeepSpeed 0.19.8 无法广播没有维度的参数"
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``nn.Parameter`` of a number in a class, under DeepSpeed's faulty release."""
         if run.config is None or run.environment.within("deepspeed", _FAULTY) is not True:
@@ -80,9 +49,6 @@ class DeepspeedScalarParameter(Hazard):
                 if edit is not None
                 else None,
             )
-
-    log_words = ("self.dim() cannot be 0 to view",)
-    ends_at = (("deepspeed/runtime/engine.py", "_broadcast_model"),)
 
     def in_log(self, log: FailureLog) -> Findings:
         """torch's refusal, where DeepSpeed broadcasts parameters; without frames it is likely."""
@@ -136,5 +102,5 @@ def _is_number(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp):
         return _is_number(node.left) and _is_number(node.right)
     if isinstance(node, ast.Call):
-        return ast.unparse(node.func) in ("math.log", "np.log", "numpy.log", "float", "math.sqrt", "math.exp")
+        return dotted(node.func) in ("math.log", "np.log", "numpy.log", "float", "math.sqrt", "math.exp")
     return isinstance(node, ast.Constant) and type(node.value) in (int, float)

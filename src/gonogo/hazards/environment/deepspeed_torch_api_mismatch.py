@@ -43,47 +43,6 @@ _CURE = (
 
 
 class DeepspeedTorchApiMismatch(Hazard):
-    """This DeepSpeed uses a part of PyTorch that the installed PyTorch no longer has (or does not have yet).
-    ## What happens
-    `import deepspeed` ends with "cannot import name 'log' from 'torch.distributed.elastic.agent.server.api'", "No
-    module named 'torch._six'" or another name of torch. transformers shows it as "Failed to import
-    transformers.trainer".
-    ## Why
-    DeepSpeed imports internals of PyTorch, which move: torch 2.0 dropped `torch._six`, torch 2.4 renamed the elastic
-    agent's `log`. An upgrade of torch alone (often as another package's dependency) parts the pair.
-    ## Example
-    ```text
-    torch==2.4.0
-    deepspeed==0.14.0    # wrong
-    deepspeed==0.14.5    # right
-    ```
-    ## Cure
-    Upgrade DeepSpeed, or install the PyTorch of its time.
-    ## When it is safe
-    DeepSpeed was released after the installed PyTorch.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/5337: `log`, renamed in PyTorch
-    - https://github.com/huggingface/alignment-handbook/issues/180: the same in a training recipe
-    - https://github.com/project-baize/baize-chatbot/issues/24: torch._six behind transformers.trainer
-    """
-
-    name = "deepspeed-torch-api-mismatch"
-    title = Text("This DeepSpeed does not fit the installed PyTorch", "该 DeepSpeed 与已安装的 PyTorch 不匹配")
-    raises = True
-    log_words = (
-        "torch._six",
-        "cannot import name",
-        "has no attribute",
-        "does not support _",
-        "torch.distributed.elastic",
-    )
-    ends_at = (
-        ("deepspeed/comm/torch.py", "class TorchBackend"),
-        ("deepspeed/elasticity/elastic_agent.py", "import"),
-        ("deepspeed/runtime/utils.py", "from torch._six"),
-    )
-    traces = ("from torch.distributed.elastic.agent.server.api import log",)
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A DeepSpeed beside a torch (or numpy) that has dropped what it imports."""
         rows = (row for row in known_bad("deepspeed") if row.when == "import")

@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.installed import describe_package, span_of
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Pattern, Run, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
 
 _ILLEGAL = Pattern(r"(?:CUDA error: |^|: )an illegal memory access was encountered|^illegal memory")
 _MROPE_MODEL = Pattern(r"(?i)qwen[-_]?3[._]?[5-8]\b|qwen3_5|qwen3\.[5-8]-")
@@ -9,39 +9,6 @@ _ELSEWHERE = Pattern(r"Triton Error|NCCL WARN|RTX ?50\d0|offload|wake_up|bitsand
 
 
 class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
-    """Qwen3.5's mrope position_ids [3, batch, seq] are taken for a packed batch.
-    ## What happens
-    `CUDA error: an illegal memory access was encountered` at the first steps with Qwen3.5 (or another model with
-    mrope) and `attn_implementation="flash_attention_2"`; with sdpa it trains.
-    ## Why
-    `_is_packed_sequence` of transformers 5.2 and 5.3 looks for position_ids that begin anew. Those of mrope have
-    three rows, for time, height and width: `cu_seqlens` gets three times the tokens, and the kernel reads beyond
-    the batch.
-    ## Example
-    ```python
-    # wrong with transformers 5.2
-    AutoModelForImageTextToText.from_pretrained("Qwen/Qwen3.5-9B", attn_implementation="flash_attention_2")
-    # right, until transformers is upgraded
-    AutoModelForImageTextToText.from_pretrained("Qwen/Qwen3.5-9B", attn_implementation="sdpa")
-    ```
-    ## Cure
-    attn_implementation: sdpa (LLaMA-Factory: flash_attn: sdpa), or a transformers with pull 44911. To find another
-    kernel at fault: CUDA_LAUNCH_BLOCKING=1 names the call.
-    ## When it is safe
-    With a transformers that has pull 44911, or with sdpa.
-    ## Sources
-    - https://github.com/QwenLM/Qwen3.8/issues/104: the cause
-    - https://github.com/huggingface/transformers/pull/44911: the fix
-    - https://github.com/hiyouga/LlamaFactory/issues/10440: Qwen3.5 with fa2 in LLaMA-Factory
-    - https://github.com/OpenRLHF/OpenRLHF/issues/1194: the same in OpenRLHF
-    """
-
-    name = "flash-attn-mrope-position-ids-taken-for-packed"
-    title = Text(
-        "transformers takes three-dimensional position_ids for packing, and flash-attn reads out of bounds",
-        "transformers 把三维 position_ids 误认为打包，flash-attn 越界读取",
-    )
-    log_words = ("illegal memory",)
     signs = (
         Sign(says=_ILLEGAL, beside=_MROPE_MODEL, unless=_NCCL),
         Sign(says=_ILLEGAL, beside=Pattern(r"transformers==5\.[23]\b"), unless=_NCCL),
@@ -54,22 +21,6 @@ class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
             certainty=Certainty.POSSIBLE,
         ),
     )
-    cause = Text(
-        "A kernel read out of bounds. With Qwen3.5 and flash-attention, transformers 5.2 and 5.3 hand it "
-        "lengths that are three times too long.",
-        "某个内核越界读取。Qwen3.5 与 flash-attention 同用时，transformers 5.2 与 5.3 传给它的长度是实际的三倍。",
-    )
-    cures = (
-        Text(
-            "attn_implementation: sdpa (LLaMA-Factory: flash_attn: sdpa), or a transformers with pull 44911",
-            "attn_implementation: sdpa（LLaMA-Factory：flash_attn: sdpa），或包含 pull 44911 的 transformers",
-        ),
-        Text(
-            "To find another kernel at fault: CUDA_LAUNCH_BLOCKING=1 names the call",
-            "若是其他内核的问题：CUDA_LAUNCH_BLOCKING=1 会指出所在调用",
-        ),
-    )
-    confirm = Text('It trains with attn_implementation="sdpa"', '使用 attn_implementation="sdpa" 后可以训练')
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Such a model, flash-attention asked for, and a transformers of the two releases."""

@@ -33,40 +33,6 @@ _CURE = (
 
 
 class FlashAttnUndefinedSymbol(Hazard):
-    """flash-attn's binary was built for another PyTorch.
-    ## What happens
-    Importing flash-attn, or the first transformers model that uses it, ends with "flash_attn_2_cuda...so: undefined
-    symbol: _ZN3c10...". transformers shows it as "Failed to import transformers.models....".
-    ## Why
-    The extension calls PyTorch's C++ functions by names that change with PyTorch's version and its C++ ABI. A wheel for
-    another torch, CUDA or ABI, a wheel out of pip's cache, or an upgrade of torch afterwards leaves names that are not
-    there.
-    ## Example
-    ```sh
-    pip install flash-attn && pip install -U torch    # wrong: built for the torch before
-    pip install -U torch && pip install --no-build-isolation --force-reinstall --no-deps flash-attn    # right
-    ```
-    ## Cure
-    Reinstall flash-attn after torch, matching torch, CUDA, Python and cxx11abi; or use sdpa.
-    ## When it is safe
-    `python -c "import flash_attn_2_cuda"` after `import torch` says nothing.
-    ## Sources
-    - https://github.com/Dao-AILab/flash-attention/issues/853: the symbol, and which wheel fits
-    - https://github.com/axolotl-ai-cloud/axolotl/issues/1157: in a training run
-    - https://github.com/axolotl-ai-cloud/axolotl/issues/3142: after torch was changed by another installation
-    """
-
-    name = "flash-attn-undefined-symbol"
-    title = Text("flash-attn was built for another PyTorch", "flash-attn 是为另一个 PyTorch 编译的")
-    ends_at = (
-        ("flash_attn", "import flash_attn_2_cuda"),
-        ("flash_attn/__init__.py", "from flash_attn.flash_attn_interface import"),
-        ("flash_attn_interface.py", "flash_attn_gpu"),
-    )
-    traces = ("import flash_attn_2_cuda as", "_ZN3c10", "undefined symbol: _ZN2at4_ops")
-    log_words = ("undefined symbol", "flash_attn_2_cuda", "flash_attn")
-    yields_to = ("glibc-older-than-package",)
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A wheel of flash-attn whose name tells another torch than the one beside it."""
         wheel, torch = environment.version("flash-attn"), environment.version("torch")

@@ -32,37 +32,6 @@ _CURE_OF_SGLANG = Text(
 
 
 class FlashAttnUnsupportedGpu(Hazard):
-    """FlashAttention 2 runs on Ampere and newer; this GPU is older. Or FlashAttention 3 on one of other kind.
-    ## What happens
-    The first forward pass ends with "RuntimeError: FlashAttention only supports Ampere GPUs or newer." SGLang's words
-    are "flash_attn at sgl-kernel is only supported on sm90 and above".
-    ## Why
-    flash-attn 2 has kernels for compute capability 8.0 and up: not for V100, T4, RTX 20xx. Some models' own code
-    uses it whenever the package is installed, whatever the arguments say. FlashAttention 3, in sgl-kernel, is built for
-    Hopper and Ampere: not for what is older, nor for an RTX 50 or RTX PRO 6000, in spite of its words.
-    ## Example
-    ```python
-    # wrong on V100, T4, RTX 20xx
-    model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="flash_attention_2")
-    # right
-    model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")
-    ```
-    ## Cure
-    Another attention implementation (sdpa), or uninstall flash-attn.
-    ## When it is safe
-    On A100, A10, RTX 30xx and newer.
-    ## Sources
-    - https://github.com/LlamaChinese/Llama-Chinese/issues/307: training on an older GPU
-    - https://github.com/swc-17/SparseDrive/issues/44: V100
-    - https://github.com/hiyouga/LlamaFactory/issues/3508: Qwen's remote code takes flash-attn by itself
-    - https://github.com/gpustack/gpustack/issues/3326: SGLang's words; a maintainer tells which cards have it
-    - https://github.com/sgl-project/sglang/issues/15342: FlashAttention 3 on an RTX PRO 6000
-    """
-
-    name = "flash-attn-unsupported-gpu"
-    title = Text("FlashAttention does not run on this GPU", "该 GPU 不支持 FlashAttention")
-    log_words = ("only support", "FlashAttention", "lash attention", "lash-att", "lash_att", "Ampere")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """flash-attn asked for, on cards older than Ampere."""
         found = weakest(environment)

@@ -3,28 +3,6 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, S
 
 
 class GpusOfUnequalMemory(Hazard):
-    """The ranks of a node run on GPUs of unequal memory.
-    ## What happens
-    The rank on the smallest card runs out of memory while the others have room; or all wait for the slowest.
-    ## Why
-    DDP and ZeRO give each rank the same share of states and the same micro-batch, whatever its card has.
-    ## Example
-    ```sh
-    torchrun --nproc_per_node 4 train.py    # wrong: GPU 3 has 24 GiB, the others 80
-    CUDA_VISIBLE_DEVICES=0,1,2 torchrun --nproc_per_node 3 train.py    # right
-    ```
-    ## Cure
-    Leave the smaller cards out with CUDA_VISIBLE_DEVICES, or size the batch for the smallest.
-    ## When it is safe
-    Where the batch fits into the smallest card and its speed will do.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/4402: 16 GB and 32 GB cards: DeepSpeed divides evenly
-    - https://github.com/Tencent/TencentPretrain/issues/98: the same question for pre-training
-    """
-
-    name = "gpus-of-unequal-memory"
-    title = Text("GPUs of unequal memory: the smallest sets the limit", "GPU 显存不等：以最小的为限")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Cards whose memory differs by more than a tenth, all of them in use."""
         sizes = [gpu.memory for gpu in environment.gpus if gpu.memory]

@@ -37,40 +37,6 @@ _CURE = (
 
 
 class OpBuildLibcurandMissing(Hazard):
-    """DeepSpeed's CPU Adam does not link: the linker finds no libcurand.
-    ## What happens
-    At `deepspeed.initialize` with CPU offload, the build of `cpu_adam` ends with "/usr/bin/ld: cannot find -lcurand"
-    and "Error building extension 'cpu_adam'". What is printed last is a consequence: "'DeepSpeedCPUAdam' object has
-    no attribute 'ds_opt_adam'".
-    ## Why
-    DeepSpeed builds the operator at its first use, and links it with curand. A conda environment or a slim image often
-    has nvcc without the rest of the toolkit, or has the library where the linker does not look.
-    ## Example
-    ```sh
-    conda install cuda-nvcc    # wrong: the compiler alone
-    conda install cuda-nvcc libcurand-dev    # right
-    rm -r ~/.cache/torch_extensions
-    ```
-    ## Cure
-    Install libcurand with its development files, or put its folder into LIBRARY_PATH; then delete
-    `~/.cache/torch_extensions` and start again.
-    ## When it is safe
-    Without optimizer offload (no DeepSpeedCPUAdam), or where `ds_report` shows cpu_adam as installed.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/5659: "cannot find -lcurand" while cpu_adam is built
-    - https://github.com/dhcode-cpp/X-R1/issues/68: the same in a GRPO run
-    - https://github.com/deepspeedai/DeepSpeed/issues/3929: curand and cudart both out of the linker's sight
-    """
-
-    name = "op-build-libcurand-missing"
-    title = Text("DeepSpeed's operator does not link: libcurand is missing", "DeepSpeed 算子链接失败：缺少 libcurand")
-    log_words = ("-lcurand", "-lcudart", "curand", "ds_opt_adam")
-    ends_at = (
-        ("ops/adam/cpu_adam.py", "CPUAdamBuilder"),
-        ("torch/utils/cpp_extension.py", "_import_module_from_library"),
-    )
-    traces = ("Loading extension module cpu_adam",)
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """conda's bare compiler, with a DeepSpeed that links the CPU's Adam with curand."""
         if environment.has("cuda-nvcc") is not True or any(environment.has(name) for name in _WITH_CURAND):

@@ -22,35 +22,6 @@ _CURE = (
 
 
 class OpBuildNinjaMissing(Hazard):
-    """DeepSpeed cannot build its operators: no `ninja` program in PATH.
-    ## What happens
-    The first operator that DeepSpeed loads ends with "RuntimeError: Ninja is required to load C++ extensions", or
-    "Unable to JIT load the ... op due to ninja not being installed".
-    ## Why
-    PyTorch calls the program `ninja` to build extensions. It is not installed in this environment, or it is, but the
-    folder of its program is not in the PATH of the launched processes (an environment that was not activated, a remote
-    node, sudo, an IDE).
-    ## Example
-    ```sh
-    /opt/envs/train/bin/python train.py    # wrong: the folder of ninja is not in PATH
-    PATH=/opt/envs/train/bin:$PATH python train.py    # right, with ninja installed there
-    ```
-    ## Cure
-    `pip install ninja` on every node; start from the activated environment, or add its bin folder to PATH.
-    ## When it is safe
-    Where no operator is built: they were built at installation (`DS_BUILD_OPS=1`), or none is used.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/1687: the error, in a pre-training run
-    - https://github.com/deepspeedai/DeepSpeed/issues/5627: ninja is needed on every node
-    - https://github.com/InternLM/lmdeploy/issues/242: installed by pip, and yet not in PATH
-    """
-
-    name = "op-build-ninja-missing"
-    title = Text("Operators cannot be built: the program ninja is missing", "无法编译算子：缺少 ninja 程序")
-    log_words = ("inja is required", "ninja")
-    ends_at = (("torch/utils/cpp_extension.py", "verify_ninja_availability"), ("op_builder/builder.py", "jit_load"))
-    traces = ("has no attribute 'ds_opt_adam'",)
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """An operator to be compiled, and neither the program ninja nor its package."""
         if not environment.ninja.absent or environment.has("ninja") is not False:

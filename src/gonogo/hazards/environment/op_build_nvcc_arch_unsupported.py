@@ -31,39 +31,6 @@ _CURE = (
 
 
 class OpBuildNvccArchUnsupported(Hazard):
-    """The installed nvcc is older than the GPU, so DeepSpeed's operators do not compile.
-    ## What happens
-    The build of `fused_adam` or `cpu_adam` ends with "nvcc fatal : Unsupported gpu architecture 'compute_89'". Later
-    lines ("'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'") are consequences.
-    ## Why
-    DeepSpeed compiles for the architecture of the GPU that it finds. CUDA 11.7 does not know the RTX 4090 (8.9) and the
-    H100 (9.0), 12.6 does not know Blackwell. PyTorch itself runs, as its wheels bring their own libraries.
-    ## Example
-    ```sh
-    export CUDA_HOME=/usr/local/cuda-11.7    # wrong on an H100 (9.0)
-    export CUDA_HOME=/usr/local/cuda-12.4    # right
-    rm -r ~/.cache/torch_extensions
-    ```
-    ## Cure
-    A toolkit that knows the GPU, or TORCH_CUDA_ARCH_LIST with the newest architecture that nvcc knows, plus `+PTX`.
-    Delete `~/.cache/torch_extensions` afterwards.
-    ## When it is safe
-    Where no CUDA operator is built, or nvcc is at least as new as the GPU.
-    ## Sources
-    - https://github.com/OptimalScale/LMFlow/issues/472: compute_89, then ds_opt_adam
-    - https://github.com/deepspeedai/DeepSpeed/issues/3299: fused_adam on an RTX 4090
-    - https://github.com/deepspeedai/DeepSpeed/issues/3808: the same with CUDA 11.6
-    """
-
-    name = "op-build-nvcc-arch-unsupported"
-    title = Text("The installed nvcc does not know this GPU's architecture", "已安装的 nvcc 不认识该 GPU 的架构")
-    log_words = ("nsupported gpu arch", "Unknown CUDA arch", "compute_", "gpu-name")
-    ends_at = (
-        ("torch/utils/cpp_extension.py", "_get_cuda_arch_flags"),
-        ("torch/utils/cpp_extension.py", "_run_ninja_build"),
-    )
-    yields_to = ("triton-ptxas-too-old-for-gpu",)
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """nvcc older than the card that an operator is compiled for."""
         toolkit = parse_version(environment.toolkit.string or "")

@@ -20,30 +20,6 @@ _CURE = (
 
 
 class OpBuildPythonHMissing(Hazard):
-    """Operators do not compile: the headers of Python are not installed.
-    ## What happens
-    The build of an operator ends with "fatal error: Python.h: No such file or directory". A warning above it, that the
-    CUDA versions differ, is often taken for the cause; lines below it ("ds_opt_adam") are consequences.
-    ## Why
-    The system's Python is packaged without the headers that C++ extensions include. Triton's launcher needs them too.
-    ## Example
-    ```sh
-    apt-get install python3.10 g++    # wrong: no headers
-    apt-get install python3.10 g++ python3.10-dev    # right
-    ```
-    ## Cure
-    Install python3-dev (or python3.X-dev for the very version in use), delete `~/.cache/torch_extensions`, start again.
-    ## When it is safe
-    With a Python that brings its headers (conda, uv, the official images), or where nothing is compiled.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/3223: Python.h was the error, the CUDA mismatch a warning
-    - https://github.com/ymcui/Chinese-LLaMA-Alpaca/issues/368: ds_opt_adam, cured by installing python3.x-dev
-    """
-
-    name = "op-build-python-h-missing"
-    title = Text("Operators do not compile: Python.h is missing", "算子无法编译：缺少 Python.h")
-    log_words = ("Python.h", "pyconfig.h")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """An operator to be compiled, on a machine whose Python has no headers."""
         built = operators(run) if environment.python_headers.absent else ()

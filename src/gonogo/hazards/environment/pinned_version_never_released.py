@@ -4,30 +4,6 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, S
 
 
 class PinnedVersionNeverReleased(Hazard):
-    """A version is pinned that PyPI doesn't have.
-    ## What happens
-    "ERROR: Could not find a version that satisfies the requirement deepspeed==0.14.8 (from versions: ..., 0.14.4,
-    0.14.5, 0.15.0 ...)".
-    ## Why
-    A slip of the pen, a version that was only in the repository (`0.10.1` before its release), or one of another
-    package.
-    ## Example
-    ```text
-    deepspeed==0.14.8    # wrong: 0.14.5 is the last of 0.14
-    deepspeed==0.14.5    # right
-    ```
-    ## Cure
-    Pin a version that there is; `pip index versions deepspeed` lists them.
-    ## When it is safe
-    Where the package comes from another index or from source.
-    ## Sources
-    - https://github.com/LlamaChinese/Llama-Chinese/issues/17: a pin of deepspeed before there was such a release
-    - https://github.com/OptimalScale/LMFlow/issues/68: No matching distribution found for deepspeed
-    """
-
-    name = "pinned-version-never-released"
-    title = Text("The pinned version was never released", "固定的版本从未发布")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """An exact version that is past the last release of its series."""
         if environment.complete:

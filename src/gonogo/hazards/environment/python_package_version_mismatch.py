@@ -4,11 +4,11 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import one_line
 from gonogo.hazards.environment._model_names import MODEL_CLASS
 from gonogo.hazards.environment._moved_names import moved, named_by_line, seems_of_another_release
-from gonogo.hazards.environment._pairs import pair_finding, requirement_of
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.installed import certainty_of_versions, fault_findings, together
 from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.version_rule import pair_finding, requirement_of
 
 _FAMILY = (
     r"(?:transformers|peft|accelerate|trl|diffusers|huggingface_hub|tokenizers|datasets|bitsandbytes|optimum"
@@ -131,99 +131,6 @@ _CURE = (
 
 
 class PythonPackageVersionMismatch(Hazard):
-    """Two Python packages of the training stack are of different times.
-    ## What happens
-    "ImportError: cannot import name 'EncoderDecoderCache' from 'transformers'", raised in peft; "RuntimeError: Failed
-    to import transformers.trainer because of the following error"; "tokenizers>=0.21,<0.22 is required ... but found";
-    a TypeError about an argument between two libraries; "data did not match any variant of untagged enum ModelWrapper"
-    (a tokenizer.json that newer tokenizers have written); protobuf's "Descriptors cannot be created directly"; "Invalid
-    pattern: '**' can only be an entire path component" (datasets before 2.15 beside a newer fsspec). An
-    AttributeError about a name that another release has: "BertTokenizer has no attribute batch_encode_plus"
-    (transformers 5), "type object 'Qwen2Model' has no attribute '_update_causal_mask'". vLLM says "Model architectures
-    [...] failed to be inspected" where a model's file can't be imported beside this transformers; the import's own
-    error stands above it.
-    ## Why
-    peft, accelerate, trl and transformers use each other's internals. An unpinned `pip install` brings the newest of
-    one beside an old other.
-    ## Example
-    ```text
-    transformers==4.38.2
-    peft==0.14.0    # wrong: it imports what came with transformers 4.43
-    peft==0.9.0    # right
-    ```
-    ## Cure
-    Upgrade all, or pin the pair that the project was tested with.
-    ## When it is safe
-    With the lock file or requirements of the training framework, unchanged.
-    ## Sources
-    - https://github.com/haotian-liu/LLaVA/issues/1808: transformers.trainer, EncoderDecoderCache; an older peft
-    - https://github.com/huggingface/peft/issues/2292: peft 0.14 with transformers 4.39
-    - https://github.com/modelscope/ms-swift/issues/3028: the same in ms-swift
-    - https://github.com/Liuziyu77/Visual-RFT/issues/230: trl and a TrainingArguments of another time
-    - https://github.com/oliverguhr/german-sentiment-lib/issues/18: a tokenizer's method that transformers 5 dropped
-    - https://github.com/Zhoues/RoboRefer/issues/4: a model's method; the project pins transformers 4.49
-    - https://github.com/bitsandbytes-foundation/bitsandbytes/issues/1450: what peft reads of bitsandbytes' layers
-    - https://github.com/hiyouga/LlamaFactory/issues/6548: the same with 8-bit QLoRA
-    - https://github.com/vllm-project/vllm/issues/12932: vLLM's "failed to be inspected"
-    - https://github.com/huggingface/transformers/issues/36292: the same with transformers 4.49
-    - https://github.com/PRIME-RL/PRIME/issues/48: unpad_input of flash-attn 2.7 returns five values
-    - https://github.com/OpenRLHF/OpenRLHF/pull/702: an argument that vLLM dropped
-    - https://github.com/hiyouga/LlamaFactory/issues/9081: TrainingArguments whose types don't resolve
-    - https://github.com/philschmid/llm-sagemaker-sample/issues/18: datasets 2.13 beside a newer fsspec
-    - https://github.com/huggingface/datasets/issues/6737: the same; an older fsspec mends it
-    """
-
-    name = "python-package-version-mismatch"
-    title = Text("Two packages of the training stack do not fit each other", "训练所用的两个包版本不匹配")
-    log_words = (
-        "cannot import name",
-        "because of the following error",
-        "is required for a normal functioning",
-        "unexpected keyword",
-        "did not match any variant",
-        "Descriptors cannot",
-        "Type resolution failed",
-        "failed to be inspected",
-        "entire path component",
-    )
-    ends_at = (
-        ("vllm/entrypoints/llm.py", "EngineArgs("),
-        ("transformers/trainer.py", "Accelerator("),
-        ("peft/__init__.py", "import"),
-        ("vllm/lora/worker_manager.py", ""),
-    )
-    traces = ("To fix: run `pip install",)
-    yields_to = (
-        "megatron-not-importable",
-        "trainer-override-without-num-items",
-        "reward-function-signature",
-        "zero3-hooks-on-unwrapped-model",
-        "zero3-saved-past-the-engine",
-        "vllm-v1-engine-unsupported",
-        "unsloth-compile-cache-across-ranks",
-        "trl-too-old-for-deepspeed-hooks",
-        "engine-repacks-weights-after-loading",
-        "flash-attn-undefined-symbol",
-        "deepspeed-torch-api-mismatch",
-        "bitsandbytes-cpu-library",
-        "transformers-version-remote-code-break",
-        "transformers-version-model-type-unknown",
-        "cuda-home-missing",
-        "npu-cann-env-not-sourced",
-        "npu-cann-python-deps-missing",
-        "deepspeed-without-launcher-mpi4py",
-        "deepspeed-without-distutils",
-        "numpy-2-beside-older-torch",
-        "pydantic-2-beside-older-deepspeed",
-        "torchvision-of-other-torch",
-        "trainer-accelerate-below-minimum",
-        "training-argument-not-in-version",
-        "transformers-deepspeed-below-minimum",
-        "transformers-torch-below-minimum",
-        "triton-of-other-torch",
-        "xformers-of-other-torch",
-    )
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """What one package requires of another, by its own metadata, against what is beside it."""
         for asking in _ASKING:

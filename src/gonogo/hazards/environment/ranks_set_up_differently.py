@@ -53,32 +53,6 @@ _CURES = {
 
 
 class RanksSetUpDifferently(Hazard):
-    """Ranks of one training have other versions, variables, configurations, models or data than the others.
-    ## What happens
-    With another model or config: a hang or wrong numbers at the first collective, since sizes do not agree. With
-    another torch or NCCL: a hang at start, "unhandled system error", or nothing at all. With fewer data: a hang at the
-    end of the epoch. With another GPU: memory runs out on some ranks only.
-    ## Why
-    Nodes are installed or started apart: an image that is older, a variable that was exported on one node only, a
-    checkout that was not updated, a cache of data that was made twice.
-    ## Example
-    ```sh
-    ssh node2 pip install -U torch    # wrong: node1 keeps the torch before
-    for node in node1 node2; do ssh $node pip install torch==2.5.1; done    # right
-    ```
-    ## Cure
-    Make the ranks alike in what the finding names. Versions, files and variables should come from one place.
-    ## When it is safe
-    Other host names and addresses, GPUs of the same memory, drivers within one CUDA release: these do no harm.
-    ## Sources
-    - https://github.com/NVIDIA/nccl/issues/354: a hang, and the question whether NCCL differs between nodes
-    - https://github.com/NVIDIA/nccl/issues/296: sizes that do not agree between ranks
-    """
-
-    name = "ranks-set-up-differently"
-    explains_failure = False
-    title = Text("The ranks are not set up alike", "各 rank 的环境或配置不一致")
-
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """Each fact in which the ranks' statements before the first step differ, with the ranks of each value."""
         compared = next((rank for rank in run.ranks if rank.compared is not None and rank.compared.differences), None)

@@ -5,29 +5,6 @@ from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
 
 
 class RequirementPinnedTwice(Hazard):
-    """One requirements file pins a package to two versions.
-    ## What happens
-    "ERROR: Cannot install transformers==4.30.0 and transformers==4.30.2 because these package versions have
-    conflicting dependencies", or "Double requirement given".
-    ## Why
-    Two lists were put together, and the second line was not seen.
-    ## Example
-    ```text
-    transformers==4.30.0
-    transformers==4.30.2    # wrong: a second pin; keep one of the two
-    ```
-    ## Cure
-    Keep one of the lines.
-    ## When it is safe
-    Where the lines hold markers that exclude each other (`; python_version < '3.10'`).
-    ## Sources
-    - https://github.com/openvinotoolkit/stable-diffusion-webui/issues/69: transformers pinned to 4.30.0 and 4.30.2
-    - https://pip.pypa.io/en/latest/topics/dependency-resolution/: how pip reports conflicts
-    """
-
-    name = "requirement-pinned-twice"
-    title = Text("A package is pinned to two versions in one file", "同一文件中一个包被固定为两个版本")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Two lines of one requirements file with different exact versions, and no markers."""
         sources: dict[str, SourceFile] = {}

@@ -12,36 +12,6 @@ _AT_INIT = Pattern(r"init_distributed|Initializing TorchBackend|init_process_gro
 
 
 class SegfaultCudaStubLibrary(Hazard):
-    """The linker's stub of libnvidia-ml or libcuda is loaded instead of the driver's library.
-    ## What happens
-    "WARNING: You should always run with libnvidia-ml.so that is installed with your NVIDIA Display Driver ... stub
-    library", or "CUDA driver is a stub library"; then the processes die where NCCL starts: "exits with return code =
-    -11".
-    ## Why
-    LD_LIBRARY_PATH names `.../cuda/lib64/stubs` (set for a build) before the driver's folder. A stub has the
-    functions' names and nothing in them.
-    ## Example
-    ```sh
-    export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LD_LIBRARY_PATH    # wrong
-    export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH    # right: for linking only
-    ```
-    ## Cure
-    Take `.../stubs` out of LD_LIBRARY_PATH (it belongs to LIBRARY_PATH, for linking), in ~/.bashrc, the Dockerfile
-    and `.deepspeed_env`.
-    ## When it is safe
-    Where `ldconfig -p | grep nvidia-ml` and LD_LIBRARY_PATH lead to the driver's library only.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/542: -11 at init_distributed after the stub warning
-    - https://github.com/horovod/horovod/issues/3831: "CUDA driver is a stub library", then a segmentation fault
-    """
-
-    name = "segfault-cuda-stub-library"
-    title = Text(
-        "A stub of the NVIDIA driver's library is loaded instead of the library",
-        "加载了 NVIDIA 驱动库的桩库（stub）而不是真正的库",
-    )
-    log_words = ("libnvidia-ml", "stub library", "lib64/stubs", "return code", "exitcode")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A folder of stubs in LD_LIBRARY_PATH, as the script sets it."""
         field = launch.variables.get("LD_LIBRARY_PATH")

@@ -4,36 +4,11 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, from_file, span_of
 from gonogo.hazards.facts.on_npu import ON_NPU
 from gonogo.hazards.facts.on_windows import ON_WINDOWS
+from gonogo.hazards.log_rule import told
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text
-from gonogo.hazards.signs import told
 
 
 class TorchCpuBuildOnGpus(Hazard):
-    """A PyTorch without CUDA is pinned for a run on GPUs.
-    ## What happens
-    "AssertionError: Torch not compiled with CUDA enabled", "Setting accelerator to CPU", "Distributed package doesn't
-    have NCCL built in"; or training starts on the CPU and takes days.
-    ## Why
-    `+cpu` wheels come from PyTorch's CPU index, or from a requirements file that was made on a laptop. pip does not
-    replace them: the version is the same.
-    ## Example
-    ```text
-    torch==2.5.1+cpu    # wrong, for a run on GPUs
-    torch==2.5.1+cu124    # right
-    ```
-    ## Cure
-    Install the same version from its CUDA index: pip install torch==2.5.1 --index-url
-    https://download.pytorch.org/whl/cu124.
-    ## When it is safe
-    On Ascend, Gaudi and other accelerators whose plugin takes the CPU build; for tests without a GPU.
-    ## Sources
-    - https://github.com/X-PLUG/MobileAgent/issues/60: the AssertionError, and how to tell the build
-    - https://pytorch.org/get-started/locally/: the indexes of PyTorch's builds
-    """
-
-    name = "torch-cpu-build-on-gpus"
-    title = Text("This PyTorch was built without CUDA", "该 PyTorch 不含 CUDA")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """torch of a CPU build in a file, and a launch that names GPUs."""
         version = environment.version("torch")
@@ -57,13 +32,6 @@ class TorchCpuBuildOnGpus(Hazard):
             ).format(version=version.public, cuda=cuda.replace(".", "")),
             spans=(span_of(environment, "torch"), asked.span()),
         )
-
-    log_words = ("not compiled with CUDA enabled", "NCCL built in")
-    yields_to = ("nccl-backend-on-windows",)
-    ends_at = (
-        ("torch/cuda/__init__.py", "Torch not compiled with CUDA enabled"),
-        ("distributed_c10d.py", "Distributed package doesn't have NCCL"),
-    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """What such a build says where a tensor, or a process group, is to be on a GPU."""

@@ -30,35 +30,6 @@ _CURE = (
 
 
 class TorchExtensionBuildLock(Hazard):
-    """A killed build left its lock file, and every later run waits for it, for ever and silently.
-    ## What happens
-    The run stands still while DeepSpeed loads an operator. The last lines are "Using /root/.cache/torch_extensions/...
-    as PyTorch extensions root...", one a rank, and nothing follows. GPUs are idle. `py-spy dump` or Ctrl-C shows `wait`
-    in `torch/utils/file_baton.py`.
-    ## Why
-    The process that builds an extension creates a file `lock` in its folder and removes it afterwards; the others wait
-    until it is gone, without a time-out. A build that was killed (Ctrl-C, out of memory, a job's time limit) never
-    removes it. On a shared home folder the lock may be another job's.
-    ## Example
-    ```sh
-    kill -9 $(pgrep -f train.py); torchrun --nproc_per_node 8 train.py    # wrong: the build left its lock
-    rm -r ~/.cache/torch_extensions; torchrun --nproc_per_node 8 train.py    # right
-    ```
-    ## Cure
-    Delete `~/.cache/torch_extensions` when no run of yours is building, and start again.
-    ## When it is safe
-    While another process really builds ("Building extension module ..."): that takes a minute or two.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/26015: stuck at once; deleting the folder helped
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/302: py-spy shows file_baton.wait
-    - https://github.com/sgl-project/sglang/pull/35989: FileBaton waits for a lock that a killed build left
-    """
-
-    name = "torch-extension-build-lock"
-    title = Text("A stale lock of an extension's build is waited for", "在等待扩展编译留下的失效锁")
-    log_words = ("file_baton", "Waited on lock file", "as PyTorch extensions root", "Loading extension module")
-    traces = ("jit_load (deepspeed/",)
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A lock that a build has left on the machine, where the run builds or loads an operator."""
         lock = environment.extension_lock.string

@@ -5,31 +5,6 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, T
 
 
 class TorchWithoutWheelForPython(Hazard):
-    """The pinned PyTorch has no wheel for this Python.
-    ## What happens
-    "ERROR: Could not find a version that satisfies the requirement torch==2.1.2 (from versions: 2.2.0, 2.2.1 ...)",
-    or an image that doesn't build.
-    ## Why
-    A release of PyTorch has wheels for the Pythons of its day: 2.1 up to 3.11, 2.2 to 2.4 up to 3.12, 2.5 up to 3.13.
-    A newer Python finds only newer releases, and there is no source package.
-    ## Example
-    ```dockerfile
-    FROM python:3.12    # wrong: torch==2.1.2 has wheels up to 3.11
-    FROM python:3.11    # right
-    ```
-    ## Cure
-    Take the Python that the release has wheels for, or a newer PyTorch.
-    ## When it is safe
-    Where PyTorch comes from another index, or is compiled.
-    ## Sources
-    - https://github.com/LibreTranslate/Locomotive/issues/32: torch 2.0.1 asked for, and 2.2.0 is the first that pip
-      sees
-    - https://github.com/pytorch/pytorch/pull/112882: wheels for Python 3.12 come with 2.2
-    """
-
-    name = "torch-without-wheel-for-python"
-    title = Text("No wheel of this PyTorch for this Python", "该 PyTorch 没有对应此 Python 的 wheel")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """An exact version of torch that is still to be installed, and the Python that the file asks for."""
         version, python = environment.version("torch"), parse_version(environment.python.string or "")

@@ -31,35 +31,6 @@ _CURE = (
 
 
 class TransformersVersionModelTypeUnknown(Hazard):
-    """The model is newer than the installed transformers.
-    ## What happens
-    `from_pretrained` ends with "KeyError: 'qwen2'" in `configuration_auto.py`, or "The checkpoint you are trying to
-    load has model type `qwen2_5_vl` but Transformers does not recognize this architecture".
-    ## Why
-    `config.json` names a model type that came with a later release. Often a newer transformers was installed, but into
-    another environment than the one whose Python the launcher starts.
-    ## Example
-    ```text
-    transformers==4.44.2    # wrong for qwen2_5_vl, which came with 4.49
-    transformers==4.49.0    # right
-    ```
-    ## Cure
-    Upgrade transformers there. If the type is in no release yet: install it from source, or trust the model's own code.
-    ## When it is safe
-    `config.json`'s transformers_version is not newer than the installed one.
-    ## Sources
-    - https://github.com/hiyouga/LlamaFactory/issues/6784: does not recognize this architecture
-    - https://github.com/QwenLM/Qwen3/issues/434: KeyError 'qwen2', from a version that was not the one believed
-    - https://github.com/hiyouga/LlamaFactory/issues/9178: KeyError 'qwen3_next'
-    """
-
-    name = "transformers-version-model-type-unknown"
-    raises = True
-    title = Text("This transformers does not know the model type", "该版本 transformers 不认识模型类型")
-    ends_at = (("configuration_auto.py", "raise KeyError(key)"), ("configuration_auto.py", "CONFIG_MAPPING["))
-    traces = ('CONFIG_MAPPING[config_dict["model_type"]]', "To fix: run `pip install transformers")
-    log_words = ("does not recognize this architecture", "has model type", "KeyError", "cannot import name")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The model's type, from its config.json, against the releases of transformers that know it."""
         kind = run.model.model_type if run.model is not None else None

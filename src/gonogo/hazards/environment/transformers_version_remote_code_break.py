@@ -52,45 +52,6 @@ _CURE = (
 
 
 class TransformersVersionRemoteCodeBreak(Hazard):
-    """The model's own code (trust_remote_code) does not fit the installed transformers.
-    ## What happens
-    A KeyError, AttributeError, ImportError or TypeError whose last frame lies under `transformers_modules`: "KeyError:
-    'architectures'" in a configuration file, "'ChatGLMTokenizer' object has no attribute 'sp_tokenizer'",
-    "_set_gradient_checkpointing() got an unexpected keyword argument 'enable'", "'DynamicCache' object has no attribute
-    'seen_tokens'". With transformers 5: "KeyError: 'default'" (its ROPE_INIT_FUNCTIONS has no such entry), "object has
-    no attribute 'all_tied_weights_keys'", "'list' object has no attribute 'keys'" below `_get_tied_weight_keys`.
-    ## Why
-    The Python files that come with a checkpoint override methods and read internals of the transformers of their day. A
-    later release calls them otherwise. The opposite happens too: updated files need a newer transformers.
-    ## Example
-    ```text
-    transformers==4.42.4    # wrong for chatglm3-6b, whose code was written for 4.30
-    transformers==4.30.2    # right
-    ```
-    ## Cure
-    Pin transformers to the version that the model states, or update the model's files.
-    ## When it is safe
-    Where transformers has the model itself, and trust_remote_code is not given.
-    ## Sources
-    - https://github.com/modelscope/ms-swift/issues/2180: KeyError 'architectures' in InternVL2's configuration
-    - https://github.com/huggingface/transformers/issues/36071: Phi-3's code and DynamicCache
-    - https://github.com/liucongg/ChatGLM-Finetuning/issues/119: ChatGLMTokenizer and its tokenizer attribute
-    - https://github.com/ML-GSAI/LLaDA/issues/130: all_tied_weights_keys, which transformers 5 expects of a model
-    - https://github.com/huggingface/transformers/issues/44861: tied weights as a list, where transformers 5 takes a
-      dict
-    - https://github.com/PrimeIntellect-ai/prime-rl/pull/1998: the same in a framework's own classes
-    """
-
-    name = "transformers-version-remote-code-break"
-    title = Text("The model's own code does not fit this transformers", "模型自带的代码与该版本 transformers 不匹配")
-    log_words = ("transformers_modules", "unexpected keyword argument", "object has no attribute", "KeyError")
-    ends_at = (
-        ("transformers_modules/", "llm_config['architectures']"),
-        ("transformers_modules/", "seen_tokens"),
-        ("transformers_modules/", "n_words"),
-        ("transformers_modules/", "get_usable_length"),
-    )
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A model with code of its own, written for a transformers long before this one."""
         config = run.model.config if run.model is not None else None

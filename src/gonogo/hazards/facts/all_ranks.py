@@ -12,6 +12,7 @@ from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.evidence.run import Run
 from gonogo.evidence.script import rewriting
+from gonogo.evidence.script.identifiers import last_name
 from gonogo.evidence.script.project import read_script
 from gonogo.evidence.script.script import Script
 from gonogo.finding import Applicability, Edit, Fix, Text
@@ -69,7 +70,7 @@ def outside_of_rank_test(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     edits = None
     own = getattr(statement, "value", None)
     if call is not None and isinstance(statement, (ast.Expr, ast.Assign)) and own is not call:
-        name = f"{ast.unparse(call.func).rpartition('.')[2]}_on_all_ranks"
+        name = f"{last_name(call)}_on_all_ranks"
         edits = rewriting.bound_before(script, branch, call, name)
     edits = edits or rewriting.out_of_branch(script, branch, statement)
     yield from _fix(_ON_ALL.format(test=_test(script, branch)), edits)
@@ -211,7 +212,7 @@ def _call_of(statement: ast.stmt, line: int, inner: tuple[Frame, ...]) -> ast.Ca
         for node in ast.walk(statement)
         if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
-    return next((call for call in calls if ast.unparse(call.func).rpartition(".")[2] in names), None)
+    return next((call for call in calls if last_name(call.func) in names), None)
 
 
 def _only(body: list[ast.stmt], *kinds: type[ast.stmt]) -> bool:

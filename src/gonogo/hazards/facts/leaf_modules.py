@@ -7,6 +7,7 @@ from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.rehearsal.divergence import CollectiveCall
 from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
+from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.all_ranks import script_at
 from gonogo.hazards.rule import Edit, Fix, Hazard, Run, Script, Text
 
@@ -52,6 +53,6 @@ def _looping_class(run: Run, frame: Frame) -> str | None:
         loops += [(one, one.generators[0].iter) for one in script.nodes(ast.ListComp)]
         for loop, iterated in loops:
             inside = node.lineno <= loop.lineno <= frame.line <= (loop.end_lineno or 0)
-            if inside and "layers" not in ast.unparse(iterated):
+            if inside and not uses_name(iterated, "layers"):
                 return node.name
     return None

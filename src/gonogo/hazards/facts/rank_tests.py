@@ -3,6 +3,8 @@
 import ast
 from collections.abc import Iterator
 
+from gonogo.evidence.script.identifiers import identifiers, last_name, says, words
+from gonogo.evidence.script.nodes import is_none
 from gonogo.evidence.script.script import Script
 
 _MAIN = frozenset(
@@ -11,8 +13,35 @@ _MAIN = frozenset(
         *("is_rank_zero", "is_master", "is_main", "is_global_zero", "is_rank0", "is_last_process"),
     }
 )
-# Ranks within a part of the world: others of the world have the same.
-_OTHER_RANKS = ("parallel", "tp_", "pp_", "dp_", "sp_", "cp_", "ep_", "model", "pipe", "expert", "stage", "tensor")
+_PARTS_OF_THE_WORLD = frozenset(
+    {
+        *("parallel", "tp", "pp", "dp", "sp", "cp", "ep", "mp", "model", "pipe", "pipeline", "expert", "stage"),
+        *("tensor",),
+    }
+)
+"""Words of ranks within a part of the world: others of the world have the same."""
+_OF_MATRICES = frozenset({"lora", "low", "full", "matrix", "adapter", "galore", "svd", "tucker"})
+"""Words before a rank that is no process's but a matrix's."""
+_RUN_TOGETHER = frozenset(
+    {
+        "myrank",
+        "localrank",
+        "globalrank",
+        "worldrank",
+        "noderank",
+        "procrank",
+        "ddprank",
+        "ismain",
+        "ismaster",
+        "procid",
+    }
+)
+"""What is written as one word although it is two."""
+_ONE_OF_MANY = (
+    *("main_process", "is_main", "is_master", "on_master", "master_process", "master_rank", "process_zero"),
+    *("global_zero", "world_zero", "process_index", "is_first", "first_process", "coordinator"),
+)
+"""Names by which one process is told from the others without the word rank."""
 _DECORATES = ("rank_zero_only", "main_process_only", "on_main_process", "on_local_main_process")
 
 
@@ -24,16 +53,56 @@ def on_one_rank(script: Script, node: ast.AST) -> ast.expr | None:
             return test.operand if isinstance(test, ast.UnaryOp) and found is test else test
     function = script.enclosing_function(node)
     decorators = function.decorator_list if function is not None else ()
-    return next((each for each in decorators if _last(each) in _DECORATES), None)
+    return next((each for each in decorators if last_name(each) in _DECORATES), None)
+
+
+def names_rank(node: ast.AST) -> bool:
+    """Whether an identifier in a piece of code is that of a process's rank, or of one process among others."""
+    return any(map(_says_rank, identifiers(node))) or any(map(_compares_gpu, ast.walk(node)))
 
 
 def mentions_rank(script: Script, test: ast.expr) -> bool:
     """Whether a test, or what a name in it stands for, has to do with ranks in any way."""
     names = [each for each in ast.walk(test) if isinstance(each, ast.Name)]
-    text = " ".join(ast.unparse(each) for each in (test, *map(script.bound_to, names))).lower()
-    return any(
-        word in text for word in ("rank", "main", "master", "zero", "local", "is_first", "gpu == 0", "coordinator")
-    )
+    return any(map(names_rank, (test, *map(script.bound_to, names))))
+
+
+def of_other_ranks(script: Script, test: ast.expr) -> bool:
+    """Whether a test has to do with ranks and is not passed by all, as ``local_rank != -1`` is in a distributed run."""
+    return any(mentions_rank(script, part) and not _passed_by_all(part) for part in _conjuncts(script, test))
+
+
+def _says_rank(name: str) -> bool:
+    own = words(name)
+    if own in (("main",), ("master",)) or says(name, *_ONE_OF_MANY) or not _RUN_TOGETHER.isdisjoint(own):
+        return True
+    before = ("", *own)
+    return any(word in ("rank", "ranks") and before[at] not in _OF_MATRICES for at, word in enumerate(own))
+
+
+def _compares_gpu(node: ast.AST) -> bool:
+    """``args.gpu == 0``: the number of a process's GPU, taken for its rank."""
+    sides = (node.left, *node.comparators) if isinstance(node, ast.Compare) else ()
+    return any(words(last_name(side))[-1:] == ("gpu",) for side in sides) and any(map(_is_number, sides))
+
+
+def _passed_by_all(test: ast.expr) -> bool:
+    """``rank != -1``, ``rank >= 0``, ``rank is not None``, or the opposite of their opposite."""
+    holds = True
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, holds = test.operand, not holds
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return False
+    op, bound = test.ops[0], test.comparators[0]
+    minus_one = isinstance(bound, ast.UnaryOp) and isinstance(bound.op, ast.USub) and _is_one(bound.operand)
+    zero = isinstance(bound, ast.Constant) and bound.value == 0
+    if minus_one or is_none(bound):
+        return isinstance(op, (ast.NotEq, ast.IsNot, ast.Gt) if holds else (ast.Eq, ast.Is, ast.LtE))
+    return zero and isinstance(op, ast.GtE if holds else ast.Lt)
+
+
+def _is_one(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 1
 
 
 def _conjuncts(script: Script, test: ast.expr) -> Iterator[ast.expr]:
@@ -60,7 +129,7 @@ def _chooses_one(script: Script, test: ast.expr) -> bool:
         return _is_rank(inner)
     if isinstance(test, ast.Compare):
         return len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.In)) and _of_rank(script, test)
-    return _last(test) in _MAIN
+    return last_name(test) in _MAIN
 
 
 def _of_rank(script: Script, test: ast.Compare) -> bool:
@@ -74,8 +143,8 @@ def _of_rank(script: Script, test: ast.Compare) -> bool:
 def _value(script: Script, node: ast.expr) -> ast.expr:
     """What a name that says nothing of parts of the world stands for; the rank in a group is not the rank."""
     bound = script.bound_to(node)
-    of_part = any(word in _last(node).lower() for word in _OTHER_RANKS)
-    of_group = isinstance(bound, ast.Call) and _last(bound).endswith("get_rank") and (bound.args or bound.keywords)
+    of_part = not _PARTS_OF_THE_WORLD.isdisjoint(words(last_name(node)))
+    of_group = isinstance(bound, ast.Call) and says(last_name(bound), "get_rank") and (bound.args or bound.keywords)
     return node if of_part or of_group else bound
 
 
@@ -88,32 +157,27 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def _is_rank(node: ast.expr) -> bool:
-    name = _last(node).lower()
+    name = last_name(node)
     if name in ("int", "get", "getenv") and isinstance(node, ast.Call) and node.args:
         return _is_rank(node.args[0])
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) and node.value.lower() in ("rank", "local_rank", "slurm_procid")
     if isinstance(node, ast.Subscript):
         return _is_rank(node.slice)
-    if any(word in name for word in _OTHER_RANKS):
+    own = words(name)
+    if not _PARTS_OF_THE_WORLD.isdisjoint(own) or not _OF_MATRICES.isdisjoint(own[-2:-1]):
         return False
-    return name in ("rank", "process_index", "local_process_index") or name.endswith(("_rank", "get_rank"))
-
-
-def _last(node: ast.expr) -> str:
-    if isinstance(node, ast.Call):
-        return _last(node.func)
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return own[-1:] == ("rank",) or own in (("process", "index"), ("local", "process", "index"))
 
 
 def _otherwise_too(script: Script, node: ast.AST) -> bool:
     """Whether the other ranks make the same call, in the ``else`` of the same ``if``."""
     called = next((each for each in ast.walk(node) if isinstance(each, ast.Call)), None)
-    wanted = _last(called.func) if called is not None else ""
+    wanted = last_name(called)
     for each in script.ancestors(node):
         if isinstance(each, ast.If) and each.orelse:
             others = (inner for statement in each.orelse for inner in ast.walk(statement))
-            if any(isinstance(inner, ast.Call) and _last(inner.func) == wanted for inner in others):
+            if any(isinstance(inner, ast.Call) and last_name(inner) == wanted for inner in others):
                 return True
     return False
 

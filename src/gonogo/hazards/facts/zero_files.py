@@ -4,9 +4,11 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.run import Run
+from gonogo.evidence.script.identifiers import has_option, identifiers, last_name, says
 from gonogo.evidence.script.nodes import dotted
 from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Span, Text
+from gonogo.hazards.facts.rank_tests import names_rank
 
 _PARTITIONED = {
     1: Text("ZeRO-1 partitions the optimizer states among the ranks", "ZeRO-1：优化器状态被切分到各个 rank"),
@@ -15,7 +17,7 @@ _PARTITIONED = {
     ),
     3: Text("ZeRO-3 partitions each parameter among the ranks", "ZeRO-3：每个参数被切分到各个 rank"),
 }
-_STAGE_WORDS = ("zero3", "zero_3", "zero_stage", "deepspeed", "z3", "stage")
+_OF_ZERO = ("zero_3", "zero_stage", "z_3", "stage_2", "stage_3", "deepspeed")
 TRAINERS = (
     *("transformers.Trainer", "transformers.Seq2SeqTrainer", "*.SFTTrainer", "*.DPOTrainer", "*.GRPOTrainer"),
     *("*.PPOTrainer", "*.RLOOTrainer", "*.KTOTrainer", "*.ORPOTrainer", "*.CPOTrainer", "*.RewardTrainer"),
@@ -42,29 +44,32 @@ def has_peft(run: Run) -> bool:
 
 def tests_the_stage(script: Script, node: ast.AST) -> bool:
     """Whether code stands under a test of the stage or of DeepSpeed: its author has thought of it."""
-    return any(word in dotted_words(test) for test in script.guarded_by(node) for word in _STAGE_WORDS)
+    return any(map(_tests_the_stage, script.guarded_by(node)))
 
 
-_OPTIONS = ("args.", "cfg.", "config.", "opts.", "opt.", "FLAGS.", "config[", "cfg[", "args[")
+def _tests_the_stage(test: ast.expr) -> bool:
+    parts = list(ast.walk(test))
+    texts = [each.value for each in parts if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    if any(says(text, *_OF_ZERO) for text in (*identifiers(test), *texts)):
+        return True
+    # A stage that is compared with a name (`stage == "sft"`) is one of training.
+    of_training = {id(inner) for each in parts if _is_called_by_name(each) for inner in ast.walk(each)}
+    others = [each for each in parts if id(each) not in of_training]
+    names = [last_name(each) for each in others if isinstance(each, (ast.Name, ast.Attribute))]
+    names += [each.value for each in others if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return any(says(name, "stage") for name in names)
+
+
+def _is_called_by_name(node: ast.AST) -> bool:
+    return isinstance(node, ast.Compare) and any(
+        isinstance(each, ast.Constant) and isinstance(each.value, str) and not each.value.isdigit()
+        for each in node.comparators
+    )
 
 
 def is_optional(script: Script, node: ast.AST) -> bool:
     """Whether an option of the run's decides if a node runs, so that it need not."""
-    tests = [ast.unparse(test) for test in script.guarded_by(node)]
-    return any(word in test for test in tests for word in _OPTIONS if "rank" not in test)
-
-
-def dotted_words(node: ast.AST) -> str:
-    """All names and texts of an expression, in lower case."""
-    words = []
-    for each in ast.walk(node):
-        if isinstance(each, ast.Name):
-            words.append(each.id)
-        elif isinstance(each, ast.Attribute):
-            words.append(each.attr)
-        elif isinstance(each, ast.Constant) and isinstance(each.value, str):
-            words.append(each.value)
-    return " ".join(words).lower()
+    return any(has_option(test) and not names_rank(test) for test in script.guarded_by(node))
 
 
 def gathered(script: Script, node: ast.AST) -> bool:

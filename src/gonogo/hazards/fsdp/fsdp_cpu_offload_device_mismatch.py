@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from gonogo.evidence.log.context import outside_training, under_fsdp
 from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
 
@@ -53,52 +54,6 @@ _CURES = (
 
 
 class FsdpCpuOffloadDeviceMismatch(Hazard):
-    """FSDP with CPU offload finds parameters or gradients on the GPU (or the other way round).
-    ## What happens
-    "An FSDP-managed module with parameter CPU offloading enabled has parameters on cuda:0", "FSDP parameters should be
-    materialized on CPU when enabling CPU offloading", or, in `foreach_reduce`, "attempting to assign a gradient with
-    device type 'cuda' to a tensor with device type 'cpu'".
-    ## Why
-    With offload FSDP keeps its shards in host memory and brings them to the GPU itself. The model was put on the GPU
-    after it was wrapped (`model.cuda()`, a trainer's own device placement, a framework's own offload), or it was
-    materialised there; or some parameters (LoRA, experts) were offloaded by hand while FSDP believes them on the GPU.
-    ## Example
-    ```python
-    # wrong: FSDP brings the parameters to the GPU itself
-    model = FullyShardedDataParallel(model, cpu_offload=CPUOffload(offload_params=True))
-    model.to(local_rank)
-    # right
-    model = FullyShardedDataParallel(model, cpu_offload=CPUOffload(offload_params=True))
-    ```
-    ## Cure
-    Leave the model on the CPU before wrapping, and never `.cuda()`/`.to()` it afterwards. FSDP2: `CPUOffloadPolicy()`
-    for all modules and `to_empty(device="cpu")`. Switch off one of two offloads (the framework's or FSDP's). Upgrade
-    the framework.
-    ## When it is safe
-    Without offload, the model is to be on the GPU; with it, on the CPU.
-    ## Sources
-    - https://github.com/NVIDIA-NeMo/Speech/issues/9531: the first message, with `fsdp_cpu_offload`
-    - https://github.com/verl-project/verl/issues/1978: the gradient in `foreach_reduce`, LoRA with offload
-    - https://github.com/hiyouga/LlamaFactory/issues/10318: FSDP2 with offload, weights materialised on the accelerator
-    """
-
-    name = "fsdp-cpu-offload-device-mismatch"
-    title = Text(
-        "FSDP with CPU offload: parameters or gradients are on the wrong device",
-        "FSDP 启用 CPU 卸载：参数或梯度在错误的设备上",
-    )
-    log_words = (
-        "FSDP-managed module", "FSDP parameters should be materialized", "attempting to assign a gradient",
-        "to a storage on different device", "to be on CPU when", "No backend type associated", "ffload",
-    )  # fmt: skip
-    ends_at = (
-        ("_fsdp_collectives.py", "foreach_reduce"),
-        ("fully_sharded_data_parallel.py", "p._fp32_shard.device"),
-        ("fsdp/_runtime_utils.py", "_check_flat_params_on_expected_device"),
-        ("_fsdp_param_group.py", "_validate_cpu_offload_params"),
-    )
-    traces = ("sharded_param.grad = new_sharded_dtensor_grad",)
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A model that is moved to the GPU after FSDP has wrapped it with parameter offload."""
         if b"CPUOffload" not in script.source.data:
@@ -203,6 +158,15 @@ def _certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
     return None
 
 
+def _names_device(call: ast.Call) -> bool:
+    given = (*call.args, *(keyword.value for keyword in call.keywords))
+    texts = [each.value for each in given if isinstance(each, ast.Constant)]
+    named = any(uses_name(each, "cuda", "rank", "device") for each in given) or any(
+        keyword.arg == "device" for keyword in call.keywords
+    )
+    return named or any(isinstance(text, str) and text.startswith("cuda") for text in texts)
+
+
 def _moves_after(script: Script, wrapped: ast.stmt, name: str) -> Iterator[ast.stmt]:
     """The statements after another one, in its function, that do nothing but move what goes by a name to the GPU."""
     for call in script.index.calls:
@@ -212,7 +176,6 @@ def _moves_after(script: Script, wrapped: ast.stmt, name: str) -> Iterator[ast.s
         own = isinstance(func.value, ast.Name) and func.value.id == name
         value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
         same = script.enclosing_function(statement) is script.enclosing_function(wrapped)
-        if own and value is call and same and statement.lineno > wrapped.lineno:
-            text = script.place(call).text
-            if func.attr == "cuda" or any(word in text for word in ("cuda", "rank", "device")):
-                yield statement
+        after = same and statement.lineno > wrapped.lineno
+        if own and value is call and after and (func.attr == "cuda" or _names_device(call)):
+            yield statement

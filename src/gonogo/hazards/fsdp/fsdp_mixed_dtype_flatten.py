@@ -21,48 +21,7 @@ _TWO = Pattern(r"but got (?:both )?(\{[^}]{1,120}\}|torch\.\w{1,20}) ?(?:and (to
 
 
 class FsdpMixedDtypeFlatten(Hazard):
-    """FSDP is to flatten parameters of different dtypes, or trainable and frozen ones, into one.
-    ## What happens
-    "ValueError: Must flatten tensors with uniform dtype but got torch.bfloat16 and torch.float32" while the model is
-    wrapped; or "Must flatten tensors with uniform `requires_grad` when `use_orig_params=False`"; under FSDP2 "FSDP
-    expects uniform original parameter dtype".
-    ## Why
-    FSDP joins all parameters of a wrapped module into one flat tensor, which has one dtype. LoRA adapters in fp32 on a
-    bf16 model, norms or routers kept in fp32, a new head, or 4-bit weights stored as uint8 break that. Without
-    `use_orig_params`, frozen and trainable parameters cannot share one either.
-    ## Example
-    ```python
-    model = get_peft_model(AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.bfloat16), lora)
-    FSDP(model)    # wrong: peft made the adapters in fp32
-    FSDP(model.to(torch.bfloat16))    # right
-    ```
-    ## Cure
-    Cast the model to one dtype before wrapping (`model.to(torch.bfloat16)`, adapters too:
-    `autocast_adapter_dtype=False`
-    in PEFT). QLoRA: `bnb_4bit_quant_storage` equal to `torch_dtype`. For `requires_grad`: `fsdp_use_orig_params: true`,
-    or peft's `fsdp_auto_wrap_policy(model)`, which wraps the adapters apart.
-    ## When it is safe
-    Where each wrapped module holds one dtype.
-    ## Sources
-    - https://github.com/axolotl-ai-cloud/axolotl/issues/1494: QLoRA, fp32 and bf16
-    - https://github.com/eric-mitchell/direct-preference-optimization/issues/90: LoRA adapters in fp32
-    - https://github.com/huggingface/trl/issues/1723: DPO with bf16 and fp32
-    """
-
-    name = "fsdp-mixed-dtype-flatten"
-    title = Text(
-        "FSDP cannot flatten parameters of different dtypes (or requires_grad) into one",
-        "FSDP 无法把不同 dtype（或 requires_grad）的参数展平到一起",
-    )
     log_words = ("Must flatten tensors", "requires uniform", "FSDP expects uniform", _INTEGER)
-    ends_at = (
-        ("_flat_param.py", "_validate_tensors_to_flatten"),
-        ("/flat_param.py", "_validate_tensors_to_flatten"),
-        ("fsdp/_fsdp_param_group.py", "_init_mp_dtypes"),
-        ("_flat_param.py", "_init_flat_param_and_metadata"),
-    )
-    traces = ("FlatParamHandle(",)
-    yields_to = ("fsdp-4bit-quant-storage", "fsdp-8bit-weights")
 
     def in_log(self, log: FailureLog) -> Findings:
         """FSDP's check of what it is to flatten, in the words of its versions."""

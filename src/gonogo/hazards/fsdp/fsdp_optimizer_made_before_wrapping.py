@@ -1,37 +1,11 @@
 import ast
 
+from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.facts.training_script import first_argument
 from gonogo.hazards.rule import Findings, Fix, Hazard, Run, Script, Text
 
 
 class FsdpOptimizerMadeBeforeWrapping(Hazard):
-    """An optimizer is given a model's parameters, and the model is wrapped by FSDP afterwards.
-    ## What happens
-    Nothing fails, or the first step does. The optimizer updates tensors that the model no longer uses: the loss does
-    not fall.
-    ## Why
-    FSDP (with `use_orig_params=False`, its default) joins the parameters into flat ones, each rank keeping a shard.
-    The optimizer still holds those from before.
-    ## Example
-    ```python
-    # wrong
-    optimizer = torch.optim.AdamW(model.parameters())
-    model = FullyShardedDataParallel(model)
-    # right
-    model = FullyShardedDataParallel(model)
-    optimizer = torch.optim.AdamW(model.parameters())
-    ```
-    ## Cure
-    Make the optimizer after the model is wrapped.
-    ## When it is safe
-    With `use_orig_params=True`, under accelerate's `prepare`, and with DDP, which keeps the parameters.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/fsdp.html: the optimizer must be made after wrapping
-    """
-
-    name = "fsdp-optimizer-made-before-wrapping"
-    title = Text("The optimizer was made before FSDP replaced the parameters", "优化器在 FSDP 替换参数之前创建")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``Optimizer(model.parameters())`` above ``model = FSDP(model)`` in the same function."""
         if b"FullyShardedDataParallel" not in script.source.data:
@@ -45,7 +19,7 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
                 continue
             for call in script.calls("torch.optim.*"):
                 made, given = script.statement(call.node), first_argument(call, "params")
-                own = isinstance(given, ast.Call) and ast.unparse(given.func) == f"{model.id}.parameters"
+                own = isinstance(given, ast.Call) and dotted(given.func) == f"{model.id}.parameters"
                 same = script.enclosing_function(call.node) is script.enclosing_function(wrap.node)
                 if not own or not same or call.line >= wrap.line or made is None or ".lr_scheduler" in call.name:
                     continue

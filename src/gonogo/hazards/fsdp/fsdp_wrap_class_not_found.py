@@ -43,44 +43,6 @@ _CURES = (
 
 
 class FsdpWrapClassNotFound(Hazard):
-    """FSDP is to wrap a layer class that the model does not have.
-    ## What happens
-    "Exception: Could not find the transformer layer class to wrap in the model." (newer: "ValueError: Could not find
-    the transformer layer class Llama4VisionEncoderLayer in the model."), while the Trainer or accelerate wraps it.
-    ## Why
-    `fsdp_transformer_layer_cls_to_wrap` is the name of a Python class, compared letter by letter with the classes of
-    the model's modules. It was written for another model, is misspelt (`LLaMADecoderLayer` became
-    `LlamaDecoderLayer`), or is missing and the model's own list (`_no_split_modules`) names a class that this variant
-    does not have.
-    ## Example
-    ```yaml
-    fsdp_config:
-      fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer  # wrong, for a Qwen2 model
-      fsdp_transformer_layer_cls_to_wrap: Qwen2DecoderLayer  # right
-    ```
-    ## Cure
-    Print the class: `type(model.model.layers[0]).__name__`, and give it as `fsdp_transformer_layer_cls_to_wrap`; or
-    wrap
-    by size with `fsdp_auto_wrap_policy: SIZE_BASED_WRAP`. If FSDP was not asked for at all, see
-    `stale-accelerate-default-config`.
-    ## When it is safe
-    Where the class is one of the model's.
-    ## Sources
-    - https://github.com/tatsu-lab/stanford_alpaca/issues/224: LLaMADecoderLayer was renamed LlamaDecoderLayer
-    - https://github.com/tatsu-lab/stanford_alpaca/issues/58: the same, and the class for Bloom
-    - https://github.com/huggingface/transformers/issues/37672: the model's own list names a class that it lacks
-    """
-
-    name = "fsdp-wrap-class-not-found"
-    title = Text("The layer class that FSDP is to wrap is not in the model", "FSDP 要包装的层类不在模型中")
-    log_words = ("Could not find the transformer layer",)
-    ends_at = (
-        ("accelerate/", "set_auto_wrap_policy"),
-        ("fsdp/wrap.py", "get_module_class_from_name"),
-        ("accelerate/utils/dataclasses.py", "Could not find the transformer layer class"),
-    )
-    traces = ("fsdp_plugin.set_auto_wrap_policy(", "LLaMADecoderLayer")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A class that belongs to another architecture than the one that the model's config.json names."""
         model, name = run.model, "fsdp_transformer_layer_cls_to_wrap"

@@ -4,38 +4,6 @@ from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Run,
 
 
 class AccelerateDeepspeedWithoutHostfile(Hazard):
-    """accelerate launch with DeepSpeed on several machines takes pdsh by default, which needs a hostfile.
-    ## What happens
-    "Unable to find hostfile, will proceed with training with local resources only": each machine trains alone, as if it
-    were the only one, and the others report "address already in use" or nothing at all.
-    ## Why
-    Where deepspeed_multinode_launcher is not set, accelerate calls `deepspeed --launcher pdsh --hostfile ...`, to be
-    started on one machine, which reaches the others over ssh. Started on every machine, as main_process_ip and
-    machine_rank suggest, each thinks that it is the main one.
-    ## Example
-    ```sh
-    # wrong
-    accelerate launch --use_deepspeed --num_machines 2 --num_processes 16 train.py
-    # right, on each machine
-    accelerate launch --use_deepspeed --deepspeed_multinode_launcher standard --num_machines 2 --num_processes 16 \\
-        --machine_rank $RANK --main_process_ip 10.0.0.4 --main_process_port 29500 train.py
-    ```
-    ## Cure
-    `--deepspeed_multinode_launcher standard` where every machine runs the command (or in the YAML's deepspeed_config);
-    or a hostfile, and the command on one machine.
-    ## When it is safe
-    With a hostfile and pdsh.
-    ## Sources
-    - https://github.com/hiyouga/LlamaFactory/issues/176: settled by deepspeed_multinode_launcher standard
-    - https://github.com/huggingface/accelerate/issues/2601: several nodes without it
-    """
-
-    name = "accelerate-deepspeed-without-hostfile"
-    title = Text(
-        "accelerate starts DeepSpeed by pdsh, and no hostfile is named",
-        "accelerate 以 pdsh 启动 DeepSpeed，却没有 hostfile",
-    )
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Several machines under DeepSpeed without a multinode launcher and a hostfile."""
         if launch.launcher != "accelerate" or accelerate_uses_deepspeed(launch, run) is not True:

@@ -4,34 +4,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 
 class AccelerateMachinesWithoutAddress(Hazard):
-    """accelerate launch starts several machines without the main one's address, or without this one's rank.
-    ## What happens
-    "When using multiple machines, you need to specify the main process IP", a rendezvous at "None:29500", or "int()
-    argument must be a string ... not 'NoneType'" (machine_rank).
-    ## Why
-    With num_machines above 1, accelerate hands main_process_ip, main_process_port and machine_rank on to torchrun as
-    they are. localhost is another machine on each of them.
-    ## Example
-    ```sh
-    # wrong
-    accelerate launch --multi_gpu --num_machines 2 --num_processes 16 train.py
-    # right
-    accelerate launch --multi_gpu --num_machines 2 --num_processes 16 --machine_rank $RANK \\
-        --main_process_ip 10.0.0.4 --main_process_port 29500 train.py
-    ```
-    ## Cure
-    `--main_process_ip HOST --main_process_port 29500 --machine_rank N`, the first two the same on all machines.
-    ## When it is safe
-    With DeepSpeed's pdsh launcher, which takes the hosts from the hostfile.
-    ## Sources
-    - https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py: `prepare_multi_gpu_env`
-    - https://github.com/huggingface/accelerate/issues/2362: both machines with rank 0
-    - https://github.com/huggingface/accelerate/pull/1988: the documentation of launches on several machines
-    """
-
-    name = "accelerate-machines-without-address"
-    title = Text("Several machines, and no address at which they meet", "多台机器，却没有可供汇合的地址")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """num_machines against main_process_ip and machine_rank, each from the options or the config."""
         if launch.launcher != "accelerate" or not launch.launcher_options.complete:

@@ -4,34 +4,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severi
 
 
 class AccelerateProcessesNotTotal(Hazard):
-    """num_processes is the number of all machines together, and here it looks like that of one.
-    ## What happens
-    Each machine starts num_processes / num_machines processes: half of the GPUs stay idle with two machines, or "0
-    processes" where there are more machines than processes. What does not divide evenly is dropped.
-    ## Why
-    torchrun's --nproc_per_node is per machine; accelerate's num_processes is the total, which it divides by
-    num_machines.
-    ## Example
-    ```sh
-    export CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7
-    # wrong: 4 processes for the 8 GPUs of each machine
-    accelerate launch --multi_gpu --num_machines 2 --num_processes 8 train.py
-    # right
-    accelerate launch --multi_gpu --num_machines 2 --num_processes 16 train.py
-    ```
-    ## Cure
-    num_processes = GPUs of a machine × num_machines.
-    ## When it is safe
-    Where fewer processes than GPUs are meant.
-    ## Sources
-    - https://github.com/huggingface/accelerate/issues/2521: "It is total number of GPUs"
-    - https://github.com/huggingface/accelerate/issues/218: the total number of GPUs, not 1
-    - https://github.com/huggingface/accelerate/issues/3894: an equal number on each machine
-    """
-
-    name = "accelerate-processes-not-total"
-    title = Text("num_processes is not the total of all machines", "num_processes 不是所有机器的总数")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """num_processes over num_machines against the GPUs that a machine shows, or that slurm gives it."""
         if launch.launcher != "accelerate":

@@ -27,44 +27,6 @@ _OWN_FAULT = ("OutOfMemoryError", "KeyError", "ValueError", "TypeError", "Attrib
 
 
 class DataparallelPlainPythonMultiGpu(Hazard):
-    """Plain `python train.py` with several GPUs visible: Trainer wraps the model in torch.nn.DataParallel.
-    ## What happens
-    "Caught RuntimeError in replica 1 on device 1", around a dtype ("expected scalar type Half but found Float"), two
-    devices, or shapes ("mat1 and mat2 shapes cannot be multiplied (511x2 and 3x4096)", from 8-bit weights); or "module
-    must have its parameters and buffers on device cuda:0 (device_ids[0]) but found one of them on device: cuda:1".
-    ## Why
-    One process that sees several GPUs makes Trainer use `DataParallel`, which copies the module to every GPU in each
-    step. Quantized weights, adapters, autocast, `device_map` and remote code do not survive the copying; DeepSpeed is
-    not at work at all.
-    ## Example
-    ```sh
-    CUDA_VISIBLE_DEVICES=0,1,2,3 python finetune.py                       # wrong: one process for four GPUs
-    CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node 4 finetune.py  # right
-    ```
-    ## Cure
-    Start one process a GPU: `torchrun --nproc_per_node=N train.py`, `accelerate launch`, `deepspeed`, or
-    `FORCE_TORCHRUN=1 llamafactory-cli train` / `NPROC_PER_NODE=N swift sft`. Or show one GPU: `CUDA_VISIBLE_DEVICES=0`.
-    ## When it is safe
-    One visible GPU, a distributed launcher, or a plain fp32 model of your own.
-    ## Sources
-    - https://github.com/tloen/alpaca-lora/issues/8: shapes differ with `python finetune.py`; torchrun settles it
-    - https://github.com/hiyouga/LlamaFactory/issues/128: replica, Half against Float
-    - https://github.com/hiyouga/LlamaFactory/issues/140: the same message on several GPUs
-    """
-
-    name = "dataparallel-plain-python-multi-gpu"
-    title = Text(
-        "One process sees several GPUs, so the model runs in torch.nn.DataParallel",
-        "单个进程看到多张 GPU，模型因此在 torch.nn.DataParallel 中运行",
-    )
-    log_words = ("in replica", "module must have its parameters and buffers", "expected scalar type", "mat1 and mat2")
-    ends_at = (
-        ("torch/nn/parallel/data_parallel.py", "forward"),
-        ("torch/nn/parallel/data_parallel.py", "replicas"),
-        ("torch/nn/parallel/parallel_apply.py", "parallel_apply"),
-    )
-    traces = ("self.parallel_apply(replicas",)
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain python with several GPUs visible, and a Trainer that has no device_map to split the model by."""
         visible = visible_gpus(launch) if launch.launcher == "python" else None

@@ -22,46 +22,6 @@ _NO_HOSTFILE = Pattern(r"Unable to find hostfile, will proceed with training wit
 
 
 class DeepspeedEnvNotPropagated(Hazard):
-    """The deepspeed launcher starts the other nodes over ssh, without the environment of the shell it was called in.
-    ## What happens
-    A node alone runs; with a hostfile the ranks of the other nodes (their lines begin with the node's name) fail:
-    "ProcessGroupNCCL is only supported with GPUs, no GPUs found!", a library or a variable (HF_HOME, WANDB_API_KEY,
-    CUDA_HOME) is missing.
-    ## Why
-    pdsh opens a shell that reads neither your exports nor, mostly, ~/.bashrc. The launcher exports only variables
-    whose names begin with NCCL, PYTHON, MV2 or UCX (and the accelerator's), and what `.deepspeed_env` lists.
-    ## Example
-    ```sh
-    # wrong: the other node does not get it
-    export HF_HOME=/data/hf
-    deepspeed --hostfile hostfile --num_nodes 2 train.py
-    # right
-    echo HF_HOME=/data/hf >> ~/.deepspeed_env
-    deepspeed --hostfile hostfile --num_nodes 2 train.py
-    ```
-    ## Cure
-    Write the variables into `~/.deepspeed_env` (or into the folder of the launch; DS_ENV_FILE names another), one
-    NAME=VALUE a line: LD_LIBRARY_PATH, PATH, CUDA_HOME, HF_HOME, NCCL_SOCKET_IFNAME.
-    ## When it is safe
-    On one node; with torchrun or srun started on each node in its own environment.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/1481: no GPUs found with several nodes, while each alone works
-    - https://www.deepspeed.ai/getting-started/#multi-node-environment-variables: .deepspeed_env
-    """
-
-    name = "deepspeed-env-not-propagated"
-    title = Text(
-        "The other nodes do not have the environment of the node that launches", "其他节点没有启动节点的环境变量"
-    )
-    log_words = (
-        "no GPUs found",
-        "No CUDA GPUs",
-        "hostfile",
-        "pdsh",
-        "Running on the following workers",
-        "command not found",
-    )
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Variables that the script exports, several nodes over ssh, and no .deepspeed_env in the folder."""
         options = launch.launcher_options

@@ -8,36 +8,6 @@ _STEP = Pattern(r"'DummyOptim' object has no attribute '(?:step|train)'")
 
 
 class DeepspeedSingleProcessDummyoptim(Hazard):
-    """A DeepSpeed config is given, but the run was started as a single plain process: no engine was made.
-    ## What happens
-    "AttributeError: 'DummyOptim' object has no attribute 'step'" (or 'DummyScheduler') at the first optimizer step,
-    after `python train.py --deepspeed ds.json` with one GPU.
-    ## Why
-    With a config the Trainer makes a placeholder for the optimizer, which DeepSpeed's engine is to replace. Started
-    without a launcher, Accelerate does not take the DeepSpeed path, and the placeholder stays.
-    ## Example
-    ```sh
-    python train.py --deepspeed ds_config.json                  # wrong: ds_config.json has an optimizer block
-    deepspeed --num_gpus 1 train.py --deepspeed ds_config.json  # right
-    ```
-    ## Cure
-    Start it with a launcher, also on one GPU: `deepspeed --num_gpus 1 train.py ...`, `torchrun --nproc_per_node 1
-    ...` or `accelerate launch`. Or leave `--deepspeed` out: on one GPU it only helps by offloading.
-    ## When it is safe
-    With a distributed launch, of one process too.
-    ## Sources
-    - https://github.com/modelscope/ms-swift/issues/1775: ZeRO-2/3 on a single GPU without a launcher
-    - https://github.com/huggingface/transformers/issues/24640: cured by starting with deepspeed
-    - https://github.com/QwenLM/Qwen-VL/issues/127: leave --deepspeed out on one GPU
-    """
-
-    name = "deepspeed-single-process-dummyoptim"
-    title = Text(
-        "DeepSpeed is configured, but the run was started without a launcher", "配置了 DeepSpeed，但没有用启动器启动"
-    )
-    log_words = ("DummyOptim", "DummyScheduler")
-    yields_to = ("ms-swift-reads-optimizer-placeholder",)
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain ``python`` with a DeepSpeed config whose optimizer block makes the placeholder."""
         config = launch.deepspeed_config

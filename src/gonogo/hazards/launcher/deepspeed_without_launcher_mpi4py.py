@@ -34,36 +34,6 @@ _LAUNCH_CURE = (
 
 
 class DeepspeedWithoutLauncherMpi4py(Hazard):
-    """DeepSpeed is initialized in a process that no launcher started, and looks for MPI.
-    ## What happens
-    "Not using the DeepSpeed or dist launchers, attempting to detect MPI environment...", then "ModuleNotFoundError:
-    No module named 'mpi4py'", mostly after `python train.py` on one GPU.
-    ## Why
-    RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not all set, so `init_distributed` takes MPI to be
-    the launcher and imports mpi4py.
-    ## Example
-    ```sh
-    python train.py                  # wrong: train.py calls deepspeed.initialize
-    deepspeed --num_gpus 1 train.py  # right
-    ```
-    ## Cure
-    Start with `deepspeed`, `torchrun` or `accelerate launch --use_deepspeed`, also for one GPU. Installing mpi4py is
-    not the cure: the run would be one process of MPI.
-    ## When it is safe
-    Under mpirun with mpi4py, or where a launcher sets the variables.
-    ## Sources
-    - https://github.com/axolotl-ai-cloud/axolotl/issues/1211: one GPU, accelerate launch without --use_deepspeed
-    - https://github.com/locuslab/open-unlearning/issues/8: the same with plain python
-    """
-
-    name = "deepspeed-without-launcher-mpi4py"
-    title = Text(
-        "DeepSpeed was started without a launcher, and looks for MPI", "DeepSpeed 没有经启动器启动，转而寻找 MPI"
-    )
-    log_words = ("mpi4py", "MPI environment", "libmpi", "MPI_Init")
-    ends_at = (("deepspeed/comm/comm.py", "mpi_discovery"),)
-    traces = ("MPI_ERRORS_ARE_FATAL (processes in this communicator", "from mpi4py import MPI")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain python, and a script that calls deepspeed itself and sets none of a launcher's variables."""
         if not is_plain_python(launch, ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")):

@@ -28,35 +28,7 @@ _CURE = (
 
 
 class DistributedWithoutLauncher(Hazard):
-    """A program that joins a process group was started by python, and not by a launcher.
-    ## What happens
-    "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but
-    not set" (or WORLD_SIZE, MASTER_ADDR), or "KeyError: 'LOCAL_RANK'", before anything is loaded.
-    ## Why
-    Who this process is, and where the others are, it learns from environment variables that torchrun, deepspeed and
-    accelerate launch set for each process that they start. `python train.py` sets none. axolotl with `--launcher
-    python` and DeepSpeed sets them itself where there is one GPU, and fails so where there are several.
-    ## Example
-    ```sh
-    python train.py                       # wrong: train.py calls init_process_group
-    torchrun --nproc_per_node 8 train.py  # right
-    ```
-    ## Cure
-    Start with `torchrun --nproc_per_node N train.py`, `deepspeed train.py` or `accelerate launch train.py`, on one GPU
-    too. Where srun or a notebook starts the processes, set the five variables for each of them. Setting them by hand to
-    RANK=0 and WORLD_SIZE=1 makes one process, which uses one GPU.
-    ## When it is safe
-    Where the cluster sets them (a PyTorchJob of Kubeflow), or the program only joins a group where it finds them.
-    ## Sources
-    - https://github.com/meta-llama/llama-cookbook/issues/59: fine-tuning started with python
-    - https://github.com/HRNet/HRNet-Semantic-Segmentation/issues/35: the launcher was missing from the command
-    - https://github.com/NVIDIA/apex/issues/99: WORLD_SIZE is taken from the environment
-    """
-
-    name = "distributed-without-launcher"
-    title = Text("A distributed program is started without a launcher", "分布式程序没有经启动器启动")
     log_words = ("env:// rendezvous", *(f"KeyError: '{name}'" for name in _SET_BY_LAUNCHERS))
-    ends_at = (("torch/distributed/rendezvous.py", "_get_env_or_raise"), ("/os.py", "raise KeyError(key)"))
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain python, and a script that joins the group, or reads a variable of it, whatever the case."""

@@ -37,32 +37,6 @@ _SAME = {
 
 
 class JobEndedByScheduler(Hazard):
-    """The scheduler ended the job: its time was over, another took its place, or a node failed.
-    ## What happens
-    "slurmstepd: error: *** JOB 4711 ON node3 CANCELLED AT ... DUE TO TIME LIMIT ***", and all ranks get SIGTERM. What
-    they print after that (SignalException, broken pipes, time-outs of collectives) follows from it.
-    ## Why
-    Slurm ends a job at `--time`, where a job of higher priority needs its nodes, and where a node does not answer. The
-    program did nothing wrong, unless it hung until its time was over.
-    ## Example
-    ```sh
-    #SBATCH --time=24:00:00                                  # wrong: three days of training, saved at its end only
-    #SBATCH --time=24:00:00 --requeue --signal=B:USR1@300    # right: saves five minutes before, and goes on
-    ```
-    ## Cure
-    More time, or checkpoints often enough, `--requeue`, and a program that resumes from the last one.
-    ## When it is safe
-    Where the run resumes from a checkpoint by itself.
-    ## Sources
-    - https://slurm.schedmd.com/sacct.html: the states of a job, and what each means
-    - https://github.com/ZettaAI/zetta_utils/issues/671: the last lines of a job whose time is over
-    """
-
-    name = "job-ended-by-scheduler"
-    title = Text("The scheduler ended the job", "作业被调度器结束")
-    consequence = True
-    log_words = ("DUE TO TIME LIMIT", "DUE TO PREEMPTION", "DUE TO NODE", "NODE_FAIL", "PREEMPTED")
-
     def in_log(self, log: FailureLog) -> Findings:
         """Slurm's own line about it, or the job's state in what ``sacct`` prints."""
         found = log.find(_CANCELLED)

@@ -1,6 +1,6 @@
 from gonogo.evidence.document.source_file import Place
 from gonogo.hazards.facts.launch_facts import names
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text
 
 # The names that the CUDA allocator's parser knows; expandable_segments came with torch 2.1.
 _KNOWN = names(
@@ -27,32 +27,6 @@ _MEANT = {
 
 
 class LaunchAllocatorOptionUnknown(Hazard):
-    """PYTORCH_CUDA_ALLOC_CONF holds an option that this torch does not know, or one that is not written as NAME:VALUE.
-    ## What happens
-    "RuntimeError: Unrecognized CachingAllocator option: expandable_segments" at the first use of CUDA, or "Error
-    parsing CachingAllocator settings".
-    ## Why
-    The allocator refuses what it does not know. expandable_segments came with torch 2.1. Options are written
-    NAME:VALUE and separated by commas; `max_split_size_mb=128` is none.
-    ## Example
-    ```sh
-    export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb=128  # wrong
-    export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128  # right
-    ```
-    ## Cure
-    The option's right name and form, as `expandable_segments:True,max_split_size_mb:128`; or a torch that knows it.
-    ## When it is safe
-    With a torch that knows the option.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/123505: "Unrecognized CachingAllocator option: expandable_segments"
-    - https://github.com/ZhengPeng7/BiRefNet/issues/179: the same with torch 2.0.1
-    - https://docs.pytorch.org/docs/stable/notes/cuda.html: the options
-    """
-
-    name = "launch-allocator-option-unknown"
-    title = Text("torch's allocator does not know this option", "torch 的显存分配器不认识该选项")
-    refusal = Refusal(Pattern(r"Unrecognized CachingAllocator option"))
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Each option of the variable, against the allocator's names and the release of torch."""
         for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
@@ -115,8 +89,16 @@ class LaunchAllocatorOptionUnknown(Hazard):
 def _place_of(field: Field, part: str) -> Place | None:
     """Where an option stands on the line of its variable; None where it is put together elsewhere."""
     place = field.place
-    at = place.source.data.find(part.encode(), place.start, place.end) if place is not None else -1
-    return place.source.place(at, at + len(part.encode())) if place is not None and at >= 0 else None
+    at = (
+        place.source.data.find(part.encode("utf-8", "surrogateescape"), place.start, place.end)
+        if place is not None
+        else -1
+    )
+    return (
+        place.source.place(at, at + len(part.encode("utf-8", "surrogateescape")))
+        if place is not None and at >= 0
+        else None
+    )
 
 
 def _options_in(value: str) -> list[str]:

@@ -26,38 +26,6 @@ class _Break(msgspec.Struct, frozen=True):
 
 
 class LaunchBrokenContinuation(Hazard):
-    """A command over several lines ends before its last line, and the options after it run as commands.
-    ## What happens
-    "--learning_rate: command not found" (or "-m: command not found") in the shell's output, while the program starts
-    with its defaults, or stops for want of a required argument.
-    ## Why
-    A backslash continues a line only as its very last character. Blanks or a comment after it, a line without it, an
-    empty line or a comment line in between end the command; each line below runs as a command of its own.
-    ## Example
-    ```sh
-    # wrong: the comment line ends the command
-    torchrun --nproc_per_node 8 train.py \\
-        # --bf16 true \\
-        --learning_rate 1e-5
-    # right
-    torchrun --nproc_per_node 8 train.py \\
-        --learning_rate 1e-5
-    ```
-    ## Cure
-    One backslash at the end of every line but the last, nothing after it, and comments above the command.
-    ## When it is safe
-    Comment lines after the last option.
-    ## Sources
-    - https://github.com/VITA-Group/VLM-3R/pull/9: a comment after the backslash, "-m: command not found"
-    - https://github.com/koalaman/shellcheck/issues/1971: a comment hides the line continuation
-    - https://github.com/ZhengyuLiang24/LFT/pull/6: a blank after the backslash cuts a training command
-    """
-
-    name = "launch-broken-continuation"
-    title = Text(
-        "The command ends before its last line: options run as commands", "命令提前结束：后面的选项被当作命令执行"
-    )
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The lines from the command's first to the last option that was meant for it."""
         if not is_shell_script(launch.source):

@@ -14,30 +14,6 @@ _WHICH = {"deepspeed": "--include localhost:"}
 
 
 class LaunchCountNotANumber(Hazard):
-    """An option of the launcher that takes a number is given something else.
-    ## What happens
-    "argument --num_gpus: invalid int value: '0,1,2,3'", or "Unsupported nproc_per_node value: train.py", before
-    anything starts.
-    ## Why
-    --num_gpus and --nproc_per_node say how many processes, not on which GPUs. An option without its value takes the
-    next word for it: the program.
-    ## Example
-    ```sh
-    deepspeed --num_gpus 0,1,2,3 train.py           # wrong
-    deepspeed --include localhost:0,1,2,3 train.py  # right
-    ```
-    ## Cure
-    The number: `--num_gpus 4`; which GPUs: `--include localhost:0,1,2,3` or CUDA_VISIBLE_DEVICES=0,1,2,3.
-    ## When it is safe
-    Never. torchrun takes `gpu` and `auto` for --nproc_per_node, and `1:4` for --nnodes.
-    ## Sources
-    - https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py: `determine_local_world_size`
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py: the options are of type int
-    """
-
-    name = "launch-count-not-a-number"
-    title = Text("A launcher's option takes a number, and is given none", "启动器的选项需要数字，给出的却不是")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The launcher's options of type int."""
         for name in _COUNTS.get(launch.launcher, ()):

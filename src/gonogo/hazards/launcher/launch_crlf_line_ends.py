@@ -1,39 +1,10 @@
 import re
 
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 
 class LaunchCrlfLineEnds(Hazard):
-    """The launch script has Windows line ends.
-    ## What happens
-    "/bin/bash^M: bad interpreter", "$'\\r': command not found", "--task_name: command not found", or a path that
-    "does not exist" although it does: its name ends in a carriage return.
-    ## Why
-    A shell takes the carriage return of `\\r\\n` as a character of the line. A backslash before it continues nothing,
-    so each option line runs as a command of its own, and the last word of every command has `\\r` at its end.
-    ## Example
-    ```text
-    # wrong: what `cat -A launch.sh` shows
-    torchrun --nproc_per_node 4 train.py \\^M$
-    # right
-    torchrun --nproc_per_node 4 train.py \\$
-    ```
-    ## Cure
-    `dos2unix launch.sh` or `sed -i 's/\\r$//' launch.sh`; in git: `*.sh text eol=lf` in .gitattributes.
-    ## When it is safe
-    Never on Linux.
-    ## Sources
-    - https://github.com/NeuSpeech/EEG-To-Text/issues/2: a training script whose options ran as commands
-    - https://github.com/OpenBMB/MiniCPM-o-Demo/issues/19: "$'\\r': command not found"
-    """
-
-    name = "launch-crlf-line-ends"
-    title = Text("The launch script has Windows line ends", "启动脚本使用了 Windows 换行符（CRLF）")
-    refusal = Refusal(
-        Pattern(r"\$'\\r': command not found|are not used by the HfArgumentParser: \[.*'\\r'"), Certainty.LIKELY
-    )
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Carriage returns before the ends of the command's lines."""
         source = launch.source

@@ -24,31 +24,6 @@ _COSTLY = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL", "NCCL_DEBUG": "TRACE"}
 
 
 class LaunchDebuggingLeftOn(Hazard):
-    """A variable that is meant for finding a fault makes every step slower.
-    ## What happens
-    The run is correct and slow: CUDA_LAUNCH_BLOCKING=1 alone can halve the speed of a sharded run, and with some
-    versions of NCCL it hangs.
-    ## Why
-    CUDA_LAUNCH_BLOCKING=1 waits for each kernel. TORCH_DISTRIBUTED_DEBUG=DETAIL compares each collective among the
-    ranks before it runs. NCCL_DEBUG=TRACE writes each call. They were set to find a fault, and stayed.
-    ## Example
-    ```sh
-    export CUDA_LAUNCH_BLOCKING=1 TORCH_DISTRIBUTED_DEBUG=DETAIL  # wrong, once the fault is found
-    export TORCH_DISTRIBUTED_DEBUG=INFO NCCL_DEBUG=WARN           # right
-    ```
-    ## Cure
-    Take them out once the fault is found. NCCL_DEBUG=WARN and TORCH_DISTRIBUTED_DEBUG=INFO cost next to nothing.
-    ## When it is safe
-    While a fault is being looked for.
-    ## Sources
-    - https://github.com/NVIDIA/nccl/issues/750: NCCL hangs with CUDA_LAUNCH_BLOCKING=1
-    - https://github.com/jishengpeng/WavTokenizer/issues/17: left in a published training script, for no purpose
-    - https://docs.pytorch.org/docs/stable/distributed.html: TORCH_DISTRIBUTED_DEBUG=DETAIL and its cost
-    """
-
-    name = "launch-debugging-left-on"
-    title = Text("A debugging variable slows every step", "调试变量使每一步都变慢")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Those variables, at the values that cost."""
         for name, cost in _COSTS.items():

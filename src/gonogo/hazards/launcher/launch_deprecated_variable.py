@@ -15,31 +15,6 @@ _SAME_MEANING = frozenset(_RENAMED) - {"TRANSFORMERS_CACHE"}
 
 
 class LaunchDeprecatedVariable(Hazard):
-    """An environment variable has a new name.
-    ## What happens
-    "Warning: Environment variable NCCL_ASYNC_ERROR_HANDLING is deprecated; use TORCH_NCCL_ASYNC_ERROR_HANDLING instead"
-    on every rank. The old name still works where the warning shows, and no longer works once it has been removed:
-    transformers 5 does not read TRANSFORMERS_CACHE.
-    ## Why
-    torch 2.2 gave its own variables the prefix TORCH_, since NCCL_ is NCCL's. Hugging Face's caches all follow HF_HOME.
-    ## Example
-    ```sh
-    export NCCL_ASYNC_ERROR_HANDLING=1        # wrong: the old name
-    export TORCH_NCCL_ASYNC_ERROR_HANDLING=1  # right
-    ```
-    ## Cure
-    The new name.
-    ## When it is safe
-    With the older releases, which know only the old name.
-    ## Sources
-    - https://github.com/pytorch/pytorch/pull/114077: torch 2.2 renames its NCCL variables
-    - https://github.com/NVIDIA/physicsnemo/issues/568: the warning
-    - https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables: HF_HOME, HF_TOKEN
-    """
-
-    name = "launch-deprecated-variable"
-    title = Text("An environment variable has a new name", "环境变量已改名")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The old names, where the release that will run knows the new one, or is not told."""
         for name, (new, package, since) in _RENAMED.items():

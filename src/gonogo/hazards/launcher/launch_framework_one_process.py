@@ -33,35 +33,6 @@ _REFUSALS = (
 
 
 class LaunchFrameworkOneProcess(Hazard):
-    """DeepSpeed under swift or llamafactory-cli, whose variable that starts one process a GPU is missing.
-    ## What happens
-    ms-swift: "DeepSpeed is not compatible with `device_map`. n_gpu: 8, local_world_size: 1" (earlier: "with MP").
-    LLaMA-Factory: "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training."
-    ## Why
-    `swift sft` calls torchrun only where NPROC_PER_NODE (or NNODES) is in its environment; else one process takes all
-    GPUs by device_map. `llamafactory-cli train` calls torchrun where it sees several GPUs, or FORCE_TORCHRUN=1.
-    ## Example
-    ```sh
-    CUDA_VISIBLE_DEVICES=0,1,2,3 swift sft --model Qwen/Qwen2.5-7B --deepspeed zero3                   # wrong
-    CUDA_VISIBLE_DEVICES=0,1,2,3 NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B --deepspeed zero3  # right
-    ```
-    ## Cure
-    `NPROC_PER_NODE=8 swift sft ...`, as many as CUDA_VISIBLE_DEVICES shows; `FORCE_TORCHRUN=1 llamafactory-cli train`.
-    ## When it is safe
-    Without DeepSpeed.
-    ## Sources
-    - https://github.com/modelscope/ms-swift/issues/3991: three GPUs, --deepspeed zero3, no NPROC_PER_NODE
-    - https://github.com/modelscope/ms-swift/issues/1715: the same with eight
-    - https://github.com/hiyouga/LLaMA-Factory/blob/main/src/llamafactory/hparams/parser.py: FORCE_TORCHRUN
-    """
-
-    name = "launch-framework-one-process"
-    title = Text(
-        "DeepSpeed in a single process of swift or llamafactory-cli", "swift 或 llamafactory-cli 以单进程使用 DeepSpeed"
-    )
-
-    log_words = ("FORCE_TORCHRUN", "is not compatible with MP", "is not compatible with `device_map`")
-
     def in_log(self, log: FailureLog) -> Findings:
         """The framework's own refusal."""
         for words, cause, cure in _REFUSALS:

@@ -2,49 +2,15 @@ import os
 
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.field import whole_number
+from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE
 from gonogo.evidence.paths import is_file
 from gonogo.finding.errors import UserError
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Refusal, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
 _ENTRY = Pattern(r"^(\S+)\s+slots=(\d+)")
 
 
 class LaunchHostfileUnusable(Hazard):
-    """The deepspeed launcher's hostfile can't be used, or several nodes are asked for without one.
-    ## What happens
-    "ValueError: Hostfile contains a bad entry", "multiple entries for worker-0", "Hostfile is empty or not formatted
-    correctly", "No slot '4' specified on host", "Num nodes is >1 but no extra nodes available via hostfile". Or, with a
-    hostfile that isn't there, only a warning ("Unable to find hostfile, will proceed with training with local resources
-    only"), and the run trains on one node.
-    ## Why
-    Each line is `NAME slots=N`, each name once. A file that is not found is no error to the launcher, which then uses
-    the local GPUs; with --num_nodes above 1 it raises.
-    ## Example
-    ```text
-    # wrong
-    worker-0 slot=8
-    # right
-    worker-0 slots=8
-    ```
-    ## Cure
-    `worker-0 slots=8`, a line a node, at the path that --hostfile names (/job/hostfile by default).
-    ## When it is safe
-    On one node without --num_nodes.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py: `_parse_hostfile`, `main`
-    - https://github.com/deepspeedai/DeepSpeed/issues/5221: a hostfile that was not found, and 4 ranks instead of all
-    - https://github.com/deepspeedai/DeepSpeed/issues/3625: slots beyond those in the hostfile
-    """
-
-    name = "launch-hostfile-unusable"
-    title = Text("The deepspeed launcher can't use its hostfile", "deepspeed 启动器无法使用 hostfile")
-    refusal = Refusal(
-        Pattern(
-            r"Hostfile contains (?:a bad entry|multiple entries|duplicate hosts)|Hostfile is (?:empty or )?not formatt"
-            r"ed correctly"
-        )
-    )
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The file that --hostfile names, where it lies with the script; --num_nodes without one."""
         if launch.launcher != "deepspeed":
@@ -66,7 +32,7 @@ class LaunchHostfileUnusable(Hazard):
                 yield self._missing(launch, path, nodes)
             return  # else the script is run from another folder
         try:
-            source = SourceFile.read(whole_path)
+            source = SourceFile.read(whole_path, limit=MAX_HOSTFILE)
         except UserError:
             return
         source.path = os.path.relpath(whole_path) if not os.path.relpath(whole_path).startswith("..") else source.path

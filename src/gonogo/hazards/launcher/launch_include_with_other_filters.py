@@ -1,33 +1,8 @@
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.rule import Findings, Hazard, Launch, Pattern, Refusal, Run, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
 
 
 class LaunchIncludeWithOtherFilters(Hazard):
-    """The deepspeed launcher is given filters that exclude each other.
-    ## What happens
-    "ValueError: Cannot specify num_nodes/gpus with include/exclude", or "include_str and exclude_str are mutually
-    exclusive", before anything starts.
-    ## Why
-    --include and --exclude name the GPUs one by one; --num_gpus and --num_nodes take the first ones. The launcher
-    accepts one kind only.
-    ## Example
-    ```sh
-    deepspeed --include localhost:4,5 --num_gpus 2 train.py  # wrong
-    deepspeed --include localhost:4,5 train.py               # right
-    ```
-    ## Cure
-    Keep one: `--include localhost:4,5` or `--num_gpus 2`.
-    ## When it is safe
-    Never.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py: both errors
-    - https://github.com/deepspeedai/DeepSpeed/issues/2980: "you can't specify --num_gpus when specifying --include"
-    """
-
-    name = "launch-include-with-other-filters"
-    title = Text("The launcher's GPU filters exclude each other", "启动器的 GPU 过滤选项互相排斥")
-    refusal = Refusal(Pattern(r"Cannot specify num_nodes/gpus with include/exclude"))
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """--include, --exclude and the counts, two at a time."""
         if launch.launcher != "deepspeed":

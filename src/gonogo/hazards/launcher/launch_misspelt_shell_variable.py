@@ -14,30 +14,6 @@ _BEFORE = frozenset(("export", "local", "readonly", "declare", "typeset", "env",
 
 
 class LaunchMisspeltShellVariable(Hazard):
-    """The command uses a shell variable that nothing sets, and another of nearly the same name is set.
-    ## What happens
-    "expected one argument" for an option, or the option swallows the next one: `--model_name_or_path --bf16`. With
-    `set -u`: "MODL_PATH: unbound variable".
-    ## Why
-    A shell puts nothing in the place of a variable that is not set, without a word. One wrong letter is enough.
-    ## Example
-    ```sh
-    MODEL_PATH=models/qwen2-7b
-    torchrun --nproc_per_node 8 train.py --model_name_or_path $MODL_PATH   # wrong
-    torchrun --nproc_per_node 8 train.py --model_name_or_path $MODEL_PATH  # right
-    ```
-    ## Cure
-    Correct the name; `set -u` at the script's top makes the shell stop at such a variable.
-    ## When it is safe
-    Where the environment that calls the script has a variable of that name.
-    ## Sources
-    - https://www.shellcheck.net/wiki/SC2153: possible misspelling of a variable
-    - https://www.gnu.org/software/bash/manual/html_node/The-Set-Builtin.html: what `set -u` does
-    """
-
-    name = "launch-misspelt-shell-variable"
-    title = Text("The command uses a shell variable that nothing sets", "命令使用了没有赋值的 shell 变量")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Names in the command's lines that the script never sets, one or two letters from one that it sets."""
         source = launch.source

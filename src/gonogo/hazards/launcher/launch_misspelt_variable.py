@@ -54,31 +54,6 @@ _OF_FRAMEWORKS = _by_spelling(
 
 
 class LaunchMisspeltVariable(Hazard):
-    """An environment variable is set under a name that no program reads.
-    ## What happens
-    Nothing, and that is the harm: the setting does not take effect. All GPUs are used instead of those listed, NCCL
-    chooses the interface that it was kept from, peer-to-peer copies stay on.
-    ## Why
-    Programs read the names that they know and ignore all others. CUDA_VISIBLE_DEVICE (without S), NCCL_P2P_DISABLED
-    and PYTORCH_CUDA_ALLOCATOR_CONF are read by nobody.
-    ## Example
-    ```sh
-    export CUDA_VISIBLE_DEVICE=4,5   # wrong
-    export CUDA_VISIBLE_DEVICES=4,5  # right
-    ```
-    ## Cure
-    The right name: CUDA_VISIBLE_DEVICES, NCCL_P2P_DISABLE, NCCL_SOCKET_IFNAME, PYTORCH_CUDA_ALLOC_CONF.
-    ## When it is safe
-    Where your own script reads it, or uses it for another one (`CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICE`).
-    ## Sources
-    - https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html: NCCL's variables
-    - https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars: CUDA's variables
-    - https://docs.pytorch.org/docs/stable/notes/cuda.html: PYTORCH_CUDA_ALLOC_CONF
-    """
-
-    name = "launch-misspelt-variable"
-    title = Text("No program reads an environment variable of this name", "没有程序读取这个名称的环境变量")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The variables that the command gets, by name."""
         text = launch.source.text if is_shell_script(launch.source) else ""

@@ -8,30 +8,6 @@ _INTERPRETERS = frozenset({"python", "python3"})
 
 
 class LaunchNestedLaunchers(Hazard):
-    """A launcher is told to launch a launcher.
-    ## What happens
-    "can't open file '/job/accelerate': No such file or directory" (or 'python', 'deepspeed') from every rank. With
-    --no_python the inner launcher does start, once a rank: eight times eight processes, and ports in use.
-    ## Why
-    torchrun, deepspeed and accelerate launch run `python PROGRAM` for each rank; the first word that is none of their
-    options is PROGRAM. One launcher starts all processes.
-    ## Example
-    ```sh
-    torchrun --nproc_per_node 8 accelerate launch train.py  # wrong
-    torchrun --nproc_per_node 8 train.py                    # right
-    ```
-    ## Cure
-    One launcher: `accelerate launch --num_processes 8 train.py`, or `torchrun --nproc_per_node 8 train.py`.
-    ## When it is safe
-    Where a file of that name lies in the folder and is meant.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/elastic/run.html: what torchrun runs
-    - https://github.com/deepspeedai/DeepSpeed/issues/1495: a launcher's command that holds `python -m` again
-    """
-
-    name = "launch-nested-launchers"
-    title = Text("A launcher launches a launcher", "启动器中又套了启动器")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A launcher's or an interpreter's name where the program should stand."""
         if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate"):

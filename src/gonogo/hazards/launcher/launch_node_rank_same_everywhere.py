@@ -11,34 +11,6 @@ _WITHOUT_RANKS = Text(
 
 
 class LaunchNodeRankSameEverywhere(Hazard):
-    """srun starts the launcher on each node, with the same node rank on all.
-    ## What happens
-    The nodes wait for each other until the rendezvous times out, or fail at once: every node says that it is node 0
-    ("address already in use", "duplicate rank").
-    ## Why
-    The batch script runs on the first node, and its shell puts $SLURM_NODEID or $SLURM_PROCID (0 there) into the
-    command before srun hands it to the nodes. A constant has the same effect.
-    ## Example
-    ```sh
-    # wrong: the batch script's own shell expands it
-    srun torchrun --nnodes 2 --node_rank $SLURM_NODEID --nproc_per_node 8 --master_addr $HOST train.py
-    # right
-    srun bash -c 'torchrun --nnodes 2 --node_rank $SLURM_NODEID --nproc_per_node 8 --master_addr $HOST train.py'
-    ```
-    ## Cure
-    Let the shell of each node expand it: `srun bash -c 'torchrun --node_rank $SLURM_NODEID ...'` in single quotes. Or
-    `--rdzv_backend c10d`, which needs no node rank.
-    ## When it is safe
-    With the c10d rendezvous, which ignores --node_rank; on one node.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/73656: "if $SLURM_PROCID is expanded too early"
-    - https://github.com/AMDResearch/hpcfund/issues/47: `srun torchrun --node_rank $SLURM_PROCID`
-    - https://github.com/huggingface/accelerate/issues/1645: --machine_rank $SLURM_PROCID
-    """
-
-    name = "launch-node-rank-same-everywhere"
-    title = Text("Every node gets the same node rank", "所有节点得到相同的 node rank")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A constant, or slurm's variable of a task in the words that the batch script expands, under srun."""
         if launch.launcher in ("swift", "llamafactory"):

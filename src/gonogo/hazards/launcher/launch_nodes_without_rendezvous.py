@@ -27,33 +27,6 @@ def _one_address(launch: Launch, host: str | Text = _HOST) -> tuple[Text, ...]:
 
 
 class LaunchNodesWithoutRendezvous(Hazard):
-    """Several nodes are launched, and each is told to meet the others on itself.
-    ## What happens
-    Each node waits for the others until it gives up: "The client socket has timed out after 900000ms while trying to
-    connect to (127.0.0.1, 29500)", RendezvousTimeoutError, or a silent wait.
-    ## Why
-    Without --master_addr or --rdzv_endpoint torchrun meets at 127.0.0.1:29500, which is another machine on each node;
-    --standalone makes it localhost too, and so does localhost as the address. torchrun itself does not read
-    MASTER_ADDR from the environment; swift and llamafactory-cli do, and hand it on.
-    ## Example
-    ```sh
-    torchrun --nnodes 2 --nproc_per_node 8 train.py                                                     # wrong
-    torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint 10.0.0.4:29500 train.py  # right
-    ```
-    ## Cure
-    The address of one node, the same on all: `--master_addr HOST` with `--node_rank`, or `--rdzv_backend c10d
-    --rdzv_endpoint HOST:29500`.
-    ## When it is safe
-    On one node. On the node of rank 0 alone localhost works for itself.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/elastic/run.html: torchrun's defaults for --master_addr and --standalone
-    - https://github.com/pytorch/pytorch/issues/76069: localhost as the rendezvous of four nodes
-    - https://github.com/mlc-ai/pith-train/pull/91: an address that silently became localhost
-    """
-
-    name = "launch-nodes-without-rendezvous"
-    title = Text("Several nodes, and each waits for the others on itself", "多个节点各自在本机等待其他节点")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """torchrun, or a framework that calls it, with more than one node and no address, or this machine's."""
         if launch.launcher in TORCHRUN:

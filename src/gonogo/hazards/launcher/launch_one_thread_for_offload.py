@@ -4,31 +4,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severi
 
 
 class LaunchOneThreadForOffload(Hazard):
-    """The optimizer runs on the CPU, with one thread a rank.
-    ## What happens
-    Each optimizer step takes many seconds while the GPUs and all but a few cores are idle.
-    ## Why
-    DeepSpeedCPUAdam spreads its work over OpenMP's threads. torchrun and accelerate launch set OMP_NUM_THREADS=1 for
-    their processes where nothing else is said (the deepspeed launcher does not).
-    ## Example
-    ```sh
-    # wrong: offload.json offloads the optimizer, and torchrun sets one thread a rank
-    torchrun --nproc_per_node 8 train.py --deepspeed offload.json
-    # right, with 96 cores
-    OMP_NUM_THREADS=12 torchrun --nproc_per_node 8 train.py --deepspeed offload.json
-    ```
-    ## Cure
-    `export OMP_NUM_THREADS=` cores of the node / ranks of the node; or `deepspeed --bind_cores_to_rank`, which sets it.
-    ## When it is safe
-    Without offload_optimizer to the CPU or NVMe.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/pull/7474: the CPU optimizer's share of a step, and binding cores
-    - https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py: OMP_NUM_THREADS is set to 1
-    """
-
-    name = "launch-one-thread-for-offload"
-    title = Text("The offloaded optimizer gets one CPU thread a rank", "卸载到 CPU 的优化器每个 rank 只有一个线程")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """OMP_NUM_THREADS, as set or as the launcher sets it, beside an optimizer that is offloaded."""
         if run.config is None:

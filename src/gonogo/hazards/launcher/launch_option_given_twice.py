@@ -18,29 +18,6 @@ _ONE_VALUE = names(
 
 
 class LaunchOptionGivenTwice(Hazard):
-    """An option that takes one value is given twice, with different values.
-    ## What happens
-    The last one counts, without a word: a learning rate or a batch size that nobody looks at any more decides.
-    ## Why
-    argparse, and with it TrainingArguments and the launchers, lets a later option replace an earlier one.
-    ## Example
-    ```sh
-    # wrong: trains with 2e-4
-    torchrun --nproc_per_node 8 train.py --learning_rate 1e-5 --bf16 true --learning_rate 2e-4
-    # right
-    torchrun --nproc_per_node 8 train.py --learning_rate 1e-5 --bf16 true
-    ```
-    ## Cure
-    Keep the one that is meant.
-    ## When it is safe
-    Where a script puts defaults first and lets the caller override them on purpose ("$@" at the end).
-    ## Sources
-    - https://docs.python.org/3/library/argparse.html#action: `store`, of which the last value stays
-    """
-
-    name = "launch-option-given-twice"
-    title = Text("An option is given twice, with different values", "同一选项给了两次，值不同")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The launcher's own options, and the program's that are known to take one value."""
         own = [name for name in launch.launcher_options.duplicates if name not in ("env", "tee")]

@@ -14,35 +14,13 @@ _NEED_A_VALUE = names(
 
 
 class LaunchOptionWithoutValue(Hazard):
-    """An option that needs a value has none.
-    ## What happens
-    "error: argument --output_dir: expected one argument" from every rank.
-    ## Why
-    The next word is an option again, or the command ends there: the value was deleted, or is a variable that is empty.
-    ## Example
-    ```sh
-    torchrun --nproc_per_node 8 train.py --output_dir --bf16 true      # wrong
-    torchrun --nproc_per_node 8 train.py --output_dir out --bf16 true  # right
-    ```
-    ## Cure
-    Give the value, or take the option out.
-    ## When it is safe
-    Where a script of your own declares the option as a flag.
-    ## Sources
-    - https://docs.python.org/3/library/argparse.html#nargs: an option takes one argument unless declared otherwise
-    - https://github.com/huggingface/transformers/blob/main/src/transformers/hf_argparser.py: options out of dataclasses
-    """
-
-    name = "launch-option-without-value"
-    title = Text("An option that needs a value has none", "需要值的选项没有值")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The program's options that are known to need a value."""
         declared = [script for script in run.scripts if b"store_true" in script.source.data]
         for option in launch.options:
             if option.name not in _NEED_A_VALUE or option.values or option.attached:
                 continue
-            if any(option.name.encode() in script.source.data for script in declared):
+            if any(option.name.encode("utf-8", "surrogateescape") in script.source.data for script in declared):
                 continue
             yield self.finding(
                 Text(

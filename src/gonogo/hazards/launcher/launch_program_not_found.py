@@ -6,29 +6,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 
 class LaunchProgramNotFound(Hazard):
-    """The program that the command starts is not there.
-    ## What happens
-    "can't open file '/job/train.py': [Errno 2] No such file or directory" from every rank.
-    ## Why
-    The path counts from the folder in which the script is called, not from the script's own; or the file has another
-    name.
-    ## Example
-    ```sh
-    torchrun --nproc_per_node 8 finetune_lora.py  # wrong: the file is named finetune-lora.py
-    torchrun --nproc_per_node 8 finetune-lora.py  # right
-    ```
-    ## Cure
-    `cd "$(dirname "$0")"` at the script's top, or the right path.
-    ## When it is safe
-    Where the script is called from another folder, in which the file lies, or a step before makes it.
-    ## Sources
-    - https://docs.python.org/3/using/cmdline.html: the script's path
-    """
-
-    name = "launch-program-not-found"
-    raises = True
-    title = Text("The program that the command starts is not there", "命令要启动的程序不存在")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A path of a Python file that is fully known, in a folder that is at hand and holds such files."""
         path = launch.program.string

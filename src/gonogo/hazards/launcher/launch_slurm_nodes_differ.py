@@ -6,34 +6,6 @@ _REACHES_NODES = Pattern(r"\b(?:srun|ssh|pdsh|mpirun|mpiexec|clush|parallel|prun
 
 
 class LaunchSlurmNodesDiffer(Hazard):
-    """The job has other nodes than the launcher counts on, or the launcher is started on the first of them only.
-    ## What happens
-    The launcher waits for nodes that never come (RendezvousTimeoutError, "timed out after 900000ms"); or the run works
-    on one node while the GPUs of the others stay idle and are paid for.
-    ## Why
-    A batch script runs on the first node of the job. Only srun (or ssh, pdsh, mpirun) starts something on the others.
-    And `#SBATCH --nodes` must be what --nnodes, num_machines or NNODES says.
-    ## Example
-    ```sh
-    #SBATCH --nodes=2
-    # wrong: the batch script runs on the first node only
-    torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint $HOST:29500 train.py
-    # right
-    srun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint $HOST:29500 train.py
-    ```
-    ## Cure
-    `srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES ...`, or `#SBATCH --nodes=1`.
-    ## When it is safe
-    With the deepspeed launcher's hostfile, or a script that another one starts with srun.
-    ## Sources
-    - https://slurm.schedmd.com/sbatch.html: the batch script runs on the first allocated node
-    - https://github.com/princeton-nlp/ProLong/issues/9: RendezvousTimeoutError on two nodes
-    - https://docs.pytorch.org/tutorials/intermediate/ddp_series_multinode.html: srun torchrun
-    """
-
-    name = "launch-slurm-nodes-differ"
-    title = Text("slurm's nodes are not those that the launcher counts on", "slurm 的节点与启动器预期的不一致")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The job's nodes, the launcher's, and whether srun carries the command to them."""
         job_nodes = slurm_number(launch, "nodes")

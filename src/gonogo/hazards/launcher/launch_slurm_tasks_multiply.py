@@ -4,35 +4,6 @@ from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
 
 
 class LaunchSlurmTasksMultiply(Hazard):
-    """srun starts a launcher once a task, and the launcher starts a process for each GPU: the processes multiply.
-    ## What happens
-    "address already in use" (EADDRINUSE, port 29500) from all launchers of a node but one, out of memory on GPUs that
-    several ranks share, "Duplicate GPU detected".
-    ## Why
-    torchrun, deepspeed, accelerate launch and swift start the processes of a node themselves. With
-    --ntasks-per-node=8 srun starts eight of them on each node, 64 processes for 8 GPUs.
-    ## Example
-    ```sh
-    # wrong: 8 launchers a node, and 8 processes of each
-    #SBATCH --ntasks-per-node=8
-    srun torchrun --nproc_per_node 8 train.py
-    # right
-    #SBATCH --ntasks-per-node=1
-    srun torchrun --nproc_per_node 8 train.py
-    ```
-    ## Cure
-    `--ntasks-per-node=1` (and `--cpus-per-task` for all processes of the node together), or one task a GPU without a
-    launcher: `srun python train.py`.
-    ## When it is safe
-    With --nproc_per_node=1 for each task, or in a batch script that calls the launcher without srun.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/73656: --ntasks-per-node=1, since torchrun starts the others
-    - https://slurm.schedmd.com/srun.html: --ntasks-per-node
-    """
-
-    name = "launch-slurm-tasks-multiply"
-    title = Text("srun starts the launcher several times on a node", "srun 在同一节点上多次启动启动器")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Tasks a node times processes a task."""
         if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate", "swift") or not under_srun(launch):

@@ -2,29 +2,6 @@ from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
 
 class LaunchTorchDistributedLaunch(Hazard):
-    """python -m torch.distributed.launch is deprecated.
-    ## What happens
-    "FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun" on
-    every start.
-    ## Why
-    torchrun took its place in torch 1.10. The old module also passes `--local-rank` to the program unless --use_env is
-    given, which torchrun never does.
-    ## Example
-    ```sh
-    python -m torch.distributed.launch --nproc_per_node=8 --use_env train.py  # wrong
-    torchrun --nproc_per_node=8 train.py                                      # right
-    ```
-    ## Cure
-    `torchrun`; the program then reads LOCAL_RANK from its environment.
-    ## When it is safe
-    It still works in current releases.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/elastic/run.html: from torch.distributed.launch to torchrun
-    """
-
-    name = "launch-torch-distributed-launch"
-    title = Text("torch.distributed.launch is deprecated", "torch.distributed.launch 已被弃用")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The old module; its fix where the program gets no --local-rank from it anyway."""
         if launch.launcher != "torch.distributed.launch":

@@ -17,32 +17,6 @@ _NAMES = {
 
 
 class LaunchTypographicCharacters(Hazard):
-    """Dashes, quotes or spaces of a word processor or a web page stand in the launch command.
-    ## What happens
-    "unrecognized arguments: –bf16", "can't open file '–m'", "command not found" for a command that looks right, or a
-    path whose name holds the quotes.
-    ## Why
-    `–`, `—` and `－` are no hyphens, `“` no quote, and a no-break space separates no words. Editors, chats and web
-    pages put them in place of the ASCII characters that a shell and argparse know.
-    ## Example
-    ```sh
-    torchrun --nproc_per_node 4 train.py –bf16 true   # wrong
-    torchrun --nproc_per_node 4 train.py --bf16 true  # right
-    ```
-    ## Cure
-    Type `--`, `"` and a plain space in their place.
-    ## When it is safe
-    Inside a quoted text, as a prompt, where the characters are meant.
-    ## Sources
-    - https://github.com/awsdocs/amazon-emr-release-guide/pull/25: "python: can't open file '–m'"
-    - https://github.com/hjkgrp/molSimplify/pull/516: options with an en dash are not recognized
-    """
-
-    name = "launch-typographic-characters"
-    title = Text(
-        "Typographic dashes, quotes or spaces in the launch command", "启动命令中有排版字符（破折号、弯引号或特殊空格）"
-    )
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Such characters in the command's lines, outside quotes and comments."""
         source = launch.source

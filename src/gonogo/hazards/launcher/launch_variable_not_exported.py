@@ -34,38 +34,6 @@ class _Assignments(msgspec.Struct, frozen=True):
 
 
 class LaunchVariableNotExported(Hazard):
-    """A variable that the program reads from its environment is set in the script, and not exported.
-    ## What happens
-    The setting has no effect: `swift sft` starts one process although NPROC_PER_NODE=8 stands above it ("DeepSpeed is
-    not compatible with `device_map`. n_gpu: 8, local_world_size: 1"), NCCL_DEBUG=INFO prints nothing, the run takes
-    all GPUs.
-    ## Why
-    `NAME=value` on a line of its own sets a variable of the shell only. A program gets it where it was exported, or
-    stands on the program's own line. A backslash followed by an empty line ends the command, so assignments above it
-    belong to nothing.
-    ## Example
-    ```sh
-    # wrong: NCCL never sees it
-    NCCL_P2P_DISABLE=1
-    torchrun --nproc_per_node 4 train.py
-    # right
-    export NCCL_P2P_DISABLE=1
-    torchrun --nproc_per_node 4 train.py
-    ```
-    ## Cure
-    `export NAME=value`, or no empty line between the assignments and the command.
-    ## When it is safe
-    Where the variable is in the environment already (it stays exported), or the script itself uses it.
-    ## Sources
-    - https://github.com/modelscope/ms-swift/issues/5328: an empty line between NPROC_PER_NODE=8 and swift sft
-    - https://github.com/modelscope/ms-swift/issues/3681: NPROC_PER_NODE is an environment variable
-    """
-
-    name = "launch-variable-not-exported"
-    title = Text(
-        "A variable is set for the shell only: the program does not get it", "变量只在 shell 中有效，程序得不到"
-    )
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Assignments before the command of names that only programs read, which the command does not get."""
         source = launch.source

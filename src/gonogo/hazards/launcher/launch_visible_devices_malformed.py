@@ -7,31 +7,6 @@ _FILTERS = ("include", "exclude", "num_gpus", "num_nodes", "hostfile")
 
 
 class LaunchVisibleDevicesMalformed(Hazard):
-    """CUDA_VISIBLE_DEVICES is no list of GPUs as CUDA reads it.
-    ## What happens
-    "No CUDA GPUs are available" (a GPU listed twice), "CUDA error: invalid device ordinal" on the ranks beyond the
-    first (`0-3`, `0 1 2 3`), or the deepspeed launcher's "invalid literal for int()".
-    ## Why
-    CUDA takes numbers (or GPU-/MIG- identifiers) separated by commas, and reads as far as it understands: `0-3` and
-    `0 1 2 3` are GPU 0 alone, `0,,2` too, `[0,1]` is none, and a GPU listed twice makes the whole list void.
-    ## Example
-    ```sh
-    CUDA_VISIBLE_DEVICES=0-3 torchrun --nproc_per_node 4 train.py      # wrong: CUDA reads GPU 0 alone
-    CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node 4 train.py  # right
-    ```
-    ## Cure
-    `CUDA_VISIBLE_DEVICES=0,1,2,3`.
-    ## When it is safe
-    An empty value or -1 hides all GPUs on purpose.
-    ## Sources
-    - https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars: how the variable is read
-    - https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py: `_parse_visible_devices`, "Repeated ordinal
-      results in empty set"
-    """
-
-    name = "launch-visible-devices-malformed"
-    title = Text("CUDA_VISIBLE_DEVICES is not a list that CUDA reads", "CUDA_VISIBLE_DEVICES 不是 CUDA 能识别的列表")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The variable as the command gets it, read as CUDA reads it."""
         field = launch.visible_devices
@@ -134,5 +109,6 @@ def _value_place(field: Field) -> Place | None:
     written = place.text.removeprefix("CUDA_VISIBLE_DEVICES=")
     if written not in (value, f'"{value}"', f"'{value}'"):
         return None
-    start = place.start + len(place.text.partition(value)[0].encode())
-    return place.source.place(start, start + len(value.encode()))
+    written_value = value.encode("utf-8", "surrogateescape")
+    start = place.source.data.find(written_value, place.start, place.end)
+    return place.source.place(start, start + len(written_value)) if start >= 0 else None

@@ -4,33 +4,6 @@ from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
 
 class LaunchVisibleDevicesOverridden(Hazard):
-    """The deepspeed launcher ignores CUDA_VISIBLE_DEVICES beside --include, --exclude, --num_gpus or a hostfile.
-    ## What happens
-    "Detected VISIBLE_DEVICES=4,5,6,7 but ignoring it because one or several of --include/--exclude/--num_gpus/
-    --num_nodes cl args were used", and the run takes GPUs 0 to 3: those of another job, which then runs out of memory.
-    ## Why
-    The launcher numbers the GPUs of the whole machine. With any of these options it deletes the variable and sets its
-    own for each process; `--num_gpus 4` means GPUs 0 to 3.
-    ## Example
-    ```sh
-    CUDA_VISIBLE_DEVICES=4,5,6,7 deepspeed --num_gpus 4 train.py  # wrong: takes GPUs 0 to 3
-    deepspeed --include localhost:4,5,6,7 train.py                # right
-    ```
-    ## Cure
-    `deepspeed --include localhost:4,5,6,7` without the variable, or the variable without these options.
-    ## When it is safe
-    Where both name the same GPUs.
-    ## Sources
-    - https://github.com/huggingface/accelerate/issues/663: the launcher's message
-    - https://github.com/deepspeedai/DeepSpeed/issues/662: a maintainer on what the launcher does with the variable
-    - https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py: `main`
-    """
-
-    name = "launch-visible-devices-overridden"
-    title = Text(
-        "The deepspeed launcher ignores CUDA_VISIBLE_DEVICES here", "deepspeed 启动器在此忽略 CUDA_VISIBLE_DEVICES"
-    )
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The GPUs of the variable against those that the launcher's options come to."""
         visible = visible_gpus(launch) if launch.launcher == "deepspeed" else None

@@ -23,36 +23,6 @@ _CURE = (
 
 
 class LaunchWithoutProgram(Hazard):
-    """The launcher is given no program to start.
-    ## What happens
-    The launcher prints its usage and "error: the following arguments are required: training_script" (deepspeed:
-    "user_script"), and ends with status 2. On several nodes each of them says so, some seconds into the job.
-    ## Why
-    No word of the command is left for the program. Its line was cut off (a blank after a backslash, a comment between
-    the lines), an option without a value took it, or the variable that holds it is empty: `torchrun $SCRIPT`.
-    ## Example
-    ```sh
-    # wrong: the command ends with its first line
-    torchrun --nproc_per_node 8
-        train.py
-    # right
-    torchrun --nproc_per_node 8 \\
-        train.py
-    ```
-    ## Cure
-    Name the program after the launcher's own options. Where it stands on a later line, end each line before it in a
-    lone backslash. `bash -x launch.sh` shows the command as the shell makes it.
-    ## When it is safe
-    Where the launcher is only asked for its help or version.
-    ## Sources
-    - https://github.com/hiyouga/LlamaFactory/issues/3301: a blank after a backslash
-    - https://github.com/deepspeedai/DeepSpeed/issues/3222: options of the program where the launcher reads its own
-    """
-
-    name = "launch-without-program"
-    title = Text("The launcher is given no program to start", "没有告诉启动器要启动哪个程序")
-    log_words = ("the following arguments are required: ",)
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A launcher all of whose words are known, and none of which is the program."""
         wanted = _LAUNCHERS.get(launch.launcher)

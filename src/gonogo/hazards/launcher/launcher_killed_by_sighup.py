@@ -14,35 +14,6 @@ _KEPT = Pattern(r"\bsetsid\b|\btmux\b|\bscreen -|\bdisown\b|^[ \t]*wait\b|\bsyst
 
 
 class LauncherKilledBySighup(Hazard):
-    """The terminal that started the run was closed, and the hang-up signal ended the launcher.
-    ## What happens
-    After some time, mostly when an SSH connection is lost or a window closed: "Received 1 death signal, shutting
-    down workers", "Sending process 1234 closing signal SIGHUP", "SignalException: Process 1200 got signal: 1". No
-    worker has an error.
-    ## Why
-    The shell passes SIGHUP on to what it has started. `nohup` alone does not help: torchrun's agent installs its own
-    handler for SIGHUP, over the one that nohup set to ignore.
-    ## Example
-    ```sh
-    nohup torchrun --nproc_per_node 8 train.py > train.log 2>&1 &               # wrong
-    setsid torchrun --nproc_per_node 8 train.py > train.log 2>&1 < /dev/null &  # right
-    ```
-    ## Cure
-    Start inside tmux or screen; or `setsid torchrun ... > log 2>&1 < /dev/null &`; or `nohup ... & disown` and leave
-    the shell with `exit`. Or a cluster's scheduler. Then resume from the last checkpoint.
-    ## When it is safe
-    In tmux, screen, setsid, a container's own process, or a scheduler's job.
-    ## Sources
-    - https://github.com/pytorch/pytorch/issues/67538: SIGHUP after an hour; the maintainers explain
-    - https://github.com/hiyouga/LlamaFactory/issues/9695: the same in a LLaMA-Factory run
-    - https://github.com/zai-org/ChatGLM2-6B/issues/262: the same with nohup
-    - https://github.com/keyu-tian/SparK/issues/19: the closed terminal was the cause, tmux cures it
-    """
-
-    name = "launcher-killed-by-sighup"
-    title = Text("The run was ended by the closing of its terminal (SIGHUP)", "终端关闭（SIGHUP）结束了训练")
-    log_words = ("got sig", "death signal", "SIGHUP")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """torchrun, or what calls it, under nohup; a launch in the background of the shell."""
         if not is_shell_script(launch.source) or launch.launcher in ("python", "srun", "mpirun") or launch.slurm:

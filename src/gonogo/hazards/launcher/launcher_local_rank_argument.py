@@ -26,36 +26,6 @@ _BOTH = Text(
 
 
 class LauncherLocalRankArgument(Hazard):
-    """The launcher passes --local-rank (or --local_rank) to a script that does not know it so written.
-    ## What happens
-    "train.py: error: unrecognized arguments: --local-rank=0" on every rank, exit code 2; or "Some specified
-    arguments are not used by the HfArgumentParser: ['--local-rank=0']". You did not write that argument.
-    ## Why
-    `python -m torch.distributed.launch` adds it; since torch 2.0 it is written with a hyphen, and scripts that
-    declare `--local_rank` refuse it. The deepspeed launcher adds `--local_rank=N` too.
-    ## Example
-    ```python
-    # wrong, under python -m torch.distributed.launch
-    parser.add_argument("--local_rank", type=int)
-    # right
-    parser.add_argument("--local-rank", "--local_rank", type=int, default=0)
-    ```
-    ## Cure
-    Start with `torchrun`, which passes no argument, and read `int(os.environ["LOCAL_RANK"])`. Or let the parser take
-    both: `add_argument("--local-rank", "--local_rank", type=int, default=0)`. deepspeed: `--no_local_rank`.
-    ## When it is safe
-    With torchrun or accelerate launch.
-    ## Sources
-    - https://github.com/bigcode-project/starcoder/pull/145: the hyphen since torch 2.0
-    - https://github.com/huggingface/pytorch-image-models/issues/1728: cured by torchrun
-    """
-
-    name = "launcher-local-rank-argument"
-    raises = True
-    title = Text("The script refuses the --local-rank that the launcher passes", "脚本不接受启动器传入的 --local-rank")
-    log_words = ("--local-rank", "--local_rank", "local-rank", "HfArgumentParser")
-    ends_at = (("transformers/hf_argparser.py", "parse_args_into_dataclasses"), ("argparse.py", "error"))
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """What the launcher passes, against the arguments that the program's parser has."""
         options = launch.launcher_options

@@ -40,48 +40,6 @@ _CONFIRM = (
 
 
 class MoreRanksThanVisibleGpus(Hazard):
-    """The launcher starts more processes on a node than it has visible GPUs.
-    ## What happens
-    "CUDA error: invalid device ordinal" where a process sets its device, on the ranks beyond the last GPU only. With
-    NCCL and a wrapped index: "Duplicate GPU detected".
-    ## Why
-    `--nproc_per_node` (`--num_gpus`, `num_processes`, a script's GPUS_PER_NODE) is larger than the number of GPUs, or
-    than the list in CUDA_VISIBLE_DEVICES. Process N takes GPU N, which is not there.
-    ## Example
-    ```sh
-    CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node 8 train.py  # wrong
-    CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node 2 train.py  # right
-    ```
-    ## Cure
-    Start as many processes as there are visible GPUs.
-    ## When it is safe
-    With at most one process a visible GPU.
-    ## Sources
-    - https://github.com/OpenBMB/MiniCPM-V/issues/356: the script's default of 8 GPUs on a smaller machine
-    - https://github.com/pytorch/torchtitan/issues/423: CUDA_VISIBLE_DEVICES=2,3 and 8 processes
-    - https://github.com/tatsu-lab/stanford_alpaca/issues/67: nproc_per_node=4 on one GPU
-    """
-
-    name = "more-ranks-than-visible-gpus"
-    title = Text("More processes than visible GPUs", "进程数多于可见的 GPU")
-
-    log_words = (
-        "invalid device ordinal",
-        "Invalid device",
-        "Duplicate GPU",
-        "Local process index",
-        "your machine only has",
-        "You requested gpu: [",
-    )
-    ends_at = (("accelerate/state.py", "set_device"), ("torch/cuda/__init__.py", "set_device"))
-    traces = (
-        "torch._C._cuda_setDevice(device)",
-        "torch.cuda.set_device(",
-        "device-side assertions",
-        "NCCL error: invalid usage",
-        "ncclInvalidUsage: This usually reflects",
-    )
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """An invalid ordinal where a process of several sets its own device: not a device that the script names."""
         for failed in failed_ranks(record):

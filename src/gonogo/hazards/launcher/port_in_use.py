@@ -3,8 +3,8 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.launch_facts import TORCHRUN
 from gonogo.hazards.facts.shell_lines import is_shell_script
+from gonogo.hazards.log_rule import told
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text
-from gonogo.hazards.signs import told
 
 _IN_USE = Pattern(
     r"server socket has failed to (?:listen|bind).*|Tried to launch distributed communication on port"
@@ -44,52 +44,6 @@ _ONE_LAUNCHER = Text(
 
 
 class PortInUse(Hazard):
-    """The rendezvous port is taken: by another job on the machine, by a stale process, or by a second launcher.
-    ## What happens
-    "The server socket has failed to listen on any local network address. port: 29500 ... EADDRINUSE", "Address
-    already in use", before anything is loaded. Accelerate: "Tried to launch distributed communication on port
-    `29500`, but another process is utilizing it".
-    ## Why
-    29500 is every launcher's default. A killed run may have left processes that still hold it. Where srun (or a
-    shell loop) starts the launcher several times on one node, each tries to listen.
-    ## Example
-    ```sh
-    # wrong: both meet at port 29500
-    torchrun --nproc_per_node 2 train.py --seed 1 &
-    torchrun --nproc_per_node 2 train.py --seed 2 &
-    # right
-    torchrun --nproc_per_node 2 --master_port 29501 train.py --seed 1 &
-    torchrun --nproc_per_node 2 --master_port 29502 train.py --seed 2 &
-    ```
-    ## Cure
-    Another port: `--master_port 29511` (torchrun, deepspeed), `--main_process_port 29511` (accelerate),
-    `MASTER_PORT=29511` (swift, LLaMA-Factory). Or end the stale processes (`lsof -i :29500`). Slurm: one launcher a
-    node (`--ntasks-per-node=1`).
-    ## When it is safe
-    With a port of its own for each job on a machine; `torchrun --standalone` picks one.
-    ## Sources
-    - https://github.com/OptimalScale/LMFlow/issues/270: EADDRINUSE, cured by another master_port
-    - https://github.com/xdit-project/mochi-xdit/issues/22: 29500 taken by another run
-    - https://github.com/om-ai-lab/VLM-R1/issues/289: a second training on the same machine
-    """
-
-    name = "port-in-use"
-    title = Text("The rendezvous port is already in use", "汇合端口已被占用")
-    log_words = (
-        "EADDRINUSE",
-        "ddress already in use",
-        "server socket has",
-        "launch distributed communication",
-        "EJ0003",
-        "地址已",
-    )
-    ends_at = (
-        ("torch/distributed/rendezvous.py", "_create_c10d_store"),
-        ("torch/distributed/rendezvous.py", "TCPStore("),
-        ("asyncio/base_events.py", "create_server"),
-        ("uvicorn/server.py", "create_server("),
-    )
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A second launch at the same port that the script starts while this one still runs."""
         source = launch.source

@@ -15,34 +15,7 @@ _IN_SETUP = r"main_process_port[\"']?\s*[:=]?\s*[\"']?0\b(?!\.)|--master[-_]port
 
 
 class RendezvousPortZeroHang(Hazard):
-    """Every rank picks its own free port for the rendezvous, and they never meet.
-    ## What happens
-    The run stands still right after "Initializing TorchBackend in DeepSpeed with backend nccl", with no error, GPUs
-    idle.
-    ## Why
-    `main_process_port: 0` (or `--master_port 0`) means "any free port". That works only where one process chooses it
-    and tells the others; where it is passed on as MASTER_PORT=0 (older Accelerate with DeepSpeed, several machines),
-    rank 0 listens on a port that nobody else knows.
-    ## Example
-    ```sh
-    deepspeed --num_gpus 8 --master_port 0 train.py      # wrong
-    deepspeed --num_gpus 8 --master_port 29501 train.py  # right
-    ```
-    ## Cure
-    A fixed, free port: `main_process_port: 29501`, or `--main_process_port 29501`.
-    ## When it is safe
-    With `torchrun --standalone` or `--rdzv_endpoint=localhost:0`, and Accelerate versions that choose a port
-    themselves on a single machine.
-    ## Sources
-    - https://github.com/RLHFlow/Online-RLHF/issues/11: the hang after "Initializing TorchBackend", cured by a fixed
-      port
-    """
-
-    name = "rendezvous-port-zero-hang"
-    title = Text("The ranks cannot meet: the rendezvous port is 0", "各 rank 无法汇合：端口设为 0")
     log_words = (*STALL_WORDS, "main_process_port", "master_port", "MASTER_PORT")
-    consequence = True
-    yields_to = ("nccl-timeout-preprocessing",)
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Port 0 where each process would pick its own: the deepspeed launcher, accelerate on several machines."""

@@ -1,51 +1,34 @@
 import ast
 
+from gonogo.evidence.script.identifiers import last_name, picks_values, same_code, says, uses_name
 from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, Text
+
+_PARTS_OF_A_BATCH = ("accum", "accumulate", "accumulation", "micro", "microbatch", "microbatches", "chunk", "chunks")
+_GATHERS = ("reduce", "reduced", "allreduce", "gather", "allgather")
 
 
 class LoopLossKeptWithItsGraph(Hazard):
-    """A loop adds up losses as tensors, for a mean to print, and keeps their history.
-    ## What happens
-    Memory grows from step to step, until the GPU is full, hours into a run.
-    ## Why
-    `total += loss` makes a tensor that needs a gradient and points to the graph of each loss that went in. What the
-    backward freed is gone, the rest of each graph stays as long as the sum does.
-    ## Example
-    ```python
-    loss.backward()
-    total += loss             # wrong: the sum keeps each step's graph
-    total += loss.detach()    # right
-    ```
-    ## Cure
-    `total += loss.detach()`, or `loss.item()` (which waits for the GPU at each step).
-    ## When it is safe
-    Where the sum is what backward is called on, and under `torch.no_grad()`.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/notes/faq.html: do not accumulate history across the training loop
-    """
-
-    name = "loop-loss-kept-with-its-graph"
-    title = Text("A running sum of losses keeps the autograd graph of every step", "损失的累加值保留了每一步的计算图")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``total += loss`` in the loop that calls backward on the loss, with a sum that no backward is called on."""
         if b"backward(" not in script.source.data or b"+= " not in script.source.data:
             return
         backed = list(script.calls("*.backward"))
-        names = {name for call in backed for name in _names_of(call)}
+        trained = [node for call in backed for node in _trained_by(call)]
         for statement in script.nodes(ast.AugAssign):
             value, loop = statement.value, script.enclosing_loop(statement)
             if not isinstance(statement.op, ast.Add) or not isinstance(value, ast.Name) or loop is None:
                 continue
-            total = ast.unparse(statement.target)
-            if value.id not in names or total in names or isinstance(statement.target, ast.Subscript):
+            total = statement.target
+            if not _among(value, trained) or _among(total, trained) or isinstance(total, ast.Subscript):
                 continue
-            run_here = [call for call in backed if value.id in _names_of(call) and _within(script, call.node, loop)]
+            run_here = [
+                call for call in backed if _among(value, _trained_by(call)) and _within(script, call.node, loop)
+            ]
             if (
                 _begins_anew(loop, total)
                 or not run_here
                 or _made_plain(script, loop, value.id)
-                or "no_grad" in str(script.with_contexts(statement))
+                or any(says(name.rpartition(".")[2], "no_grad") for name in script.with_contexts(statement))
             ):
                 continue
             edit = script.replacing(value, f"{value.id}.detach()")
@@ -53,7 +36,7 @@ class LoopLossKeptWithItsGraph(Hazard):
                 Text(
                     "{total} adds up {loss} with its graph, in the loop that trains: each step's stays in memory.",
                     "{total} 在训练循环中累加 {loss} 及其计算图：每一步的计算图都留在内存中。",
-                ).format(total=total, loss=value.id),
+                ).format(total=ast.unparse(total), loss=value.id),
                 severity=Severity.WARNING,
                 cure=Text("Add {loss}.detach(), or {loss}.item()", "改为累加 {loss}.detach() 或 {loss}.item()").format(
                     loss=value.id
@@ -68,40 +51,66 @@ class LoopLossKeptWithItsGraph(Hazard):
             )
 
 
-def _names_of(call: Call) -> set[str]:
+def _trained_by(call: Call) -> list[ast.expr]:
     """The name that backward is called on: ``loss.backward()``, ``engine.backward(loss)``."""
-    found = {ast.unparse(one) for one in call.node.args[:1] if isinstance(one, (ast.Name, ast.Attribute))}
+    found: list[ast.expr] = [one for one in call.node.args[:1] if isinstance(one, (ast.Name, ast.Attribute))]
     if not call.node.args and call.receiver is not None:
         receiver: ast.expr = call.receiver
         if isinstance(receiver, ast.Call) and receiver.args:  # scaler.scale(loss).backward()
             receiver = receiver.args[0]
         if isinstance(receiver, (ast.Name, ast.Attribute)):
-            found.add(ast.unparse(receiver))
+            found.append(receiver)
     return found
+
+
+def _among(node: ast.expr, others: list[ast.expr]) -> bool:
+    return any(same_code(node, other) for other in others)
 
 
 def _within(script: Script, node: ast.AST, loop: ast.AST) -> bool:
     return any(parent is loop for parent in script.ancestors(node))
 
 
-def _begins_anew(loop: ast.For | ast.AsyncFor | ast.While, total: str) -> bool:
+def _begins_anew(loop: ast.For | ast.AsyncFor | ast.While, total: ast.expr) -> bool:
     """Whether the sum is set back within the loop, or is one of a few micro-batches: its history stays short."""
-    text = ast.unparse(loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else loop.test)
-    if any(word in text for word in ("accum", "micro", "chunk")):
+    if uses_name(loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else loop.test, *_PARTS_OF_A_BATCH):
         return True
     return any(
-        ast.unparse(target) == total
-        for node in ast.walk(loop)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
+        same_code(target, total) for node in ast.walk(loop) if isinstance(node, ast.Assign) for target in node.targets
     )
 
 
 def _made_plain(script: Script, loop: ast.AST, name: str) -> bool:
     """Whether the loop gives the name a plain number, or a tensor without history, somewhere."""
-    for node in ast.walk(loop):
-        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id == name for one in node.targets):
-            text = ast.unparse(node.value)
-            if any(word in text for word in (".item()", ".detach()", ".data", "float(", "reduce", "gather", "no_grad")):
-                return True
-    return False
+    return any(
+        isinstance(node, ast.Assign)
+        and any(isinstance(one, ast.Name) and one.id == name for one in node.targets)
+        and _is_plain(node.value)
+        for node in ast.walk(loop)
+    )
+
+
+def _is_plain(value: ast.expr) -> bool:
+    """Whether a value has no history: ``.item()``, ``.detach()``, ``float(…)``, and what is computed of such alone."""
+    if isinstance(value, ast.Constant):
+        return True
+    if isinstance(value, ast.BinOp):
+        # What a plain number is divided by, or multiplied with, is mostly a count or a weight.
+        scaled = isinstance(value.op, (ast.Div, ast.Mult)) and not isinstance(value.left, ast.Constant)
+        return _is_plain(value.left) and (scaled or _is_plain(value.right))
+    if isinstance(value, ast.UnaryOp):
+        return _is_plain(value.operand)
+    if isinstance(value, ast.IfExp):
+        return _is_plain(value.body) and _is_plain(value.orelse)
+    if isinstance(value, ast.Attribute):
+        return value.attr == "data" or _is_plain(value.value)
+    if not isinstance(value, ast.Call):
+        return False
+    name = last_name(value.func)
+    if name in ("item", "detach", "tolist", "float") or says(name, "no_grad"):
+        return True
+    if says(name, *_GATHERS) and not picks_values(value):
+        return True
+    return isinstance(value.func, (ast.Attribute, ast.Call)) and _is_plain(
+        value.func.value if isinstance(value.func, ast.Attribute) else value.func
+    )

@@ -4,35 +4,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severi
 
 
 class LoopSchedulerSteppedTwice(Hazard):
-    """A learning-rate scheduler that DeepSpeed's engine steps is stepped by the loop too.
-    ## What happens
-    Nothing fails. The schedule runs twice as fast: warm-up is half as long, and a decay to zero gets there in the
-    middle of training, after which nothing is learnt.
-    ## Why
-    `engine.step()` steps the scheduler that was given to `deepspeed.initialize`, or made from the config, at each
-    update.
-    ## Example
-    ```python
-    engine, optimizer, _, scheduler = deepspeed.initialize(model=model, optimizer=optimizer, lr_scheduler=scheduler)
-    engine.backward(loss)
-    engine.step()
-    scheduler.step()    # wrong: engine.step() has done so
-    # right: leave that line out
-    ```
-    ## Cure
-    Remove the loop's `scheduler.step()`. A scheduler that is to move once an epoch must not be given to DeepSpeed.
-    ## When it is safe
-    Where DeepSpeed was given no scheduler.
-    ## Sources
-    - https://deepspeed.readthedocs.io/en/latest/schedulers.html: who steps which scheduler
-    - https://github.com/lucidrains/DALLE-pytorch/issues/278: the learning rate is 0 within the first epoch
-    """
-
-    name = "loop-scheduler-stepped-twice"
-    title = Text(
-        "DeepSpeed's engine and the loop both step the scheduler", "DeepSpeed 引擎与训练循环都在推进学习率调度器"
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``scheduler.step()`` of what deepspeed.initialize was given, or gave back."""
         if b"deepspeed" not in script.source.data or b".step(" not in script.source.data:

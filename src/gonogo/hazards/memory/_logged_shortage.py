@@ -14,9 +14,6 @@ from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Certainty, Text
 from gonogo.finding.words import size
 
-log_words = ("memory is not enough", "EL0004", "ALLOC_FAILED")
-"""Literals of the lines that tell of a shortage, beside those that any error has."""
-
 STATES, ACTIVATIONS, EVALUATION = "states", "activations", "evaluation"
 
 _SAYS = Pattern(

@@ -54,59 +54,6 @@ _ASK_FOR_MORE = Text(
 
 
 class CpuRamOomKilled(Hazard):
-    """A node's host memory does not hold what all its ranks keep in it.
-    ## What happens
-    The launcher says "exits with return code = -9" (or "exitcode: -9"), with no Python traceback: the kernel has killed
-    a process. GPU memory looks fine. Before training: "One of the subprocesses has abruptly died during map operation".
-    ## Why
-    Optimizer offload keeps 12 bytes a parameter in host memory (fp32 weight and two moments) and 4 for the fp32
-    gradient, parameter offload 2 more; pinned buffers cannot be swapped out. Each rank holds its share, so a node holds
-    the sum of its ranks. Loading can peak higher: every rank that reads a checkpoint by itself holds a copy. So can
-    saving: rank 0 gathers the whole model.
-    ## Example
-    ```json
-    "offload_optimizer": {"device": "cpu"}                           // wrong: 84 GB for 7e9 parameters on a node of 64
-    "offload_optimizer": {"device": "nvme", "nvme_path": "/nvme"}    // right
-    ```
-    ## Cure
-    Offload less (parameters back to the GPU, or the optimizer too where memory allows), offload to NVMe, spread the run
-    over more nodes, train LoRA, or take a node with more memory. For a peak in loading: build `TrainingArguments`
-    before `from_pretrained`, so that ZeRO-3 partitions the model while it is loaded. For a peak in saving:
-    `stage3_gather_16bit_weights_on_model_save: false`, and `zero_to_fp32.py` afterwards.
-    ## When it is safe
-    With a tenth of the node's memory to spare beyond the tensors that a rehearsal counts.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/4239: -9 with both offloads; a maintainer explains
-    - https://github.com/hiyouga/LlamaFactory/issues/4629: 252 GB of host memory filled by ZeRO-3 offload
-    - https://github.com/databrickslabs/dolly/issues/166: -9 on a node of 56 GB
-    - https://github.com/unslothai/unsloth-zoo/issues/87: a map whose processes fill the memory
-    """
-
-    name = "cpu-ram-oom-killed"
-    explains_failure = False
-    consequence = True
-    log_words = (
-        "OOM",
-        "ray-oom",
-        "memory usage threshold",
-        "OUT_OF_ME",
-        "Out Of Memory",
-        "pod memory limits",
-        "Kill",
-        "DefaultCPUAllocator",
-        "abruptly died during map",
-        "not enough memory",
-        "llocate",
-        "内存",
-        "杀",
-        "错误码",
-        "退出码",
-        "返回码",
-    )
-    ends_at = (("_utils/signal_handling.py", "_error_if_any_worker_fails"),)
-    traces = ("resource_tracker: There appear to be",)
-    title = Text("The node's host memory runs out, and the kernel kills the run", "节点主机内存耗尽，进程被内核杀死")
-
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """A rank that SIGKILL ended first, where the kernel counts such a killing or hardly any memory was left."""
         death = next(iter(roots(run)), None)

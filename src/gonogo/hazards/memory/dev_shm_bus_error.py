@@ -36,42 +36,6 @@ _SHARED_IN_CODE = (
 
 
 class DevShmBusError(Hazard):
-    """The data loader's workers pass batches through /dev/shm, which is full.
-    ## What happens
-    "DataLoader worker (pid 56811) is killed by signal: Bus error. It is possible that dataloader's workers are out
-    of shared memory", or "OSError: [Errno 28] No space left on device" where a lock is made (SemLock); or no message
-    at all and "exits with return code = -7". The disk has room.
-    ## Why
-    A container gets 64 MiB of /dev/shm unless told otherwise. Each worker puts its prefetched batches there, on each
-    rank. NCCL's buffers and what killed runs have left are there too.
-    ## Example
-    ```sh
-    docker run --gpus all image python train.py                   # wrong: 64 MiB of /dev/shm for all workers
-    docker run --gpus all --shm-size=16g image python train.py    # right
-    ```
-    ## Cure
-    `docker run --shm-size=16g` or `--ipc=host`; Kubernetes: an `emptyDir` with `medium: Memory` at /dev/shm. Or
-    fewer workers (`dataloader_num_workers: 0` uses none of it), a smaller prefetch_factor.
-    ## When it is safe
-    With /dev/shm larger than ranks * workers * prefetch_factor * batch, which `gonogo rehearse JOB.yaml` compares.
-    ## Sources
-    - https://github.com/NVIDIA/Megatron-LM/issues/878: Errno 28 in SemLock, and the bus error
-    - https://github.com/bytedance/Protenix/issues/2: the bus error of a DataLoader worker in a container
-    - https://github.com/deepspeedai/DeepSpeed/issues/4002: return code -7 without a message; shm of 64 MiB
-    """
-
-    name = "dev-shm-bus-error"
-    title = Text(
-        "/dev/shm is full: the data loader's workers cannot pass their batches",
-        "/dev/shm 已满：DataLoader 无法传递 batch",
-    )
-    yields_to = ("nccl-shm-no-space",)
-    log_words = ("us error", "shared memory", "SemLock", "SIGBUS", "return code", "exitcode")
-    ends_at = (
-        ("multiprocessing/synchronize.py", "SemLock("),
-        ("_utils/signal_handling.py", "_error_if_any_worker_fails"),
-    )
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """docker run without --shm-size and --ipc=host, with data loader workers."""
         small = small_shared_memory(launch)

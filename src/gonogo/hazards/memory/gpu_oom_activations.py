@@ -5,7 +5,7 @@ from gonogo.evidence.rehearsal.completions import HOW_LONG
 from gonogo.evidence.rehearsal.failures import setting
 from gonogo.finding.words import size
 from gonogo.hazards.memory import _gpu_shortage as gpu
-from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, certainty_for, log_words, shortage_in
+from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, certainty_for, shortage_in
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text
 
 _CURES_IN_LOG = (
@@ -31,48 +31,6 @@ _CURES_IN_LOG = (
 
 
 class GpuOomActivations(Hazard):
-    """Activations and temporaries do not fit the GPU beside the model states.
-    ## What happens
-    "CUDA out of memory" in a layer's forward, in the loss, or in the backward, often only after some steps, when a long
-    sample comes. ZeRO and offload do not help: they divide the model states, not the activations.
-    ## Why
-    The backward needs what each layer computed in the forward, and that grows with micro-batch x sequence length x
-    layers. On top comes what lives for a moment: the logits alone take batch x sequence x vocabulary x 4 bytes in fp32,
-    more than once.
-    ## Example
-    ```python
-    TrainingArguments(per_device_train_batch_size=16)    # wrong: what each layer computed is kept for 16 samples
-    TrainingArguments(per_device_train_batch_size=4,     # right
-                      gradient_accumulation_steps=4, gradient_checkpointing=True)
-    ```
-    ## Cure
-    Gradient checkpointing, which keeps one tensor a layer and computes the rest again; a smaller micro-batch with more
-    gradient accumulation (the same result); a shorter sequence; a loss that does not hold all logits (Liger's fused
-    cross entropy); an attention that does not hold the score matrix (sdpa, flash attention).
-    ## When it is safe
-    When the longest batch of the data fits, not only the average one.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/2302: ZeRO does not reduce activations, by a maintainer
-    - https://github.com/huggingface/peft/issues/525: OOM that comes with the long samples, at 26 % of an epoch
-    - https://github.com/huggingface/transformers/pull/48444: how much checkpointing keeps (layers x sequence x hidden)
-    """
-
-    name = "gpu-oom-activations"
-    log_words = log_words
-    ends_at = (
-        ("torch/autograd/__init__.py", "run_backward("),
-        ("torch/autograd/graph.py", "_engine_run_backward"),
-        ("transformers/models/", "logits.float()"),
-    )
-    yields_to = (
-        "vocab-index-out-of-range",
-        "gpu-held-by-another-process",
-        "rollout-memory-fraction-too-large",
-        "rollout-engine-wakes-before-trainer-frees",
-    )
-    explains_failure = False
-    title = Text("Activations overfill the GPU", "激活超出显存")
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A shortage in which activations and temporaries outweigh the model states."""
         for short in gpu.gpu_shortages(record, of_model_states=False):

@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.training_script import is_trainer, trained_loads
-from gonogo.hazards.memory._logged_shortage import EVALUATION, certainty_for, log_words, shortage_in
+from gonogo.hazards.memory._logged_shortage import EVALUATION, certainty_for, shortage_in
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 
 _SPARED = ("eval_accumulation_steps", "batch_eval_metrics", "eval_do_concat_batches")
@@ -26,44 +26,6 @@ _CURES = (
 
 
 class GpuOomEvalLogits(Hazard):
-    """Evaluation keeps the logits of the whole evaluation set, and memory runs out.
-    ## What happens
-    Training fits. In the first evaluation memory grows from batch to batch until "CUDA out of memory" comes in
-    `evaluation_loop`, `nested_concat` or `pad_across_processes`; or the host's memory fills and the process is killed.
-    ## Why
-    With `compute_metrics` the Trainer keeps every batch's logits until the end, by default on the GPU: samples x
-    sequence x vocabulary x 4 bytes. 1,000 samples of 512 tokens with a vocabulary of 152,000 are 290 GiB. The
-    evaluation's batch size is 8 by default, whatever the training's is, which alone can be too much.
-    ## Example
-    ```python
-    Trainer(model, args, compute_metrics=accuracy)                 # wrong: keeps the logits of the whole evaluation set
-    Trainer(model, args, compute_metrics=accuracy,                 # right: keeps a number a token
-            preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1))
-    ```
-    ## Cure
-    Keep no logits: `preprocess_logits_for_metrics` that returns the argmax, or `prediction_loss_only=True` where the
-    loss is all that is wanted. `eval_accumulation_steps` moves them to the host every so many batches, which only helps
-    while the host has room. `per_device_eval_batch_size=1`, and a smaller evaluation set.
-    ## When it is safe
-    Without `compute_metrics` the Trainer keeps no logits. Classification heads have small logits.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/7158: Trainer's predictions are kept on the GPU until the end
-    - https://github.com/huggingface/transformers/issues/17089: out of memory in evaluation_loop, in nested_concat
-    - https://github.com/hiyouga/LlamaFactory/issues/1595: evaluation during fine-tuning accumulates preds_host
-    - https://github.com/hiyouga/LlamaFactory/issues/5419: cured by eval_accumulation_steps=1
-    """
-
-    name = "gpu-oom-eval-logits"
-    title = Text("Evaluation keeps all logits until memory runs out", "评估保留全部 logits，内存耗尽")
-    log_words = (*log_words, "llocate", "evaluat", "Evaluat")
-    ends_at = (
-        ("transformers/trainer.py", "prediction_loop"),
-        ("transformers/trainer.py", "nested_concat("),
-        ("trainer_pt_utils.py", "torch_pad_and_concatenate"),
-        ("trainer_pt_utils.py", "nested_concat"),
-    )
-    traces = ("preds = logits if preds is None else",)
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A language model that is evaluated with compute_metrics, and nothing that shrinks or moves its logits."""
         if b"compute_metrics" not in script.source.data:

@@ -8,7 +8,7 @@ from gonogo.evidence.rehearsal.completions import HOW_LONG
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.training_script import mentions, surely_ddp
 from gonogo.hazards.memory import _gpu_shortage as gpu
-from gonogo.hazards.memory._logged_shortage import STATES, certainty_for, log_words, shortage_in
+from gonogo.hazards.memory._logged_shortage import STATES, certainty_for, shortage_in
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, RehearsalRecord, Run, Text
 
 # What trains less than all of the model, holds it in fewer bytes, or spreads it.
@@ -20,49 +20,6 @@ _DENSE = ("llama", "qwen2", "qwen3", "mistral")
 
 
 class GpuOomModelStates(Hazard):
-    """Parameters, gradients and optimizer states do not fit the GPU.
-    ## What happens
-    "CUDA out of memory" while the model is loaded, in `deepspeed.initialize`, or in the first optimizer step. Shorter
-    sequences and smaller batches do not help.
-    ## Why
-    Adam in mixed precision keeps 16 bytes a trainable parameter: 2 for the bf16 weight, 2 for its gradient, 12 for the
-    fp32 weight and two moments. ZeRO-1 partitions the 12 over the ranks, ZeRO-2 the gradient too, ZeRO-3 everything;
-    with few ranks that is not enough. Buckets for communication and gathered parameters come on top.
-    ## Example
-    ```json
-    "zero_optimization": {"stage": 1}    // wrong: 7e9 parameters take 28 GB of each GPU, before any optimizer state
-    "zero_optimization": {"stage": 3}    // right: every GPU holds its share of all states
-    ```
-    ## Cure
-    In the finding's order, which puts what is enough first: a higher ZeRO stage, optimizer offload (costs host memory
-    and speed), parameter offload, more GPUs, or LoRA, which trains under 1 % of the parameters.
-    ## When it is safe
-    When the peak stays below the GPU's memory less what the context and libraries take; the finding prints both.
-    ## Sources
-    - https://deepspeed.readthedocs.io/en/stable/zero3.html: what each stage partitions, and offloading
-    - https://arxiv.org/abs/1910.02054: ZeRO, the 16 bytes a parameter (section 3.1)
-    - https://github.com/deepspeedai/DeepSpeed/issues/2302: model states against activations, by a maintainer
-    - https://github.com/deepspeedai/DeepSpeed/issues/3132: a 6B model on 8 x 24 GB, in the optimizer's set-up
-    """
-
-    name = "gpu-oom-model-states"
-    log_words = log_words
-    ends_at = (
-        ("accelerate/utils/modeling.py", "set_module_tensor_to_device"),
-        ("ops/adam/fused_adam.py", "zeros_like"),
-        ("torch/optim/", "_init_group"),
-        ("zero/stage3.py", "_create_fp32_partitions"),
-        ("zero/stage_1_and_2.py", "initialize_optimizer_states"),
-    )
-    yields_to = (
-        "vocab-index-out-of-range",
-        "gpu-held-by-another-process",
-        "rollout-memory-fraction-too-large",
-        "rollout-engine-wakes-before-trainer-frees",
-    )
-    explains_failure = False
-    title = Text("Model states overfill the GPU", "模型状态超出显存")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """All parameters trained with Adam on one GPU each, where even 16-bit states are more than the GPU has."""
         sizes = [one.memory for one in environment.gpus if one.memory]

@@ -35,31 +35,6 @@ _HOST = (
 
 
 class MemoryGrowsWithSteps(Hazard):
-    """Memory grows by about the same amount each step, and will run out.
-    ## What happens
-    Training runs well for hundreds or thousands of steps, then ends with CUDA out of memory, or is killed (-9).
-    ## Why
-    Something is kept from step to step: a loss with its graph, outputs in a list, a cache without a limit, Python
-    objects in DataLoader workers that are copied as they are read. Or the GPU's memory is fragmented by batches of ever
-    other lengths: reserved memory grows where allocated memory does not.
-    ## Example
-    ```python
-    losses.append(loss)           # wrong: keeps the graph of every step
-    losses.append(loss.item())    # right: keeps a number
-    ```
-    ## Cure
-    Find what is kept (`loss.item()`, `detach()`, a limit for the cache); for fragmentation
-    `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`. Resume from a checkpoint meanwhile.
-    ## When it is safe
-    In the first steps, while caches and optimizer states are made; and where it levels off far below the limit.
-    ## Sources
-    - https://docs.pytorch.org/docs/stable/notes/faq.html: do not accumulate history across your training loop
-    - https://github.com/pytorch/pytorch/issues/13246: host memory that grows with DataLoader workers
-    """
-
-    name = "memory-grows-with-steps"
-    title = Text("Memory grows with each step", "内存逐步增长")
-
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """The trends that ranks have warned of, each kind of memory once; it explains an end for want of memory."""
         for what in ("gpu-memory", "host-memory"):

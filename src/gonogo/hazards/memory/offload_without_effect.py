@@ -31,34 +31,6 @@ _CURE = (
 
 
 class OffloadWithoutEffect(Hazard):
-    """What the DeepSpeed config offloads to the host is on the GPU all the same.
-    ## What happens
-    The run needs the GPU memory that offload was to save, and may run out of it; or `clip_grad_norm_` and the optimizer
-    meet tensors on two devices.
-    ## Why
-    Another config was in force than the one that was edited (accelerate's own, a default of the framework), the
-    optimizer was made by the program and brought its states along, or states were loaded from a checkpoint to the GPU.
-    ## Example
-    ```python
-    optimizer = torch.optim.AdamW(model.parameters())                           # wrong: its states stay on the GPU
-    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=offload)
-
-    engine, *_ = deepspeed.initialize(model=model, config=offload_and_adamw)    # right: DeepSpeed makes it on the host
-    ```
-    ## Cure
-    Look at the config that the engine prints at the start, let DeepSpeed make the optimizer, and load checkpoints
-    through the engine.
-    ## When it is safe
-    Small parameters that ZeRO-3 keeps whole (`stage3_param_persistence_threshold`), and `ratio` below 1, which offloads
-    only part of the optimizer.
-    ## Sources
-    - https://www.deepspeed.ai/docs/config-json/: what offload_param and offload_optimizer move, and where to
-    """
-
-    name = "offload-without-effect"
-    explains_failure = False
-    title = Text("What should be offloaded is on the GPU", "应被卸载的内容仍在 GPU 上")
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """States that were seen on the GPU after a step, where the resolved config offloads them."""
         for rank, run in stepped_runs(record):

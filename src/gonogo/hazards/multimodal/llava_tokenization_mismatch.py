@@ -7,40 +7,6 @@ _NO_LOSS = Pattern(r"'loss': (?:0\.0,|nan)")
 
 
 class LlavaTokenizationMismatch(Hazard):
-    """The labels of a sample are all masked, since its turns were counted by another template or tokenizer.
-    ## What happens
-    "WARNING: tokenization mismatch: 55 vs. 54. (ignored)", line after line, in LLaVA, FastChat and what is made of
-    them; the loss is 0.0 or not a number, or the model learns little.
-    ## Why
-    `preprocess` splits the conversation at the template's separators, counts each part's tokens, and masks what is no
-    answer. Where the sum is not the length of the whole, it masks the whole sample. That is so with another `--version`
-    than the model's (v1 for Vicuna and LLaMA-2, mpt for Qwen and Yi, llama_3), with a tokenizer that sets no BOS or
-    joins a separator with what follows (tokenizers 0.14 and newer, `legacy` True or False), and without `<image>` where
-    the template has one.
-    ## Example
-    ```sh
-    deepspeed llava/train/train_mem.py --model_name_or_path llava-v1.6-34b --version v1      # wrong
-    deepspeed llava/train/train_mem.py --model_name_or_path llava-v1.6-34b --version mpt     # right
-    ```
-    ## Cure
-    The `--version` that belongs to the model, and the releases of transformers and tokenizers that the project names.
-    For a model it does not know: a template and a preprocess function of its own. Look at one sample: decode the input
-    ids whose labels are not -100.
-    ## When it is safe
-    For a few samples, cut at model_max_length.
-    ## Sources
-    - https://github.com/Victorwz/LLaVA-Llama-3/issues/1: the wrong preprocess function, by --version
-    - https://github.com/haotian-liu/LLaVA/issues/1706: Yi-34B takes mpt; the loss stays 0
-    - https://github.com/haotian-liu/LLaVA/issues/661: the tokenizers' release
-    - https://github.com/aimagelab/LLaVA-MORE/issues/2: llama_3 instead of llama_3_1, and the loss is normal
-    """
-
-    name = "llava-tokenization-mismatch"
-    title = Text(
-        "Samples are masked as a whole: their tokens were counted otherwise", "样本被整体屏蔽：其 token 数对不上"
-    )
-    log_words = ("tokenization mismatch",)
-
     def in_log(self, log: FailureLog) -> Findings:
         """The warning, and how often it stands there."""
         lines = tuple(log.find_all(_SAID))

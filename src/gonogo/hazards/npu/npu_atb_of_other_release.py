@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.shell_lines import is_shell_script, lines_from
+from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Severity, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
 
 _SOURCED = Pattern(r"^\s*(?:source|\.)\s+\S*nnal/atb/set_env\.sh\s*(?:[;&#]|$)")
 _ACTIVATED = Pattern(r"^\s*(?:(?:conda|mamba|micromamba) activate\b|(?:source|\.)\s+\S+/bin/activate\b)")
@@ -19,57 +19,7 @@ _CURE = (
 
 
 class NpuAtbOfOtherRelease(LoggedHazard):
-    """Ascend's operator library ATB (NNAL) is of another release or C++ ABI than torch_npu.
-    ## What happens
-    "OSError: ... libtbe_adapter.so: undefined symbol: _ZN3Mki2DlC1ERKNSt7__cxx11...", "libop_plugin_atb.so: undefined
-    symbol: _ZN3atb15CreateOperation...", "undefined symbol: _ZNK6AsdOps3Ops18GetOperationByNameERKSs", when torch_npu
-    loads its operators: at `import torch_npu`, vllm_ascend or mindie_turbo.
-    ## Why
-    ATB comes in two builds, cxx_abi_0 and cxx_abi_1. `nnal/atb/set_env.sh` takes the one of the torch that `python`
-    imports at that moment; sourced before torch is installed, or before its environment is activated, it takes the
-    other. Or NNAL is of another CANN version than the toolkit and torch_npu.
-    ## Example
-    ```sh
-    source /usr/local/Ascend/nnal/atb/set_env.sh    # wrong: before the next line it asks another python
-    conda activate train
-    source /usr/local/Ascend/nnal/atb/set_env.sh    # right
-    ```
-    ## Cure
-    Source it last, in a new shell; CANN, kernels and NNAL of one version.
-    ## When it is safe
-    Where `python -c "import torch; print(torch.compiled_with_cxx11_abi())"` fits the end of ATB_HOME_PATH.
-    ## Sources
-    - https://github.com/vllm-project/vllm-ascend/issues/1144: a maintainer: set_env.sh before torch was installed
-    - https://github.com/Ascend/pytorch/issues/99: torch_npu 2.7.1 with CANN 8.3
-    - https://github.com/vllm-project/vllm-ascend/issues/750: an ATB without the operator that torch_npu asks for
-    - https://github.com/xLLM-AI/xllm/pull/1058: the path of the wrong ABI
-    """
-
-    name = "npu-atb-of-other-release"
-    title = Text("Ascend's ATB does not fit torch_npu", "昇腾的 ATB 与 torch_npu 不匹配")
-    log_words = ("undefined symbol",)
-    anywhere = True
-    signs = (
-        Sign(
-            Pattern(
-                r"(?:nnal/atb|libop_plugin_atb|libtbe_adapter|libatb\w*|libasdops\w*|liblcal|libmki)\S*: "
-                r"undefined symbol: (?P<symbol>\w+)"
-            )
-        ),
-        Sign(Pattern(r"undefined symbol: (?P<symbol>_ZNK?\d(?:Mki|atb|AsdOps)\w+)")),
-    )
-    cause = Text(
-        "The symbol {symbol} of Ascend's ATB is missing: the ATB that is loaded has another C++ ABI, or is of another "
-        "CANN version.",
-        "缺少昇腾 ATB 的符号 {symbol}：加载的 ATB 是另一种 C++ ABI，或属于另一个 CANN 版本。",
-    )
     cures = _CURE
-    confirm = Text(
-        "echo $ATB_HOME_PATH ends with cxx_abi_0 where torch.compiled_with_cxx11_abi() is True, or the other way "
-        "round; or the version under nnal is not the toolkit's",
-        "torch.compiled_with_cxx11_abi() 为 True 而 echo $ATB_HOME_PATH 以 cxx_abi_0 结尾，或相反；或 nnal 的版本与 "
-        "toolkit 不同",
-    )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """set_env.sh of ATB before the environment that has torch is activated."""

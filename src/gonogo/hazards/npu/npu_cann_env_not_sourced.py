@@ -39,40 +39,6 @@ _CURE = (
 
 
 class NpuCannEnvNotSourced(Hazard):
-    """The process does not see CANN: its set_env.sh was not sourced.
-    ## What happens
-    `import torch_npu` ends with "ImportError: libhccl.so: cannot open shared object file: No such file or directory.
-    Please check that the cann package is installed. Please run 'source set_env.sh' in the CANN installation path."
-    ## Why
-    torch_npu links with CANN's libraries, which lie where only CANN's `set_env.sh` puts the loader's path. A new
-    shell, a remote node, cron, systemd, `docker exec` or sudo starts without it. In a container the driver's
-    libraries may not be mounted.
-    ## Example
-    ```sh
-    torchrun --nproc_per_node 8 train.py    # wrong in a new shell: libhccl.so is not found
-    # right
-    source /usr/local/Ascend/ascend-toolkit/set_env.sh
-    torchrun --nproc_per_node 8 train.py
-    ```
-    ## Cure
-    Source `set_env.sh` in what really starts the processes, on every node.
-    ## When it is safe
-    `python -c "import torch_npu"` works in that very shell.
-    ## Sources
-    - https://github.com/vllm-project/vllm-ascend/issues/262: libhccl.so, behind "Failed to infer device type"
-    - https://github.com/vllm-project/vllm-ascend/issues/152: libatb.so, which has a set_env.sh of its own
-    """
-
-    name = "npu-cann-env-not-sourced"
-    title = Text("CANN's environment was not sourced", "没有 source CANN 的环境变量脚本")
-    ends_at = (
-        ("torch_npu", "torch_npu._C"),
-        ("torch_npu/__init__.py", "import torch_npu"),
-        ("torch_npu/__init__.py", "import tbe"),
-    )
-    traces = ("PTA resource not found", "import torch_npu")
-    log_words = ("set_env.sh", "libhccl.so", "libascend", "ASCEND_", "No module named", "torch_npu")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A script for NPUs that sources nothing."""
         variable = next((name for name in launch.variables if name.startswith(("ASCEND_", "HCCL_"))), None)

@@ -37,34 +37,6 @@ _CURE = (
 
 
 class NpuCannPythonDepsMissing(Hazard):
-    """CANN's operator compiler is written in Python, and a package that it imports is missing.
-    ## What happens
-    The first operator on the NPU ends with "No module named 'decorator'" (sympy, attr, psutil ...) from CANN's `te` or
-    `tbe` folder, "EC0010: Failed to import Python module", or only an inner error: "EH9999 [Init][Env]init env failed",
-    "build op model failed, result = 500001", sometimes with a core dump.
-    ## Why
-    torch_npu does not declare the packages that CANN's TBE compiler imports, so pip does not install them. A fresh
-    environment, or numpy 2 with an older CANN, breaks the compiler.
-    ## Example
-    ```sh
-    pip install torch==2.6.0 torch-npu==2.6.0    # wrong: CANN's compiler imports more than they bring
-    # right
-    pip install torch==2.6.0 torch-npu==2.6.0 attrs decorator psutil scipy cloudpickle ml-dtypes tornado absl-py
-    ```
-    ## Cure
-    Install the packages that CANN's guide lists.
-    ## When it is safe
-    `python -c "import te, tbe"` works after `source set_env.sh`.
-    ## Sources
-    - https://github.com/Ascend/pytorch/issues/7: init env failed; the list of packages settles it
-    - https://github.com/hiyouga/LlamaFactory/pull/3930: a missing decorator shows as CANN's initialization error
-    - https://github.com/hiyouga/LlamaFactory/issues/10333: no module named 'decorator' in fine-tuning
-    """
-
-    name = "npu-cann-python-deps-missing"
-    title = Text("A Python package that CANN's compiler needs is missing", "缺少 CANN 算子编译器所需的 Python 包")
-    log_words = ("No module named", "init env failed", "GEInitialize", "AclSetCompileopt", "EC0010")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """torch_npu in a complete listing that is without packages that CANN's compiler imports."""
         if environment.has("torch-npu") is not True or not environment.complete:

@@ -19,44 +19,6 @@ _COMPLETING = Text(
 
 
 class NpuHcclTimeout(Hazard):
-    """An Ascend NPU waited in a collective (HCCL) for another that did not come in time.
-    ## What happens
-    "EI0006: Getting socket times out. Reason: Remote Rank did not send the data in time" while ranks connect, or
-    "EI0002: The wait execution of the Notify register times out" in the midst of training; torch_npu adds "error
-    code is 107020" (507046 where a stream's synchronization gives up).
-    ## Why
-    The ranks came to the collective too far apart (120 s to connect, 1800 s to execute): one tokenizes, loads or
-    saves; one is dead, and its own log has the reason; ranks have unequal numbers of batches; a stale process holds
-    an NPU; or the network is cut.
-    ## Example
-    ```sh
-    export HCCL_CONNECT_TIMEOUT=120     # wrong with two nodes, of which one loads for three minutes
-    export HCCL_CONNECT_TIMEOUT=1200    # right
-    ```
-    ## Cure
-    Look first for another error in the other ranks' logs. Then: `export HCCL_CONNECT_TIMEOUT=1200
-    HCCL_EXEC_TIMEOUT=7200` on all nodes; prepare the data before; kill stale processes (`npu-smi info`); make the
-    batches even.
-    ## When it is safe
-    When the ranks reach each collective within the time-outs.
-    ## Sources
-    - https://github.com/hiyouga/LlamaFactory/issues/5071: EI0006 in PPO training on 910B
-    - https://github.com/hiyouga/LlamaFactory/pull/975: EI0002 with error code 107020
-    - https://github.com/Ascend/pytorch/issues/62: 507046 while one rank preprocesses the data
-    """
-
-    name = "npu-hccl-timeout"
-    title = Text(
-        "An NPU waited in a collective for another rank until HCCL gave up",
-        "NPU 在集合通信中等待其他 rank，直到 HCCL 超时",
-    )
-    log_words = ("EI0006", "EI0002", "107020", "507046", "HCCL", "Notify register", "socket times out")
-    traces = (
-        "Check the rank service processes with other errors",
-        "An exception occurs during the execution on some NPUs in the cluster",
-    )
-    consequence = True
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A connect time-out of HCCL's that is short, or its default of 120 s with several nodes."""
         field = launch.variable("HCCL_CONNECT_TIMEOUT")

@@ -4,36 +4,6 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, S
 
 
 class NpuTorchNpuVersionRegression(Hazard):
-    """An older torch_npu can't copy a tensor between NPUs while casting its dtype.
-    ## What happens
-    Loading or merging a model that `device_map` spreads over several NPUs prints, for thousands of parameters, "While
-    copying the parameter named ..., an exception occurred: Expected all tensors to be on the same device, but found at
-    least two devices, npu:7 and npu:0! (when checking argument for argument src in method wrapper__npu_dtype_cast_)".
-    ## Why
-    `copy_` from one device to another with a change of dtype is legal. Some torch_npu releases (2.6.0 is reported)
-    hand it to `_npu_dtype_cast_`, which takes both tensors on one device only. The script has no part in it.
-    ## Example
-    ```python
-    # wrong with torch_npu 2.6.0
-    model = AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.float16, device_map="auto")
-    # right
-    model = AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.float16, device_map={"": "npu:0"})
-    ```
-    ## Cure
-    Install a newer torch_npu for the same torch (a later post release), with the CANN version that it asks for. Until
-    then load on one device (`ASCEND_RT_VISIBLE_DEVICES=0`, or on the CPU), or in the dtype of the checkpoint.
-    ## When it is safe
-    With one visible NPU, or with a torch_npu that has the fix.
-    ## Sources
-    - https://github.com/hiyouga/LlamaFactory/issues/9154: the report, torch_npu 2.6.0; newer releases load it
-    """
-
-    name = "npu-torch-npu-version-regression"
-    title = Text(
-        "This torch_npu can't cast and copy a tensor between NPUs", "此版本 torch_npu 无法在 NPU 之间转换类型并拷贝张量"
-    )
-    log_words = ("npu_dtype_cast", "Expected all tensors to be on the same device")
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """torch_npu 2.6.0, and a model that device_map spreads over several NPUs."""
         if not environment.within("torch-npu", "==2.6.0"):

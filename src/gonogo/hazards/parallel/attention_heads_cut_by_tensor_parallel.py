@@ -19,33 +19,6 @@ _CURE = (
 
 
 class AttentionHeadsCutByTensorParallel(Hazard):
-    """Tensor parallelism leaves a rank other heads than attention's ``view`` asks for.
-    ## What happens
-    "RuntimeError: shape '[2, 512, -1, 64]' is invalid for input of size 114688" in the first forward, where the
-    projections of attention are sharded (`ColwiseParallel`, `tp_plan="auto"`); on one GPU the same model runs.
-    ## Why
-    `ColwiseParallel` cuts the projection's columns evenly over the ranks, whatever they stand for. Where the heads
-    do not divide by the ranks, a cut goes through a head (14 heads of 64 on 8 ranks: 112 columns each). Where they
-    do, a model that writes its number of heads into `view` asks for all of them, and a rank has its part.
-    ## Example
-    ```python
-    q.view(batch, tokens, self.heads, self.head_dim)    # wrong under ColwiseParallel: the rank has heads / ranks
-    q.view(batch, tokens, -1, self.head_dim)            # right
-    ```
-    ## Cure
-    A tensor-parallel size that divides `num_attention_heads` and `num_key_value_heads`; in a model of your own -1
-    for the heads in `view`, or the heads divided by the mesh's size.
-    ## When it is safe
-    Where both numbers of heads are multiples of the size, and no `view` names them in full.
-    ## Sources
-    - https://github.com/vipshop/cache-dit/pull/581: heads that don't divide end in confusing shapes
-    - https://github.com/deepspeedai/DeepSpeed/issues/3634: why the heads have to divide
-    - https://github.com/vllm-project/vllm/issues/11797: models whose heads don't divide by 8
-    """
-
-    name = "attention-heads-cut-by-tensor-parallel"
-    title = Text("Tensor parallelism cuts attention's heads", "张量并行切断了注意力头")
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A view into heads that fails where parameters are sharded as DTensors and nothing else divides the model."""
         for failed in failed_ranks(record):

@@ -64,32 +64,6 @@ _NEXT = (
 
 
 class ProgramRaises(Hazard):
-    """The program raises an exception that no narrower hazard explains.
-    ## What happens
-    The rehearsal ran the real script and the real libraries, and they raised. On real GPUs the same line would be
-    reached with the same types, shapes and devices. In a log: an exception ended the run, and no known hazard fits it.
-    ## Why
-    The exception's own message is all that is known: an error in the script, a wrong path, an argument that this
-    version of a library does not take.
-    ## Example
-    ```python
-    labels = inputs.pop("labels")          # wrong, where the collator makes no labels: KeyError
-    labels = inputs["input_ids"].clone()    # right
-    ```
-    ## Cure
-    Read the first place named, the innermost line of your own code, then the library's line below it. If the message
-    names an argument or an attribute, compare the library's version with the one that the script was written for.
-    ## When it is safe
-    Where the exception hangs on a value that a rehearsal cannot know (a loss, a norm), the finding says so and is not
-    called certain.
-    ## Sources
-    - https://docs.python.org/3/library/traceback.html: how to read a traceback
-    """
-
-    name = "program-raises"
-    fallback = True
-    title = Text("The program raises an exception", "程序抛出异常")
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Any exception, but for one that only says that memory ran out, which the shortage explains."""
         for failed in failed_ranks(record):

@@ -21,40 +21,6 @@ _AT_THE_END = Pattern(r"100%\|")
 
 
 class QuantizedLoadStateDictCpu(Hazard):
-    """An 8-bit model's state dict is loaded again (best model, resume), from tensors that are on the CPU.
-    ## What happens
-    "ValueError: Expected a cuda device, but got: cpu", often when the progress bar stands at 100 %: Trainer's
-    `_load_best_model`, or at the start, when `resume_from_checkpoint` is given. The innermost frames are bitsandbytes'
-    `load_state_dict` hook and `torch.cuda.device`.
-    ## Why
-    The checkpoint holds the whole model, its 8-bit weights included. Reading it gives CPU tensors, and bitsandbytes
-    rearranges 8-bit weights with a CUDA kernel on the device where they are.
-    ## Example
-    ```python
-    # with AutoModelForCausalLM.from_pretrained(path, load_in_8bit=True) and transformers 4.28
-    TrainingArguments(output_dir="out", load_best_model_at_end=True)     # wrong
-    TrainingArguments(output_dir="out", load_best_model_at_end=False)    # right
-    ```
-    ## Cure
-    `load_best_model_at_end=False`, and load the adapter of the best checkpoint afterwards. To resume, load the adapter
-    only (`PeftModel.from_pretrained(model, checkpoint, is_trainable=True)`). Upgrade bitsandbytes, transformers and
-    PEFT, which save and load only the adapter; 4-bit weights are not rearranged.
-    ## When it is safe
-    With 4-bit weights, without quantisation, or with checkpoints that hold only the adapter.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/4880: at 100 %, in `_load_best_model`
-    - https://github.com/hiyouga/LlamaFactory/issues/2041: at `--resume_from_checkpoint` with 8-bit
-    - https://github.com/haotian-liu/LLaVA/issues/1437: 8-bit LoRA with ZeRO-2 and offload, resumed
-    """
-
-    name = "quantized-load-state-dict-cpu"
-    title = Text(
-        "The state dict of an 8-bit model is loaded again from the CPU", "从 CPU 重新加载 8-bit 模型的 state dict"
-    )
-    log_words = ("Expected a cuda device",)
-    ends_at = (("torch/cuda/_utils.py", "Expected a cuda device"), ("transformers/trainer.py", "_load_best_model"))
-    traces = ("load_result = model.load_state_dict(state_dict, False)",)
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """The best model, or a checkpoint, loaded into an 8-bit model by a Trainer that loads all of it."""
         if b"load_in_8bit" not in script.source.data or run.environment.within("transformers", "<4.31") is not True:

@@ -1,5 +1,5 @@
-from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Script, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
+from gonogo.hazards.log_rule import LoggedHazard
+from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text
 
 _TRAINERS = (
     "transformers.Trainer",
@@ -12,50 +12,6 @@ _ADAPTS = (b"peft", b"lora", b"LoRA", b"Lora", b"adapter", b"unsloth")
 
 
 class QuantizedModelWithoutAdapter(LoggedHazard):
-    """The Trainer is given a quantized model that has no trainable adapter.
-    ## What happens
-    "ValueError: You cannot perform fine-tuning on purely quantized models. Please attach trainable adapters on top of
-    the quantized model to correctly perform fine-tuning", where the Trainer is made.
-    ## Why
-    Weights of 4 or 8 bits are integers and have no gradient; what is trained is an adapter beside them. None was
-    attached: get_peft_model or peft_config is missing, the name of the model is that of a quantized checkpoint
-    (`-bnb-4bit`, GPTQ, AWQ), or a wrapper around the model hides the adapter from the Trainer's look.
-    ## Example
-    ```python
-    model = AutoModelForCausalLM.from_pretrained(name, quantization_config=four_bits)
-    SFTTrainer(model=model, train_dataset=data)    # wrong
-    SFTTrainer(model=model, train_dataset=data, peft_config=LoraConfig())    # right
-    ```
-    ## Cure
-    Attach an adapter (peft_config=LoraConfig(...), get_peft_model), or load the weights in 16 bits to train all of
-    them.
-    ## When it is safe
-    Where the model is a PeftModel, or its quantization trains (`hf_quantizer.is_trainable`).
-    ## Sources
-    - https://github.com/unslothai/unsloth/issues/241: get_peft_model was left out
-    - https://github.com/gensyn-ai/rl-swarm/issues/300: a quantized checkpoint by its name, in GRPO
-    - https://github.com/huggingface/trl/issues/1719: with FSDP, at the end of training
-    """
-
-    name = "quantized-model-without-adapter"
-    title = Text("A quantized model is trained without an adapter", "训练量化模型而没有适配器")
-    log_words = ("purely quantized models",)
-    anywhere = True
-    signs = (Sign(Pattern(r"cannot perform fine-tuning on purely quantized models"), Certainty.CERTAIN),)
-    cause = Text(
-        "The model's weights are quantized and it has no trainable adapter, as far as the Trainer sees.",
-        "模型权重已量化，而 Trainer 没有看到可训练的适配器。",
-    )
-    cures = (
-        Text(
-            "Attach an adapter: peft_config=LoraConfig(...) for trl's trainers, get_peft_model(model, LoraConfig(...)) "
-            "for transformers'",
-            "挂上适配器：trl 的训练器用 peft_config=LoraConfig(...)，transformers 的用 "
-            "get_peft_model(model, LoraConfig(...))",
-        ),
-        Text("Or load the weights in 16 bits, and train all of them", "或以 16 位加载权重，训练全部参数"),
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """4 or 8 bits, one of transformers' trainers, and nothing in the run's files that speaks of an adapter."""
         if not any(word in script.source.data for word in (b"load_in_4bit", b"load_in_8bit")):

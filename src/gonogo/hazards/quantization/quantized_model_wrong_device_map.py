@@ -18,41 +18,6 @@ _QUANTIZED = ("quantization_config", "load_in_4bit", "load_in_8bit")
 
 
 class QuantizedModelWrongDeviceMap(Hazard):
-    """A quantized model is loaded on another GPU than its process trains on, or split over several.
-    ## What happens
-    accelerate refuses in `prepare`: "You can't train a model that has been loaded in 8-bit precision on a different
-    device than the one you're training on", "... on multiple devices (in any distributed mode)", or "... with CPU or
-    disk offload".
-    ## Why
-    Quantized weights can't be moved once they are loaded. `device_map="auto"`, or a loader that always takes cuda:0
-    (`torch.cuda.current_device()` before `set_device`, unsloth), puts them elsewhere than on the process's own GPU.
-    accelerate before 0.20 refused several devices even in one process.
-    ## Example
-    ```python
-    # wrong in each of several processes
-    model = AutoModelForCausalLM.from_pretrained(path, quantization_config=bnb, device_map={"": 0})
-    # right
-    device_map = {"": int(os.environ["LOCAL_RANK"])}
-    model = AutoModelForCausalLM.from_pretrained(path, quantization_config=bnb, device_map=device_map)
-    ```
-    ## Cure
-    `device_map={"": int(os.environ.get("LOCAL_RANK", 0))}` with one process a GPU. To split one model over the GPUs,
-    start a single process without a launcher, with accelerate 0.20 or later. With "CPU or disk offload": a smaller
-    model or 4 bits, so that it fits. Unsloth's free version trains on one GPU.
-    ## When it is safe
-    The whole quantized model on the process's GPU.
-    ## Sources
-    - https://github.com/artidoro/qlora/issues/137: both messages, and the fix in accelerate
-    - https://github.com/hiyouga/LlamaFactory/issues/9: "on a different device", several processes
-    - https://github.com/huggingface/accelerate/issues/2713: the check, and the device that it compares
-    """
-
-    name = "quantized-model-wrong-device-map"
-    title = Text("The quantized model is not on the GPU of its process", "量化模型不在该进程的 GPU 上")
-    log_words = ("can't train a model that has been loaded in", "Expected a cuda device")
-    ends_at = (("accelerate/accelerator.py", "prepare_model"),)
-    traces = ("device_map={'':torch.cuda.current_device()", "device_map={'':torch.xpu.current_device()")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A quantized model that every process of a node loads onto the same GPU, and then trains."""
         if b"device_map" not in script.source.data or not several_a_node(run):

@@ -31,36 +31,6 @@ _ALONE = Text(
 
 
 class RolloutEngineRanksApart(Hazard):
-    """The ranks that are one rollout engine do not all make it, do not all call it, or give it other prompts.
-    ## What happens
-    The run stands still in `vllm.LLM(...)` or in `generate`, at 100 % of one GPU and without an error, until NCCL's
-    time-out. With other prompts of the same length nothing stops, and the completions are nonsense.
-    ## Why
-    In the trainers' processes (`distributed_executor_backend="external_launcher"`) each rank makes an engine of its
-    own, and nobody tells the others what it does. All of them build vLLM's groups and agree on the size of the cache.
-    With `tensor_parallel_size` above 1 these ranks reduce in every layer: a rank that does not generate leaves the
-    others waiting, and one with other prompts mixes theirs with its own.
-    ## Example
-    ```python
-    if rank == 0:
-        answers = llm.generate(prompts)                           # wrong: rank 1 holds the other half of the weights
-    dist.all_gather_object(parts, prompts, group=engine_ranks)    # right: the same prompts on all of its ranks
-    answers = llm.generate([p for part in parts for p in part])
-    ```
-    ## Cure
-    Make the engine on all ranks; gather the prompts in each tensor-parallel group before `generate`, and let every
-    rank of it call it as often. Or one GPU to an engine.
-    ## When it is safe
-    `generate`, `sleep`, `wake_up` and taking weights need no other rank where `tensor_parallel_size` is 1.
-    ## Sources
-    - https://github.com/vllm-project/vllm/pull/12071: the external launcher: prompts have to be the same on all ranks
-    - https://github.com/huggingface/trl/pull/3162: all processes of a tensor-parallel engine need the same input
-    - https://github.com/vllm-project/vllm/issues/11400: engines in the trainers' processes
-    """
-
-    name = "rollout-engine-ranks-apart"
-    title = Text("The ranks of one rollout engine do not do the same", "同一个 rollout 引擎的各 rank 行为不一致")
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge where an engine in their processes waits for the others."""
         divergence = rank_divergence(record)

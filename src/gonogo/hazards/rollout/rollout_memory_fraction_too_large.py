@@ -4,8 +4,8 @@ from gonogo.evidence.rehearsal.completions import HOW_LONG, short_of_completions
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.evidence.rehearsal.record import DeviceMemory
 from gonogo.finding.words import PHASES, size, sizes
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Findings, Pattern, RehearsalRecord, Text
-from gonogo.hazards.signs import LoggedHazard, Sign
 
 _TRAINERS = (
     "trl/trainer",
@@ -51,45 +51,6 @@ _TAKEN = Text(
 
 
 class RolloutMemoryFractionTooLarge(LoggedHazard):
-    """An engine that shares the GPU with the trainer asks for a fraction of the whole card that is not free.
-    ## What happens
-    "Free memory on device (31.2/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2 GiB)", or
-    out of memory in the engine's `__init__` (profiling, KV cache, CUDA graphs) inside GRPOTrainer, `fsdp_workers.py` or
-    another trainer's code.
-    ## Why
-    `gpu_memory_utilization` (SGLang: `mem_fraction_static`) is a fraction of the *whole* card, not of what is free.
-    Beside weights, gradients and optimizer states of the trainer, 0.9 is never there; also what another process, or an
-    engine of a run that was not ended, still holds.
-    ## Example
-    ```python
-    GRPOConfig(use_vllm=True, vllm_mode="colocate", vllm_gpu_memory_utilization=0.9)  # wrong beside the trainer
-    GRPOConfig(use_vllm=True, vllm_mode="colocate", vllm_gpu_memory_utilization=0.3)  # right
-    ```
-    ## Cure
-    Lower the fraction (0.3 to 0.5 where all share a card), let the trainer offload while the engine runs, or give the
-    engine its own GPUs. Look for processes that are left over: `nvidia-smi`.
-    ## When it is safe
-    Where the engine has its GPUs to itself (server mode), 0.9 is right.
-    ## Sources
-    - https://github.com/huggingface/trl/issues/3128: GRPO: the engine's KV cache does not fit beside the trainer
-    - https://github.com/huggingface/trl/issues/2688: out of memory with the default of 0.9
-    - https://github.com/ovg-project/kvcached/issues/29: vLLM's check of free memory at start
-    - https://docs.vllm.ai/en/latest/configuration/conserving_memory.html: what the fraction counts
-    """
-
-    name = "rollout-memory-fraction-too-large"
-    title = Text(
-        "The rollout engine reserves more GPU memory than the trainer leaves", "rollout 引擎预留的显存多于训练器留下的"
-    )
-
-    log_words = (
-        "less than desired GPU memory",
-        "memory profiling",
-        "initialize_kv_cache",
-        "determine_num_available_blocks",
-    )
-    ends_at = (("vllm/", "determine_num_available_blocks"), ("vllm/", "determine_available_memory"))
-    anywhere = True
     signs = (
         Sign(_AT_START, cause=_TAKEN),
         Sign(Pattern(r"less than desired GPU memory utilization")),
@@ -99,33 +60,6 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
             types=(*_SHORT, ""),
             frames=(_ENGINE_STARTS, ("_initialize_kv_caches", "initialize_cache", "profile_run")),
             certainty=Certainty.POSSIBLE,
-        ),
-    )
-    cause = Text(
-        "The engine starts on a GPU where the trainer already holds memory, and its fraction of the card "
-        "(gpu_memory_utilization, mem_fraction_static) is more than is left.",
-        "引擎在训练器已占用显存的 GPU 上启动，而它所占整卡的比例（gpu_memory_utilization、"
-        "mem_fraction_static）超过了剩余部分。",
-    )
-    cures = (
-        Text(
-            "Lower the fraction: vllm_gpu_memory_utilization=0.3 (TRL, ms-swift), "
-            "actor_rollout_ref.rollout.gpu_memory_utilization=0.4 (verl), --vllm_gpu_memory_utilization 0.5 "
-            "(OpenRLHF)",
-            "调低比例：vllm_gpu_memory_utilization=0.3（TRL、ms-swift）、"
-            "actor_rollout_ref.rollout.gpu_memory_utilization=0.4（verl）、--vllm_gpu_memory_utilization "
-            "0.5（OpenRLHF）",
-        ),
-        Text(
-            "End processes that are left over (nvidia-smi), offload the trainer while the engine runs, or "
-            "give the engine GPUs of its own",
-            "结束残留进程（nvidia-smi），引擎运行时卸载训练器，或给引擎单独的 GPU",
-        ),
-    )
-    confirm = (
-        Text(
-            "nvidia-smi before the engine starts shows less free memory than fraction × card",
-            "引擎启动前 nvidia-smi 显示的空闲显存小于 比例 × 整卡",
         ),
     )
 

@@ -6,41 +6,6 @@ _RAISED = "RolloutServerNeverMet"
 
 
 class RolloutWeightUpdateOneSided(Hazard):
-    """A weight synchronisation with a rollout server of which one side is missing: the other waits for it for ever.
-    ## What happens
-    The first synchronisation stands still without an error: the trainer in `broadcast` or in the request that starts
-    it, the server's worker in the same. The group's rendezvous gives up after some minutes, a broadcast never.
-    ## Why
-    Server and trainer are ranks of one NCCL group, and the server takes part only while it answers a request. vLLM's
-    own server answers `/init_weight_transfer_engine` and `/update_weights` when the group is made and the weights are
-    there: a trainer that waits for this answer before it joins or broadcasts waits for itself. And a broadcast that
-    no request announced has no receiver.
-    ## Example
-    ```python
-    requests.post(f"{url}/update_weights", json=info)                         # wrong: it never returns
-    send(weights, group)
-    with ThreadPoolExecutor() as threads:                                     # right
-        answer = threads.submit(requests.post, f"{url}/update_weights", json=info)
-        send(weights, group)
-        answer.result()
-    ```
-    ## Cure
-    Send the request from a thread of its own, broadcast exactly what it names, then wait for the answer. TRL's
-    `VLLMClient` does it so.
-    ## When it is safe
-    `trl vllm-serve` and `swift rollout` answer at once, before the weights come.
-    ## Sources
-    - https://docs.vllm.ai/en/latest/training/weight_transfer/: init, start, update and finish, with NCCL or CUDA IPC
-    - https://docs.vllm.ai/en/latest/examples/rl/rlhf_http_nccl_no_vllm/: broadcast while the request is open
-    - https://github.com/huggingface/trl/blob/main/trl/generation/vllm_client.py: the request in a thread of its own
-    """
-
-    name = "rollout-weight-update-one-sided"
-    title = Text(
-        "One side of a weight update with the rollout server never comes",
-        "与 rollout 服务同步权重时，有一方永远不会到场",
-    )
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A rank whose rehearsal ended where it would have waited for its server, or the server for it."""
         for failed in failed_ranks(record):

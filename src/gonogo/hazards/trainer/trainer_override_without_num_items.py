@@ -1,49 +1,10 @@
 import ast
 
 from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
-from gonogo.hazards.rule import Edit, Findings, Hazard, Pattern, Refusal, Run, Script, Text
-
-_A_LIBRARYS = Pattern(
-    r"\b(?:DPO|KTO|ORPO|CPO|BCO|PPO|PPOv2|RLOO|GRPO|GKD|XPO|NashMD|OnlineDPO|Reward|PRM|SFT|IterativeSFT|Unsloth\w*"
-    r"|DreamBooth|SentenceTransformer|CrossEncoder|SetFit|Llava|LLaVA)Trainer\."
-)
-"""Trainers of TRL and others: theirs is older than this transformers, and no override of the user's."""
+from gonogo.hazards.rule import Edit, Findings, Hazard, Run, Script, Text
 
 
 class TrainerOverrideWithoutNumItems(Hazard):
-    """A subclass of the Trainer overrides compute_loss or training_step as it was before transformers 4.46.
-    ## What happens
-    "TypeError: CustomTrainer.compute_loss() got an unexpected keyword argument 'num_items_in_batch'", or
-    "training_step() takes 3 positional arguments but 4 were given", at the first step.
-    ## Why
-    Since 4.46 the Trainer counts the labels of all accumulated micro-batches and hands the number on, so that the mean
-    is taken over all of them.
-    ## Example
-    ```python
-    class WeightedTrainer(Trainer):
-        def compute_loss(self, model, inputs, return_outputs=False):    # wrong since transformers 4.46
-        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):    # right
-    ```
-    ## Cure
-    Give the override a parameter `num_items_in_batch` with a default, as in the example, and pass it to `super()`.
-    ## When it is safe
-    Before transformers 4.46, or where the method takes `**kwargs`.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/36331: the TypeError, and the argument that cures it
-    - https://github.com/zai-org/GLM-4/issues/652: the same in a published fine-tuning script
-    - https://github.com/huggingface/transformers/pull/34198: where the argument comes from
-    """
-
-    name = "trainer-override-without-num-items"
-    title = Text("A Trainer's override lacks num_items_in_batch", "Trainer 的重写方法缺少 num_items_in_batch")
-    refusal = Refusal(
-        Pattern(
-            r"\w*Trainer\w*\.(?:compute_loss\(\) got an unexpected keyword argument 'num_items_in_batch'"
-            r"|training_step\(\) takes 3 positional arguments but 4 were given)"
-        ),
-        unless=_A_LIBRARYS,
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """Overrides without the argument, under a transformers that gives it."""
         data = script.source.data

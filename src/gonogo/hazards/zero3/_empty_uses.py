@@ -10,14 +10,6 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty
 from gonogo.hazards.zero3._partitioned import started_singly, zero3
 
-EMPTY_WORDS = (
-    "must be 2-D", "Padding_idx must be", "expected to be 2-dimensional", "size mismatch, got", "got weight of shape",
-    "must match the size of tensor", "must match the existing size", "is invalid for input of size",
-    "at least three dimensions", "mat2 must be a matrix", "cannot be multiplied", "weight of size [",
-    "torch.embedding(", "F.embedding(", "padding_idx", "size mismatch",
-)  # fmt: skip
-"""Literals of the lines in which an operator refuses an empty parameter."""
-
 _SHARDED_OTHERWISE = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "_fsdp_state.py")
 _FSDP = Pattern(r"(?i)\bfsdp2?\b|FullyShardedDataParallel")
 

@@ -8,8 +8,6 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty
 from gonogo.hazards.zero3._partitioned import cut_at, first_match
 
-INFLIGHT_WORDS = ("inflight params", "Invalidate trace cache", "param_coordinator", "INFLIGHT")
-
 _INFLIGHT = Pattern(r"still have inflight params")
 _MAY_RAISE = Pattern(r"^$|raise RuntimeError|inflight")
 _STUCK = Pattern(r"\{'id': \d+, 'status': 'INFLIGHT'")

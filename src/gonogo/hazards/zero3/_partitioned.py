@@ -3,12 +3,6 @@
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 
-ZERO3_WORDS = (
-    "zero3", "zero-3", "zero_3", "ZeRO-3", "ZeRO3", "Zero3", "Zero-3", "ZERO3", "ZeRO stage 3", "ZeRO Stage 3", "ds_z3",
-    "zero.Init", "zero.init", "partition_parameters", "stage3", "Stage3",
-)  # fmt: skip
-"""Literals of lines that say that ZeRO-3 is on."""
-
 _ZERO3 = Pattern(
     r"(?i)zero[-_ ]?(?:stage|optimization_stage)?[-_ .=:]{0,30}3(?:[^\d.]|\.?$|\.\s)|\bds_z(?:ero)?_?3|zero\.init\b"
     r"|partition_parameters\.py|partitioned_param_coordinator|zero/parameter_offload\.py|zero/stage3\.py"

@@ -7,9 +7,6 @@ import msgspec
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.patterns import Pattern
 
-MISMATCH_WORDS = ("size mismatch for", "copying a param", "found shape", "Trying to set a tensor", "vs model")
-"""Literals of the lines that tell of a mismatch."""
-
 _SHAPE = r"torch\.Size\(\[([\d, ]*)\]\)"
 _MISMATCHES = (
     Pattern(

@@ -8,35 +8,6 @@ _NOT_SET_UP = Pattern(r"'\w*ZeroOptimizer\w*' object has no attribute '(?:ipg_in
 
 
 class DsBackwardPastEngine(Hazard):
-    """`loss.backward()` in a loop whose weights an engine steps.
-    ## What happens
-    "'DeepSpeedZeroOptimizer' object has no attribute 'ipg_index'". Or the run goes on, but the ranks drift apart or
-    nothing is learned; with fp16 the loss is not scaled, and under
-    ZeRO the step may fail or use a part of the gradients.
-    ## Why
-    `engine.backward` divides the loss by the accumulation steps, scales it, and reduces the gradients over the
-    ranks when the backward is done. DeepSpeed before 0.18.3 does none of it for a plain `loss.backward()`.
-    ## Example
-    ```python
-    loss.backward()          # wrong: DeepSpeed before 0.18.3 does not see it
-    engine.backward(loss)    # right
-    ```
-    ## Cure
-    `engine.backward(loss)`; or DeepSpeed 0.18.3 and later, whose hooks make a plain backward do the same.
-    ## When it is safe
-    DeepSpeed 0.18.3 and later.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/329: without engine.backward gradients are not reduced
-    - https://github.com/deepspeedai/DeepSpeed/issues/6995: ipg_index is missing; cured by model.backward(loss)
-    - https://github.com/deepspeedai/DeepSpeed/pull/7665: newer DeepSpeed supports a plain backward
-    """
-
-    name = "ds-backward-past-engine"
-    ends_at = (("zero/stage_1_and_2.py", "bucket.buffer[bucket.index]"), ("zero/stage_1_and_2.py", "self.ipg_index"))
-    title = Text("loss.backward() is called past the engine", "绕过引擎直接调用了 loss.backward()")
-
-    log_words = ("ipg_index", "ipg_buffer", "bucket.buffer[")
-
     def in_log(self, log: FailureLog) -> Findings:
         """ZeRO's hooks in a bucket that only the engine's own backward sets up."""
         found = next(log.errors_of("AttributeError", says=_NOT_SET_UP), None)

@@ -19,38 +19,6 @@ _REHEARSED = Text(
 
 
 class DsCheckpointSavedOnOneRank(Hazard):
-    """`engine.save_checkpoint` stands under `if rank == 0`.
-    ## What happens
-    The run stands still at the first checkpoint: rank 0 waits in a barrier, and the others go on to the next step
-    and wait there, until the collective times out.
-    ## Why
-    Saving is collective in DeepSpeed: each rank writes its part of the optimizer (and under ZeRO-3 of the weights),
-    and all of them meet in a barrier before and after. DDP scripts save on rank 0 only, and the habit is carried
-    over. `accelerator.save_state` saves through the engine, and is collective too.
-    ## Example
-    ```python
-    if engine.global_rank == 0:
-        engine.save_checkpoint("out")    # wrong: waits there for the other ranks
-
-    engine.save_checkpoint("out")        # right: all ranks call it
-    ```
-    ## Cure
-    Call it on all ranks, outside of the test.
-    ## When it is safe
-    A run of one process; `torch.save` of things that are not the engine's.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/2993: under a test of the main process the run hangs
-    - https://github.com/deepspeedai/DeepSpeed/pull/801: the documentation: all processes must call it
-    - https://github.com/bghira/SimpleTuner/issues/262: the same with accelerator.save_state
-    """
-
-    name = "ds-checkpoint-saved-on-one-rank"
-    title = Text(
-        "The engine saves its checkpoint on one rank only, and waits there for the others",
-        "只在一个 rank 上保存 DeepSpeed checkpoint，它会一直等待其他 rank",
-    )
-    yields_to = ("collective-sizes-differ", "zero3-generate-without-synced-gpus")
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge where one saved a checkpoint."""
         divergence = rank_divergence(record)

@@ -5,34 +5,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severi
 
 
 class DsOwnOptimizerStepped(Hazard):
-    """`optimizer.step()` of torch's optimizer in a loop, and no `engine.step()`.
-    ## What happens
-    The loss does not fall: the weights are the same after every step.
-    ## Why
-    `deepspeed.initialize(optimizer=opt)` wraps the optimizer. Under ZeRO the gradients lie in the engine's buffers;
-    `opt` by itself sees none, and its step changes nothing. `engine.step()` does the update, the clipping, the
-    schedule and the clearing of gradients.
-    ## Example
-    ```python
-    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config="ds_config.json")
-    optimizer.step()    # wrong: the engine has the gradients
-    engine.step()       # right
-    ```
-    ## Cure
-    Call `engine.step()` instead, and drop `optimizer.zero_grad()`.
-    ## When it is safe
-    Accelerate's own wrapper (`accelerator.prepare(optimizer)`), whose `step` leaves it to the engine.
-    ## Sources
-    - https://www.deepspeed.ai/getting-started/: the training loop: engine.backward and engine.step
-    - https://github.com/huggingface/accelerate/issues/2951: what engine.step does, and that other steps become no-ops
-    """
-
-    name = "ds-own-optimizer-stepped"
-    title = Text(
-        "The optimizer that was given to the engine is stepped itself, and trains nothing",
-        "直接 step 了已交给引擎的优化器，什么也训练不到",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A step of the very optimizer that ``deepspeed.initialize`` was given, where the engine never steps."""
         if run.zero_stage not in (1, 2, 3) or b".step(" not in script.source.data:

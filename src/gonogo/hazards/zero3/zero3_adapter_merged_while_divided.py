@@ -4,31 +4,6 @@ from gonogo.hazards.zero3._loading import knows_zero3
 
 
 class Zero3AdapterMergedWhileDivided(Hazard):
-    """`merge_and_unload` or `merge_adapter` while ZeRO-3 is on.
-    ## What happens
-    "RuntimeError: The size of tensor a (0) must match the size of tensor b (4096) at non-singleton dimension 1", in
-    PEFT's `merge`.
-    ## Why
-    Merging adds B·A to the weight of each base layer. Under ZeRO-3 that weight is an empty tensor of shape [0], on
-    whichever rank.
-    ## Example
-    ```python
-    model.merge_and_unload()            # wrong: while ZeRO-3 is on
-    model.save_pretrained("adapter")    # right: merge it in a process without ZeRO-3
-    ```
-    ## Cure
-    Save the adapter, and merge in a separate process without ZeRO-3; or gather around it, where the whole model
-    fits: `with deepspeed.zero.GatheredParameters(list(model.parameters())):`.
-    ## When it is safe
-    ZeRO-2 and lower; a merge in a process without ZeRO-3.
-    ## Sources
-    - https://github.com/huggingface/peft/issues/297: merging fails under ZeRO-3, and works under ZeRO-2
-    - https://github.com/hiyouga/LlamaFactory/issues/2081: the same when an adapter is loaded for inference
-    """
-
-    name = "zero3-adapter-merged-while-divided"
-    title = Text("Adapters are merged into weights that ZeRO-3 has partitioned", "把适配器合并进已被 ZeRO-3 切分的权重")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """Merges outside of ``GatheredParameters``, once ZeRO-3 is on."""
         if run.zero_stage != 3 or b".merge_" not in script.source.data:

@@ -5,9 +5,9 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.facts.zero_files import TRAINERS, stage_span, tests_the_stage
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text
-from gonogo.hazards.zero3._empty_uses import AUXILIARY, EMPTY_WORDS, Use, empty_uses
+from gonogo.hazards.zero3._empty_uses import AUXILIARY, Use, empty_uses
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, zero3
+from gonogo.hazards.zero3._partitioned import zero3
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
 
 _OF_OTHERS = ("OSError", "ImportError", "ModuleNotFoundError", "FileNotFoundError", "KeyError", "OutOfMemoryError")
@@ -29,41 +29,6 @@ _METRICS = ("bertscore", "perplexity")
 
 
 class Zero3AuxModelLoadedUnderZeroInit(Hazard):
-    """A metric's model (BERTScore) is loaded during a ZeRO-3 run and gets empty weights.
-    ## What happens
-    At the first evaluation `compute_metrics` loads BERTScore, BLEURT or a sentence encoder, which then raises
-    "Padding_idx must be within num_embeddings", "'weight' must be 2-D" or size mismatches with torch.Size([0]).
-    ## Why
-    As long as a ZeRO-3 `TrainingArguments` is alive, every `from_pretrained` in the process builds its model inside
-    `deepspeed.zero.Init`, whatever the model is for. The metric's model is never handed to DeepSpeed, so nothing
-    gathers its empty parameters.
-    ## Example
-    ```python
-    def compute_metrics(prediction):
-        scores = evaluate.load("bertscore").compute(...)    # wrong: its model is built empty
-
-    def compute_metrics(prediction):
-        np.save("predictions.npy", prediction.predictions)  # right: score them in another process
-    ```
-    ## Cure
-    Load the metric before `TrainingArguments` (or `HfDeepSpeedConfig`) is created and keep it; or load it with ZeRO-3
-    unset around the call (`transformers.integrations.deepspeed.unset_hf_deepspeed_config()`, then set it again); or
-    score the saved predictions in a separate process.
-    ## When it is safe
-    ZeRO-2 and lower; metrics without a model (ROUGE, BLEU, accuracy).
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/15244: BERTScore under ZeRO-3, not under ZeRO-2
-    - https://github.com/deepspeedai/DeepSpeed/issues/2746: 'weight' must be 2-D came from BERTScore
-    - https://github.com/huggingface/transformers/issues/30323: BERTScore loaded in compute_metrics
-    - https://github.com/modelscope/ms-swift/issues/4580: a BERT in a reward function
-    """
-
-    name = "zero3-aux-model-loaded-under-zero-init"
-    title = Text(
-        "A metric's model is loaded while ZeRO-3 is on, and gets empty weights",
-        "指标模型在启用 ZeRO-3 时加载，得到空权重",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A metric that loads a model of its own, while a Trainer's arguments keep ZeRO-3 alive."""
         if run.zero_stage != 3 or not tells_of_zero3(script):
@@ -83,8 +48,6 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
                 spans=(call.place.span(), stage_span(run)),
                 confirm=Text("The metric is computed in the training run", "指标在训练运行中计算"),
             )
-
-    log_words = (*ZERO3_WORDS, *EMPTY_WORDS, "compute_metrics", "bert_score", "BERTScore", "bertscore")
 
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight, or a failed load, in what computes the metrics."""

@@ -15,36 +15,6 @@ from gonogo.hazards.zero3._loading import knows_zero3, model_loads, variable_of
 
 
 class Zero3CopyOfDividedModel(Hazard):
-    """`copy.deepcopy` of a model whose parameters ZeRO-3 has partitioned.
-    ## What happens
-    A reference model, teacher or EMA copy made so fails at its first layer ("'weight' must be 2-D"), or copying
-    itself fails at the engine's hooks.
-    ## Why
-    Each parameter of a partitioned model is an empty tensor of shape [0]; its part lies beside it. The copy gets the
-    empty tensors, and no engine gathers for it.
-    ## Example
-    ```python
-    reference = copy.deepcopy(engine.module)                  # wrong: a copy of empty tensors
-
-    reference = AutoModelForCausalLM.from_pretrained(name)    # right: loaded,
-    reference, *_ = deepspeed.initialize(model=reference, config=without_optimizer)    # with an engine of its own
-    ```
-    ## Cure
-    Load the second model by `from_pretrained` and hand it to DeepSpeed too; or copy before `deepspeed.initialize`,
-    while the weights are whole; or copy single tensors inside `GatheredParameters`.
-    ## When it is safe
-    ZeRO-2 and lower; a copy made before the model is partitioned.
-    ## Sources
-    - https://github.com/huggingface/peft/issues/2500: a deep copy under ZeRO-3 has weights of shape [0]
-    - https://github.com/deepspeedai/DeepSpeed/issues/6987: the question of an EMA copy, and where the docs answer it
-    """
-
-    name = "zero3-copy-of-divided-model"
-    title = Text(
-        "A model that ZeRO-3 has partitioned is copied: the copy has no weights",
-        "复制了已被 ZeRO-3 切分的模型：副本没有权重",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``copy.deepcopy`` of the engine, its module, or a model that was loaded under ``zero.Init``."""
         if run.zero_stage != 3 or b"deepcopy" not in script.source.data:

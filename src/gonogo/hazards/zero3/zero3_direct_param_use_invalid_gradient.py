@@ -6,7 +6,7 @@ from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, places
 from gonogo.evidence.script.parameters import ParameterUse, parameter_uses
 from gonogo.hazards.facts.zero_files import has_peft, in_module, is_optional, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, Text
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, zero3
+from gonogo.hazards.zero3._partitioned import first_match, zero3
 
 _INVALID = Pattern(
     r"Function (\w{1,64}) returned an invalid gradient at index \d{1,4} - "
@@ -35,41 +35,6 @@ _CURE = (
 
 
 class Zero3DirectParamUseInvalidGradient(Hazard):
-    """A loss term that touches parameters directly, under ZeRO-3.
-    ## What happens
-    The forward passes; the backward ends with "Function SumBackward0 returned an invalid gradient at index 0 - got [0]
-    but expected shape compatible with [12480]". ZeRO-2 and plain data parallel run the same script.
-    ## Why
-    ZeRO-3 keeps each parameter as an empty tensor of shape [0] and gathers it only while its module's forward or
-    backward runs. `sum(p.sum() for p in adapter.parameters()) * 0.0`, added to the loss so that every parameter gets a
-    gradient, reads the parameters outside of that: it sums empty tensors, and its backward hands a gradient of shape
-    [0] to a parameter that expects one of its full shape.
-    ## Example
-    ```python
-    loss = loss + 0.0 * sum(p.sum() for p in adapter.parameters())    # wrong: empty tensors
-    loss = loss + 0.0 * adapter(dummy).sum()    # right, in the model's forward: the module runs
-    ```
-    ## Cure
-    Remove the term: ZeRO-3 does not need every parameter to take part in the loss. Where a part must take part on every
-    rank, run it: call the module on a dummy input inside the model's forward and add its output times zero. For a real
-    penalty on the weights, use the optimizer's `weight_decay`, or compute it in the module's forward.
-    ## When it is safe
-    Under ZeRO-1, ZeRO-2 and DDP parameters keep their shape. Under ZeRO-3 a parameter below
-    `stage3_param_persistence_threshold` is never partitioned, so small parameters hide the fault.
-    ## Sources
-    - https://github.com/modelscope/ms-swift/issues/3262: the report (7B model with a group-decode adapter)
-    - https://github.com/deepspeedai/DeepSpeed/issues/7078: the reporter finds the dummy loss to be the cause
-    - https://github.com/huggingface/transformers/issues/36387: the same report
-    - https://deepspeed.readthedocs.io/en/stable/zero3.html: parameters are gathered only around their module
-    """
-
-    name = "zero3-direct-param-use-invalid-gradient"
-    raises = True
-    title = Text(
-        "A loss term uses parameters outside their module's forward, where ZeRO-3 leaves them empty",
-        "损失项在模块前向之外使用参数，而 ZeRO-3 下这些参数是空的",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """Terms of a loss that are computed from parameters, as ``sum(p.sum() for p in m.parameters()) * 0.0``."""
         if run.zero_stage != 3:
@@ -120,8 +85,6 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
             if small
             else (),
         )
-
-    log_words = (*ZERO3_WORDS, "returned an invalid gradient")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A gradient of shape [0] for a whole parameter, in a backward under ZeRO-3."""

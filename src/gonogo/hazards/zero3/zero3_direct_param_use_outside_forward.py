@@ -15,8 +15,7 @@ from gonogo.hazards.facts.zero_files import (
     text_of,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
-from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS
+from gonogo.hazards.zero3._empty_uses import Use, empty_uses
 
 _CURE = (
     Text(
@@ -33,39 +32,6 @@ _COMPUTES = (*_MULTIPLIES, "normalize", "cosine_similarity", "mse_loss", "cat", 
 
 
 class Zero3DirectParamUseOutsideForward(Hazard):
-    """Code reads another module's weight itself, where ZeRO-3 has it partitioned.
-    ## What happens
-    Under ZeRO-3 an operator meets an empty tensor: "size mismatch, got input (2048), mat (2048x4096), vec (0)", "The
-    size of tensor a (0) must match the size of tensor b (5120)", "mat2 must be a matrix, got 1-D tensor". DeepSpeed of
-    2021 left a shape of [1] instead of [0].
-    ## Why
-    ZeRO-3 gathers a parameter when its module's `forward` is entered, and frees it after. `F.linear(x,
-    self.lm_head.weight)`, a fused loss on `lm_head.weight`, merging LoRA weights, or a learned token of another module
-    read the parameter without entering that module: it is empty there.
-    ## Example
-    ```python
-    logits = F.linear(hidden, model.lm_head.weight)    # wrong: the weight is empty here
-    logits = model.lm_head(hidden)                     # right: the module's forward gathers it
-    ```
-    ## Cure
-    Call the module (`self.lm_head(x)`). Where the parameter itself is needed in a forward, tell DeepSpeed:
-    `deepspeed.zero.register_external_parameter(self, self.lm_head.weight)`; outside of a forward, gather it: `with
-    deepspeed.zero.GatheredParameters([weight], modifier_rank=None):`. Merge LoRA weights without ZeRO-3.
-    ## When it is safe
-    A module that reads its own parameters in its own forward; ZeRO-2 and lower; parameters below
-    `stage3_param_persistence_threshold`, which stay whole.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/876: external parameters, and how to register them
-    - https://github.com/huggingface/accelerate/issues/1261: F.linear on an empty weight
-    - https://github.com/hiyouga/LlamaFactory/issues/513: merging LoRA weights under ZeRO-3
-    - https://deepspeed.readthedocs.io/en/stable/zero3.html: GatheredParameters, register_external_parameter
-    """
-
-    name = "zero3-direct-param-use-outside-forward"
-    title = Text(
-        "Code reads a weight itself, where ZeRO-3 leaves it empty", "代码直接读取权重，而 ZeRO-3 下它在该处是空的"
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A weight that is given to an operator of torch, outside of every module's forward."""
         if run.zero_stage != 3:
@@ -96,10 +62,6 @@ class Zero3DirectParamUseOutsideForward(Hazard):
                 if sure
                 else (Text("The module belongs to the model that is trained", "该模块属于被训练的模型"),),
             )
-
-    log_words = (*ZERO3_WORDS, *EMPTY_WORDS)
-    ends_at = (("peft/tuners/", "get_delta_weight"),)
-    traces = ("base_layer.weight.data +=",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A shape of an empty parameter, surest where the frame that reads it is no layer of torch."""

@@ -6,35 +6,6 @@ from gonogo.hazards.zero3._loading import knows_zero3
 
 
 class Zero3EmbeddingSizeOfDividedWeight(Hazard):
-    """`get_input_embeddings().weight.shape[0]` under ZeRO-3.
-    ## What happens
-    The size is 0, so `if len(tokenizer) > embedding_size` always holds: embeddings are resized to the tokenizer's
-    length, which makes them smaller where the model pads its vocabulary (Qwen: 152064 rows, 151665 tokens). New
-    sizes computed from it are wrong.
-    ## Why
-    Under ZeRO-3 the weight is an empty tensor of shape [0] until it is gathered; its real shape is
-    `weight.ds_shape`.
-    ## Example
-    ```python
-    size = model.get_input_embeddings().weight.shape[0]    # wrong: 0
-    size = model.get_input_embeddings().num_embeddings     # right
-    ```
-    ## Cure
-    Use `get_input_embeddings().num_embeddings` or `model.config.vocab_size`; or gather: `with
-    deepspeed.zero.GatheredParameters(weight):`.
-    ## When it is safe
-    ZeRO-2 and lower.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/25982: the expression is 0 under ZeRO-3
-    - https://github.com/huggingface/transformers/pull/26024: transformers itself gathers to read it
-    """
-
-    name = "zero3-embedding-size-of-divided-weight"
-    title = Text(
-        "The size of the vocabulary is taken from a partitioned weight, and is 0",
-        "从被切分的权重读取词表大小，结果为 0",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A size that decides about a resize, read from the weight itself."""
         if run.zero_stage != 3 or b"put_embeddings()" not in script.source.data:

@@ -1,6 +1,7 @@
 import ast
 from collections.abc import Iterator
 
+from gonogo.evidence.script.identifiers import same_code
 from gonogo.hazards.facts.zero_files import stage_span, text_of
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
 
@@ -13,38 +14,6 @@ _WRITES = frozenset(
 
 
 class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
-    """`GatheredParameters` without `modifier_rank` around code that changes the weights.
-    ## What happens
-    Rows of an embedding, an initialization or an EMA written inside `with deepspeed.zero.GatheredParameters(p):`
-    are gone afterwards: the next gather shows the former values, and nothing was said. Newer DeepSpeed raises an
-    error instead.
-    ## Why
-    On leaving the block each rank keeps its own part of a parameter, and drops the whole tensor. Only with
-    `modifier_rank=k` does DeepSpeed first broadcast the tensor of rank k and cut the parts anew.
-    ## Example
-    ```python
-    with deepspeed.zero.GatheredParameters(weight):                     # wrong: the change is lost
-        weight.data[-1] = mean
-
-    with deepspeed.zero.GatheredParameters(weight, modifier_rank=0):    # right
-        weight.data[-1] = mean
-    ```
-    ## Cure
-    Pass `modifier_rank=0`; only that rank's change counts, so it may stand under `if rank == 0`.
-    ## When it is safe
-    A block that only reads.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/7811: an in-place change without modifier_rank
-    - https://github.com/deepspeedai/DeepSpeed/pull/7817: newer DeepSpeed raises an error
-    - https://github.com/OpenRLHF/OpenRLHF/pull/1357: EMA weights that were never written back
-    """
-
-    name = "zero3-gathered-weights-changed-without-modifier"
-    title = Text(
-        "Gathered weights are changed without modifier_rank, and the change is lost",
-        "未给出 modifier_rank 就修改聚合的权重，修改会丢失",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """Changes of what a ``GatheredParameters`` without ``modifier_rank`` has gathered."""
         if run.zero_stage != 3 or b"GatheredParameters" not in script.source.data:
@@ -81,7 +50,7 @@ def _changes(script: Script, block: ast.With | ast.AsyncWith, gathered: ast.expr
     """The statements and calls of a block that write into what it has gathered."""
     names = {each.id for each in ast.walk(gathered) if isinstance(each, ast.Name)}
     names.discard("self")
-    paths = {ast.unparse(each) for each in ast.walk(gathered) if isinstance(each, ast.Attribute)}
+    paths = [each for each in ast.walk(gathered) if isinstance(each, ast.Attribute)]
     for loop in ast.walk(block):
         if isinstance(loop, ast.For) and names & {
             each.id for each in ast.walk(loop.iter) if isinstance(each, ast.Name)
@@ -90,7 +59,7 @@ def _changes(script: Script, block: ast.With | ast.AsyncWith, gathered: ast.expr
     for statement in block.body:
         for node in ast.walk(statement):
             each = _written(script, node)
-            while isinstance(each, (ast.Attribute, ast.Subscript)) and ast.unparse(each) not in paths:
+            while isinstance(each, (ast.Attribute, ast.Subscript)) and not any(same_code(each, one) for one in paths):
                 each = each.value
             if isinstance(each, ast.Attribute) or (isinstance(each, ast.Name) and each.id in names):
                 yield node

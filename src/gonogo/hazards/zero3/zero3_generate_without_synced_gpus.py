@@ -54,37 +54,6 @@ _EQUALLY_OFTEN = (
 
 
 class Zero3GenerateWithoutSyncedGpus(Hazard):
-    """Under ZeRO-3 the ranks generate texts of different lengths, and the first to finish leaves the others waiting.
-    ## What happens
-    Training runs; the run stands still in validation, evaluation or a rollout, as soon as one GPU has finished its
-    sequence. Under ZeRO-2 it runs.
-    ## Why
-    Each token's forward gathers all weights from all ranks. A rank that has met its end-of-sequence stops calling
-    the model, and the others wait for its share. A batch that fewer ranks have (the last one) does the same.
-    ## Example
-    ```python
-    engine.module.generate(prompt, max_new_tokens=128)                      # wrong
-    engine.module.generate(prompt, max_new_tokens=128, synced_gpus=True)    # right
-    ```
-    ## Cure
-    `model.generate(..., synced_gpus=True)`: finished ranks go on with dummy forwards. Transformers sets it by itself
-    where it sees ZeRO-3 (an `HfDeepSpeedConfig` that is still alive); a custom loop, Lightning or DeepSpeed-Chat
-    does not. Call it equally often on every rank, one with fewer prompts on its last prompt again; or gather the
-    weights once (`GatheredParameters`, `ds3_gather_for_generation`).
-    ## When it is safe
-    With `synced_gpus=True` and as many calls of generate on every rank.
-    ## Sources
-    - https://github.com/aehrc/cxrmate/issues/15: validation hangs as soon as one GPU has finished its sequence
-    - https://github.com/huggingface/transformers/issues/18281: generate under ZeRO-3 and synced_gpus
-    - https://github.com/huggingface/transformers/pull/22242: transformers turns it on under ZeRO-3
-    """
-
-    name = "zero3-generate-without-synced-gpus"
-    title = Text(
-        "Under ZeRO-3 a rank that has finished generating leaves the others waiting",
-        "ZeRO-3 下，先生成完的 rank 使其他 rank 一直等待",
-    )
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge while one of them generated."""
         divergence = rank_divergence(record)
@@ -138,14 +107,6 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         )
 
     log_words = STALL_WORDS
-    ends_at = (("partitioned_param_coordinator.py", "__all_gather_params(params_to_fetch"),)
-    consequence = True
-    yields_to = (
-        "rollout-engine-ranks-apart",
-        "collective-sizes-differ",
-        "nccl-timeout-preprocessing",
-        "rendezvous-port-zero-hang",
-    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """A stall under ZeRO-3 inside generate."""

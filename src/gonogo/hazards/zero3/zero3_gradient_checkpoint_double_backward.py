@@ -22,49 +22,12 @@ _REDUCING = ("reduce_and_partition_ipg_grads", "reduce_independent_p_g_buckets")
 
 
 class Zero3GradientCheckpointDoubleBackward(Hazard):
-    """Reentrant gradient checkpointing around a model that runs twice in a step, under ZeRO-3.
-    ## What happens
-    The backward ends with a bare "AssertionError" in DeepSpeed's `stage3.py`, at `assert len(set(p.ds_id for p in
-    self.params_in_ipg_bucket)) == len(self.params_in_ipg_bucket)`. Typical of reward and pairwise trainers.
-    ## Why
-    A pairwise loss runs the model twice (chosen, rejected). Reentrant checkpointing starts a backward of its own for
-    each checkpointed call, so a parameter's gradient arrives twice before its bucket is reduced; the bucket asserts
-    that each parameter is in it once.
-    ## Example
-    ```python
-    model.gradient_checkpointing_enable({"use_reentrant": True})     # wrong: with two forwards for one loss
-    model.gradient_checkpointing_enable({"use_reentrant": False})    # right
-    loss = -F.logsigmoid(model(**chosen).logits - model(**rejected).logits).mean()
-    ```
-    ## Cure
-    `gradient_checkpointing_kwargs={"use_reentrant": False}`; or one forward on the concatenated batch, as TRL's DPO
-    does; or no checkpointing.
-    ## When it is safe
-    One forward in a step, or checkpointing that is off or not reentrant.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/4505: a reward model; without checkpointing it runs
-    - https://github.com/huggingface/trl/issues/835: RewardTrainer, with all multi-GPU modes compared
-    """
-
-    name = "zero3-gradient-checkpoint-double-backward"
-    title = Text(
-        "ZeRO-3 gets a parameter's gradient twice: reentrant checkpointing and two forwards in a step",
-        "ZeRO-3 两次收到同一参数的梯度：可重入检查点加一步两次前向",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """The model run twice for one loss, under reentrant checkpointing and ZeRO-3."""
         if run.zero_stage == 3:
             yield from recomputed_twice(
                 self, script, run, "assert len(set(p.ds_id for p in params_in_ipg_bucket))", _CURE
             )
-
-    log_words = ("params_in_ipg_bucket", "reduce_and_partition_ipg_grads")
-    ends_at = (
-        ("zero/stage3.py", "reduce_and_partition_ipg_grads"),
-        ("zero/stage3.py", "reduce_independent_p_g_buckets_and_remove_grads"),
-        ("zero/stage3.py", "loss_scaler.backward("),
-    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """The bare assertion of stage3.py's gradient bucket."""

@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.zero_files import has_peft, stage_span
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Run, Text
 from gonogo.hazards.zero3._checkpointing import checkpointing
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, zero3
+from gonogo.hazards.zero3._partitioned import cut_at, zero3
 
 _DIFFERS = Pattern(
     r"(?:Recomputed values for the following tensors\s+)?have different metadata than during the forward"
@@ -25,39 +25,6 @@ _CONFIRM = (
 
 
 class Zero3GradientCheckpointRecompute(Hazard):
-    """Non-reentrant gradient checkpointing of a frozen, partitioned model (LoRA) under ZeRO-3.
-    ## What happens
-    The first backward raises "CheckpointError: Recomputed values for the following tensors have different metadata than
-    during the forward pass": saved metadata show a whole shape, recomputed metadata `torch.Size([0])`.
-    ## Why
-    Non-reentrant checkpointing compares what the recomputation saves with what the forward saved. Under ZeRO-3 frozen
-    parameters (all but the adapters, with PEFT) are partitioned again while the block is recomputed: the parameter that
-    was saved whole is found empty.
-    ## Example
-    ```python
-    model.gradient_checkpointing_enable({"use_reentrant": False})    # wrong: with LoRA under ZeRO-3
-
-    model.gradient_checkpointing_enable({"use_reentrant": True})     # right, with
-    model.enable_input_require_grads()
-    ```
-    ## Cure
-    `gradient_checkpointing_kwargs={"use_reentrant": True}`, together with `model.enable_input_require_grads()` for
-    PEFT. Newer DeepSpeed keeps such parameters (PR #8148). Or ZeRO-2, or no checkpointing.
-    ## When it is safe
-    Full fine-tuning; ZeRO-2; reentrant checkpointing.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/47254: PEFT, ZeRO-3 and checkpointing; the cause
-    - https://github.com/huggingface/trl/issues/2514: SFTTrainer with LoRA
-    - https://github.com/deepspeedai/DeepSpeed/pull/8148: the cure in DeepSpeed
-    - https://github.com/OpenRLHF/OpenRLHF/issues/569: DPO with LoRA
-    """
-
-    name = "zero3-gradient-checkpoint-recompute"
-    title = Text(
-        "Recomputation for gradient checkpointing meets weights that ZeRO-3 has partitioned again",
-        "梯度检查点重算时，权重已被 ZeRO-3 重新切分",
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Adapters, ZeRO-3 and checkpointing that is told not to be reentrant, under an older DeepSpeed."""
         if config.zero_stage != 3 or run.environment.within("deepspeed", "<0.19") is not True or not has_peft(run):
@@ -79,27 +46,6 @@ class Zero3GradientCheckpointRecompute(Hazard):
             spans=(how.set_at, version.span(), stage_span(run)),
             confirm=_CONFIRM,
         )
-
-    ends_at = (
-        ("torch/utils/checkpoint.py", "check_recomputed_tensors_match"),
-        ("torch/utils/checkpoint.py", "raise CheckpointError("),
-        ("torch/utils/checkpoint.py", "check_recomputed_tensors"),
-    )
-    traces = (
-        "saved metadata: {",
-        "recomputed metadata: {",
-        "raise CheckpointError(",
-        "Tip: To see a more detailed error message, either pass `debug=True`",
-    )
-    log_words = (
-        *ZERO3_WORDS,
-        "have different metadata",
-        "ecomput",
-        "heckpointing",
-        "recomputed metadata",
-        "CheckpointError",
-        "vs recomputed",
-    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """A recomputed shape of [0]; where no shape is told, ZeRO-3 and LoRA speak for it."""

@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._online import gathering_trainers
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, first_match, zero3
+from gonogo.hazards.zero3._partitioned import cut_at, first_match, zero3
 
 _NO_OPTIMIZER = Pattern(
     r"'\w*(?:For(?:Causal|Conditional|Sequence|Masked|Seq2Seq)\w*|PeftModel\w*|LMHead\w*|WithValueHead"
@@ -26,37 +26,6 @@ _CURE = (
 
 
 class Zero3HooksOnUnwrappedModel(Hazard):
-    """TRL removes ZeRO-3's hooks from the bare model instead of the engine.
-    ## What happens
-    Generation in GRPO, PPO or online DPO under ZeRO-3 raises "'Qwen2ForCausalLM' object has no attribute 'optimizer'"
-    in TRL's `remove_hooks` or `add_hooks`.
-    ## Why
-    To generate quickly, TRL gathers the weights and takes ZeRO-3's hooks off; it finds them through
-    `model.optimizer.parameter_offload`. Only the DeepSpeed engine has `optimizer`: where a trainer passes the unwrapped
-    model (or, in evaluation before any training step, none was wrapped yet), the attribute is missing.
-    ## Example
-    ```text
-    trl==0.14.0 deepspeed==0.15.4    # wrong
-    trl==0.29.0 deepspeed==0.15.4    # right
-    ```
-    ## Cure
-    Upgrade TRL (fixed in PR #2776). Until then pass the engine (`self.model_wrapped`) or set
-    `ds3_gather_for_generation=False`.
-    ## When it is safe
-    ZeRO-2 and lower do not take this way, nor does generation in vLLM with a newer TRL.
-    ## Sources
-    - https://github.com/huggingface/trl/issues/2782: GRPO under ZeRO-3; fixed in #2776
-    - https://github.com/huggingface/trl/issues/1543: the same with DPO
-    - https://github.com/huggingface/open-r1/issues/145: met at evaluation and on resuming
-    """
-
-    name = "zero3-hooks-on-unwrapped-model"
-    raises = True
-    title = Text(
-        "TRL looks for ZeRO-3's hooks on the bare model, which has no optimizer",
-        "TRL 在没有 optimizer 的裸模型上查找 ZeRO-3 的钩子",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A trainer that generates, with a TRL that looks for the hooks in the wrong place."""
         environment = run.environment
@@ -77,10 +46,6 @@ class Zero3HooksOnUnwrappedModel(Hazard):
                 spans=(trl.span(), call.script.headline(call.node).span(), stage_span(run)),
                 confirm=Text("It generates before the first step", "首个训练步之前会生成"),
             )
-
-    log_words = (*ZERO3_WORDS, "object has no attribute 'optimizer'")
-    ends_at = (("trl/models/utils.py", "remove_hooks"),)
-    traces = ('hasattr(model.optimizer, "parameter_offload")',)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A model without ``optimizer``; sure where the frames are those of TRL's generation helper."""

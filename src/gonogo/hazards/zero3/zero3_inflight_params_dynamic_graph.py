@@ -3,43 +3,10 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_files import in_module, names_self, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
-from gonogo.hazards.zero3._inflight import INFLIGHT_WORDS, Cause, inflight
+from gonogo.hazards.zero3._inflight import Cause, inflight
 
 
 class Zero3InflightParamsDynamicGraph(Hazard):
-    """ZeRO-3 prefetched parameters of modules that this step does not run.
-    ## What happens
-    A step ends with "RuntimeError: still have inflight params [{'id': 1078, 'status': 'INFLIGHT', ...". Lines
-    "Invalidate trace cache @ step 414: expected module 2612, but got module 2248" often stand before it.
-    ## Why
-    ZeRO-3 records in the first step which modules run in which order, and from then on fetches the next ones ahead. A
-    module that runs only for some batches (a vision branch, a router's choice, an `if` on the data) breaks the record:
-    what was fetched for it is never waited for, and the end of the step finds it in flight.
-    ## Example
-    ```python
-    if random.random() > 0.1:
-        x = x + layer(x)                    # wrong: some steps skip the module
-
-    keep = float(random.random() > 0.1)
-    x = x + keep * layer(x)                 # right: every step runs it
-    ```
-    ## Cure
-    Run the same modules in every step: feed a dummy input through the branch and add its output times zero. Or switch
-    the prefetch off: `"stage3_prefetch_bucket_size": 0`. For experts, `deepspeed.utils.set_z3_leaf_modules(model,
-    [MoEBlock])`. Or use ZeRO-2.
-    ## When it is safe
-    Every step runs the same modules in the same order; ZeRO-2 and lower.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/5828: a module chosen by the data
-    - https://github.com/tsb0601/MMVP/issues/26: a second vision tower; ZeRO-2 helped
-    - https://github.com/deepspeedai/DeepSpeed/issues/3156: the long thread
-    """
-
-    name = "zero3-inflight-params-dynamic-graph"
-    title = Text(
-        "ZeRO-3 prefetched parameters of modules that did not run in this step", "ZeRO-3 预取了本步没有执行的模块的参数"
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A module that a forward runs only by chance: dropped layers, stochastic depth."""
         if run.zero_stage != 3 or b"rand" not in script.source.data or b"nn.Module" not in script.source.data:
@@ -79,10 +46,6 @@ class Zero3InflightParamsDynamicGraph(Hazard):
                     stage_span(run),
                 ),
             )
-
-    log_words = INFLIGHT_WORDS
-    ends_at = (("partitioned_param_coordinator.py", "reset_step"),)
-    traces = ("'active_sub_modules': {",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """Parameters in flight, where no pass in evaluation mode explains them."""

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
-from gonogo.hazards.zero3._inflight import INFLIGHT_WORDS, Cause, inflight
+from gonogo.hazards.zero3._inflight import Cause, inflight
 
 _CURE = (
     Text(
@@ -17,38 +17,6 @@ _CURE = (
 
 
 class Zero3InflightParamsTrainEvalCoordinator(Hazard):
-    """DeepSpeed's two parameter coordinators, for training and evaluation, lose each other's prefetches.
-    ## What happens
-    After an evaluation or a generation, "RuntimeError: still have inflight params" is raised at
-    `self.get_param_coordinator(training=False).reset_step()` in `parameter_offload.py`.
-    ## Why
-    Older DeepSpeed keeps one coordinator for training and one for evaluation over the same parameters, and chooses by
-    `module.training` in one place and by whether gradients are on in another. A forward under `no_grad` in training
-    mode, or a switch between the modes, leaves fetches to a coordinator that never waits for them.
-    ## Example
-    ```text
-    deepspeed==0.14.4    # wrong: where training and evaluation alternate
-    deepspeed==0.15.4    # right: one coordinator for both
-    ```
-    ## Cure
-    Upgrade DeepSpeed: PR #3462 and #3884 separated the fetches, PR #6662 (end of 2024) has one coordinator for both.
-    Until then call `model.eval()` before and `model.train()` after every pass without gradients, or set
-    `"stage3_prefetch_bucket_size": 0`.
-    ## When it is safe
-    Training without evaluation or generation in between; a DeepSpeed with PR #6662.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/pull/3884: separate registries for train and eval
-    - https://github.com/deepspeedai/DeepSpeed/pull/6662: one coordinator for both
-    - https://github.com/deepspeedai/DeepSpeed/issues/4922: train mode and no_grad
-    - https://github.com/deepspeedai/DeepSpeed/issues/5648: met in evaluation
-    """
-
-    name = "zero3-inflight-params-train-eval-coordinator"
-    title = Text(
-        "DeepSpeed's coordinators for training and evaluation lose each other's prefetched parameters",
-        "DeepSpeed 的训练与评估协调器丢失了对方预取的参数",
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Evaluation in a ZeRO-3 run with a DeepSpeed that has two coordinators."""
         if config.zero_stage != 3 or run.environment.within("deepspeed", "<0.15.4") is not True:
@@ -73,13 +41,6 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
             spans=(version.span() or strategy.span(), strategy.span() if version.span() else None, stage_span(run)),
             confirm=Text("Some pass without gradients runs in training mode", "有不带梯度的前向在训练模式下执行"),
         )
-
-    log_words = (*INFLIGHT_WORDS, "evaluation_loop", "RLHF", "PPO")
-    ends_at = (
-        ("zero/parameter_offload.py", "_end_of_forward_hook"),
-        ("partitioned_param_coordinator.py", "reset_step"),
-    )
-    traces = ("'active_sub_modules': {",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """Parameters in flight in the evaluation's coordinator, or after a pass in evaluation mode."""

@@ -5,7 +5,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Severity, Text
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, zero3
+from gonogo.hazards.zero3._partitioned import first_match, zero3
 
 _REFUSED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
 _LOADING = Pattern(r"Loading checkpoint shards|Loading weights|Loading pipeline components|from_pretrained")
@@ -31,40 +31,6 @@ _CURE = (
 
 
 class Zero3InitNotActiveLoadOom(Hazard):
-    """ZeRO-3 is configured, but `zero.Init` is not on while the model loads: each rank loads the whole model.
-    ## What happens
-    While "Loading checkpoint shards" or "Loading weights" runs, host memory grows by the model's size times the number
-    of ranks, until the kernel or Ray kills a worker. transformers may say instead: "Model was not initialized with
-    `Zero-3` despite being configured for DeepSpeed Zero-3".
-    ## Why
-    `from_pretrained` partitions the model while loading only if it knows of ZeRO-3: through a live `TrainingArguments`
-    or `HfDeepSpeedConfig` object. A script that makes its arguments after the model, or lets the `HfDeepSpeedConfig`
-    be garbage-collected, loads the whole checkpoint on every rank.
-    ## Example
-    ```python
-    model = AutoModelForCausalLM.from_pretrained(name)    # wrong: transformers knows nothing of ZeRO-3 yet
-    args = TrainingArguments("out", deepspeed="ds_config.json")
-    model = AutoModelForCausalLM.from_pretrained(name)    # right
-    ```
-    ## Cure
-    Create `TrainingArguments` (or `dschf = HfDeepSpeedConfig(ds_config)`, and keep the object) before
-    `from_pretrained`. With accelerate: `zero3_init_flag: true`. Without transformers: build the model in `with
-    deepspeed.zero.Init():`.
-    ## When it is safe
-    The log says "Detected DeepSpeed ZeRO-3: activating zero.init() for this model"; or host memory holds the model once
-    per rank.
-    ## Sources
-    - https://github.com/Roblox/FAI-RL/issues/66: the arguments were made after the model; figures per rank
-    - https://github.com/deepspeedai/DeepSpeed/issues/3722: 15B on 8 ranks fills 500 GB; zero.Init is the answer
-    - https://github.com/huggingface/peft/issues/2014: transformers' own words
-    """
-
-    name = "zero3-init-not-active-load-oom"
-    title = Text(
-        "zero.Init is not on while the model loads: every rank loads all of it into host memory",
-        "加载模型时 zero.Init 未启用：每个 rank 都把整个模型加载到主机内存",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A model loaded before the arguments exist, or an ``HfDeepSpeedConfig`` that nothing keeps."""
         if run.zero_stage != 3:
@@ -111,12 +77,6 @@ class Zero3InitNotActiveLoadOom(Hazard):
                 stage_span(run),
             ),
         )
-
-    yields_to = ("zero3-quantized-model",)
-    log_words = (
-        *ZERO3_WORDS, "was not initialized with", "Loading checkpoint shards", "Loading weights", "zero.init",
-        "full model", "full checkpoint", "完整", "内存",
-    )  # fmt: skip
 
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' refusal, or a kill while loading under ZeRO-3 where something shows that zero.Init was off."""

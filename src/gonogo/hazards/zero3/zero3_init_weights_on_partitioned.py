@@ -7,7 +7,7 @@ from gonogo.hazards.facts.zero_files import gathered, in_module, stage_span, tes
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Severity, Text
 from gonogo.hazards.zero3._empty_uses import AUXILIARY, INITIALIZING, RESIZING
 from gonogo.hazards.zero3._loading import knows_zero3
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, first_match, zero3
+from gonogo.hazards.zero3._partitioned import cut_at, first_match, zero3
 
 _NO_ROW = Pattern(r"index \d+ is out of bounds for dimension 0 with size [01]\b")
 _REFUSED = Pattern(
@@ -23,38 +23,6 @@ _BY_FAN = ("xavier", "kaiming", "orthogonal", "dirac", "eye")
 
 
 class Zero3InitWeightsOnPartitioned(Hazard):
-    """Weights are initialized while ZeRO-3 has them partitioned.
-    ## What happens
-    Loading or building a model under ZeRO-3 raises "IndexError: index 0 is out of bounds for dimension 0 with size 0"
-    in `_init_weights`, at `module.weight.data[module.padding_idx].zero_()`.
-    ## Why
-    Inside `zero.Init` a parameter is empty as soon as its module is built. `_init_weights` then indexes the row of the
-    padding token, or asks for fan-in and fan-out of an empty weight. transformers skips initialization under ZeRO-3,
-    but not everywhere: Gemma 3 in 4.5x and, in 5.0, BERT and models with missing keys went through it.
-    ## Example
-    ```python
-    nn.init.xavier_uniform_(model.head.weight)        # wrong: the weight is empty
-
-    with deepspeed.zero.GatheredParameters(model.head.weight, modifier_rank=0):
-        nn.init.xavier_uniform_(model.head.weight)    # right
-    ```
-    ## Cure
-    Upgrade transformers (or take the version that your framework pins). In a model of your own, initialize inside `with
-    deepspeed.zero.GatheredParameters([weight], modifier_rank=0):`, or skip what is partitioned. Or use ZeRO-2.
-    ## When it is safe
-    Loading a full checkpoint with no missing keys, under a transformers that skips initialization; ZeRO-2.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/43596: BERT under zero.Init with transformers 5.0
-    - https://github.com/huggingface/transformers/issues/41762: Gemma 3 with transformers 4.57
-    - https://github.com/hiyouga/LlamaFactory/issues/9345: Gemma 3 in LLaMA-Factory
-    - https://github.com/huggingface/transformers/pull/43783: gathering before the padding row is set
-    """
-
-    name = "zero3-init-weights-on-partitioned"
-    title = Text(
-        "Weights are initialized while ZeRO-3 has them partitioned and empty", "初始化了 ZeRO-3 已切分的空权重"
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``nn.init`` on a layer's weight, in a constructor under ``zero.Init`` or after ``from_pretrained``."""
         if run.zero_stage != 3 or b"init." not in script.source.data:
@@ -97,16 +65,6 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                     stage_span(run),
                 ),
             )
-
-    yields_to = ("zero3-aux-model-loaded-under-zero-init", "zero3-resize-embeddings")
-    log_words = (*ZERO3_WORDS, "is out of bounds for dimension 0", "padding_idx", "init_weights", "initialize_weights")
-    ends_at = (
-        ("modeling_utils.py", "_init_weights"),
-        ("transformers/models/", "_init_weights"),
-        ("modeling_utils.py", "initialize_weights"),
-        ("torch/nn/init.py", ""),
-    )
-    traces = ("module.weight.data[module.padding_idx].zero_()",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight in what initializes weights; without frames, the missing row under ZeRO-3."""

@@ -3,36 +3,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severi
 
 
 class Zero3LeafModulesAfterInitialize(Hazard):
-    """`set_z3_leaf_modules` stands after `deepspeed.initialize`.
-    ## What happens
-    A mixture-of-experts model hangs under ZeRO-3 although its blocks were made leaf modules.
-    ## Why
-    DeepSpeed hooks into every submodule while it builds the engine, and stops at those that are leaves by then. A
-    module that becomes one later has the hooks of its experts already.
-    ## Example
-    ```python
-    engine, *_ = deepspeed.initialize(model=model, config="ds_config.json")
-    set_z3_leaf_modules(engine.module, [SparseBlock])    # wrong: the experts have their hooks by then
-
-    set_z3_leaf_modules(model, [SparseBlock])            # right
-    engine, *_ = deepspeed.initialize(model=model, config="ds_config.json")
-    ```
-    ## Cure
-    Call it after the model is made and before `deepspeed.initialize`, `accelerator.prepare` or the Trainer's
-    `train`.
-    ## When it is safe
-    ZeRO-2 and lower, where leaf modules mean nothing.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/pull/4966: set_z3_leaf_modules: hooks stop at a leaf while they are set
-    - https://github.com/deepspeedai/DeepSpeed/pull/7604: the ways to set leaf modules, and their documentation
-    """
-
-    name = "zero3-leaf-modules-after-initialize"
-    title = Text(
-        "Leaf modules are set after the engine was built, and count for nothing",
-        "在引擎建立之后才设置 leaf module，不起作用",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A call of it below the one that builds the engine, in the same function."""
         if run.zero_stage != 3 or b"set_z3_leaf_module" not in script.source.data:

@@ -5,8 +5,8 @@ from gonogo.hazards.facts.training_script import makers
 from gonogo.hazards.facts.zero_files import gathered, is_engine, is_optional, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script, Text
 from gonogo.hazards.zero3._loading import knows_zero3
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, zero3
-from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
+from gonogo.hazards.zero3._partitioned import zero3
+from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
 
 _CURE = (
     Text(
@@ -23,38 +23,6 @@ _CURE = (
 
 
 class Zero3LoadIntoPartitionedModel(Hazard):
-    """A state dict is loaded into a model whose parameters ZeRO-3 has partitioned.
-    ## What happens
-    `load_state_dict` raises "size mismatch for lm_head.weight: copying a param with shape torch.Size([32000, 4096])
-    from checkpoint, the shape in current model is torch.Size([0])". The empty side is the *current model*.
-    ## Why
-    Under ZeRO-3 the model was built inside `zero.Init`, or is already wrapped: its parameters have shape [0] (in
-    DeepSpeed of 2021: [1]). `torch.load` and `load_state_dict`, or a PEFT adapter loaded so, know nothing of that.
-    ## Example
-    ```python
-    engine, *_ = deepspeed.initialize(model=model, config="ds_config.json")
-    engine.module.load_state_dict(torch.load("model.pt"))    # wrong: its parameters have shape [0]
-
-    model.load_state_dict(torch.load("model.pt"))            # right: before they are partitioned
-    engine, *_ = deepspeed.initialize(model=model, config="ds_config.json")
-    ```
-    ## Cure
-    Load through `from_pretrained(path)` while ZeRO-3 is on: it gathers, copies and partitions again. For a state dict
-    of your own copy each part inside `with deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)),
-    modifier_rank=0):`, or load into the whole model before ZeRO-3 is set up. Resume with `engine.load_checkpoint`.
-    ## When it is safe
-    ZeRO-2 and lower; `from_pretrained` of a recent transformers.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/560: a checkpoint loaded into from_config's model
-    - https://github.com/deepspeedai/DeepSpeed/issues/3125: a state dict copied under GatheredParameters
-    - https://github.com/allenai/open-instruct/issues/583: torch.Size([0]) in the current model
-    """
-
-    name = "zero3-load-into-partitioned-model"
-    title = Text(
-        "A state dict is loaded into a model that ZeRO-3 has partitioned", "把 state dict 加载到 ZeRO-3 已切分的模型"
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``load_state_dict`` of an engine's module, or of a model that was built under ``zero.Init``."""
         if run.zero_stage != 3 or b".load_state_dict(" not in script.source.data:
@@ -78,11 +46,6 @@ class Zero3LoadIntoPartitionedModel(Hazard):
                 cure=_CURE,
                 spans=(call.place.span(), stage_span(run)),
             )
-
-    yields_to = ("zero3-aux-model-loaded-under-zero-init",)
-    log_words = (*ZERO3_WORDS, *MISMATCH_WORDS)
-    ends_at = (("torch/nn/modules/module.py", "Error(s) in loading state_dict"),)
-    traces = ("the shape in current model is torch.Size([0])", "the shape in current model is torch.Size([1])")
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch whose empty side is the model; a shape of [1] only where several parameters have it."""

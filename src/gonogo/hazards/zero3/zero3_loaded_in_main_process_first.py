@@ -8,37 +8,6 @@ from gonogo.hazards.zero3._loading import model_loads
 
 
 class Zero3LoadedInMainProcessFirst(Hazard):
-    """`from_pretrained` of a model inside `main_process_first()`, under ZeRO-3.
-    ## What happens
-    The run stands still before "Loading checkpoint shards": rank 0 is inside `from_pretrained`, the others wait for
-    it to leave the block.
-    ## Why
-    Under ZeRO-3 `from_pretrained` partitions each parameter as it is made and broadcasts what it reads: all ranks must
-    be in it together. `main_process_first` (to download once) lets one rank in, and the others wait at a barrier.
-    ## Example
-    ```python
-    with accelerator.main_process_first():
-        model = AutoModelForCausalLM.from_pretrained(name)    # wrong: the other ranks wait outside
-
-    with accelerator.main_process_first():
-        folder = snapshot_download(name)                      # right: only the download
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    ```
-    ## Cure
-    Take the model's loading out of the block; download beforehand (`hf download`), or put only `snapshot_download`
-    into it.
-    ## When it is safe
-    Tokenizers, processors and data sets in the block; ZeRO-2 and lower.
-    ## Sources
-    - https://github.com/huggingface/accelerate/issues/3709: from_pretrained in main_process_first hangs under ZeRO-3
-    """
-
-    name = "zero3-loaded-in-main-process-first"
-    title = Text(
-        "A model is loaded on one rank before the others, which ZeRO-3 can't do",
-        "先在一个 rank 上加载模型，而 ZeRO-3 无法这样做",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """Models loaded in a block that lets one rank in first."""
         if run.zero_stage != 3 or run.world_size == 1:

@@ -23,38 +23,6 @@ _CURE = (
 
 
 class Zero3LowCpuMemDeviceMap(Hazard):
-    """`device_map` or `low_cpu_mem_usage=True` passed to `from_pretrained` under ZeRO-3.
-    ## What happens
-    Loading the model raises "DeepSpeed Zero-3 is not compatible with passing a `device_map`" (in older transformers: "…
-    with `low_cpu_mem_usage=True` or with passing a `device_map`").
-    ## Why
-    Under ZeRO-3 `from_pretrained` builds the model inside `deepspeed.zero.Init`, which partitions every parameter over
-    all ranks as it is made. A `device_map` asks for the opposite: each process places whole layers on devices of its
-    choice. transformers knows of ZeRO-3 as soon as a `TrainingArguments` with such a config exists, and refuses both.
-    ## Example
-    ```python
-    AutoModelForCausalLM.from_pretrained(name, device_map="auto")    # wrong
-    AutoModelForCausalLM.from_pretrained(name)                       # right
-    ```
-    ## Cure
-    Drop `device_map` (and `low_cpu_mem_usage`) from the call: ZeRO-3 already never holds a whole model on one device.
-    Loaders that add them by themselves (Unsloth, QLoRA recipes) do not go with ZeRO-3: use ZeRO-2, or FSDP with QLoRA.
-    ## When it is safe
-    `device_map=None`, or no ZeRO-3. `device_map={"": local_rank}` is right for QLoRA under DDP or ZeRO-2.
-    ## Sources
-    - https://github.com/hiyouga/LlamaFactory/issues/3949: Unsloth's loader under ZeRO-3; maintainer: not supported
-    - https://github.com/QwenLM/Qwen/pull/833: Qwen's finetune.py set `device_map` and met this under ZeRO-3
-    - https://github.com/huggingface/peft/issues/306: the same with an 8-bit model
-    - https://github.com/shibing624/MedicalGPT/issues/477: the wording of newer transformers
-    """
-
-    name = "zero3-low-cpu-mem-device-map"
-    raises = True
-    title = Text(
-        "from_pretrained is given a device_map or low_cpu_mem_usage, which ZeRO-3 refuses",
-        "from_pretrained 收到 device_map 或 low_cpu_mem_usage，而 ZeRO-3 不接受",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``from_pretrained(device_map=…)``, in older transformers also ``low_cpu_mem_usage=True``."""
         if run.zero_stage != 3 or not any(word in script.source.data for word in (b"device_map", b"low_cpu_mem")):
@@ -103,9 +71,6 @@ class Zero3LowCpuMemDeviceMap(Hazard):
                 ),
             ),
         )
-
-    ends_at = (("transformers/modeling_utils.py", "raise ValueError("),)
-    log_words = ("is not compatible with", "device_map", "low_cpu_mem_usage")
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """transformers' refusal, in its old words and its new ones."""

@@ -36,39 +36,6 @@ _REHEARSED = Text(
 
 
 class Zero3MixedModalityHang(Hazard):
-    """Under ZeRO-3 some ranks run the vision or audio tower in a step and others, whose batch has only text, do not.
-    ## What happens
-    A multimodal model (Qwen-VL, LLaVA, InternVL, MiniCPM-V) stands still on a mixture of data: text only beside
-    images, or images beside videos. "Invalidate trace cache @ step 0: expected module 2, but got module 1" may come
-    before. With one kind of data, or under ZeRO-2, it runs.
-    ## Why
-    The tower's partitioned weights are gathered by all ranks together. A rank whose batch has no image does not call
-    the tower, and the others wait for it; with images and videos the tower is called once or twice.
-    ## Example
-    ```python
-    if images is not None:                               # wrong: a rank without images skips the tower
-        x = x + self.vision_tower(images)
-
-    pixels = self.dummy if images is None else images    # right: every rank runs it
-    x = x + self.vision_tower(pixels) * float(images is not None)
-    ```
-    ## Cure
-    Call the tower on every rank in every step: a small dummy image whose output is multiplied by zero (newer
-    LLaMA-Factory and ms-swift do so for many models); or batches of one kind at a time on all ranks; or ZeRO-2.
-    ## When it is safe
-    Where every batch of every rank has the same modalities, or with ZeRO-2 or less.
-    ## Sources
-    - https://github.com/QwenLM/Qwen3-VL/issues/126: images and videos mixed under ZeRO-3; a dummy image cures it
-    - https://github.com/deepspeedai/DeepSpeed/issues/7170: the trace cache and the hang
-    - https://github.com/modelscope/ms-swift/issues/9655: text only beside images
-    """
-
-    name = "zero3-mixed-modality-hang"
-    title = Text(
-        "Under ZeRO-3 the ranks call different parts of a multimodal model, and wait for each other for ever",
-        "ZeRO-3 下各 rank 调用多模态模型的不同部分，互相永远等待",
-    )
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge where one ran a tower that the other's batch had nothing for."""
         divergence = rank_divergence(record)
@@ -126,15 +93,6 @@ class Zero3MixedModalityHang(Hazard):
             )
 
     log_words = STALL_WORDS
-    traces = ("OpType=_ALLGATHER_BASE", "failure detected by watchdog at work sequence id")
-    consequence = True
-    yields_to = (
-        "collective-sizes-differ",
-        "nccl-timeout-preprocessing",
-        "rendezvous-port-zero-hang",
-        "zero3-generate-without-synced-gpus",
-        "zero3-moe-hang",
-    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """A stall under ZeRO-3 of a multimodal model, surest after an invalid trace cache."""

@@ -29,45 +29,6 @@ _REHEARSED = Text(
 
 
 class Zero3ModelRunOnOneRank(Hazard):
-    """A forward, `generate` or an evaluation under `if rank == 0`, with ZeRO-3.
-    ## What happens
-    The run stands still where rank 0 generates a sample, profiles a forward or evaluates: the watchdog reports an
-    all-gather that the other ranks never joined.
-    ## Why
-    Under ZeRO-3 each layer of a forward gathers its weights from all ranks. A rank that runs the model by itself
-    waits for shares that the others, which are elsewhere, do not send.
-    ## Example
-    ```python
-    if engine.global_rank == 0:
-        print(engine.module.generate(prompt))                  # wrong: the other ranks never join in
-
-    text = engine.module.generate(prompt, synced_gpus=True)    # right: on all ranks
-    if engine.global_rank == 0:
-        print(text)
-    ```
-    ## Cure
-    Run the model on all ranks, with the same number of calls, and let rank 0 print or write what came out. For
-    generation pass `synced_gpus=True`.
-    ## When it is safe
-    ZeRO-2 and lower for a plain forward without gradients; a run of one process.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeedExamples/issues/344: a forward that only rank 0 profiles
-    - https://github.com/huggingface/transformers/pull/29980: a prompt encoder that only rank 0 runs while it saves
-    """
-
-    name = "zero3-model-run-on-one-rank"
-    title = Text(
-        "One rank alone runs a model whose weights ZeRO-3 has partitioned among all",
-        "只有一个 rank 运行被 ZeRO-3 切分到所有 rank 的模型",
-    )
-    yields_to = (
-        "collective-sizes-differ",
-        "zero3-generate-without-synced-gpus",
-        "ds-checkpoint-saved-on-one-rank",
-        "zero3-weights-gathered-on-one-rank",
-        "trainer-evaluates-on-one-rank",
-    )
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge where one ran the model."""
         divergence = rank_divergence(record)

@@ -44,40 +44,6 @@ _REHEARSED = Text(
 
 
 class Zero3MoeHang(Hazard):
-    """ZeRO-3 gathers each expert by itself, and the ranks route their tokens to different experts.
-    ## What happens
-    A mixture-of-experts model (Mixtral, Qwen-MoE, DeepSeek, gpt-oss) trained under ZeRO-3 stands still, in the first
-    step or after hundreds, GPUs at 100 %. The watchdog then names _ALLGATHER_BASE, with a different NumelIn on each
-    rank at the same SeqNum.
-    ## Why
-    A partitioned expert is gathered by all ranks when one uses it. A rank whose tokens do not go there does not call
-    it, and gathers another.
-    ## Example
-    ```python
-    trainer = Trainer(model=model, args=args)    # wrong: each expert is gathered by itself
-
-    deepspeed.utils.set_z3_leaf_modules(model, [MixtralSparseMoeBlock])    # right
-    trainer = Trainer(model=model, args=args)
-    ```
-    ## Cure
-    Make the block of experts one unit for ZeRO-3: `deepspeed.utils.set_z3_leaf_modules(model,
-    [MixtralSparseMoeBlock])` (DeepSpeed >= 0.13; Accelerate: `deepspeed_moe_layer_cls_names`); or ZeRO-2. Or a model
-    code that computes all experts on every rank.
-    ## When it is safe
-    With ZeRO-2 or less, or with leaf modules set; or where the experts are one fused parameter.
-    ## Sources
-    - https://github.com/hiyouga/LlamaFactory/issues/1845: Mixtral stands still under ZeRO-3
-    - https://github.com/PKU-YuanGroup/MoE-LLaVA/issues/20: after 270 steps; ZeRO-2 is advised
-    - https://github.com/deepspeedai/DeepSpeed/issues/7461: Qwen3-MoE, different NumelIn at one SeqNum
-    - https://github.com/deepspeedai/DeepSpeed/pull/4966: set_z3_leaf_modules
-    """
-
-    name = "zero3-moe-hang"
-    title = Text(
-        "Under ZeRO-3 the ranks gather different experts, and wait for each other for ever",
-        "ZeRO-3 下各 rank 聚合不同的专家，互相永远等待",
-    )
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge in a block of experts."""
         divergence = rank_divergence(record)
@@ -133,15 +99,6 @@ class Zero3MoeHang(Hazard):
         )
 
     log_words = STALL_WORDS
-    ends_at = (("distributed_c10d.py", "group._allgather_base("),)
-    traces = ("OpType=_ALLGATHER_BASE",)
-    consequence = True
-    yields_to = (
-        "collective-sizes-differ",
-        "nccl-timeout-preprocessing",
-        "rendezvous-port-zero-hang",
-        "zero3-generate-without-synced-gpus",
-    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """A stall under ZeRO-3 of a model with experts, surest where ranks gather different sizes."""

@@ -28,37 +28,6 @@ _CURE = (
 
 
 class Zero3MoeWeightsNotConverted(Hazard):
-    """Under ZeRO-3 transformers 5.0 loads nothing of a mixture of experts but its experts; 5.1 raises.
-    ## What happens
-    transformers 5.0: nothing is raised. The LOAD REPORT says MISSING for embed_tokens, every layer's attention, norms
-    and lm_head; these are drawn at random, and the loss begins near ln(vocabulary size). 5.1: "RuntimeError: Failed to
-    apply weight conversion for 'model.layers.0.mlp.experts.down_proj'. This likely means the checkpoint format is
-    incompatible with the current model version. Error: not enough values to unpack (expected 2, got 1)".
-    ## Why
-    transformers 5 joins the experts of a checkpoint into one tensor while it loads. Under ZeRO-3 that is done apart
-    from the other loading: 5.0 takes every weight out of the checkpoint for it and puts only the joined ones back; 5.1
-    reads the result of the joining as a pair, which it is no more. 5.2 is right.
-    ## Example
-    ```text
-    transformers==5.0.0    # wrong: for a mixture of experts
-    transformers==5.2.0    # right
-    ```
-    ## Cure
-    `pip install "transformers>=5.2"`. Or 4.57, whose experts are separate modules: set them as leaf modules. Or ZeRO-2.
-    ## When it is safe
-    Dense models; ZeRO-2 and lower; a model that is built from its configuration, with no checkpoint.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/43257: Qwen3-MoE's weights MISSING under DeepSpeed
-    - https://github.com/huggingface/transformers/pull/43524: the conversion mended
-    - https://github.com/deepspeedai/DeepSpeed/issues/7848: Qwen3-Next with transformers 5.0.0, all MISSING
-    """
-
-    name = "zero3-moe-weights-not-converted"
-    title = Text(
-        "Under ZeRO-3 this transformers does not load the weights of a mixture of experts",
-        "此版本 transformers 在 ZeRO-3 下不能加载混合专家模型的权重",
-    )
-
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Those releases, ZeRO-3, and a model with experts."""
         model = run.model
@@ -115,8 +84,6 @@ class Zero3MoeWeightsNotConverted(Hazard):
                 spans=places((innermost(lost.frames, "user"), None)),
                 ranks=tuple(dict.fromkeys(rank.rank for rank, _ in losing)),
             )
-
-    log_words = ("Failed to apply weight conversion", "LOAD REPORT")
 
     def in_log(self, log: FailureLog) -> Findings:
         """5.1's error; 5.0's report of a model with experts from which much more than a head is missing."""

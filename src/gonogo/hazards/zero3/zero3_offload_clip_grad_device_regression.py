@@ -31,50 +31,6 @@ _CURE = (
 
 
 class Zero3OffloadClipGradDeviceRegression(Hazard):
-    """DeepSpeed 0.14.1 and 0.14.2: ZeRO-3, CPU offload and gradient clipping do not work together.
-    ## What happens
-    The first optimizer step whose gradients are clipped ends with "Expected all tensors to be on the same device, but
-    found at least two devices, cuda:0 and cpu!", raised in DeepSpeed's own `stage3.py`, in `unscale_and_clip_grads`.
-    ## Why
-    0.14.1 computes the global gradient norm with `torch.norm(torch.stack(...))` (PR #5256), which leaves a tensor on
-    the GPU where 0.14.0 had a Python number. Dividing by it makes the clip factor a CUDA tensor, while the offloaded
-    fp32 gradients that it multiplies are in host memory. 0.14.3 took the change back (PR #5461); it returned with the
-    norm put on the right device (PR #5493, #5504). Your script and your model have no part in it.
-    ## Example
-    ```text
-    deepspeed==0.14.2    # wrong: with offload_optimizer and gradient_clipping
-    deepspeed==0.14.4    # right
-    ```
-    ## Cure
-    Install DeepSpeed 0.14.3 or later, or 0.14.0. Where the version cannot change: train without offloading the
-    optimizer, or without clipping (`gradient_clipping: 0`).
-    ## When it is safe
-    Without offload, or with clipping off, 0.14.1 and 0.14.2 run. A run whose gradient norm never exceeds the limit
-    passes too, until it does.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/5538: the report, with the traceback and "0.14.0 works"
-    - https://github.com/deepspeedai/DeepSpeed/issues/5634: the same from a training loop without Trainer
-    - https://github.com/deepspeedai/DeepSpeed/pull/5493: the change returns, with a fix for offload
-    - https://github.com/deepspeedai/DeepSpeed/pull/5504: the norm is moved to the CPU where gradients are offloaded
-    - https://github.com/OpenBMB/MiniCPM-V/issues/246: met when fine-tuning MiniCPM-V
-    """
-
-    name = "zero3-offload-clip-grad-device-regression"
-    title = Text(
-        "This DeepSpeed cannot clip gradients that ZeRO-3 has offloaded to the CPU",
-        "此版本 DeepSpeed 无法裁剪被 ZeRO-3 卸载到 CPU 的梯度",
-    )
-    ends_at = (
-        ("deepspeed/runtime/engine.py", "_take_model_step"),
-        ("zero/stage3.py", "unscale_and_clip_grads"),
-        ("accelerate/utils/deepspeed.py", "self.engine.step()"),
-    )
-    traces = (
-        "fp32_partitioned_groups_flat[sub_group_id].grad.mul_(",
-        "self.unscale_and_clip_grads(",
-        "self._take_model_step(",
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Stage 3, an offloaded optimizer and clipping, under one of the faulty versions."""
         if config.zero_stage != 3 or run.environment.within("deepspeed", ">=0.14.1,<0.14.3") is not True:

@@ -15,35 +15,6 @@ _CURE = (
 
 
 class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
-    """DeepSpeed 0.5.5: ZeRO-3 with CPU offload gives NCCL a tensor of the CPU.
-    ## What happens
-    The first optimizer step of a ZeRO-3 run with `offload_optimizer` (or `offload_param`) ends with "RuntimeError:
-    Tensors must be CUDA and dense", in `torch.distributed.all_reduce`, called from DeepSpeed's `stage3.py`. The same
-    run worked with 0.5.4.
-    ## Why
-    0.5.5 reduces a value (the gradient norm, the overflow flag) that it computed on the offloaded gradients, without
-    moving it to the GPU; NCCL takes only CUDA tensors. Script and model have no part in it.
-    ## Example
-    ```text
-    deepspeed==0.5.5    # wrong: where ZeRO-3 offloads
-    deepspeed==0.5.6    # right
-    ```
-    ## Cure
-    Another DeepSpeed: 0.5.4, or 0.5.6 and later (any current release). Until then train without offload.
-    ## When it is safe
-    ZeRO-3 without offload. With other versions the same words mean that something else gives NCCL a CPU tensor: a
-    parameter that was never moved, or a broadcast of a model that is on the CPU.
-    ## Sources
-    - https://github.com/Lightning-AI/pytorch-lightning/issues/10378: Lightning with ZeRO-3 and offload, 0.5.5
-    - https://github.com/deepspeedai/DeepSpeed/issues/1517: with Trainer; 0.5.4 works
-    """
-
-    name = "zero3-offload-collective-cpu-tensor-regression"
-    title = Text(
-        "This DeepSpeed gives NCCL a CPU tensor when ZeRO-3 offloads",
-        "此版本 DeepSpeed 在 ZeRO-3 卸载时把 CPU 张量交给 NCCL",
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """ZeRO-3 with offload under DeepSpeed 0.5.5."""
         if config.zero_stage != 3 or run.environment.within("deepspeed", "==0.5.5") is not True:
@@ -69,8 +40,6 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
             ),
             fixes=self.fix(Text("Pin deepspeed 0.5.6", "固定为 deepspeed 0.5.6"), edit, safe=False) if edit else None,
         )
-
-    log_words = ("must be CUDA and dense",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """NCCL's refusal of a CPU tensor, by version, frames and setup."""

@@ -18,41 +18,6 @@ _QUANTIZED_TYPES = ("Params4bit", "Int8Params")
 
 
 class Zero3ParamRecreatedLosesDsAttrs(Hazard):
-    """Code replaces a parameter after ZeRO-3 has marked it, so DeepSpeed's marks are gone.
-    ## What happens
-    "AttributeError: 'Parameter' object has no attribute 'ds_status'" (or `ds_id`, `ds_grads_remaining`), typically at
-    the first evaluation.
-    ## Why
-    ZeRO-3 keeps its state (`ds_id`, `ds_status`, `ds_tensor`, ...) as attributes of each parameter object. `self.weight
-    = nn.Parameter(...)` makes a new object without them: Baichuan2's `NormHead` does so in the first forward in eval
-    mode. A layer that is copied or replaced after `deepspeed.initialize` (PEFT's `modules_to_save`, a resized head)
-    loses the attributes of its module in the same way.
-    ## Example
-    ```python
-    self.weight = nn.Parameter(F.normalize(self.weight))    # wrong: a new object, without ds_id
-    return F.linear(x, self.weight)
-
-    return F.linear(x, F.normalize(self.weight))            # right: the parameter stays
-    ```
-    ## Cure
-    Change the data, not the parameter: `with torch.no_grad(): self.weight.data.copy_(...)`, gathered; or compute the
-    normalized weight without storing it. Baichuan2: use its newer modelling file, or skip evaluation. Replace or resize
-    layers before `deepspeed.initialize`. For `'Linear' ... 'ds_grads_remaining'` change DeepSpeed's version (0.16.4
-    runs).
-    ## When it is safe
-    Parameters that stay the objects which `zero.Init` or `deepspeed.initialize` saw; ZeRO-2.
-    ## Sources
-    - https://github.com/baichuan-inc/Baichuan2/issues/215: NormHead makes a new nn.Parameter
-    - https://github.com/hiyouga/LlamaFactory/issues/1113: the same in LLaMA-Factory
-    - https://github.com/deepspeedai/DeepSpeed/issues/7615: modules_to_save; 0.16.4 runs
-    - https://github.com/huggingface/transformers/issues/41959: a rebuilt output layer
-    """
-
-    name = "zero3-param-recreated-loses-ds-attrs"
-    title = Text(
-        "A parameter was made anew and lost what ZeRO-3 keeps on it", "参数被重新创建，丢失了 ZeRO-3 保存在其上的属性"
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A new ``nn.Parameter`` in a forward, or put into the engine's model."""
         if run.zero_stage != 3 or b"Parameter(" not in script.source.data:
@@ -100,19 +65,6 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
                 ),
                 confirm=Text("This code runs in the training", "训练中会执行这段代码"),
             )
-
-    log_words = (
-        "has no attribute 'ds_",
-        "applied_pre_backward_ref_cnt",
-        "has no attribute 'all_gather",
-        "has no attribute 'partition'",
-    )
-    ends_at = (
-        ("zero/parameter_offload.py", "release_sub_module"),
-        ("partitioned_param_coordinator.py", "ds_status == ZeroParamStatus.NOT_AVAILABLE"),
-        ("partitioned_param_coordinator.py", "release_sub_module"),
-    )
-    traces = ("param.ds_status == ZeroParamStatus.NOT_AVAILABLE",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A parameter (or a module) without the attributes that DeepSpeed gave it."""

@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._online import gathering_trainers
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, first_match, zero3
+from gonogo.hazards.zero3._partitioned import cut_at, first_match, zero3
 
 _EMPTY = Pattern(r"pop from an empty deque")
 _POPS = Pattern(r"\.popleft\(\)")
@@ -19,37 +19,6 @@ _CURE = (
 
 
 class Zero3ParamTraceEmptyDeque(Hazard):
-    """ZeRO-3's record of the module order does not fit after generation without hooks.
-    ## What happens
-    The training step that follows a generation raises "IndexError: pop from an empty deque" in `record_parameters` of
-    DeepSpeed's `partitioned_param_coordinator.py`.
-    ## Why
-    ZeRO-3 records in which order modules run. TRL (GRPO, RLOO, PPO, GKD, online DPO) takes ZeRO-3's hooks off to
-    generate, and puts them back; one hook stays on, so `reset_step` runs during generation without the fetches that
-    belong to it. The record is then inconsistent when the next forward completes it.
-    ## Example
-    ```text
-    trl==0.24.0    # wrong: where GRPOTrainer generates without vLLM
-    trl==0.29.0    # right
-    ```
-    ## Cure
-    Upgrade TRL (it invalidates the record when it puts the hooks back, PR #4693) and DeepSpeed (PR #8043). Until then
-    set `ds3_gather_for_generation=False`, generate with vLLM, or use ZeRO-2.
-    ## When it is safe
-    Supervised training without generation in between.
-    ## Sources
-    - https://github.com/huggingface/trl/pull/4693: the cause, and the cure on TRL's side
-    - https://github.com/deepspeedai/DeepSpeed/pull/8043: the cure on DeepSpeed's side
-    - https://github.com/huggingface/trl/issues/4899: RLOO and GRPO under ZeRO-3
-    - https://github.com/huggingface/trl/issues/2304: PPO
-    """
-
-    name = "zero3-param-trace-empty-deque"
-    title = Text(
-        "ZeRO-3's record of modules is broken after a generation with its hooks removed",
-        "移除钩子生成之后，ZeRO-3 的模块记录被破坏",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A trainer that generates, with a TRL and a DeepSpeed that leave the record of modules inconsistent."""
         environment = run.environment
@@ -74,14 +43,6 @@ class Zero3ParamTraceEmptyDeque(Hazard):
                     "partitioned_param_coordinator.py 的 record_parameters 报错",
                 ),
             )
-
-    log_words = (*ZERO3_WORDS, "pop from an empty deque", "record_parameters", "GRPO", "__step_id_module_fetched_for")
-    ends_at = (
-        ("partitioned_param_coordinator.py", "record_parameters"),
-        ("partitioned_param_coordinator.py", "__step_id_module_fetched_for"),
-        ("partitioned_param_coordinator.py", "construct_parameter_trace"),
-    )
-    traces = ("__step_id_module_fetched_for[",)
 
     def in_log(self, log: FailureLog) -> Findings:
         """The empty deque; sure where the frames are those of the coordinator."""

@@ -3,9 +3,8 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_files import TRAINERS, in_module, name_of, stage_span, tests_the_stage
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
-from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
+from gonogo.hazards.zero3._empty_uses import Use, empty_uses
 from gonogo.hazards.zero3._loading import handed_to, knows_zero3, model_loads, variable_of
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS
 
 _CURE = (
     Text(
@@ -36,42 +35,6 @@ _WRAP = (
 
 
 class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
-    """A teacher, reference model or encoder runs without a DeepSpeed engine, and its weights are empty.
-    ## What happens
-    Under ZeRO-3 the forward of a second model (teacher, DPO's reference model, reward model, text encoder, a vision
-    tower loaded late) raises "RuntimeError: 'weight' must be 2-D" at its embedding, or another error of an empty
-    weight.
-    ## Why
-    While ZeRO-3 is on, `from_pretrained` builds every model inside `deepspeed.zero.Init`, which leaves empty
-    parameters. Only `deepspeed.initialize` gives a model the hooks that gather them around each layer. The trained
-    model gets them; a second model that is called by itself does not.
-    ## Example
-    ```python
-    args = TrainingArguments("out", deepspeed="ds_config.json")
-    teacher = AutoModelForCausalLM.from_pretrained(name)
-    logits = teacher(**inputs).logits         # wrong: nothing gathers its weights
-
-    teacher = accelerator.prepare(teacher)    # right: an engine gathers them
-    ```
-    ## Cure
-    Hand the second model to DeepSpeed too: `accelerator.prepare(teacher)` or `deepspeed.initialize(model=teacher,
-    config=config_without_optimizer)[0]`, as TRL's `prepare_deepspeed` does. Where it fits on a GPU, load it whole
-    instead: outside `zero.Init` (accelerate's `zero3_init_context_manager(enable=False)`), or before ZeRO-3 is set up.
-    ## When it is safe
-    ZeRO-2 and lower keep parameters whole.
-    ## Sources
-    - https://github.com/arcee-ai/DistillKit/issues/3: a teacher; deepspeed.initialize for it helped
-    - https://github.com/huggingface/trl/pull/687: the reference model of DPO, and why
-    - https://github.com/huggingface/diffusers/issues/10743: encoders loaded with zero.Init off
-    - https://github.com/huggingface/transformers/issues/22705: a text encoder
-    """
-
-    name = "zero3-partitioned-weight-used-outside-engine"
-    title = Text(
-        "A second model runs without a DeepSpeed engine, so its ZeRO-3 weights are empty",
-        "第二个模型未经 DeepSpeed 引擎运行，其 ZeRO-3 权重是空的",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A second model, loaded while ZeRO-3 is known, that is called without an engine of its own."""
         if run.zero_stage != 3:
@@ -105,14 +68,6 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                 ),
                 confirm=Text("No code elsewhere hands it to DeepSpeed", "其他代码没有把它交给 DeepSpeed"),
             )
-
-    log_words = (*ZERO3_WORDS, *EMPTY_WORDS)
-    ends_at = (
-        ("torch/nn/functional.py", "torch.embedding("),
-        ("torch/nn/modules/conv.py", "_conv_forward"),
-        ("torch/nn/functional.py", "torch.layer_norm("),
-    )
-    traces = ("torch.embedding(weight, input, padding_idx", "return F.embedding(")
 
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight in a model that is not the trained one, or nothing that tells which it was."""

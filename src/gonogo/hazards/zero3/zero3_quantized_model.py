@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Run, Script, Span, Text
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, cut_at, first_match, zero3
+from gonogo.hazards.zero3._partitioned import cut_at, first_match, zero3
 
 _REFUSED = Pattern(
     r"(?i)(?:ZeRO-?3|FSDP) (?:or \S+ )?(?:is|are) (?:incompatible|not compatible) with (?:\S+ )?(?:PTQ|quanti[sz]"
@@ -38,36 +38,6 @@ _CURE = (
 
 
 class Zero3QuantizedModel(Hazard):
-    """ZeRO-3 with a model whose weights are quantized (bitsandbytes, GPTQ, AWQ, fp8).
-    ## What happens
-    LLaMA-Factory refuses: "DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models". Elsewhere the first
-    gather raises "expected there to be only one unique element in <generator object ... all_gather_coalesced", or
-    loading raises "Only Tensors of floating point and complex dtype can require gradients".
-    ## Why
-    ZeRO-3 partitions every parameter and gathers several of them in one collective, for which they must have one dtype.
-    Quantized layers hold packed integers, in shapes of their own, beside scales and unquantized layers in floating
-    point.
-    ## Example
-    ```json
-    "zero_optimization": {"stage": 3}    // wrong: with load_in_4bit
-    "zero_optimization": {"stage": 2}    // right
-    ```
-    ## Cure
-    QLoRA with ZeRO-2 or DDP (each GPU holds the quantized model), or FSDP with `bnb_4bit_quant_storage` set to the
-    compute dtype. For ZeRO-3, load an unquantized checkpoint (dequantize DeepSeek's fp8 weights to bf16).
-    ## When it is safe
-    ZeRO-2 and lower. transformers since 4.44 leaves quantized models out of `zero.Init`, so they are not partitioned.
-    ## Sources
-    - https://github.com/hiyouga/LlamaFactory/issues/6898: DeepSeek-R1's fp8 weights under ZeRO-3
-    - https://github.com/bigcode-project/starcoder/issues/96: one unique element, with 8-bit weights
-    - https://github.com/axolotl-ai-cloud/axolotl/issues/207: QLoRA under ZeRO-3
-    - https://github.com/deepspeedai/DeepSpeed/issues/4295: parameters of several dtypes in a gather
-    """
-
-    name = "zero3-quantized-model"
-    raises = True
-    title = Text("ZeRO-3 is to partition a quantized model, which it can't", "ZeRO-3 无法切分量化模型")
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """LLaMA-Factory's refusals; elsewhere a model whose config.json or name says that it is quantized."""
         if config.zero_stage != 3 or run.launch is None:
@@ -138,16 +108,6 @@ class Zero3QuantizedModel(Hazard):
                 ),
             ),
         )
-
-    log_words = (
-        *ZERO3_WORDS, "incompatible with", "only one unique element", "floating point and complex dtype",
-        "was not initialized with", "must have the same type as input", "must be equal to world_size times",
-        "Unconvertible NCCL", "load_in_4bit", "load_in_8bit",
-    )  # fmt: skip
-    ends_at = (
-        ("zero/partition_parameters.py", "get_only_unique_item"),
-        ("zero/partition_parameters.py", "all_gather_coalesced"),
-    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """A framework's refusal, or a collective and a load that only quantized weights break."""

@@ -1,11 +1,12 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.script.identifiers import is_main_guard, is_option, last_name
 from gonogo.hazards.facts.zero_files import gathered, stage_span, tests_the_stage
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, Text
-from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, RESIZING
+from gonogo.hazards.zero3._empty_uses import RESIZING
 from gonogo.hazards.zero3._loading import knows_zero3
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, zero3
+from gonogo.hazards.zero3._partitioned import first_match, zero3
 
 _EMPTY = Pattern(
     r"'weight' must be 2-?D|with size 0\b|torch\.Size\(\[0\]\)|\(0\)|\[0\]|\[-1, 0\]|input of size 0\b"
@@ -27,40 +28,6 @@ _GATHER_CURE = Text(
 
 
 class Zero3ResizeEmbeddings(Hazard):
-    """`resize_token_embeddings` under ZeRO-3 reads the size of a partitioned, empty weight.
-    ## What happens
-    After tokens are added, `model.config.vocab_size` is 0 and the loss raises "shape '[-1, 0]' is invalid for input of
-    size 32705022"; or `resize_token_embeddings` itself fails, since `embedding.weight.shape[0]` is 0.
-    ## Why
-    Under ZeRO-3 the weight is partitioned and has shape [0] until it is gathered. transformers 4.32 and 4.33, and again
-    4.43.0 to 4.43.2, took the new size of the vocabulary and of the head from it; frameworks and scripts that resize
-    embeddings by themselves do so too.
-    ## Example
-    ```python
-    embeddings = model.get_input_embeddings().weight
-    embeddings.data[-1] = mean        # wrong: the weight is empty
-
-    with deepspeed.zero.GatheredParameters(embeddings, modifier_rank=0):
-        embeddings.data[-1] = mean    # right
-    ```
-    ## Cure
-    Upgrade transformers. In code of your own read and write the embedding only inside `with
-    deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0):`, and take sizes from `num_embeddings` or
-    `len(tokenizer)`. Or resize once without ZeRO-3, save the model and train that.
-    ## When it is safe
-    No resize, or one done before ZeRO-3 is on; ZeRO-2 and lower.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/25982: embedding size 0 after the resize
-    - https://github.com/huggingface/transformers/issues/26398: vocab_size 0, and shape '[-1, 0]'
-    - https://github.com/huggingface/transformers/pull/26024: the head's size
-    - https://github.com/huggingface/transformers/pull/32214: the regression of 4.43
-    """
-
-    name = "zero3-resize-embeddings"
-    title = Text(
-        "The embeddings are resized by the size of an empty ZeRO-3 weight", "按 ZeRO-3 的空权重的大小调整了 embedding"
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """A resize under a faulty transformers, and new rows written into the partitioned embedding."""
         if run.zero_stage != 3 or b"resize_token_embeddings" not in script.source.data:
@@ -125,20 +92,6 @@ class Zero3ResizeEmbeddings(Hazard):
                 else None,
             )
 
-    log_words = (
-        *ZERO3_WORDS,
-        *EMPTY_WORDS,
-        "resize_token_embeddings",
-        "embedding_size",
-        "vocab_size",
-        "resize_embedding",
-    )
-    ends_at = (
-        ("modeling_utils.py", "_get_resized_embeddings"),
-        ("modeling_utils.py", "resize_token_embeddings"),
-        ("transformers/models/", "view(-1, self.config.vocab_size)"),
-    )
-
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight in what resizes embeddings, or a vocabulary of 0."""
         on = zero3(log)
@@ -192,10 +145,17 @@ def _surely_called(script: Script, statement: ast.stmt) -> bool:
         for node in script.nodes(ast.Call)
         if function is not None and isinstance(node.func, ast.Name) and node.func.id == function.name
     ]
-    usual = ("pad_token", "__name__")
-    return not calls or any(
-        all(any(word in ast.unparse(test) for word in usual) for test in script.guarded_by(node)) for node in calls
+    return not calls or any(all(map(_is_usual, script.guarded_by(node))) for node in calls)
+
+
+def _is_usual(test: ast.expr) -> bool:
+    """Whether a test is of a tokenizer's pad token, or of a main program: an option that has its name is neither."""
+    own = any(
+        last_name(each) in ("pad_token", "pad_token_id")
+        for each in ast.walk(test)
+        if isinstance(each, (ast.Name, ast.Attribute)) and not is_option(each)
     )
+    return own or is_main_guard(test)
 
 
 def _embedding_behind(script: Script, node: ast.expr) -> ast.expr | None:

@@ -14,8 +14,8 @@ from gonogo.hazards.facts.zero_files import (
     text_of,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, zero3
-from gonogo.hazards.zero3._shape_mismatches import MISMATCH_WORDS, shape_mismatches
+from gonogo.hazards.zero3._partitioned import first_match, zero3
+from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
 
 _REFUSED = Pattern(r"[Cc]annot get 16bit model weights because `stage3_gather")
 _LISTED = Pattern(r"\.(?:weight|bias|lora_[AB])\b.{0,24}torch\.Size\(\[0\]\)")
@@ -37,38 +37,6 @@ _FILE_CURE = (
 
 
 class Zero3SavedEmptyWeights(Hazard):
-    """The checkpoint was written while ZeRO-3 had the weights partitioned: it holds empty tensors.
-    ## What happens
-    Loading what a ZeRO-3 run saved raises "size mismatch for model.layers.25.self_attn.q_proj.weight: copying a param
-    with shape torch.Size([0]) from checkpoint, the shape in current model is torch.Size([2560, 2560])". The empty side
-    is the *checkpoint*; its file is far too small.
-    ## Why
-    `model.save_pretrained` or `state_dict()` under ZeRO-3 sees only placeholders of shape [0] (in DeepSpeed of 2021:
-    [1]). The real weights lie in the ranks' `zero_pp_rank_*` and `*_optim_states.pt` files.
-    ## Example
-    ```python
-    torch.save(engine.module.state_dict(), "model.pt")    # wrong: tensors of shape [0]
-    engine.save_16bit_model("out")    # right, with "stage3_gather_16bit_weights_on_model_save": true
-    ```
-    ## Cure
-    Rebuild the weights from the DeepSpeed checkpoint: `python zero_to_fp32.py . output_dir`. For the next run set
-    `"stage3_gather_16bit_weights_on_model_save": true`, and save through Trainer, `accelerator.save_model`, or
-    `save_pretrained(..., state_dict=accelerator.get_state_dict(engine))`, called on all ranks.
-    ## When it is safe
-    ZeRO-2 and lower: parameters are whole.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/20082: weights of shape [0] after a ZeRO-3 run
-    - https://github.com/OpenRLHF/OpenRLHF/issues/651: a LoRA adapter saved so
-    - https://github.com/lucidrains/DALLE-pytorch/issues/211: the placeholders of 2021
-    - https://www.deepspeed.ai/docs/config-json/: stage3_gather_16bit_weights_on_model_save
-    """
-
-    name = "zero3-saved-empty-weights"
-    title = Text(
-        "The checkpoint holds empty weights: it was saved while ZeRO-3 had them partitioned",
-        "checkpoint 中是空权重：保存时 ZeRO-3 已将其切分",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``torch.save(model.state_dict())`` or ``save_pretrained`` of a model that ZeRO-3 has partitioned."""
         if run.zero_stage != 3:
@@ -95,26 +63,6 @@ class Zero3SavedEmptyWeights(Hazard):
                 cure=_FILE_CURE,
                 spans=(call.place.span(), stage_span(run)),
             )
-
-    log_words = (
-        *ZERO3_WORDS,
-        *MISMATCH_WORDS,
-        "torch.Size([0])",
-        "Cannot get 16bit",
-        "adapter_model.",
-        "pytorch_model.bin",
-    )
-    ends_at = (
-        ("torch/nn/modules/module.py", "Error(s) in loading state_dict"),
-        ("modeling_utils.py", "_load_state_dict_into_model"),
-    )
-    traces = (
-        "adding `ignore_mismatched_sizes=True`",
-        "copying a param with shape torch.Size([1]) from checkpoint",
-        "copying a param with shape torch.Size([0]) from checkpoint",
-        "= torch.Size([0])",
-        ": torch.Size([0])",
-    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch whose empty side is the checkpoint, a refusal to gather, or a listing of empty weights."""

@@ -29,38 +29,6 @@ _REHEARSED = Text(
 
 
 class Zero3WeightsGatheredOnOneRank(Hazard):
-    """A gather of ZeRO-3's weights under `if rank == 0`.
-    ## What happens
-    The run stands still when it saves or looks at weights: `accelerator.get_state_dict`, `engine.save_16bit_model`,
-    `trainer.save_model`, `GatheredParameters` or `safe_get_full_fp32_param` never returns on rank 0.
-    ## Why
-    Each of these gathers the parts of all ranks, so all ranks must call it. What comes back is then written by rank
-    0 only, and most of them see to that themselves.
-    ## Example
-    ```python
-    if accelerator.is_main_process:
-        torch.save(accelerator.get_state_dict(model), "model.pt")    # wrong: waits for the other ranks
-
-    state = accelerator.get_state_dict(model)                        # right: all ranks call it
-    if accelerator.is_main_process:
-        torch.save(state, "model.pt")
-    ```
-    ## Cure
-    Call it on all ranks; put only the use of the result under the test.
-    ## When it is safe
-    ZeRO-2 and lower, where each rank has the whole weights; a run of one process.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/pull/2727: the utilities hang unless all processes call them
-    - https://github.com/deepspeedai/DeepSpeed/issues/7117: a maintainer: call it on all ranks to avoid hangs
-    """
-
-    name = "zero3-weights-gathered-on-one-rank"
-    title = Text(
-        "One rank alone asks for the whole weights that ZeRO-3 has partitioned",
-        "只有一个 rank 请求被 ZeRO-3 切分的完整权重",
-    )
-    yields_to = ("collective-sizes-differ", "zero3-generate-without-synced-gpus", "ds-checkpoint-saved-on-one-rank")
-
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge where one gathered weights."""
         divergence = rank_divergence(record)

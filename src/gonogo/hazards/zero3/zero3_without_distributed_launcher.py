@@ -3,8 +3,8 @@ from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Text
-from gonogo.hazards.zero3._empty_uses import EMPTY_WORDS, Use, empty_uses
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match, started_singly
+from gonogo.hazards.zero3._empty_uses import Use, empty_uses
+from gonogo.hazards.zero3._partitioned import first_match, started_singly
 
 _NOT_CONVERTED = Pattern(r"'Parameter' object has no attribute 'ds_numel'")
 _CAUSE = Text(
@@ -35,37 +35,6 @@ _CONFIRM = (
 
 
 class Zero3WithoutDistributedLauncher(Hazard):
-    """ZeRO-3 in a process that no distributed launcher started.
-    ## What happens
-    The very first step of the trained model raises "RuntimeError: 'weight' must be 2-D" at its embedding. The run was
-    started as `python train.py`, `llamafactory-cli train` or `swift sft` with one process.
-    ## Why
-    The ZeRO-3 config is enough for `from_pretrained` to build the model with empty, partitioned parameters. Trainer and
-    accelerate wrap it in a DeepSpeed engine, which gathers them, only in a distributed run: they go by `LOCAL_RANK`
-    and `WORLD_SIZE`, which a launcher sets.
-    ## Example
-    ```sh
-    python train.py --deepspeed ds_config.json                         # wrong
-    torchrun --nproc_per_node 1 train.py --deepspeed ds_config.json    # right, for one GPU too
-    ```
-    ## Cure
-    Use a launcher for a single GPU too: `deepspeed --num_gpus 1 train.py`, `torchrun --nproc_per_node 1 train.py`,
-    `accelerate launch`, `FORCE_TORCHRUN=1 llamafactory-cli train`, `NPROC_PER_NODE=1 swift sft`.
-    ## When it is safe
-    Started by a launcher; or without ZeRO-3, which brings nothing on one GPU unless it offloads.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/24643: plain python3; a maintainer names the launcher
-    - https://github.com/modelscope/ms-swift/issues/1996: swift with one process
-    - https://github.com/hiyouga/LlamaFactory/issues/4557: the same in LLaMA-Factory
-    """
-
-    name = "zero3-without-distributed-launcher"
-    title = Text(
-        "ZeRO-3 without a distributed launcher: no engine gathers the empty weights",
-        "未用分布式启动器而使用 ZeRO-3：没有引擎聚合空权重",
-    )
-    log_words = (*ZERO3_WORDS, *EMPTY_WORDS, "ds_numel")
-
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A ZeRO-3 config given to Trainer by a command that starts one plain process."""
         if run.config is None or run.zero_stage != 3 or launch.launcher not in ("python", "swift", "llamafactory"):

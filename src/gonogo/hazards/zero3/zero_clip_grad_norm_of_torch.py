@@ -16,35 +16,6 @@ from gonogo.hazards.rule import Call, Certainty, Field, Findings, Fix, Hazard, R
 
 
 class ZeroClipGradNormOfTorch(Hazard):
-    """`torch.nn.utils.clip_grad_norm_` in a loop that ZeRO steps.
-    ## What happens
-    The run goes on, but gradients are never clipped, and the norm that the call returns is 0: losses spike as if
-    there were no limit.
-    ## Why
-    ZeRO takes the gradients out of `p.grad` during the backward (all stages from 1), keeps them in buffers of its
-    own and leaves None behind. torch finds nothing to clip.
-    ## Example
-    ```python
-    engine.backward(loss)
-    torch.nn.utils.clip_grad_norm_(engine.parameters(), 1.0)    # wrong: p.grad is None by now
-    engine.step()    # right: clips by "gradient_clipping": 1.0 of the DeepSpeed config
-    ```
-    ## Cure
-    Set `"gradient_clipping": 1.0` in the DeepSpeed config, where `engine.step` clips, and drop the call;
-    `engine.get_global_grad_norm()` tells the norm.
-    ## When it is safe
-    Without ZeRO; or `accelerator.clip_grad_norm_`, which leaves it to DeepSpeed.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/6480: clipping is asked for under ZeRO
-    - https://github.com/deepspeedai/DeepSpeed/issues/6767: a maintainer: clipping is handled in ZeRO's optimizers
-    - https://www.deepspeed.ai/docs/config-json/: gradient_clipping
-    """
-
-    name = "zero-clip-grad-norm-of-torch"
-    title = Text(
-        "torch's gradient clipping does nothing beside a ZeRO engine", "在 ZeRO 引擎旁调用 torch 的梯度裁剪不起作用"
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """torch's clipping of the parameters that an engine trains."""
         stage = run.zero_stage

@@ -14,31 +14,6 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severi
 
 
 class ZeroGradientReadFromParameter(Hazard):
-    """A loop reads `p.grad` of parameters that a ZeRO engine trains.
-    ## What happens
-    Every `p.grad` is None: "'NoneType' object has no attribute 'norm'", or gradient norms and masks that are
-    silently empty.
-    ## Why
-    ZeRO (from stage 1) reduces gradients during the backward into buffers of its own, and sets `p.grad` to None.
-    ## Example
-    ```python
-    norms = [p.grad.norm() for p in engine.parameters()]    # wrong: p.grad is None
-    norms = [safe_get_full_grad(p).norm() for p in engine.parameters()]    # right, on all ranks
-    ```
-    ## Cure
-    Read gradients after `engine.backward` and before `engine.step` by `deepspeed.utils.safe_get_full_grad(p)`, on
-    all ranks; change them by `safe_set_full_grad`. The norm is `engine.get_global_grad_norm()`.
-    ## When it is safe
-    ZeRO off; hooks on tensors (`p.register_hook`), which see each gradient as it comes.
-    ## Sources
-    - https://github.com/huggingface/transformers/issues/11850: all gradients are None after the backward
-    - https://github.com/deepspeedai/DeepSpeed/issues/1098: why, and safe_get_full_grad as the answer
-    - https://deepspeed.readthedocs.io/en/latest/zero3.html: the functions for reading and changing gradients
-    """
-
-    name = "zero-gradient-read-from-parameter"
-    title = Text("Gradients are read from p.grad, which ZeRO empties", "从 p.grad 读取梯度，而 ZeRO 会清空它")
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``p.grad`` in a loop over the parameters of an engine, after its backward."""
         if run.zero_stage not in (1, 2, 3) or b".grad" not in script.source.data:

@@ -14,38 +14,6 @@ _PARTITIONS = "initialize_gradient_partitioning_data_structures"
 
 
 class ZeroInitBelowStage3(Hazard):
-    """A model is built inside `deepspeed.zero.Init`, and trained with ZeRO-2 or lower.
-    ## What happens
-    `deepspeed.initialize` fails in `initialize_gradient_partitioning_data_structures` ("KeyError: 0"), or the first
-    forward does: "RuntimeError: 'weight' must be 2-D" at the embedding.
-    ## Why
-    `deepspeed.zero.Init` partitions each parameter as it is made and leaves an empty tensor, whatever the stage in the
-    config that it is given. Only the engine of ZeRO-3 gathers the parameters again; that of a lower stage takes them
-    as they are, empty.
-    ## Example
-    ```python
-    with deepspeed.zero.Init(config_dict_or_path=config):                       # wrong with "stage": 2
-        model = AutoModelForCausalLM.from_config(model_config)
-
-    with deepspeed.zero.Init(config_dict_or_path=config, enabled=stage == 3):   # right for any stage
-        model = AutoModelForCausalLM.from_config(model_config)
-    ```
-    ## Cure
-    Leave `deepspeed.zero.Init` out, or switch it by `enabled=`; or train with ZeRO-3.
-    ## When it is safe
-    With ZeRO-3; with `enabled=False`; where the weights are gathered and kept whole before training.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/3752: zero.Init does not work with stage 2, and where it says so
-    - https://github.com/deepspeedai/DeepSpeed/issues/3234: the KeyError of stage 2 for a model built so
-    - https://github.com/deepspeedai/DeepSpeed/issues/3570: "ZeRO-Init only works with zero-3"
-    """
-
-    name = "zero-init-below-stage-3"
-    title = Text(
-        "A model built under deepspeed.zero.Init is trained with ZeRO-2 or lower, which never gathers its weights",
-        "在 deepspeed.zero.Init 下构建的模型以 ZeRO-2 或更低阶段训练，其权重永远不会被聚合",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """``zero.Init`` that no argument or test switches off, beside a config of a lower stage."""
         if run.zero_stage not in (0, 1, 2) or next(script.calls("deepspeed.initialize"), None) is None:

@@ -3,7 +3,7 @@ from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.zero_files import is_engine, stage_span, text_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, Script, Text
-from gonogo.hazards.zero3._partitioned import ZERO3_WORDS, first_match
+from gonogo.hazards.zero3._partitioned import first_match
 
 _REFUSED = Pattern(r"no_sync(?:\(\))? context manager is incompatible|assert not self\.zero_optimization_partition_")
 _REFUSES = Text("refuses no_sync under ZeRO-2/3", "在 ZeRO-2/3 下拒绝 no_sync")
@@ -20,41 +20,6 @@ _ENTERED = ("accelerate/accelerator.py", "deepspeed/runtime/engine.py", "transfo
 
 
 class ZeroNoSyncIncompatible(Hazard):
-    """Gradient accumulation through `no_sync` under ZeRO-2 or ZeRO-3.
-    ## What happens
-    With gradient accumulation above 1 the first step raises "AssertionError: no_sync context manager is incompatible
-    with gradient partitioning logic of ZeRO stage 3" (or 2).
-    ## Why
-    `no_sync` postpones the reduction of gradients, but ZeRO-2 and ZeRO-3 partition them as they arise. DeepSpeed 0.16.0
-    gave its engine a `no_sync` that refuses this; before that the engine had none, so the `no_sync` that transformers
-    and accelerate enter around accumulated micro-batches did nothing.
-    ## Example
-    ```python
-    with engine.no_sync():       # wrong
-        engine.backward(loss)
-
-    engine.backward(loss)        # right: the engine accumulates by itself
-    engine.step()
-    ```
-    ## Cure
-    Newer transformers and accelerate do not enter it under ZeRO-2/3: upgrade them. Where they must stay, install
-    `deepspeed<0.16` (0.15.4). In a loop of your own, drop `no_sync` or `accelerator.accumulate(model)`: the engine
-    accumulates by itself, by `gradient_accumulation_steps` of its JSON.
-    ## When it is safe
-    ZeRO-0 and ZeRO-1, or gradient accumulation of 1.
-    ## Sources
-    - https://github.com/deepspeedai/DeepSpeed/issues/6793: the report, since 0.16.0
-    - https://github.com/huggingface/transformers/pull/35157: Trainer stops entering it under ZeRO-2/3
-    - https://github.com/huggingface/accelerate/issues/3481: the same with accelerate alone
-    """
-
-    name = "zero-no-sync-incompatible"
-    raises = True
-    title = Text(
-        "no_sync is entered for gradient accumulation, which ZeRO-2 and ZeRO-3 refuse",
-        "梯度累积时进入了 no_sync，而 ZeRO-2 与 ZeRO-3 不允许",
-    )
-
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Accumulation under ZeRO-2/3 with a DeepSpeed that refuses no_sync and a Trainer that enters it."""
         if config.zero_stage not in (2, 3) or not with_trainer(run):
@@ -141,13 +106,6 @@ class ZeroNoSyncIncompatible(Hazard):
                 spans=(call.place.span(), stage_span(run), deepspeed.span(_REFUSES)),
                 confirm=() if refuses else (Text("DeepSpeed is 0.16 or later", "DeepSpeed 为 0.16 或以上"),),
             )
-
-    ends_at = (
-        ("deepspeed/runtime/engine.py", "no_sync"),
-        ("accelerate/accelerator.py", "no_sync"),
-        ("contextlib.py", "next(self.gen)"),
-    )
-    log_words = (*ZERO3_WORDS, "no_sync context", "no_sync() context")
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's refusal, which only this brings about; or a traceback that was cut where no_sync is entered."""

@@ -18,49 +18,10 @@ _CURE = (
 
 
 class ZeroParamAlreadyReduced(Hazard):
-    """A parameter's gradient is finished twice in one backward, under ZeRO-1 or ZeRO-2.
-    ## What happens
-    The backward raises "AssertionError: The parameter 827 has already been reduced. Gradient computed twice for this
-    partition. Multiple gradient reduction is currently not supported".
-    ## Why
-    ZeRO-1 and ZeRO-2 reduce a gradient as soon as its hook fires, and expect that once. Reentrant gradient
-    checkpointing runs a backward of its own for each checkpointed call: a module that is called twice in a step (a
-    vision tower on several images, chosen and rejected answers, a bi-encoder) or shares weights fires twice.
-    ## Example
-    ```python
-    encoder.gradient_checkpointing_enable({"use_reentrant": True})     # wrong: with two forwards for one loss
-    encoder.gradient_checkpointing_enable({"use_reentrant": False})    # right
-    loss = contrast(engine(**query), engine(**passage))
-    ```
-    ## Cure
-    `gradient_checkpointing_kwargs={"use_reentrant": False}`; or no checkpointing for the module that is called twice
-    (the vision tower, a frozen part); or one call on the concatenated inputs.
-    ## When it is safe
-    Every checkpointed module is called once in a step, or checkpointing is off or not reentrant.
-    ## Sources
-    - https://github.com/OpenBMB/MiniCPM-V/issues/1003: full fine-tune with gradient checkpointing
-    - https://github.com/OpenSenseNova/piccolo-embedding/issues/8: a bi-encoder; checkpointing off helped
-    - https://github.com/xfactlab/orpo/issues/9: a loss that uses two forwards
-    """
-
-    name = "zero-param-already-reduced"
-    title = Text(
-        "A parameter's gradient is computed twice in one backward, which ZeRO-1/2 refuse",
-        "同一参数的梯度在一次反向中被计算两次，而 ZeRO-1/2 不允许",
-    )
-
     def in_script(self, script: Script, run: Run) -> Findings:
         """The model run twice for one loss, under reentrant checkpointing and ZeRO-2."""
         if run.zero_stage == 2:
             yield from recomputed_twice(self, script, run, "The parameter … has already been reduced", _CURE)
-
-    ends_at = (("stage_1_and_2.py", "reduce_independent_p_g_buckets_and_remove_grads"),)
-    log_words = (
-        "params_already_reduced",
-        "has already been reduced",
-        "Gradient computed twice",
-        "Multiple gradient reduction",
-    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion in stage_1_and_2.py."""

@@ -15,13 +15,14 @@ from pathlib import Path
 
 import msgspec
 
+from gonogo.confinement.system_calls import can_be_heard
 from gonogo.evidence.environment.hardware import Machine
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.rehearse.kept.known import ROOT, conditions_hold, conditions_named, key_of
 from gonogo.rehearse.kept.reads import Changed, Looking, Read, reads_of
 from gonogo.rehearse.kept.store import Store, cache_folder, most_bytes
-from gonogo.rehearse.kept.watch import Watch, can_watch, watched
+from gonogo.rehearse.kept.watch import Watch, watched
 from gonogo.rehearse.packages import PackageOverlay
 from gonogo.rehearse.request import RehearsalRequest
 
@@ -77,13 +78,14 @@ class Earlier:
             return None
 
     @contextlib.contextmanager
-    def watching(self, scratch: Path) -> Iterator[None]:
+    def watching(self, scratch: Path) -> Iterator[Watch | None]:
         """Within the block, what is started is watched, so that the record can be kept."""
-        if not can_watch():
-            yield
+        if not can_be_heard():
+            yield None
             return
-        with Watch(scratch) as self._watch, watched(self._watch):
-            yield
+        self._watch = Watch(scratch)
+        with watched(self._watch):
+            yield self._watch
 
     def keep(self, record: RehearsalRecord) -> None:
         """Keep the record, if all is known that it hangs on, and it would come out so again."""

@@ -24,7 +24,7 @@ from gonogo.rehearse.request import RehearsalRequest
 
 ROOT = Path(gonogo.__file__).resolve().parent
 # The rooms that a record comes out of; imports run downward only, so that it is all.
-_ROOMS = ("evidence", "finding", "rehearse", "virtual")
+_ROOMS = ("confinement", "evidence", "finding", "rehearse", "virtual")
 _CODE = (".py", ".json", ".sh")
 # Variables of a terminal, a login or a CI job, which differ from one time to the next. Where a file that was read names
 # one, its value counts all the same.
@@ -51,6 +51,7 @@ def key_of(request: RehearsalRequest, stated: Machine, overlay: PackageOverlay) 
         "packages": repr(overlay),
         "prepared": hashlib.sha256(told_by(Path.cwd())).hexdigest(),
         "environment": {name: value for name, value in os.environ.items() if not _HARMLESS.fullmatch(name)},
+        "handed_on": {one: os.environ.get(one) for one in request.env},
         "python": [sys.executable, sys.version],
         "host": [platform.system(), platform.machine(), os.cpu_count(), _processors(), _memory()],
         "gonogo": [gonogo.__version__, source_digest(_ROOMS)],

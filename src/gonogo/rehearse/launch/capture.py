@@ -16,15 +16,18 @@ from pathlib import Path
 
 import msgspec
 
+from gonogo.confinement.confinement import raise_if_ended
+from gonogo.confinement.reading import read_written
+from gonogo.confinement.world import World
 from gonogo.evidence.launch.words import shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.kept.watch import under_watch
+from gonogo.rehearse.kept.watch import heard
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, all_launchers
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.rehearse.not_as_there import itself, project_with
-from gonogo.virtual.sandbox.told import tell_of_looks
+from gonogo.virtual.sandbox import probe_reporting
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -52,11 +55,15 @@ def captured(
     environment: Mapping[str, str],
     cwd: str,
     python: str,
-    scratch: Path,
+    world: World,
     timeout: float,
 ) -> Started:
-    """What ``words``, a call of the launcher, start. Raises UserError where it refuses, or isn't installed."""
-    answer_path = Path(tempfile.mkdtemp(prefix="launch-", dir=scratch)) / "answer.json"
+    """What ``words``, a call of the launcher, start. Raises UserError where it refuses, or isn't installed.
+
+    Its code runs in the world.
+    """
+    shared = Path(tempfile.mkdtemp(prefix="launch-", dir=world.spec.shared[0]))
+    answer_path = shared / "answer.json"
     arguments = launcher.arguments(words)
     if arguments is None:
         raise ValueError(f"{words} is no call of {launcher.described.name}")
@@ -64,11 +71,11 @@ def captured(
     command = shortened(words)
     try:
         process = subprocess.run(
-            under_watch(python_module(python, "gonogo.rehearse.launch.capture")),
+            world.command(python_module(python, "gonogo.rehearse.launch.capture"), heard=heard()),
             input=msgspec.json.encode(question),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**environment, "TMPDIR": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"},
+            env=world.environment({**environment, "TMPDIR": str(shared), "PYTHONDONTWRITEBYTECODE": "1"}),
             cwd=cwd,
             timeout=timeout,
         )
@@ -79,7 +86,8 @@ def captured(
                 "{seconds:.0f} 秒后仍未能解析 `{command}`：请用 --timeout 给出更长的时间",
             ).format(command=command, seconds=timeout)
         ) from None
-    written = answer_path.read_bytes() if answer_path.exists() else b""
+    raise_if_ended(world)
+    written = read_written(answer_path)
     if not written:
         last = process.stdout.decode(errors="replace").strip().splitlines()[-1:] or [f"status {process.returncode}"]
         raise UserError(
@@ -149,7 +157,7 @@ def _not_imported(error: BaseException) -> Answer:
 
 def main() -> None:
     """Read the question, run the launcher, write the answer."""
-    tell_of_looks()
+    probe_reporting.install()
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
     answer = run_launcher(question)
     Path(question.answer).write_bytes(msgspec.json.encode(answer))

@@ -8,11 +8,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import msgspec
-
+from gonogo.confinement.confinement import Confinement
+from gonogo.confinement.world import World
 from gonogo.evidence.environment.own_package import own_command
 from gonogo.evidence.launch.launchers import launcher_called
 from gonogo.evidence.launch.words import is_python, python_command, shortened, without_prefix
@@ -37,23 +38,34 @@ class Situation:
     surroundings: Surroundings
     environment: dict[str, str]
     cwd: str
-    scratch: Path
+    confinement: Confinement
     timeout: float
+    made: Path | None = None
+    """A tree of files that were made for the launch."""
     packages: tuple[Path, ...] = ()
     """Folders of packages that are laid over."""
     python: str = sys.executable
     """The interpreter that ``python`` names."""
     in_script: ScriptRun | None = None
 
+    @property
+    def below(self) -> tuple[Path, ...]:
+        """Trees of what was changed on the way to the command."""
+        return () if self.in_script is None else (self.in_script.tree,)
+
+    def world(self) -> AbstractContextManager[World]:
+        """A world in which the command's files are as it finds them."""
+        return self.confinement.world(below=self.below, made=self.made)
+
 
 @dataclass(frozen=True)
 class Resolved:
-    """A launch, what was left out on the way to it (what, why), and the files that a script wrote for it."""
+    """A launch, what was left out on the way to it (what, why), and what a script changed for it."""
 
     launch: ResolvedLaunch
     skipped: tuple[tuple[Text, Text], ...] = ()
-    files: Path | None = None
-    """A folder that mirrors the root folder, with what a launch script wrote; None without a script."""
+    below: tuple[Path, ...] = ()
+    """Trees that mirror the root folder, with what a launch script changed."""
 
 
 @dataclass(frozen=True)
@@ -128,23 +140,17 @@ def _launched(words: list[str], situation: Situation) -> ResolvedLaunch:
     assert found is not None
     launcher, _ = found
     interpreter = _interpreter(words[0], situation)
-    shown_to_launcher, written = _in_session(words, situation)
-    started = captured(
-        launcher,
-        shown_to_launcher,
-        situation.surroundings,
-        environment=with_packages(situation.environment, situation.packages),
-        cwd=situation.cwd,
-        python=interpreter.path,
-        scratch=situation.scratch,
-        timeout=situation.timeout,
-    )
-    if written:
-        # What the launcher was shown of the session's files is the program's own path again.
-        text = msgspec.json.encode(started).decode()
-        for path in sorted(written, key=len, reverse=True):
-            text = text.replace(_in_json(path), _in_json(written[path]))
-        started = msgspec.json.decode(text, type=type(started))
+    with situation.world() as world:
+        started = captured(
+            launcher,
+            words,
+            situation.surroundings,
+            environment=with_packages(situation.environment, situation.packages),
+            cwd=situation.cwd,
+            python=interpreter.path,
+            world=world,
+            timeout=situation.timeout,
+        )
     _check_program(started.program_kind, started.program, situation)
     return ResolvedLaunch(
         launcher=launcher.described.name,
@@ -157,30 +163,6 @@ def _launched(words: list[str], situation: Situation) -> ResolvedLaunch:
         interpreter=interpreter.path,
         notes=(*(Text(*note) for note in started.notes), *interpreter.notes),
     )
-
-
-def _in_json(text: str) -> str:
-    return msgspec.json.encode(text).decode()[1:-1]
-
-
-def _in_session(words: list[str], situation: Situation) -> tuple[list[str], dict[str, str]]:
-    """The words, with the session's copy in the place of each file that the script has written (a hostfile …).
-
-    And the path that was said for each copy.
-    """
-    if situation.in_script is None:
-        return words, {}
-    mapped = []
-    written = {}
-    for word in words:
-        option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
-        path = f"{situation.in_script.files}{os.path.normpath(os.path.join(situation.cwd, value))}"
-        if value and os.path.isfile(path):
-            mapped.append(f"{option}{equals}{path}")
-            written[path] = value
-        else:
-            mapped.append(word)
-    return mapped, written
 
 
 def _python(words: list[str], situation: Situation) -> ResolvedLaunch:
@@ -242,7 +224,7 @@ def _check_program(kind: ProgramKind, program: str, situation: Situation) -> Non
         _check_module(program, situation)
         return
     path = os.path.join(situation.cwd, program)
-    if situation.in_script is not None and os.path.isfile(f"{situation.in_script.files}{os.path.normpath(path)}"):
+    if any(os.path.isfile(f"{tree}{os.path.normpath(path)}") for tree in situation.below):
         return
     if os.path.isdir(path) and os.path.isfile(os.path.join(path, "__main__.py")):
         return
@@ -257,14 +239,15 @@ def _check_program(kind: ProgramKind, program: str, situation: Situation) -> Non
 
 def _check_module(name: str, situation: Situation) -> None:
     code = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
-    found = subprocess.run(
-        [situation.python, "-c", code, name.partition(".")[0]],
-        env=with_packages(situation.environment, situation.packages),
-        cwd=situation.cwd,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
+    with situation.world() as world:
+        found = subprocess.run(
+            world.command([situation.python, "-c", code, name.partition(".")[0]]),
+            env=world.environment(with_packages(situation.environment, situation.packages)),
+            cwd=situation.cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
     if found.returncode == 1:
         project = project_with(name, Path(situation.cwd))
         if project is not None:
@@ -289,7 +272,15 @@ def _interpreter(program: str, situation: Situation) -> _Interpreter:
     if os.path.isfile(python):
         probe = [python, "-c", "import gonogo.virtual.ranks.plan"]
         not_all_known("what another Python has installed")
-        works = subprocess.run(probe, capture_output=True, stdin=subprocess.DEVNULL, cwd="/", check=False)
+        with situation.world() as world:
+            works = subprocess.run(
+                world.command(probe),
+                env=world.environment(situation.environment),
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                cwd="/",
+                check=False,
+            )
         if works.returncode == 0:
             return _Interpreter(python)
     note = Text(
@@ -303,11 +294,12 @@ def _script(words: list[str], situation: Situation) -> Resolved:
     run = run_script(
         words,
         situation.surroundings,
+        confinement=situation.confinement,
         environment=situation.environment,
         cwd=situation.cwd,
         python=sys.executable,
         packages=situation.packages,
-        scratch=situation.scratch,
+        made=situation.made,
         timeout=situation.timeout,
     )
     launches = [call for call in run.calls if call.kind == "launch"]
@@ -323,7 +315,7 @@ def _script(words: list[str], situation: Situation) -> Resolved:
         text = _with_left_out(error.text, run) if run.left_out else error.text
         unset = not_set(words, situation.cwd, situation.environment)
         raise UserError(_NOT_SET.format(why=text, names=", ".join(unset[:6])) if unset else text) from None
-    return Resolved(resolved.launch, tuple(skipped_of(run, chosen, words, situation.environment)), run.files)
+    return Resolved(resolved.launch, tuple(skipped_of(run, chosen, words, situation.environment)), (run.tree,))
 
 
 def _trains(words: Sequence[str]) -> bool:

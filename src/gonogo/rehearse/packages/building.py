@@ -30,7 +30,8 @@ from packaging.utils import canonicalize_name
 
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.reading import read_written
-from gonogo.confinement.world import World, remove_tree
+from gonogo.confinement.trees import remove_tree
+from gonogo.confinement.world import World
 from gonogo.finding import Text
 from gonogo.rehearse.packages.installed import installed_version
 from gonogo.rehearse.packages.places import Say, cache_folder
@@ -238,7 +239,7 @@ class _Build:
             shared = confinement.shared
             for name in ("home", "tmp", "out"):
                 (shared / name).mkdir()
-            source = shared / "source"
+            source = confinement.shown / "source"
             if self._source.path.is_dir():
                 shutil.copytree(self._source.path, source, symlinks=True)
             else:
@@ -270,10 +271,12 @@ class _Build:
         environment = {
             "PATH": os.pathsep.join([str(self._environment / "bin"), os.environ.get("PATH", os.defpath)]),
             "HOME": str(shared / "home"), "TMPDIR": str(shared / "tmp"), "LANG": "C.UTF-8", **_VARIABLES,
+            **{name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
         }  # fmt: skip
         process = subprocess.Popen(
             world.command(words),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=shared, env=environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=shared,
+            env=world.environment(environment),
         )  # fmt: skip
         assert process.stdout is not None
         said = _Tail(process.stdout)

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import gonogo
-from gonogo.confinement.world import remove_tree
+from gonogo.confinement.trees import remove_tree
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.addresses import MISSING, fetch, what_is_missing

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from gonogo.confinement.trees import mirror_folder
 from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
 from gonogo.finding import Text
 from gonogo.rehearse.launch.environment import ON_PATH
@@ -79,17 +80,20 @@ def told_by(folder: Path) -> bytes:
     return (place / MANIFEST).read_bytes() if place is not None else b""
 
 
-def show(prepared: Path, files: Path) -> None:
-    """Have what stands for paths that are not on this machine be seen there: links in the view's upper part, ``files``.
+def made_files(folder: Path, tree: Path) -> Path | None:
+    """A tree that mirrors the root folder, with links to what stands for paths that are not on this machine.
 
-    What has come to lie there since then is left to be seen itself.
+    None where nothing was made for launches typed in ``folder``. What has come to lie there since then is left to be
+    seen itself.
     """
-    table = read_prepared(prepared)
+    prepared = prepared_beside(folder)
+    table = read_prepared(prepared) if prepared is not None else None
     for path, place in (table.paths if table is not None else {}).items():
         if os.path.lexists(path):
             continue
-        real = f"{os.path.realpath(os.path.dirname(path))}/{os.path.basename(path)}"
-        link = Path(f"{files}{real}")
+        real = os.path.realpath(os.path.dirname(path))
+        link = Path(f"{tree}{real}/{os.path.basename(path)}")
         if not link.is_symlink():
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(prepared / place)
+            mirror_folder(tree, real)
+            link.symlink_to((prepared or folder) / place)
+    return tree if tree.exists() else None

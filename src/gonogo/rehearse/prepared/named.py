@@ -14,6 +14,7 @@ import msgspec
 from gonogo.evidence.field import Field
 from gonogo.evidence.prepared import BUILDERS
 from gonogo.evidence.run import Run
+from gonogo.evidence.script.identifiers import is_main_guard
 from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.shell.state import NOT_SET
 from gonogo.rehearse.prepared.wanted import Kind
@@ -253,7 +254,7 @@ def _of_option(run: Run, name: str) -> str | None:
 
 def _is_example(script: Script, node: ast.AST) -> bool:
     """Whether it runs only where the file is started itself: below ``if __name__ == "__main__"``."""
-    return any(isinstance(above, ast.If) and "__name__" in ast.unparse(above.test) for above in script.ancestors(node))
+    return any(isinstance(above, ast.If) and is_main_guard(above.test) for above in script.ancestors(node))
 
 
 def _place(script: Script, call: Call) -> str:

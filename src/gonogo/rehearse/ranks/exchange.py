@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import selectors
-import shutil
 import socket
-import tempfile
 import threading
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, Listener
@@ -29,18 +26,20 @@ _BACKLOG = 1024
 class Exchange:
     """Open while the workers run. ``host``: an address of this machine at which workers elsewhere reach it.
 
-    ``log``: where all that the ranks call is kept, if it is asked for.
+    Without a host each rank is handed the other end of a socket: a confined program may connect to nothing. ``log``:
+    where all that the ranks call is kept, if it is asked for.
     """
 
     def __init__(self, ranks: Sequence[int], host: str | None = None, log: CallLog | None = None) -> None:
         if log is not None:
             log.clear()
-        self._folder = tempfile.mkdtemp(prefix="gonogo-") if host is None else None
         key = secrets.token_bytes(32)
-        address = (host, 0) if host is not None else os.path.join(str(self._folder), "exchange")
-        self._listener = Listener(address, backlog=_BACKLOG, authkey=key)
-        bound = self._listener.address
-        named = f"{host}:{bound[1]}" if isinstance(bound, tuple) else str(bound)
+        self._listener: Listener | None = None
+        self._ends: dict[int, Connection] = {}
+        named = ""
+        if host is not None:
+            self._listener = Listener((host, 0), backlog=_BACKLOG, authkey=key)
+            named = f"{host}:{self._listener.address[1]}"
         self.address = ExchangeAddress(named, key.hex(), tuple(ranks))
         self._comparison = Comparison(ranks, self._send, log)
         self._lock = threading.Lock()
@@ -53,9 +52,13 @@ class Exchange:
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._closed = False
         self._failure: Exception | None = None
+        for rank in ranks if host is None else ():
+            ours, theirs = socket.socketpair()
+            self._ends[rank] = Connection(theirs.detach())
+            self._selector.register(Connection(ours.detach()), selectors.EVENT_READ)
+        runs = [self._serve] if self._listener is None else [self._serve, self._accept]
         self._threads = [
-            threading.Thread(target=run, daemon=True, name=f"gonogo-exchange-{run.__name__}")
-            for run in (self._accept, self._serve)
+            threading.Thread(target=run, daemon=True, name=f"gonogo-exchange-{run.__name__}") for run in runs
         ]
 
     def __enter__(self) -> Exchange:
@@ -68,17 +71,24 @@ class Exchange:
     ) -> None:
         self._closed = True
         self._wake.send(b"\0")
-        self._threads[1].join(5)
-        self._listener.close()
-        for connection in list(self._ranks_of):
+        self._threads[0].join(5)
+        if self._listener is not None:
+            self._listener.close()
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.fileobj, Connection):
+                key.fileobj.close()
+        for connection in self._ends.values():
             connection.close()
         for end in (self._wake, self._woken):
             end.close()
         self._selector.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
         if self._failure is not None and error is None:
             raise self._failure
+
+    def descriptor(self, rank: int) -> int | None:
+        """The end of the line that a rank on this machine is handed; None where it has to connect."""
+        end = self._ends.get(rank)
+        return None if end is None else end.fileno()
 
     @property
     def divergence(self) -> Divergence | None:
@@ -96,6 +106,7 @@ class Exchange:
     # -- the threads --------------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
+        assert self._listener is not None
         while not self._closed:
             try:
                 connection = self._listener.accept()
@@ -105,8 +116,7 @@ class Exchange:
                 continue
             except Exception:  # AuthenticationError has no base of its own
                 continue
-            if isinstance(self._listener.address, tuple):
-                send_at_once(connection)
+            send_at_once(connection)
             self._selector.register(connection, selectors.EVENT_READ)
             with contextlib.suppress(OSError):
                 self._wake.send(b"\0")

@@ -1,7 +1,7 @@
-"""A launch script, run for real by bash, with stand-ins in the place of all that would start or change something.
+"""A launch script, run by real bash as it stands, in a world of its own (``gonogo.confinement``).
 
-Its variables, conditions, loops, functions, arrays and nested scripts work because bash works them out. What the
-script starts is taken down (:mod:`~gonogo.rehearse.shell.stand_in`), not started; what it writes lands in a folder of
-the session (:mod:`~gonogo.rehearse.shell.rewrite` turns its redirections there); commands that gonogo doesn't know to
-be harmless are not run, and the report says which.
+Its commands really run: what they change is the world's. Held back is what would start the training, wait, or reach
+for a network or another machine: the kernel tells of each program that is about to be started
+(``interception.py``), and those named in ``commands.py`` are replaced by ``stand_in.py``, wherever they lie and
+however they are called.
 """

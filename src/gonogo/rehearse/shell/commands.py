@@ -1,38 +1,43 @@
-"""Which commands of a launch script are run for real, which are stood in for, and which are left out."""
+"""Programs of a launch script that are not started as they are. All others run for real, in the script's world."""
 
 from __future__ import annotations
 
-from gonogo.evidence.launch.words import SHELLS
+PASSED_THROUGH = frozenset(
+    {"srun", "mpirun", "mpiexec", "sudo", "doas", "uv", "poetry", "pdm", "pipenv", "hatch", "conda", "mamba",
+     "micromamba", "numactl", "taskset", "singularity", "apptainer"}
+)  # fmt: skip
+"""Start the command among their arguments in another place or way: that command is taken, and they are left out."""
 
-READERS = (
-    *("cat", "grep", "egrep", "fgrep", "head", "tail", "wc", "jq", "awk", "gawk", "sort", "cut", "diff", "cmp"),
-    *("envsubst", "md5sum", "sha1sum", "sha256sum", "tac", "paste", "column", "comm", "join", "base64"),
+NEEDS_NETWORK = frozenset(
+    {"wget", "curl", "aria2c", "axel", "scp", "sftp", "ssh", "ssh-copy-id", "ssh-keyscan", "ftp", "telnet", "nc",
+     "ncat", "ping", "pdsh", "clush", "aws", "gsutil", "gcloud", "azcopy", "az", "s3cmd", "ossutil", "obsutil",
+     "coscli", "rclone", "hdfs", "hadoop", "git-lfs"}
+)  # fmt: skip
+INSTALLS = frozenset(
+    {"apt", "apt-get", "dpkg", "yum", "dnf", "apk", "pacman", "zypper", "brew", "snap", "npm", "cargo", "rustup"}
 )
-"""Programs that only read files: run for real, on the session's files where the script wrote them."""
+OTHER_MACHINES = frozenset(
+    {"sbatch", "salloc", "scancel", "squeue", "qsub", "bsub", "docker", "podman", "nerdctl", "kubectl", "helm",
+     "enroot", "systemctl", "service", "reboot", "shutdown", "crontab", "at", "batch"}
+)  # fmt: skip
+NEVER_END = frozenset({"tmux", "screen", "watch", "top", "htop", "nvtop", "nvitop", "gpustat", "less", "more", "vim"})
+LEFT_OUT = NEEDS_NETWORK | INSTALLS | OTHER_MACHINES | NEVER_END
+"""Answer nothing, and succeed: on the machine that trains they would."""
 
-STARTERS = ("env", "nohup", "time", "timeout", "nice", "ionice", "stdbuf", "setsid", "xargs", "unbuffer")
-"""Programs that start the command after them: run for real, with the stand-ins first on PATH."""
+DEVICES = frozenset({"nvidia-smi", "npu-smi"})
+"""Answered for the virtual machine."""
 
-HARMLESS = (
-    *("basename", "dirname", "realpath", "readlink", "pwd", "ls", "stat", "file", "du", "df", "test", "["),
-    *("echo", "printf", "true", "false", "yes", "seq", "expr", "bc", "factor", "numfmt", "cal", "tty"),
-    *("tr", "rev", "nl", "fold", "fmt", "od", "hexdump", "cksum", "strings", "which", "printenv", "getconf"),
-    *("uname", "arch", "whoami", "id", "groups", "nproc", "free", "uptime", "lscpu", "ps", "pgrep"),
-    *("getent", "locale", "ibstat", "ibdev2netdev", "lspci", "ss", "netstat", "lsof", "lsblk", "mountpoint", "uuidgen"),
-    *("mcookie", "host", "nslookup", "dig", "tput", "whereis", "logname", "findmnt", "numastat", "vmstat"),
-)
-"""Programs that print, and change nothing whatever they are told: run for real."""
+SLEEPS = frozenset({"sleep", "usleep"})
+"""End at once."""
 
-STOOD_IN = (
-    *("sed", "cp", "tee", "mktemp", "git", "find", "pip", "pip3", "nvidia-smi", "npu-smi", *SHELLS[:3]),
-    *("date", "hostname", "ip", "ifconfig", "gcc", "nvcc", "uniq", "shuf", "openssl"),
-)
-"""Programs whose effect a script may need, taken over by :mod:`gonogo.rehearse.shell.stand_in`."""
+ASKED_FIRST = frozenset({"git", "pip", "pip3", "tail", "rsync"})
+"""Left out where their arguments reach for a network or never end; else run for real."""
 
-PASSED_THROUGH = frozenset({"srun", "sudo", "uv", "poetry", "pdm", "pipenv", "conda", "mamba", "micromamba", "numactl"})
-"""Programs that start the command among their arguments somewhere else: left out, and that command is taken."""
-
-PYTHONS = ("python", "python2", "python3", *(f"python3.{minor}" for minor in range(8, 15)))
+GIT_REACHES_OUT = frozenset({"clone", "fetch", "pull", "push", "ls-remote", "submodule", "lfs"})
+PIP_READS = frozenset({"list", "show", "freeze", "--version", "-V", "check", "cache", "config"})
 
 HARMLESS_MODULES = frozenset({"json.tool", "site", "sysconfig", "platform", "base64", "calendar"})
 """``python -m NAME`` that only prints: run for real."""
+
+REPLACED = PASSED_THROUGH | LEFT_OUT | DEVICES | SLEEPS | ASKED_FIRST
+"""By the file's name; beside these, Python and whatever a first line hands to Python."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -14,28 +15,38 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gonogo.confinement.confinement import Confinement, raise_if_ended
+from gonogo.confinement.trees import mirror_folder
+from gonogo.confinement.world import Heard, World
 from gonogo.evidence.launch.words import SHELLS, shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.kept.watch import under_watch
+from gonogo.rehearse.kept.watch import is_watched
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.shell.nested import is_shell_script
-from gonogo.rehearse.shell.session import ScriptCommand, ShellSession, StandInSettings
+from gonogo.rehearse.shell.interception import Interception, write_stub
+from gonogo.rehearse.shell.session import ScriptCommand, ShellSession
 
 # What a script still does after its first launch: the next stage, a wait, a copy of the results.
 _AFTER_LAUNCH = 10.0
 # Programs that a script leaves behind in the background get this long to be taken down.
 _IN_BACKGROUND = 5.0
 _LONGEST_OUTPUT = 1 << 20
+# In the world's root folder: no path of a program is shorter.
+_STUB, _BASH = "g", "b"
+# Folders of the training machine's own software, which another machine need not have.
+_OF_THE_MACHINE = ("/usr/", "/opt/", "/etc/")
+_NOT_THERE = re.compile(
+    r": line \d+: (/[^:]+\.sh|/[^:]*/(?:activate|setenv|set_env|profile)[^:/]*): No such file or directory$"
+)
 
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """What came of a script. ``files`` is a folder that mirrors the root folder, with what the script wrote."""
+    """What came of a script. ``tree`` mirrors the root folder, with what the script changed."""
 
     calls: tuple[ScriptCommand, ...]
     left_out: tuple[list[str], ...]
-    files: Path
+    tree: Path
     status: int
     output: tuple[str, ...]
     """The last lines that it printed."""
@@ -47,24 +58,38 @@ def is_script_call(words: Sequence[str]) -> bool:
     return name in SHELLS or (os.sep in words[0] and os.path.isfile(words[0]) and is_shell_script(words[0]))
 
 
+def is_shell_script(path: str) -> bool:
+    """Whether a file is a script for bash or sh: by its first line, or, without ``#!``, by being text."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(512)
+    except OSError:
+        return False
+    first = start.split(b"\n", 1)[0]
+    if first.startswith(b"#!"):
+        interpreter = first[2:].strip().replace(b"/usr/bin/env", b"").split()
+        return any(word.rpartition(b"/")[2] in (b"bash", b"sh", b"dash") for word in interpreter)
+    return b"\0" not in start
+
+
 def run_script(
     words: Sequence[str],
     surroundings: Surroundings,
     *,
+    confinement: Confinement,
     environment: Mapping[str, str],
     cwd: str,
     python: str,
     packages: Sequence[Path] = (),
-    scratch: Path,
+    made: Path | None = None,
     timeout: float,
 ) -> ScriptRun:
-    """Run a script for real, with stand-ins.
+    """Run a script as it stands in a world of its own; what it would start is taken down.
 
-    Raises UserError for a script that isn't there, that bash can't parse, that can't be followed, or that starts
-    nothing.
+    ``made``: a tree of files that it finds beside the real ones. Raises UserError for a script that isn't there, that
+    bash can't parse, that can't be followed, or that starts nothing.
     """
-    path = environment.get("PATH", os.defpath)
-    bash = shutil.which("bash", path=path)
+    bash = shutil.which("bash", path=environment.get("PATH", os.defpath)) or shutil.which("bash")
     if bash is None:
         raise UserError(
             Text(
@@ -74,21 +99,35 @@ def run_script(
         )
     words = _as_bash(words)
     _check_script(words, bash, cwd)
-    settings = StandInSettings(surroundings, python, bash, path, environment.get("TMPDIR"), [str(p) for p in packages])
-    session = ShellSession.create(Path(tempfile.mkdtemp(prefix="shell-", dir=scratch)), settings)
-    status, output = _run(session, words, environment, cwd, timeout)
-    failure = session.failure()
-    if failure is not None:
-        raise UserError(
-            Text(
-                "`{command}` can't be followed: {failure}; give the launch command itself",
-                "无法跟踪 `{command}`：{failure}；请直接给出启动命令",
-            ).format(command=shortened(words), failure=failure)
+    deadline = time.monotonic() + timeout
+    software: list[str] = []
+    while True:
+        session = ShellSession.create(
+            confinement.shown, confinement.shared, surroundings, python, [str(path) for path in packages]
         )
-    run = ScriptRun(tuple(session.calls()), tuple(session.left_out()), session.files, status, output)
-    if not run.calls:
-        raise _started_nothing(words, run, timeout)
-    return run
+        own = Path(tempfile.mkdtemp(prefix="script-", dir=confinement.scratch))
+        _write_own_files(own, session, bash, software)
+        interception = Interception(session)
+        with confinement.world(below=[own], made=made, on_call=interception.look) as world, _Short(world, own) as short:
+            interception.stub, interception.bash = short.stub, short.bash
+            status, output = _run(world, session, interception, words, bash, environment, cwd, deadline)
+            raise_if_ended(world)
+        failure = interception.failure
+        if failure is not None:
+            raise UserError(
+                Text(
+                    "`{command}` can't be followed: {failure}; give the launch command itself",
+                    "无法跟踪 `{command}`：{failure}；请直接给出启动命令",
+                ).format(command=shortened(words), failure=failure)
+            )
+        left_out = [*session.left_out(), *(["source", path] for path in software)]
+        run = ScriptRun(tuple(session.calls()), tuple(left_out), world.tree, status, output)
+        if run.calls:
+            return run
+        missing = [path for path in _sourced_of_the_machine(output) if path not in software]
+        if not missing or time.monotonic() > deadline:
+            raise _started_nothing(words, run, timeout)
+        software += missing  # with `set -e` it ended there, where the machine that trains has that file
 
 
 def _as_bash(words: Sequence[str]) -> list[str]:
@@ -127,13 +166,60 @@ def _check_script(words: Sequence[str], bash: str, cwd: str) -> None:
         )
 
 
+class _Short:
+    """The stub and bash under paths that are short enough to stand in any program's place."""
+
+    def __init__(self, world: World, own: Path) -> None:
+        self.stub, self.bash = f"/{_STUB}", f"/{_BASH}"
+        self._outside: list[Path] = []
+        if not world.shows_changes:  # then it is no root folder of its own
+            number, path = tempfile.mkstemp(prefix=_STUB, dir="/tmp")
+            os.close(number)
+            shutil.copy(own / _STUB, path)
+            self._outside.append(Path(path))
+            self.stub, self.bash = path, os.path.realpath(own / _BASH)
+
+    def __enter__(self) -> _Short:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for path in self._outside:
+            path.unlink(missing_ok=True)
+
+
+def _write_own_files(own: Path, session: ShellSession, bash: str, software: Sequence[str]) -> None:
+    """Fill the tree that lies under the script's world: the stub, a link to bash, and missing software, empty."""
+    write_stub(own / _STUB, session)
+    (own / _BASH).symlink_to(os.path.realpath(bash))
+    for path in software:
+        (mirror_folder(own, os.path.realpath(os.path.dirname(path))) / os.path.basename(path)).touch()
+
+
+def _sourced_of_the_machine(output: Sequence[str]) -> list[str]:
+    """Files of the training machine's own software that the script sources, and that are not here."""
+    found = []
+    for line in output:
+        match = _NOT_THERE.search(line)
+        if match is not None and match[1].startswith(_OF_THE_MACHINE):
+            found.append(match[1])
+    return found
+
+
 def _run(
-    session: ShellSession, words: Sequence[str], environment: Mapping[str, str], cwd: str, timeout: float
+    world: World,
+    session: ShellSession,
+    interception: Interception,
+    words: Sequence[str],
+    bash: str,
+    environment: Mapping[str, str],
+    cwd: str,
+    deadline: float,
 ) -> tuple[int, tuple[str, ...]]:
-    """Run the script to its end; its status (None's place is taken by -9 where it was ended) and last lines."""
+    """Run the script to its end; its status (-9 where it was ended) and last lines."""
+    heard: Heard = "looks" if is_watched() else "starts"
     process = subprocess.Popen(
-        under_watch([str(session.bin / os.path.basename(words[0])), *words[1:]], looks=True),
-        env=session.inner_environment(environment),
+        world.command([bash, *words[1:]], heard=heard),
+        env=world.environment(session.environment(environment)),
         cwd=cwd,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -142,7 +228,6 @@ def _run(
     )
     assert process.stdout is not None
     output = bytearray()
-    deadline = time.monotonic() + timeout
     launched_at: float | None = None
     ended_at: float | None = None
     try:
@@ -156,13 +241,15 @@ def _run(
                     output += block
                     del output[:-_LONGEST_OUTPUT]
                 now = time.monotonic()
-                if launched_at is None and (session.folder / "calls").stat().st_size:
+                if launched_at is None and session.has_launched:
                     launched_at = now
                 if ended_at is None and process.poll() is not None:
                     ended_at = now
                 if ended_at is not None and now > ended_at + _IN_BACKGROUND:
                     break
                 if launched_at is not None and now > launched_at + _AFTER_LAUNCH:
+                    break
+                if interception.failure is not None:
                     break
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -1,35 +1,33 @@
-"""The folder of one run of a launch script: the stand-ins, what the script wrote, and what it would have started.
+"""One run of a launch script, as its parent and its stand-ins know it.
 
-``bin/``      what the script finds on its PATH
-``files/``    what the script wrote, under the full path that it wrote to
-``calls``     one JSON line for each program that it would have started
-``not_run``   the commands that were left out
-``prelude.sh`` and ``sources/``: what bash reads
+``shown/shell-N/``   what stand-ins read: the settings, and for each replaced program what was to be started
+``shared/shell-N/``  what they write: ``calls``, a line of JSON for each program that would have started a training;
+                     ``not_run``, the commands that were left out
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
-import shutil
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from gonogo.confinement.reading import read_written
 from gonogo.rehearse.launch.environment import ON_PATH
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers
-from gonogo.rehearse.shell import commands
-from gonogo.rehearse.shell.rewrite import rewritten
 
-# How deep scripts may call scripts: a script that calls itself would fill the machine.
 MOST_NESTED = 20
-
-# Linux takes no single argument of more than 128 KiB.
-_LONGEST_ARGUMENT = 100_000
+"""How deep scripts may call scripts: one that calls itself would go on for ever."""
+PYTHONS = ("python", "python3")
+NOT_FOUND = "BASH_FUNC_command_not_found_handle%%"
+"""The function that bash calls for a command that is not there, handed to it and all that it starts."""
+STAND_IN = str(Path(__file__).with_name("stand_in.py"))
+_LARGEST = 16 << 20
 
 
 class ScriptCommand(msgspec.Struct, frozen=True):
@@ -47,182 +45,119 @@ class StandInSettings(msgspec.Struct, frozen=True):
 
     surroundings: Surroundings
     python: str
-    bash: str
-    path: str
-    """PATH as it was before the session."""
-    temporary: str | None
-    """TMPDIR as it was before the session."""
+    written: str
+    """The folder that stand-ins write to."""
     packages: list[str] = []
     """Folders that come first on PYTHONPATH in the Python helpers of the script."""
 
 
-class ShellSession:
-    """The folder of one run, as its parent and its stand-ins see it."""
+class Replaced(msgspec.Struct, frozen=True):
+    """A program that a stand-in has taken the place of."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.bin = folder / "bin"
-        self.files = folder / "files"
+    path: str
+    name: str
+    """What the caller named it: the first word of its command line."""
+
+
+class ShellSession:
+    """``shown``: the folder with the settings."""
+
+    def __init__(self, shown: Path) -> None:
+        self.shown = shown
+        self.settings = msgspec.json.decode((shown / "settings.json").read_bytes(), type=StandInSettings)
+        self.written = Path(self.settings.written)
 
     @classmethod
-    def create(cls, folder: Path, settings: StandInSettings) -> ShellSession:
-        """Make the folder with all that bash needs."""
-        session = cls(folder)
-        for name in ("bin", "files", "sources", "tmp"):
-            (folder / name).mkdir(parents=True)
-        (folder / "settings.json").write_bytes(msgspec.json.encode(settings))
-        (folder / "calls").touch()
-        (folder / "not_run").touch()
-        session._make_bin(settings)
-        session._write_prelude(settings)
-        return session
+    def create(
+        cls, shown: Path, shared: Path, surroundings: Surroundings, python: str, packages: list[str]
+    ) -> ShellSession:
+        """Make both folders."""
+        own = Path(tempfile.mkdtemp(prefix="shell-", dir=shown))
+        own.chmod(0o755)
+        (own / "replaced").mkdir()
+        (own / "bin").mkdir()
+        for name in [*launcher_names(), *PYTHONS, "npu-smi" if surroundings.device_type == "npu" else "nvidia-smi"]:
+            (own / "bin" / name).write_text("#!/usr/bin/env python3\n")
+            (own / "bin" / name).chmod(0o755)
+        written = shared / own.name
+        written.mkdir()
+        for name in ("calls", "not_run"):
+            (written / name).touch()
+        settings = StandInSettings(surroundings, python, str(written), packages)
+        (own / "settings.json").write_bytes(msgspec.json.encode(settings))
+        return cls(own)
 
-    @property
-    def settings(self) -> StandInSettings:
-        """What :meth:`create` wrote."""
-        return msgspec.json.decode((self.folder / "settings.json").read_bytes(), type=StandInSettings)
+    def stand_in(self, *options: str) -> list[str]:
+        """The command line of a stand-in, which the arguments of the program follow."""
+        return [self.settings.python, "-I", STAND_IN, str(self.shown), *options]
 
-    def _make_bin(self, settings: StandInSettings) -> None:
-        taken_over = self.bin / "__gonogo_stand_in"
-        stand_in = Path(__file__).with_name("stand_in.py")
-        words = shlex.join([settings.python, "-I", str(stand_in), str(self.folder)])
-        taken_over.write_text(f'#!/bin/sh\nexec {words} "${{0##*/}}" "$@"\n')
-        left_out = self.bin / "__gonogo_left_out"
-        log = shlex.quote(str(self.folder / "not_run"))
-        left_out.write_text(
-            f"#!/bin/sh\n{{ printf '%s\\037' \"${{0##*/}}\" \"$@\"; printf '\\036'; }} >>{log}\nexit 0\n"
-        )
-        taken_over.chmod(0o755)
-        left_out.chmod(0o755)
-        own = {"__gonogo_source", "__gonogo_rewrite", "__gonogo_path"}
-        launchers = {call.split()[0] for launcher in all_launchers() for call in launcher.described.commands}
-        for name in {*own, *launchers, *commands.STOOD_IN, *commands.PYTHONS}:
-            (self.bin / name).symlink_to(taken_over)
-        real = {*commands.READERS, *commands.STARTERS, *commands.HARMLESS}
-        for name, path in _executables(settings.path):
-            target = path if name in real else taken_over if name in commands.PASSED_THROUGH else left_out
-            if not os.path.lexists(self.bin / name):
-                (self.bin / name).symlink_to(target)
+    # -- the parent's side: what it reads may be a stranger's
 
-    def _write_prelude(self, settings: StandInSettings) -> None:
-        launchers = {call.split()[0] for launcher in all_launchers() for call in launcher.described.commands}
-        helpers = {
-            **{name: f"{self.bin}/{name}" for name in sorted(launchers | _ALWAYS_FUNCTIONS)},
-            **{name: f"__gonogo_reader {name}" for name in commands.READERS},
-            **{name: f"__gonogo_starter {name}" for name in commands.STARTERS},
-        }
-        functions = [
-            f'{name}() {{ {helper} "$@"; }}'
-            for name, helper in helpers.items()
-            if name not in _BASH_KEEPS and (self.bin / name).exists() and _FUNCTION_NAME.match(name)
-        ]
-        variables = {
-            "__gonogo_session": str(self.folder),
-            "__gonogo_mkdir": shutil.which("mkdir", path=settings.path) or "/bin/mkdir",
-            "__gonogo_cp": shutil.which("cp", path=settings.path) or "/bin/cp",
-        }
-        head = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
-        body = Path(__file__).with_name("prelude.sh").read_text(encoding="utf-8")
-        (self.folder / "prelude.sh").write_text("\n".join([*head, body, *functions, ""]), encoding="utf-8")
-
-    def prepared(self, text: str, source: str) -> str:
-        """A script's text as bash is given it. Raises Unreadable."""
-        return rewritten(text, source, f". {shlex.quote(str(self.folder / 'prelude.sh'))}; ")
-
-    def fail(self, why: str) -> None:
-        """Take down that a script can't be followed."""
-        with open(self.folder / "failure", "a", encoding="utf-8") as file:
-            file.write(f"{why}\n")
-
-    def failure(self) -> str | None:
-        """Why a script can't be followed, or None."""
-        path = self.folder / "failure"
-        return path.read_text(encoding="utf-8").splitlines()[0] if path.exists() else None
-
-    def bash_command(self, options: list[str], text: str, name: str, arguments: list[str]) -> list[str]:
-        """The command line on which bash runs a prepared text as if it were the script ``name``."""
-        if len(text.encode("utf-8", "surrogateescape")) > _LONGEST_ARGUMENT:
-            path = self.write_source(text)
-            text = f". {shlex.quote(str(path))}"
-        return [self.settings.bash, *options, "-c", text, name, *arguments]
-
-    def write_source(self, text: str) -> Path:
-        """Keep a prepared text as a file, for ``source``."""
-        folder = self.folder / "sources"
-        path = folder / f"{os.getpid()}-{len(list(folder.iterdir()))}.sh"
-        path.write_text(text, encoding="utf-8", errors="surrogateescape")
-        return path
-
-    def place(self, path: str, cwd: str) -> Path:
-        """Where a path that the script writes to is kept."""
-        return Path(f"{self.files}{os.path.normpath(os.path.join(cwd, path))}")
-
-    def call(self, call: ScriptCommand) -> None:
-        """Take down a program that would have been started."""
-        line = msgspec.json.encode(call) + b"\n"
-        descriptor = os.open(self.folder / "calls", os.O_WRONLY | os.O_APPEND)
-        try:
-            os.write(descriptor, line)  # one write, so that the lines of two stand-ins never mix
-        finally:
-            os.close(descriptor)
+    def replaces(self, process: int, replaced: Replaced) -> None:
+        """Take down what a process (by its number in the world) was about to become."""
+        (self.shown / "replaced" / str(process)).write_bytes(msgspec.json.encode(replaced))
 
     def calls(self) -> list[ScriptCommand]:
         """The programs that would have been started, in order."""
-        lines = (self.folder / "calls").read_bytes().splitlines()
+        lines = (read_written(self.written / "calls", _LARGEST) or b"").splitlines()
         return [msgspec.json.decode(line, type=ScriptCommand) for line in lines]
+
+    @property
+    def has_launched(self) -> bool:
+        """Whether anything would have been started yet."""
+        try:
+            return os.lstat(self.written / "calls").st_size > 0
+        except OSError:
+            return False
+
+    def left_out(self) -> list[list[str]]:
+        """The commands that were not run, each once, in order of first call."""
+        text = (read_written(self.written / "not_run", _LARGEST) or b"").decode("utf-8", "replace")
+        found = {tuple(record.split("\037")[:-1]): None for record in text.split("\036")[:-1]}
+        return [list(words) for words in found]
+
+    def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The environment in which bash is started: for a command that is not there, the stand-in answers."""
+        function = f'() {{ {shlex.join(self.stand_in("--missing"))} "$@"; }}'
+        inner = {name: value for name, value in environment.items() if name not in ("BASH_ENV", "ENV")}
+        # Launchers that this machine lacks are found last, by whatever looks for a program.
+        path = environment.get("PATH", os.defpath)
+        return {**inner, NOT_FOUND: function, "PATH": f"{path}{os.pathsep}{self.shown / 'bin'}"}
+
+    # -- the stand-ins' side, in the world
+
+    def replaced(self) -> Replaced:
+        """What this process was about to become."""
+        return msgspec.json.decode((self.shown / "replaced" / str(os.getpid())).read_bytes(), type=Replaced)
+
+    def call(self, kind: Literal["launch", "program"], words: list[str]) -> None:
+        """Take down a program that would have been started."""
+        call = ScriptCommand(kind, words, self._outer_environment(), os.getcwd())
+        descriptor = os.open(self.written / "calls", os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(descriptor, msgspec.json.encode(call) + b"\n")  # one write: lines of two stand-ins never mix
+        finally:
+            os.close(descriptor)
 
     def leave_out(self, words: list[str]) -> None:
         """Take down a command that is not run."""
         record = "".join(f"{word}\037" for word in words) + "\036"
-        with open(self.folder / "not_run", "ab") as file:
+        with open(self.written / "not_run", "ab") as file:
             file.write(record.encode("utf-8", "surrogateescape"))
 
-    def left_out(self) -> list[list[str]]:
-        """The commands that were not run, each once, in order of first call."""
-        text = (self.folder / "not_run").read_bytes().decode("utf-8", "replace")
-        found = {tuple(record.split("\037")[:-1]): None for record in text.split("\036")[:-1]}
-        return [list(words) for words in found]
-
-    def outer_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """An environment of the session as it would be without one."""
-        settings = self.settings
+    def _outer_environment(self) -> dict[str, str]:
+        """The environment of the replaced program, without what the session has put in."""
         outer = {
             name: value
-            for name, value in environment.items()
-            if name == ON_PATH or not (name.startswith("GONOGO_") or name == "_")
+            for name, value in os.environ.items()
+            if name == ON_PATH or not (name.startswith("GONOGO_") or name in ("_", NOT_FOUND))
         }
-        entries: list[str] = []
-        for entry in outer.get("PATH", "").split(os.pathsep):
-            if entry == str(self.bin):
-                entries.append(settings.path)
-            elif entry != f"{self.bin}/":
-                entries.append(entry)
-        outer["PATH"] = os.pathsep.join(entries)
-        if outer.get("TMPDIR") == str(self.folder / "tmp"):
-            del outer["TMPDIR"]
-            if settings.temporary is not None:
-                outer["TMPDIR"] = settings.temporary
+        if "PATH" in outer:
+            folders = outer["PATH"].split(os.pathsep)
+            outer["PATH"] = os.pathsep.join(folder for folder in folders if folder != str(self.shown / "bin"))
         return outer
 
-    def inner_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment in which bash is started."""
-        inner = {name: value for name, value in environment.items() if name not in ("BASH_ENV", "ENV")}
-        return {**inner, "PATH": str(self.bin), "TMPDIR": str(self.folder / "tmp")}
 
-
-# Reserved words and builtins of bash, which must stay what they are.
-_BASH_KEEPS = frozenset({"time", "[", "test", "echo", "printf", "pwd", "true", "false"})
-# Stand-ins that hold even where the script puts other folders before the session's on PATH.
-_ALWAYS_FUNCTIONS = frozenset({*commands.STOOD_IN, *commands.PYTHONS, *commands.PASSED_THROUGH})
-_FUNCTION_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_.-]*$")
-
-
-def _executables(path: str) -> Iterator[tuple[str, str]]:
-    """(name, path) of the programs on a PATH, the first of a name first."""
-    for folder in path.split(os.pathsep):
-        try:
-            names = sorted(os.listdir(folder or "."))
-        except OSError:
-            continue
-        for name in names:
-            yield name, os.path.join(os.path.abspath(folder or "."), name)
+def launcher_names() -> set[str]:
+    """What launchers are called by."""
+    return {call.split()[0] for launcher in all_launchers() for call in launcher.described.commands} - {"python"}

@@ -1,132 +1,172 @@
-"""What runs where a launch script calls a program that gonogo stands in for.
+"""What runs in the place of a program that a launch script starts, and that is not to be started as it is.
 
-Started as ``python -I stand_in.py SESSION NAME ARGUMENTS…`` by the one-line scripts in the session's ``bin``. It takes
-down what would have been started, or does what the program would have done to files in the session's folder.
+``python -I stand_in.py SHOWN --replaced ARGUMENTS…``, by the stub of ``interception.py``; ``… --missing COMMAND…``, by
+bash, for a command that is not there. It takes down what would have been started, answers for the virtual machine, or
+becomes the program itself.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
+from typing import Literal, NoReturn
 
 if __name__ == "__main__":
     # Needed only where gonogo isn't installed in this Python; last, so that it shadows nothing.
     sys.path.append(str(Path(__file__).resolve().parents[3]))
 
+from gonogo.evidence.environment.own_package import own_command
 from gonogo.evidence.launch.launchers import launcher_called
 from gonogo.evidence.launch.words import SHELLS, is_python, python_command
+from gonogo.rehearse.launch.started import is_python_script
 from gonogo.rehearse.shell import commands
-from gonogo.rehearse.shell.session import ScriptCommand, ShellSession
+from gonogo.rehearse.shell.consumers import is_read_by_a_shell
+from gonogo.rehearse.shell.session import Replaced, ShellSession
 
 
-def main(session: ShellSession, words: list[str]) -> int:
-    """Stand in for ``words``; answers the exit status. May replace the process by another program."""
-    name = os.path.basename(words[0])
-    if name == "__gonogo_path":
-        return by_path(session, words[1:])
-    if launcher_called(words) is not None:
-        return take_down(session, "launch", words)
-    if is_python(name):
-        return python(session, words)
-    if name in SHELLS:
-        from gonogo.rehearse.shell.nested import run_shell
+class StandIn:
+    """Stands in for one program."""
 
-        return run_shell(session, words)
-    if name == "__gonogo_source":
-        from gonogo.rehearse.shell.nested import prepare_source
+    def __init__(self, session: ShellSession, replaced: Replaced) -> None:
+        self._session = session
+        self._path = os.path.abspath(replaced.path)
 
-        return prepare_source(session, " ".join(words[1:]))
-    if name == "__gonogo_rewrite":
-        from gonogo.rehearse.shell.nested import prepare_eval
+    def answer(self, words: list[str]) -> int:
+        """Stand in for ``words``; the exit status. May become another program."""
+        name = os.path.basename(words[0])
+        session = self._session
+        if launcher_called(words) is not None:
+            return self._take_down("launch", words)
+        if is_python(name):
+            return self._python(words)
+        if name in SHELLS:
+            self._become(words)
+        if name in commands.DEVICES:
+            from gonogo.rehearse.shell.devices import answer_smi
 
-        return prepare_eval(session, " ".join(words[1:]))
-    if name in ("nvidia-smi", "npu-smi"):
-        from gonogo.rehearse.shell.devices import answer_smi
+            return answer_smi(session, name, words[1:])
+        if name in commands.PASSED_THROUGH:
+            return self._pass_through(words)
+        if name in commands.SLEEPS:
+            return 0
+        if name in commands.ASKED_FIRST:
+            return self._ask(name, words)
+        if name in commands.LEFT_OUT:
+            session.leave_out(words)
+            return 0
+        if is_python_script(self._path):
+            return self._python_script(words)
+        self._become(words, self._path)
 
-        return answer_smi(session, name, words[1:])
-    if name in commands.PASSED_THROUGH:
-        return pass_through(session, words)
-    from gonogo.rehearse.shell.file_commands import stand_in_for
+    def _take_down(self, kind: Literal["launch", "program"], words: list[str]) -> int:
+        self._session.call(kind, words)
+        return 0
 
-    return stand_in_for(session, name, words)
+    def _become(self, words: list[str], path: str | None = None) -> NoReturn:
+        sys.stdout.flush()
+        if path is None and os.sep not in words[0]:
+            os.execvp(words[0], words)
+        os.execv(path or words[0], words)
 
+    def _python(self, words: list[str]) -> int:
+        """``python …``: code and helpers run, training programs are taken down."""
+        command = python_command(words[1:])
+        if command.kind == "none" or (command.kind == "module" and command.target in commands.HARMLESS_MODULES):
+            real = self._path if os.path.isfile(self._path) else self._session.settings.python
+            self._become(words, real)
+        if command.kind == "module" and command.target == "pip":
+            return self._ask("pip", ["pip", *command.arguments])
+        if command.kind in ("code", "stdin") or (command.kind == "script" and is_read_by_a_shell(1)):
+            self._help(command.kind, "-" if command.kind == "stdin" else command.target, list(command.arguments))
+        return self._take_down("program", words)
 
-def take_down(session: ShellSession, kind: str, words: list[str]) -> int:
-    """Record a program that would have been started."""
-    environment = session.outer_environment(os.environ)
-    session.call(ScriptCommand("launch" if kind == "launch" else "program", words, environment, os.getcwd()))
-    return 0
-
-
-def python(session: ShellSession, words: list[str]) -> int:
-    """``python …``: code and helpers run, training programs are taken down."""
-    command = python_command(words[1:])
-    if command.kind == "none" or (command.kind == "module" and command.target in commands.HARMLESS_MODULES):
-        real = session.settings.python
-        os.execv(real, [words[0], *words[1:]])
-    if command.kind == "module" and command.target == "pip":
-        from gonogo.rehearse.shell.file_commands import stand_in_for
-
-        return stand_in_for(session, "pip", ["pip", *command.arguments])
-    helper = command.kind == "script" and "GONOGO_SUBSTITUTION" in os.environ
-    if command.kind in ("code", "stdin") or helper:
+    def _help(self, kind: str, target: str, arguments: list[str]) -> NoReturn:
+        """Run code whose answer the script needs, with torch answering for the virtual machine."""
         from gonogo.rehearse.launch.python_start import python_module
 
-        target = "-" if command.kind == "stdin" else command.target
-        line = python_module(
-            session.settings.python,
-            "gonogo.rehearse.shell.facade",
-            *(str(session.folder), command.kind, target, *command.arguments),
-        )
-        paths = [*session.settings.packages, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        settings = self._session.settings
+        module = "gonogo.rehearse.shell.facade"
+        line = python_module(settings.python, module, str(self._session.shown), kind, target, *arguments)
+        paths = [*settings.packages, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         os.execv(line[0], line)
-    return take_down(session, "program", words)
+
+    def _python_script(self, words: list[str]) -> int:
+        """A file that its first line hands to Python: the project's program, or a command of an installed package."""
+        if is_read_by_a_shell(1):
+            self._become(words, self._path)  # such as `conda shell.posix activate`: the script acts on its answer
+        beside = os.sep in words[0] and not _is_installed(self._path)
+        if beside or own_command(os.path.basename(words[0]), Path.cwd()) is not None:
+            return self._take_down("program", words if beside else [self._path, *words[1:]])
+        self._session.leave_out(words)
+        return 0
+
+    def _pass_through(self, words: list[str]) -> int:
+        """``srun … torchrun …``: the command among the arguments is taken for the whole."""
+        for index, word in enumerate(words[1:], 1):
+            name = os.path.basename(word)
+            if launcher_called(words[index:]) is not None or is_python(name) or name in SHELLS:
+                self._session.leave_out(words[:index])
+                self._path = os.path.abspath(word) if os.sep in word else name
+                return self.answer(words[index:])
+        if is_read_by_a_shell(1) and os.path.exists(self._path):
+            self._become(words, self._path)
+        self._session.leave_out(words)
+        return 0
+
+    def _ask(self, name: str, words: list[str]) -> int:
+        """Run a program for real unless its arguments reach for a network, or it would never end."""
+        arguments = words[1:]
+        if name == "git":
+            first = next((word for word in arguments if not word.startswith("-")), "")
+            harmless = first not in commands.GIT_REACHES_OUT
+        elif name in ("pip", "pip3"):
+            harmless = bool(arguments) and arguments[0] in commands.PIP_READS
+        elif name == "tail":
+            harmless = not any(
+                word in ("-F", "--retry") or word.startswith("--follow") or _has_letter(word, "f") for word in arguments
+            )
+        else:
+            harmless = not any(":" in word for word in arguments if not word.startswith("-"))
+        if not harmless or (name not in ("pip", "pip3") and shutil.which(name) is None):
+            self._session.leave_out(words)
+            return 0
+        if name in ("pip", "pip3"):
+            python = self._session.settings.python
+            self._become([python, "-m", "pip", *arguments])
+        self._become(words, self._path)
 
 
-def by_path(session: ShellSession, words: list[str]) -> int:
-    """A command that is called by a path."""
-    from gonogo.rehearse.launch.started import is_python_script
+def _has_letter(word: str, letter: str) -> bool:
+    return word.startswith("-") and not word.startswith("--") and letter in word[1:] and not word[1:].isdigit()
 
-    path, name = words[0], os.path.basename(words[0])
-    if launcher_called(words) is not None or is_python(name):
-        return main(session, words)
-    written = session.place(path, os.getcwd())
-    real = str(written) if written.is_file() else path
-    if os.path.dirname(os.path.abspath(path)) in (*_SYSTEM_FOLDERS, *session.settings.path.split(os.pathsep)):
-        stand_in = session.bin / name
-        if stand_in.exists():
-            os.execv(stand_in, [str(stand_in), *words[1:]])
-    if not os.path.isfile(real):
-        print(f"{path}: {'Is a directory' if os.path.isdir(real) else 'No such file or directory'}", file=sys.stderr)
-        return 126 if os.path.isdir(real) else 127
-    if not written.is_file() and not os.access(real, os.X_OK):
-        print(f"{path}: Permission denied", file=sys.stderr)
-        return 126
-    if is_python_script(real):
-        return python(session, ["python", *words])
-    from gonogo.rehearse.shell.nested import is_shell_script, run_shell
 
-    if is_shell_script(real):
-        return run_shell(session, ["bash", *words])
+def _is_installed(path: str) -> bool:
+    """Whether a script lies beside the Python of an environment, where installed packages put their commands."""
+    folder = os.path.dirname(path)
+    return os.path.basename(folder) == "bin" and any(is_python(name) for name in os.listdir(folder))
+
+
+def _missing(session: ShellSession, words: list[str]) -> int:
+    """A command that this machine does not have: the one that trains may."""
+    name = words[0]
+    known = launcher_called(words) is not None or is_python(name) or name in commands.REPLACED
+    if known:
+        return StandIn(session, Replaced(name, name)).answer(words)
     session.leave_out(words)
     return 0
 
 
-_SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin")
-
-
-def pass_through(session: ShellSession, words: list[str]) -> int:
-    """``srun … torchrun …``: the command among the arguments is taken for the whole."""
-    for index, word in enumerate(words[1:], 1):
-        name = os.path.basename(word)
-        if launcher_called(words[index:]) is not None or is_python(name) or name in SHELLS:
-            session.leave_out(words[:index])
-            return main(session, words[index:])
-    session.leave_out(words)
-    return 0
+def main(shown: str, why: str, arguments: list[str]) -> int:
+    """Stand in for what this process was about to become, or for what is not there."""
+    session = ShellSession(Path(shown))
+    if why == "--missing":
+        return _missing(session, arguments)
+    replaced = session.replaced()
+    return StandIn(session, replaced).answer([replaced.name, *arguments])
 
 
 if __name__ == "__main__":
-    sys.exit(main(ShellSession(Path(sys.argv[1])), sys.argv[2:]))
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))

@@ -10,15 +10,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
-from gonogo.rehearse.kept.watch import under_watch
+from gonogo.confinement.world import World
+from gonogo.rehearse.kept.watch import heard
 from gonogo.rehearse.launch.python_start import python_module
+from gonogo.virtual.ranks.plan import LINE_TO_EXCHANGE
 
 _LONGEST = 8192
 _OF_A_RANK = frozenset(
@@ -42,11 +44,15 @@ class WorkerStart:
     plan: str
     environment: Mapping[str, str]
     cwd: str
-    folder: Path
+    shown: Path
+    """Where programs can't write."""
+    world: World
+    line: int | None = None
+    """Its end of the line to the exchange, if it is in touch with other ranks."""
 
 
 class Process:
-    """A worker's process, the leader of its own session. ``output`` is what it prints."""
+    """A worker's process in its world, the leader of its own session. ``output`` is what it prints."""
 
     def __init__(self, start: WorkerStart, server: ForkServer | None) -> None:
         self._start = start
@@ -62,19 +68,22 @@ class Process:
     def spawn(self) -> None:
         """Start it as a process that imports everything itself."""
         self._server = None
+        start = self._start
+        lines = {} if start.line is None else {start.line: LINE_TO_EXCHANGE}
         self._popen = subprocess.Popen(
-            under_watch(self._start.command),
-            env=dict(self._start.environment),
-            cwd=self._start.cwd,
+            start.world.command(start.command, heard=heard(), descriptors=lines),
+            env=start.world.environment(start.environment),
+            cwd=start.cwd,
             stdin=subprocess.DEVNULL,
             stdout=self._write,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=tuple(lines),
         )
         os.close(self._write)
 
     def forked(self, pid: int) -> None:
-        """The server has forked it."""
+        """The server has forked it; ``pid`` is its number in the world."""
         self._pid = pid
         os.close(self._write)
 
@@ -114,29 +123,31 @@ class Process:
 
     def send_signal(self, number: signal.Signals) -> None:
         """Signal it, if it runs."""
-        self._signal(os.kill, number)
+        self._signal(number, group=False)
 
     def signal_group(self, number: signal.Signals) -> None:
         """Signal it and whatever it has started; one that is still to be forked never will be."""
-        self._signal(os.killpg, number)
+        self._signal(number, group=True)
 
-    def _signal(self, send: Callable[[int, int], None], number: signal.Signals) -> None:
+    def _signal(self, number: signal.Signals, *, group: bool) -> None:
         if not self.is_started and self._server is not None:
             if number is signal.SIGKILL:
                 self._server.forget(self)
                 self._ended = -number
                 os.close(self._write)
             return
-        pid = self._popen.pid if self._popen is not None else self._pid
-        if pid is not None:
+        if self._popen is not None:
             with contextlib.suppress(ProcessLookupError):
-                send(pid, number)
+                (os.killpg if group else os.kill)(self._popen.pid, number)
+        elif self._pid is not None and self._ended is None:
+            self._start.world.signal(self._pid, number, group=group)
 
 
 class ForkServer:
     """A server for workers that are alike, started with the first of them."""
 
-    def __init__(self, python: str, environment: Mapping[str, str], cwd: str) -> None:
+    def __init__(self, python: str, environment: Mapping[str, str], cwd: str, world: World) -> None:
+        self._world = world
         self._python = python
         self._environment = {name: value for name, value in environment.items() if name not in _OF_A_RANK}
         self._cwd = cwd
@@ -157,8 +168,10 @@ class ForkServer:
     def _run(self) -> None:
         with self._theirs as theirs:
             self._popen = subprocess.Popen(
-                under_watch(self.command(str(theirs.fileno()))),
-                env=self._environment,
+                self._world.command(
+                    self.command(str(theirs.fileno())), heard=heard(), descriptors={theirs.fileno(): theirs.fileno()}
+                ),
+                env=self._world.environment(self._environment),
                 cwd=self._cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -173,14 +186,15 @@ class ForkServer:
             return False
         if self._popen is None:
             self._run()
-        path = start.folder / "start.json"
+        path = start.shown / "start.json"
         path.write_bytes(
             msgspec.json.encode(
                 {"plan": start.plan, "environment": dict(start.environment), "cwd": start.cwd, "command": start.command}
             )
         )
         try:
-            socket.send_fds(self._channel, [str(path).encode()], [output])
+            lines = [] if start.line is None else [start.line]
+            socket.send_fds(self._channel, [str(path).encode()], [output, *lines])
         except OSError:
             return False
         self._asked[str(path)] = process
@@ -213,8 +227,7 @@ class ForkServer:
                 continue
             process = self._asked.pop(rest, None)
             if process is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(int(pid), signal.SIGKILL)
+                self._world.signal(int(pid), signal.SIGKILL, group=True)
                 continue
             self._forked[int(pid)] = process
             process.forked(int(pid))
@@ -245,12 +258,14 @@ def are_alike(environments: Sequence[Mapping[str, str]]) -> bool:
 
 
 @contextlib.contextmanager
-def fork_server(python: str, environments: Sequence[Mapping[str, str]], cwd: str) -> Iterator[ForkServer | None]:
+def fork_server(
+    python: str, environments: Sequence[Mapping[str, str]], cwd: str, world: World
+) -> Iterator[ForkServer | None]:
     """A server for workers with these environments; None where each is better started by itself."""
     if len(environments) < 2 or sys.platform != "linux" or not are_alike(environments):
         yield None
         return
-    server = ForkServer(python, environments[0], cwd)
+    server = ForkServer(python, environments[0], cwd, world)
     try:
         yield server
     finally:

@@ -1,13 +1,17 @@
-"""``--keep DIR``: the raw records, plans and logs of a rehearsal, for whoever wants to look closer."""
+"""``--keep DIR``: the raw records, plans and logs of a rehearsal, and what its programs changed."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from gonogo.confinement.reading import read_written
+from gonogo.confinement.trees import copy_with_holes
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Text
@@ -27,18 +31,59 @@ def check_keep(folder: Path | None) -> None:
         )
 
 
-def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[Assignment]) -> None:
-    """Write ``rehearsal.json``, and for each rank its plan, record, progress and output."""
+def keep_records(
+    folder: Path, record: RehearsalRecord, assignments: Sequence[Assignment], redact: Callable[[str], str]
+) -> None:
+    """Write ``rehearsal.json``, for each rank its plan, record, progress and output, and the files that were written.
+
+    ``changed/`` mirrors the root folder; ``deleted.txt`` lists what was deleted or replaced. ``record`` has no secrets
+    already; the rest is written without them.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "rehearsal.json").write_bytes(msgspec.json.format(msgspec.json.encode(record)))
         for assignment in assignments:
             own = folder / f"rank-{assignment.plan.rank}"
             own.mkdir()
-            for name in ("plan.json", "record.json", "progress.jsonl", "output.log"):
-                if exists(assignment.folder / name):
-                    shutil.copyfile(assignment.folder / name, own / name)
+            for path, name in ((assignment.plan_file, "plan.json"), (assignment.log, "output.log")):
+                _copy(path, own / name, redact)
+            for name in ("record.json", "progress.jsonl"):
+                with contextlib.suppress(OSError):  # a link that the program has put there
+                    _copy(assignment.folder / name, own / name, redact)
+        worlds = {assignment.world.tree: None for assignment in assignments if assignment.world is not None}
+        for tree in worlds:
+            _keep_changes(tree, folder / "changed")
     except OSError as error:
         raise UserError(
             Text("--keep {folder}: {why}", "--keep {folder}：{why}").format(folder=folder, why=error.strerror)
         ) from None
+
+
+def _keep_changes(tree: Path, target: Path) -> None:
+    """Copy what a world's programs wrote: files with their holes, and links."""
+    gone = []
+    for folder, names, files in os.walk(tree):
+        for name in [*files, *(name for name in names if os.path.islink(os.path.join(folder, name)))]:
+            path = os.path.join(folder, name)
+            inside = os.path.relpath(path, tree)
+            state = os.lstat(path)
+            if stat.S_ISCHR(state.st_mode):  # overlayfs's mark of a deletion
+                gone.append(f"/{inside}\n")
+            elif stat.S_ISLNK(state.st_mode) or stat.S_ISREG(state.st_mode):
+                place = target / inside
+                place.parent.mkdir(parents=True, exist_ok=True)
+                if stat.S_ISLNK(state.st_mode):
+                    place.symlink_to(os.readlink(path))
+                else:
+                    copy_with_holes(path, place)
+    if gone:
+        target.mkdir(parents=True, exist_ok=True)
+        (target.parent / "deleted.txt").write_text("".join(sorted(gone)), encoding="utf-8", errors="surrogateescape")
+
+
+def _copy(source: Path, target: Path, redact: Callable[[str], str]) -> None:
+    """What the program had a hand in is read as a stranger's; bytes that are no text stay as they are."""
+    data = read_written(source)
+    if data is not None:
+        text = redact(data.decode("utf-8", "surrogateescape"))
+        target.write_bytes(text.encode("utf-8", "surrogateescape"))

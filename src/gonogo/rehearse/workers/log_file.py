@@ -21,7 +21,7 @@ class LogFile:
         self._written = 0
         self._cut = False
         self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by the thread
-        self._thread = threading.Thread(target=self._copy, daemon=True, name=f"log {path.parent.name}")
+        self._thread = threading.Thread(target=self._copy, daemon=True, name=f"log {path.name}")
         self._thread.start()
 
     def _copy(self) -> None:

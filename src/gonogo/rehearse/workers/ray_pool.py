@@ -236,7 +236,7 @@ def _received(assignment: Assignment, returned: Returned) -> RankRecord:
     if returned.refused is not None:
         raise UserError(Text(*returned.refused))
     plan = assignment.plan
-    (assignment.folder / "plan.json").write_bytes(msgspec.json.encode(plan))
+    assignment.plan_file.write_bytes(msgspec.json.encode(plan))
     assignment.log.write_bytes(returned.log)
     Path(plan.progress).write_bytes(returned.progress)
     Path(plan.record).write_bytes(returned.record)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
+import contextlib
 import signal
+import socket
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import msgspec
 
+from gonogo.confinement.confinement import Confinement
+from gonogo.confinement.reading import read_written
+from gonogo.confinement.trees import remove_tree
 from gonogo.evidence.rehearsal.record import Outcome
 from gonogo.rehearse.workers.ray_shipment import Returned, Shipment, refusal, unpack
-from gonogo.rehearse.workers.workers import Worker, end_all
+from gonogo.rehearse.workers.workers import Assignment, Worker, end_all
+from gonogo.virtual.collectives.peers import connect_over_network
 
 _POLL = 0.05
 
@@ -31,11 +39,43 @@ def run_rank(shipped: bytes, node: str, tell: Tell, seconds_between: float) -> b
     try:
         return msgspec.msgpack.encode(_run(shipment, folder, tell, seconds_between))
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
 
 
 def _run(shipment: Shipment, folder: Path, tell: Tell, seconds_between: float) -> Returned:
-    assignment = unpack(shipment, folder)
+    confinement = Confinement(folder, unconfined=shipment.plan.confinement == "none")
+    assignment = unpack(shipment, confinement)
+    with confinement.world(below=assignment.below) as world, _line_of(assignment) as line:
+        assignment = replace(assignment, world=world)
+        where = assignment.plan.exchange
+        if where is not None:
+            assignment = assignment.meeting(msgspec.structs.replace(where, address=""), line)
+        return _run_in(assignment, tell, seconds_between)
+
+
+@contextlib.contextmanager
+def _line_of(assignment: Assignment) -> Iterator[int | None]:
+    """The worker's end of a line to the exchange on another machine: its world has no network, this process has."""
+    where = assignment.plan.exchange
+    if where is None:
+        yield None
+        return
+    there = connect_over_network(where)
+    ours, theirs = socket.socketpair()
+    here = Connection(ours.detach())
+    with there, here, theirs:
+        for source, target in ((there, here), (here, there)):
+            threading.Thread(target=_pass_on, args=(source, target), daemon=True, name="gonogo-line").start()
+        yield theirs.fileno()
+
+
+def _pass_on(source: Connection, target: Connection) -> None:
+    with contextlib.suppress(OSError, EOFError):
+        while True:
+            target.send_bytes(source.recv_bytes())
+
+
+def _run_in(assignment: Assignment, tell: Tell, seconds_between: float) -> Returned:
     worker = Worker(assignment)
     ending: Outcome | None = None
     reported = 0.0
@@ -53,11 +93,7 @@ def _run(shipment: Shipment, folder: Path, tell: Tell, seconds_between: float) -
     record = worker.record(ending or "killed")
     return Returned(
         record=msgspec.json.encode(record),
-        log=_bytes_of(assignment.log),
-        progress=_bytes_of(Path(assignment.plan.progress)),
-        trace=_bytes_of(Path(assignment.plan.trace)) if assignment.plan.trace else b"",
+        log=assignment.log.read_bytes(),
+        progress=read_written(assignment.plan.progress) or b"",
+        trace=(read_written(assignment.plan.trace) or b"") if assignment.plan.trace else b"",
     )
-
-
-def _bytes_of(path: Path) -> bytes:
-    return path.read_bytes() if path.exists() else b""

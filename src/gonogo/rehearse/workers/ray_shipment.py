@@ -12,11 +12,14 @@ import io
 import os
 import sys
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 import gonogo
+from gonogo.confinement.confinement import Confinement
+from gonogo.confinement.trees import OPAQUE
 from gonogo.finding import Text
 from gonogo.rehearse.workers.workers import Assignment
 from gonogo.virtual.ranks.plan import WorkerPlan
@@ -35,6 +38,8 @@ class Shipment(msgspec.Struct, frozen=True):
     """The worker's folder on the machine that ships it; the node uses one of its own in its place."""
     files: bytes
     """What lies in that folder, as a tar."""
+    changed: tuple[tuple[bytes, tuple[str, ...]], ...]
+    """What the launch script changed: trees that mirror the root folder, each as a tar, with its opaque folders."""
     needed: tuple[str, ...]
     """Paths that have to be on the node."""
     versions: dict[str, str]
@@ -66,16 +71,23 @@ def pack(assignment: Assignment) -> Shipment:
         cwd=assignment.cwd,
         folder=str(assignment.folder),
         files=_tar(assignment.folder),
+        changed=tuple((_tar(tree), tuple(_opaque(tree))) for tree in assignment.below),
         needed=tuple(path for path in needed if os.path.exists(path)),
         versions=versions(),
     )
 
 
-def unpack(shipment: Shipment, folder: Path) -> Assignment:
-    """The assignment as it is run on the node, in a folder of the node's own."""
-    with tarfile.open(fileobj=io.BytesIO(shipment.files)) as archive:
-        archive.extraction_filter = lambda member, _path: member  # links into the user's caches are ours
-        archive.extractall(folder)
+def unpack(shipment: Shipment, confinement: Confinement) -> Assignment:
+    """The assignment as it is run on the node, in folders of the node's own; its world is still to be made."""
+    folder = confinement.shared / "rank"
+    _untar(shipment.files, folder)
+    below = []
+    for number, (changed, opaque) in enumerate(shipment.changed):
+        tree = confinement.scratch / f"changed-{number}"
+        _untar(changed, tree)
+        for inside in opaque:
+            os.setxattr(tree / inside, OPAQUE, b"y")
+        below.append(tree)
 
     def here(text: str) -> str:
         return text.replace(shipment.folder, str(folder))
@@ -93,6 +105,10 @@ def unpack(shipment: Shipment, folder: Path) -> Assignment:
         environment={name: here(value) for name, value in shipment.environment.items()},
         cwd=shipment.cwd,
         folder=folder,
+        shown=confinement.shown,
+        log=confinement.scratch / "output.log",
+        world=None,
+        below=tuple(below),
     )
 
 
@@ -130,3 +146,16 @@ def _tar(folder: Path) -> bytes:
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.add(folder, arcname=".")
     return packed.getvalue()
+
+
+def _opaque(tree: Path) -> Iterator[str]:
+    """Folders below which nothing of the real ones is seen: a tar does not say so."""
+    for folder, _, _ in os.walk(tree):
+        if OPAQUE in os.listxattr(folder):
+            yield os.path.relpath(folder, tree)
+
+
+def _untar(data: bytes, folder: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        archive.extraction_filter = lambda member, _path: member  # links into the user's caches are ours
+        archive.extractall(folder)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
+from gonogo.confinement.trees import remove_tree
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
@@ -42,7 +43,7 @@ def scratch_folder() -> Iterator[Path]:
                 raise _full(parent, free)
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from gonogo.confinement.reading import read_written
+from gonogo.confinement.world import World
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.rehearse.progress import RankStatus
@@ -28,34 +30,43 @@ _TAIL_LINES = 15
 
 @dataclass(frozen=True)
 class Assignment:
-    """What one worker is started with. ``folder`` holds its plan, record, progress and log."""
+    """What one worker is started with.
+
+    The record and the progress lie in ``folder``, where the program can write: what is read from it is a stranger's.
+    The plan lies in ``shown``, where it can only read. ``log``, what the program printed, is written by gonogo where
+    no program sees it.
+    """
 
     plan: WorkerPlan
     python: str
     environment: dict[str, str]
     cwd: str
     folder: Path
-
-    @property
-    def log(self) -> Path:
-        """What the program printed."""
-        return self.folder / "output.log"
+    shown: Path
+    log: Path
+    world: World | None
+    """Where it runs; None where it goes to another machine first."""
+    line: int | None = None
+    """Its end of the line to the exchange."""
+    below: tuple[Path, ...] = ()
+    """Trees of what a launch script changed, for a world that is made elsewhere."""
 
     @property
     def plan_file(self) -> Path:
         """The plan, as its worker reads it."""
-        return self.folder / "plan.json"
+        return self.shown / "plan.json"
 
     @property
     def start(self) -> WorkerStart:
         """How its worker is started."""
         plan = str(self.plan_file)
         command = python_module(self.python, "gonogo.virtual", plan, dies_with_parent=True)
-        return WorkerStart(command, plan, self.environment, self.cwd, self.folder)
+        assert self.world is not None
+        return WorkerStart(command, plan, self.environment, self.cwd, self.shown, self.world, self.line)
 
-    def meeting(self, where: ExchangeAddress) -> Assignment:
+    def meeting(self, where: ExchangeAddress, line: int | None) -> Assignment:
         """The same worker, in touch with the others through an exchange."""
-        return replace(self, plan=msgspec.structs.replace(self.plan, exchange=where))
+        return replace(self, plan=msgspec.structs.replace(self.plan, exchange=where), line=line)
 
 
 class Worker:
@@ -71,9 +82,8 @@ class Worker:
 
     def look(self) -> None:
         """Read what the worker has reported since the last look."""
-        with contextlib.suppress(OSError), open(self.assignment.plan.progress, "rb") as file:
-            file.seek(self._read_to)
-            lines = file.read().splitlines(keepends=True)
+        with contextlib.suppress(OSError):
+            lines = (read_written(self.assignment.plan.progress, start=self._read_to) or b"").splitlines(keepends=True)
             for line in lines:
                 if not line.endswith(b"\n"):
                     break
@@ -95,12 +105,12 @@ class Worker:
         """The record it wrote, or one that says how it ended where it wrote none."""
         self.look()
         plan = self.assignment.plan
-        path = Path(plan.record)
-        if path.exists():
-            try:
-                return msgspec.json.decode(path.read_bytes(), type=RankRecord)
-            except (msgspec.DecodeError, OSError) as error:
-                return self._silent("killed", f"its record can't be read: {error}")
+        try:
+            written = read_written(plan.record)
+            if written is not None:
+                return msgspec.json.decode(written, type=RankRecord)
+        except (msgspec.DecodeError, OSError) as error:
+            return self._silent("killed", f"its record can't be read: {error}")
         status = self.process.returncode or 0
         how = f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
         return self._silent(if_silent, how)
@@ -170,7 +180,9 @@ def _server_for(assignments: Sequence[Assignment]) -> contextlib.AbstractContext
     if not assignments:
         return contextlib.nullcontext()
     first = assignments[0]
-    return fork_server(first.python, [assignment.environment for assignment in assignments], first.cwd)
+    assert first.world is not None
+    environments = [assignment.environment for assignment in assignments]
+    return fork_server(first.python, environments, first.cwd, first.world)
 
 
 def _wait(worker: Worker) -> None:

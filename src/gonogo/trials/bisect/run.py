@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
 from gonogo.finding.errors import UserError
-from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import all_hazards
 from gonogo.rehearse.packages.index import releases_of
 from gonogo.rehearse.packages.installed import installed_version
 from gonogo.rehearse.packages.names import can_be_laid_over

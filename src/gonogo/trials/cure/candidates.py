@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gonogo.finding import Applicability, Finding, Text
-from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import all_hazards
 from gonogo.trials.cure.candidate import Candidate, of_fix
 from gonogo.trials.cure.memory import memory_candidates
 from gonogo.trials.cure.releases import release_candidates
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gonogo.evidence.run import Run
     from gonogo.trials.cure.trial import Trial
 
-_OF_ZERO_3 = "gonogo.hazards.zero3."
 _STAGE_2 = Text("ZeRO stage 2: parameters stay whole on every rank", "ZeRO stage 2：每个 rank 保留完整的参数")
 _ORDER = {Applicability.SAFE: 0, Applicability.UNSAFE: 1}
 
@@ -33,7 +32,7 @@ def candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
             yield of_fix(finding, fix)
     yield from memory_candidates(finding, trial)
     yield from release_candidates(finding, trial)
-    if hazard.__class__.__module__.startswith(_OF_ZERO_3) or finding.hazard == "ranks-part-at-collective":
+    if hazard.theme == "zero3" or finding.hazard == "ranks-part-at-collective":
         yield from _lower_stage(finding, trial.run)
 
 

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from gonogo.finding import Finding, Text
 from gonogo.finding.errors import UserError
-from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import all_hazards
 from gonogo.rehearse.packages.index import releases_of
 from gonogo.rehearse.packages.installed import installed_version
 from gonogo.rehearse.packages.names import STACK, can_be_laid_over
@@ -33,7 +33,7 @@ _NEWER, _OLDER = Text("newer", "较新"), Text("older", "较旧")
 def release_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
     """Releases of the package whose own code raised, where versions are at fault or nothing else explains it."""
     hazard = next(hazard for hazard in all_hazards() if hazard.name == finding.hazard)
-    of_versions = hazard.__class__.__module__.startswith("gonogo.hazards.environment.")
+    of_versions = hazard.theme == "environment"
     if trial.record is None or trial.run is None:
         return
     failures = [rank.failure for rank in trial.record.ranks if rank.failure is not None]

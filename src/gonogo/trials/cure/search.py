@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gonogo.finding import Certainty, Finding, Text, Verdict
 from gonogo.finding.errors import UserError
-from gonogo.hazards.hazard import all_hazards
+from gonogo.hazards.index import all_hazards
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.candidates import candidates
 from gonogo.trials.cure.learned import changed_learning

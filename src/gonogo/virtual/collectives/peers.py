@@ -6,6 +6,7 @@ The exchange (``gonogo.rehearse.ranks.exchange``) compares what the ranks call. 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from multiprocessing.connection import Client, Connection
 import msgspec
 
 from gonogo.virtual.collectives.call_sites import CallSites
-from gonogo.virtual.ranks.plan import ExchangeAddress
+from gonogo.virtual.ranks.plan import LINE_TO_EXCHANGE, ExchangeAddress
 from gonogo.virtual.ranks.protocol import (
     Collective,
     End,
@@ -54,13 +55,13 @@ class EnoughRehearsed(BaseException):
 class Peers:
     """One rank's line to the exchange. ``situation`` is set before the program runs."""
 
-    def __init__(self, rank: int, where: ExchangeAddress) -> None:
+    def __init__(self, rank: int, where: ExchangeAddress, line: Connection) -> None:
         self.rank = rank
         self.ranks = frozenset(where.ranks)
         self.situation: Situation = lambda: (None, "load", 0)
         self.over = False
         """Whether the ranks have diverged: what the program still calls while it ends concerns nobody."""
-        self._connection = _connect(where)
+        self._connection = line
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(Reply).decode
         self._waiting_to_go: list[Message] = [Hello(rank)]
@@ -185,11 +186,14 @@ class Peers:
         return reply
 
 
-def _connect(where: ExchangeAddress) -> Connection:
+def line_of_worker() -> Connection:
+    """The line that this worker was handed."""
+    return Connection(os.dup(LINE_TO_EXCHANGE))
+
+
+def connect_over_network(where: ExchangeAddress) -> Connection:
+    """A line to an exchange on another machine."""
     host, _, port = where.address.rpartition(":")
-    tcp = bool(host) and port.isdigit()
-    address = (host, int(port)) if tcp else where.address
-    connection = Client(address, authkey=bytes.fromhex(where.key))
-    if tcp:
-        send_at_once(connection)
+    connection = Client((host, int(port)), authkey=bytes.fromhex(where.key))
+    send_at_once(connection)
     return connection

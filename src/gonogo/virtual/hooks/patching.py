@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import pathlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -66,3 +69,22 @@ class Patches:
         """Put everything back."""
         while self._undo:
             self._undo.pop()()
+
+
+def patch_os(patches: Patches, functions: Mapping[str, Any]) -> None:
+    """Replace functions of ``os`` by name, also where they were imported from it; what they support stays the same."""
+    replaced = []
+    for name, function in functions.items():
+        original = getattr(os, name)
+        function.__module__ = "os"
+        replaced.append((original, function))
+        patches.set(os, name, function)
+        for supporting in (os.supports_dir_fd, os.supports_follow_symlinks, os.supports_effective_ids, os.supports_fd):
+            if original in supporting:
+                supporting.add(function)
+                patches.on_undo(functools.partial(supporting.discard, function))
+    patches.everywhere(replaced, but=(os, sys.modules[os.name]))
+    accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps them in a class
+    for name, function in functions.items() if accessor is not None else ():
+        if name in vars(accessor):
+            patches.set(accessor, name, staticmethod(function))

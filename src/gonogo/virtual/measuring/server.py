@@ -182,7 +182,6 @@ def _rehearse(session: Any, job: Job) -> NoReturn:
     status = 70
     try:
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL))
-        folder = os.path.dirname(job.answer)
         log = os.open(f"{job.answer}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -200,7 +199,7 @@ def _rehearse(session: Any, job: Job) -> NoReturn:
         session.life.target = job.steps
         _set_capacity(session, job.capacity)
         session.started = time.monotonic()
-        answer = _described(job) if job.describe else _measured(session, folder)
+        answer = _described(job) if job.describe else _measured(session)
         _write(job.answer, answer)
         status = 0
     except UserError as error:
@@ -227,13 +226,12 @@ def _described(job: Job) -> Any:
     return facts_of(job.arguments)
 
 
-def _measured(session: Any, folder: str) -> Measured:
+def _measured(session: Any) -> Measured:
     from gonogo.virtual.measuring import work
     from gonogo.virtual.measuring.phase_peaks import PhasePeaks
     from gonogo.virtual.ranks import worker
 
     worker._write_on_signal(session)
-    worker._keep_files_as_they_are(session, msgspec.structs.replace(session.plan, scratch=folder))
     work.watch(session)
     peaks = PhasePeaks(session.memory.device(session.device), session.life)
     record = session.run()

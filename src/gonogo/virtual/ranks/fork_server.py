@@ -25,6 +25,7 @@ from typing import NoReturn
 import msgspec
 
 from gonogo.virtual.ranks.importing import import_worker
+from gonogo.virtual.ranks.plan import LINE_TO_EXCHANGE
 
 _LONGEST = 8192
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -60,10 +61,10 @@ class Server:
                 os.read(self._woken, 4096)
                 self._tell_who_ended()
             if self._channel.fileno() in ready:
-                path, descriptors, _, _ = socket.recv_fds(self._channel, _LONGEST, 1)
+                path, descriptors, _, _ = socket.recv_fds(self._channel, _LONGEST, 2)
                 if not path:
                     return
-                self._start(path.decode(), descriptors[0])
+                self._start(path.decode(), *descriptors)
 
     def _tell_who_ended(self) -> None:
         while True:
@@ -75,7 +76,7 @@ class Server:
                 return
             self._channel.send(f"ended {pid} {os.waitstatus_to_exitcode(status)}".encode())
 
-    def _start(self, path: str, output: int) -> None:
+    def _start(self, path: str, output: int, line: int | None = None) -> None:
         in_session, leads_session = os.pipe()
         server = os.getpid()
         pid = os.fork()
@@ -83,16 +84,18 @@ class Server:
             try:
                 os.setsid()
                 os.close(leads_session)
-                self._become_worker(path, output, server)
+                self._become_worker(path, output, line, server)
             finally:
                 os._exit(70)
         os.close(leads_session)
         os.read(in_session, 1)  # its end: from then on the worker's group can be signalled
         os.close(in_session)
-        os.close(output)
+        for descriptor in (output, line):
+            if descriptor is not None:
+                os.close(descriptor)
         self._channel.send(f"started {pid} {path}".encode())
 
-    def _become_worker(self, path: str, output: int, server: int) -> None:
+    def _become_worker(self, path: str, output: int, line: int | None, server: int) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for descriptor in (self._woken, self._wakes):
@@ -105,6 +108,9 @@ class Server:
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
+        if line is not None:
+            os.dup2(line, LINE_TO_EXCHANGE)
+            os.close(line)
         os.environ.clear()
         os.environ.update(start.environment)
         os.chdir(start.cwd)

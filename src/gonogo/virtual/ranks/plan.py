@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from gonogo.evidence.environment.hardware import Accelerator
+from gonogo.evidence.rehearsal.record import Confined
 
 SPAWN = "torch.multiprocessing.spawn"
 """The launcher of processes that a program starts itself, by that or by torchrun's agent."""
@@ -16,11 +17,15 @@ class ExchangeAddress(msgspec.Struct, frozen=True):
     """Where a worker meets the other ranks that are rehearsed with it."""
 
     address: str
-    """``HOST:PORT``, or the path of a local socket."""
+    """``HOST:PORT`` for a worker on another machine; empty for one that is handed its end of the line."""
     key: str
     """What proves to the exchange, and to the worker, that the other side belongs to this rehearsal."""
     ranks: tuple[int, ...]
     """The ranks that are rehearsed together."""
+
+
+LINE_TO_EXCHANGE = 197
+"""The descriptor under which a worker finds its end of the line to the exchange."""
 
 
 class WorkerPlan(msgspec.Struct, frozen=True):
@@ -38,7 +43,7 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     host_bytes: int | None
     steps: int
     scratch: str
-    """A folder of this worker's own: what the program writes lands below it (see ``virtual/filesystem.py``)."""
+    """A folder of gonogo's in which this worker, and those that share it, leave what they have made or noted."""
     record: str
     """Where the RankRecord's JSON is written (atomically), also after a failure or SIGINT/SIGTERM."""
     progress: str
@@ -59,6 +64,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Where what it does is written event by event (:class:`RankTrace`); empty: it is not followed."""
     exchange: ExchangeAddress | None = None
     """None where one rank is rehearsed alone."""
+    confinement: Confined = "namespaces"
+    """What the kernel confines the program by: what it writes is thrown away, refused, or really written."""
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from gonogo.finding.errors import UserError
 from gonogo.virtual import private
 from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
-from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged
+from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged, line_of_worker
 from gonogo.virtual.failure import exited_for, failure_of, in_chain, note_failed_call
 from gonogo.virtual.hooks import data_parallel, deepcompile, engine, fsdp, owning, threads, trainer, training
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
@@ -80,7 +80,7 @@ class Session:
         self.mode = parts.mode(self.memory, self.ledger)
         self.modules = parts.modules(self.memory)
         self.life = parts.life(plan.steps, self.memory, self.ledger)
-        self.peers = Peers(plan.rank, plan.exchange) if plan.exchange is not None else None
+        self.peers = Peers(plan.rank, plan.exchange, line_of_worker()) if plan.exchange is not None else None
         """The ranks that are rehearsed with this one, or None."""
         self.collectives = c10d_operators.CollectiveRecord(self.peers)
         self.facts: dict[str, Any] = {}
@@ -240,7 +240,7 @@ class Session:
                 if (trace := trace_in(error, failure, self.plan.scratch, self.mode.uses_meta)) is not None:
                     outcome, place = "unsupported", _place_of(failure.frames)
                     unsupported.append(Unsupported(trace.what, place, trace.why.en, trace.why.zh))
-        for where in spawned.asked_for_accelerators(self.plan.scratch):
+        for where in spawned.uses_of_accelerators(self.plan.scratch):
             unsupported.append(starting.asks_at(where))
             outcome = "unsupported" if outcome == "raised" else outcome
         if self.peers is not None:
@@ -335,6 +335,7 @@ class Session:
             formed_world=self.life.world if not workers else 1,
             workers=workers,
             missed=self.missed,
+            confinement=self.plan.confinement,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
 

@@ -21,13 +21,23 @@ from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
 from gonogo.virtual.ranks.plan import WorkerPlan
-from gonogo.virtual.sandbox import addresses, filesystem, hub, metrics, network, prepared, processor, spawned, trackers
-from gonogo.virtual.sandbox.overlay import Overlay
-from gonogo.virtual.sandbox.overlay_view import shared_with_others
+from gonogo.virtual.sandbox import (
+    addresses,
+    hub,
+    metrics,
+    moving,
+    network,
+    prepared,
+    probe_reporting,
+    processor,
+    spawned,
+    trackers,
+)
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import contents
 from gonogo.virtual.weights import opened_files, readers, saving, sharded_saves, staging
+from gonogo.virtual.weights.made_once import MadeWeights
 
 
 def _written(tensor: torch.Tensor) -> None:
@@ -77,16 +87,14 @@ def install(
     undo.append(network.install(lambda host: note(f"the network was asked for and refused: {host}")).undo)
     undo.append(trackers.install())
     undo.append(hub.install(note))
-    ours = tuple({os.path.dirname(plan.record), os.path.dirname(plan.progress)})
-    if plan.exchange is not None:
-        shared_with_others()
-    overlay = Overlay(plan.scratch, passed=ours)
-    undo.append(prepared.install(plan.prepared, assume, missed, functools.partial(opened_files.make, overlay, note)))
+    made = MadeWeights(plan.scratch, plan.confinement == "namespaces", note)
+    undo.append(prepared.install(plan.prepared, assume, missed, functools.partial(opened_files.make, made)))
     undo.append(addresses.install(plan.prepared, assume, missed))
     undo.append(metrics.install(assume))
-    undo.append(filesystem.install(overlay).undo)
-    undo.append(spawned.install(overlay).undo)
-    undo.append(readers.install(overlay, note).undo)
+    undo.append(moving.install())
+    undo.append(probe_reporting.install())
+    undo.append(spawned.install(plan.scratch))
+    undo.append(readers.install(made).undo)
     undo.append(saving.install(wrote).undo)
     undo.append(sharded_saves.install(peers, plan.world_size))
     undo.append(staging.install())

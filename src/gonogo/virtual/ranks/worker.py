@@ -18,7 +18,6 @@ from gonogo.evidence.rehearsal.record import Outcome, RankRecord
 from gonogo.virtual.failure import stack_of_main_thread
 from gonogo.virtual.ranks.plan import Progress, WorkerPlan
 from gonogo.virtual.ranks.session import Session
-from gonogo.virtual.sandbox.write_guard import guard_writes
 from gonogo.virtual.tensor import CPU
 
 _INTERVAL = 0.5
@@ -38,7 +37,6 @@ def main(plan_path: str) -> NoReturn:
         _write_on_signal(session)
         stop = _report_progress(session)
         with session:
-            _keep_files_as_they_are(session, plan)
             record = session.run()
         stop()
         _write_trace(session)
@@ -61,12 +59,6 @@ def main(plan_path: str) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(status)  # the program's own exit handlers (loggers, process groups) may wait for what does not exist
-
-
-def _keep_files_as_they_are(session: Session, plan: WorkerPlan) -> None:
-    """Have the kernel refuse what the overlay can't see: writes by compiled code and by other programs."""
-    if not guard_writes([plan.scratch, os.path.dirname(plan.record), os.path.dirname(plan.progress)]):
-        session.note("this kernel can't refuse writes: compiled code, and programs that are started, could write")
 
 
 def write(plan: WorkerPlan, record: RankRecord) -> None:

@@ -48,11 +48,12 @@ def install(
     folder: str,
     assume: Callable[[Text], object],
     missed: Callable[[Missed], None],
-    weights: Callable[[str, str, str], None],
+    weights: Callable[[str, str, str], str],
 ) -> Callable[[], None]:
     """Answer for the names that the folder has (``""``: none is there); ``missed`` hears of the others.
 
-    ``weights`` makes a model's file of weights: it is given the model's name, its folder and the file's name.
+    ``weights`` makes a model's file of weights, given the model's name, its folder and the file's name; it returns the
+    folder in which the file is to be looked for.
     """
     table = read_prepared(Path(folder)) if folder else None
     names = _Names(folder, table or Prepared(), assume, missed, weights)
@@ -82,7 +83,7 @@ class _Names:
         table: Prepared,
         assume: Callable[[Text], object],
         missed: Callable[[Missed], None],
-        weights: Callable[[str, str, str], None],
+        weights: Callable[[str, str, str], str],
     ) -> None:
         self.folder = folder
         self.table = table
@@ -132,7 +133,7 @@ class _Names:
             path = self._file(repo_id, folder, kwargs.get("subfolder"), filename)
             if not os.path.exists(path):
                 raise _no_such_entry(f"{filename} is not among what gonogo prepare made for {repo_id}")
-            return _copied(path, kwargs.get("local_dir"), folder)
+            return _copied(path, kwargs.get("local_dir"), os.path.join(kwargs.get("subfolder") or "", filename))
 
         @functools.wraps(look)
         def try_to_load_from_cache(repo_id: Any = None, filename: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -150,7 +151,7 @@ class _Names:
         place = os.path.join(folder, within or "")
         path = os.path.join(place, filename)
         if not os.path.exists(path):
-            self.weights(str(name), place, str(filename))
+            path = os.path.join(self.weights(str(name), place, str(filename)), filename)
         return path
 
     def follow_questions(self, patches: Patches, module: ModuleType) -> None:
@@ -188,8 +189,8 @@ class _Names:
             folder = self.place(name, kind)
             if folder is not None:
                 if kind != "dataset" and _asked_for(_WEIGHTS, kwargs):
-                    self.weights(str(name), folder, _WEIGHTS)
-                return _copied(folder, kwargs.get("local_dir"), folder)
+                    folder = self.weights(str(name), folder, _WEIGHTS)
+                return _copied(folder, kwargs.get("local_dir"), "")
             try:
                 return original(*args, **kwargs)
             except Exception:
@@ -274,11 +275,11 @@ def _is_there(folder: str, files: Any) -> bool:
     return bool(named) and all(os.path.exists(os.path.join(folder, one)) for one in named)
 
 
-def _copied(source: str, local: Any, folder: str) -> str:
-    """The file or folder itself, or its copy below the folder that the program wants it in."""
+def _copied(source: str, local: Any, within: str) -> str:
+    """The file or folder itself, or its copy ``within`` the folder that the program wants it in."""
     if local is None:
         return source
-    target = os.path.join(os.fspath(local), os.path.relpath(source, folder))
+    target = os.path.join(os.fspath(local), within)
     if os.path.isdir(source):
         shutil.copytree(source, target, dirs_exist_ok=True)
         return os.path.normpath(target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -13,9 +13,8 @@ import torch
 
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.values import real
-from gonogo.virtual.weights.made_once import made_once
+from gonogo.virtual.weights.made_once import MadeWeights
 from gonogo.virtual.weights.places import ADAPTER_CONFIG, ADAPTER_WEIGHTS, as_folder, is_there
 from gonogo.virtual.weights.skeleton import own_build
 
@@ -23,7 +22,7 @@ _loading: list[tuple[Any, str]] = []
 """Models that adapters are being loaded into, innermost last, and the adapters' names."""
 
 
-def install(patches: Patches, overlay: Overlay, tell: Callable[[str], None]) -> None:
+def install(patches: Patches, made: MadeWeights) -> None:
     """Follow peft's loading of adapters, and transformers' own."""
 
     def follow_peft(module: ModuleType) -> None:
@@ -40,7 +39,10 @@ def install(patches: Patches, overlay: Overlay, tell: Callable[[str], None]) -> 
         @functools.wraps(load_weights)
         def load_peft_weights(model_id: Any, *args: Any, **kwargs: Any) -> Any:
             if _loading:
-                _prepare(os.fspath(model_id), kwargs, overlay, tell)
+                elsewhere = _prepare(os.fspath(model_id), kwargs, made)
+                if elsewhere is not None:
+                    model_id = elsewhere
+                    kwargs.pop("subfolder", None)
             return load_weights(model_id, *args, **kwargs)
 
         patches.set(owner, "load_adapter", followed)
@@ -54,10 +56,12 @@ def install(patches: Patches, overlay: Overlay, tell: Callable[[str], None]) -> 
         def followed(self: Any, peft_model_id: Any = None, adapter_name: Any = None, *args: Any, **kwargs: Any) -> Any:
             if peft_model_id is None or kwargs.get("adapter_state_dict") is not None:
                 return load_adapter(self, peft_model_id, adapter_name, *args, **kwargs)
-            with (
-                _into(self, adapter_name or "default"),
-                _preparing_after_injection(str(peft_model_id), kwargs, overlay, tell),
-            ):
+            name, where = str(peft_model_id), kwargs.get("adapter_kwargs") or {}
+            folder = _folder_without_weights(name, where)
+            if folder is not None and (writable := made.writable(folder)) != folder:
+                peft_model_id = writable  # the weights are made there before they are looked for
+                kwargs["adapter_kwargs"] = {key: value for key, value in where.items() if key != "subfolder"}
+            with _into(self, adapter_name or "default"), _preparing_after_injection(name, where, made):
                 return load_adapter(self, peft_model_id, adapter_name, *args, **kwargs)
 
         patches.set(owner, "load_adapter", followed)
@@ -76,9 +80,7 @@ def _into(model: Any, adapter_name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _preparing_after_injection(
-    name: str, kwargs: dict[str, Any], overlay: Overlay, tell: Callable[[str], None]
-) -> Iterator[None]:
+def _preparing_after_injection(name: str, where: dict[str, Any], made: MadeWeights) -> Iterator[None]:
     """transformers puts the adapter's modules in by peft's function, then looks for its weights."""
     import peft
 
@@ -87,7 +89,7 @@ def _preparing_after_injection(
     @functools.wraps(inject)
     def followed(*args: Any, **rest: Any) -> Any:
         result = inject(*args, **rest)
-        _prepare(name, kwargs.get("adapter_kwargs") or {}, overlay, tell)
+        _prepare(name, where, made)
         return result
 
     with contextlib_patch(peft, "inject_adapter_in_model", followed):
@@ -105,16 +107,34 @@ def contextlib_patch(owner: Any, name: str, value: Any) -> Iterator[None]:
         patches.undo()
 
 
-def _prepare(name: str, where: dict[str, Any], overlay: Overlay, tell: Callable[[str], None]) -> None:
+def _folder_of(name: str, where: dict[str, Any]) -> str | None:
+    """The folder of an adapter whose config is there."""
     folder = as_folder(name, **{key: where.get(key) for key in ("subfolder", "cache_dir", "revision")})
-    if folder is None or not os.path.isfile(os.path.join(folder, ADAPTER_CONFIG)):
-        return
-    made_once(overlay.scratch, os.path.join(folder, ADAPTER_WEIGHTS[0]), lambda: _made(name, folder), tell)
+    return folder if folder is not None and os.path.isfile(os.path.join(folder, ADAPTER_CONFIG)) else None
 
 
-def _made(name: str, folder: str) -> str | None:
-    """Make an adapter's weights in its folder, where they aren't there; what was made, in a sentence."""
-    if any(is_there(os.path.join(folder, file)) for file in ADAPTER_WEIGHTS):
+def _has_weights(folder: str) -> bool:
+    return any(is_there(os.path.join(folder, file)) for file in ADAPTER_WEIGHTS)
+
+
+def _folder_without_weights(name: str, where: dict[str, Any]) -> str | None:
+    folder = _folder_of(name, where)
+    return None if folder is None or _has_weights(folder) else folder
+
+
+def _prepare(name: str, where: dict[str, Any], made: MadeWeights) -> str | None:
+    """See that an adapter's weights are there, or make them; the folder to load from, where it is not its own."""
+    folder = _folder_of(name, where)
+    if folder is None:
+        return None
+    made.once(os.path.join(folder, ADAPTER_WEIGHTS[0]), lambda: _make(name, folder, made))
+    place = made.place_of(folder)
+    return None if place == folder else place
+
+
+def _make(name: str, folder: str, made: MadeWeights) -> str | None:
+    """Make an adapter's weights, where they aren't in its folder; what was made, in a sentence."""
+    if _has_weights(folder):
         return None
     from peft.utils import get_peft_model_state_dict
     from safetensors.torch import save_file
@@ -131,7 +151,7 @@ def _made(name: str, folder: str) -> str | None:
             state = {f"base_model.model.{key}": tensor for key, tensor in state.items()}
         save_file(
             {key: tensor.contiguous() for key, tensor in state.items()},
-            os.path.join(folder, ADAPTER_WEIGHTS[0]),
+            os.path.join(made.writable(folder), ADAPTER_WEIGHTS[0]),
             metadata={"format": "pt"},
         )
     return f"the adapter {name} has no weights here; they are taken to be those of its config ({len(state)} tensors)"

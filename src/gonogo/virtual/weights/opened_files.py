@@ -10,17 +10,15 @@ import functools
 import json
 import os
 import re
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from gonogo.finding.errors import UserError
-from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.weights import skeleton
-from gonogo.virtual.weights.made_once import made_once
+from gonogo.virtual.weights.made_once import MadeWeights
 from gonogo.virtual.weights.places import WEIGHTS, ModelNotHere, read_json
-from gonogo.virtual.weights.pretrained import made_here
+from gonogo.virtual.weights.pretrained import make_weights
 
 _SAFETENSORS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?")
 _PICKLED = "pytorch_model.bin"
@@ -28,24 +26,27 @@ _making: set[str] = set()
 """Folders whose weights are being made: transformers' own code asks the hub's client meanwhile."""
 
 
-def make(overlay: Overlay, tell: Callable[[str], None], name: str, folder: str, file: str) -> None:
-    """Make a model's weights in its folder, if ``file`` is one of theirs and the class of its config is known.
+def make(made: MadeWeights, name: str, folder: str, file: str) -> str:
+    """Make a model's weights, if ``file`` is one of theirs and the class of its config is known.
 
-    Where they can't be made, nothing is: the file is then not found, as before.
+    Returns the folder to look in: the model's own, or a copy of it. Where they can't be made, nothing is: the file is
+    then not found, as before.
     """
     if not (_SAFETENSORS.fullmatch(file) or file == _PICKLED) or folder in _making:
-        return
+        return folder
     model_class = _class_of(folder)
     if model_class is None:
-        return
+        return folder
     _making.add(folder)
     try:
         what = os.path.join(folder, WEIGHTS[0])
-        made_once(overlay.scratch, what, lambda: made_here(model_class, name, folder, {}, overlay), tell)
+        made.once(what, lambda: make_weights(model_class, name, folder, {}, made))
+        place = made.place_of(folder)
         if file == _PICKLED:
-            made_once(overlay.scratch, os.path.join(folder, file), functools.partial(_pickled, folder), tell)
+            made.once(os.path.join(folder, file), functools.partial(_pickle, place))
+        return place
     except (ModelNotHere, UserError, ImportError):
-        pass
+        return folder
     finally:
         _making.discard(folder)
 
@@ -62,7 +63,7 @@ def _class_of(folder: str) -> Any:
     return getattr(transformers, str(names[0]), None)
 
 
-def _pickled(folder: str) -> None:
+def _pickle(folder: str) -> None:
     """The same tensors as one archive of torch, which older releases of a model have."""
     index = os.path.join(folder, WEIGHTS[1])
     files = [WEIGHTS[0]]

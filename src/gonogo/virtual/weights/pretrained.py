@@ -6,7 +6,6 @@ import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -15,9 +14,8 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.weights import skeleton
-from gonogo.virtual.weights.made_once import made_once
+from gonogo.virtual.weights.made_once import MadeWeights
 from gonogo.virtual.weights.places import (
     ADAPTER_CONFIG,
     NO_CONFIG,
@@ -38,7 +36,7 @@ CANNOT_BUILD = Text(
 )
 
 
-def install(patches: Patches, overlay: Overlay, opened: set[str], tell: Callable[[str], None]) -> None:
+def install(patches: Patches, made: MadeWeights, opened: set[str]) -> None:
     """Follow every ``from_pretrained`` of transformers, the auto classes' too."""
     patches.item(os.environ, "HF_DEACTIVATE_ASYNC_LOAD", "1")  # one tensor after the other: the same record each time
 
@@ -49,18 +47,23 @@ def install(patches: Patches, overlay: Overlay, opened: set[str], tell: Callable
         @functools.wraps(original)
         def from_pretrained(cls: Any, pretrained_model_name_or_path: Any = None, *args: Any, **kwargs: Any) -> Any:
             before = set(opened)
-            if pretrained_model_name_or_path is not None and kwargs.get("state_dict") is None:
-                _prepare(cls, os.fspath(pretrained_model_name_or_path), kwargs, overlay, tell)
+            source = pretrained_model_name_or_path
+            if source is not None and kwargs.get("state_dict") is None:
+                elsewhere = _prepare(cls, os.fspath(source), kwargs, made)
+                if elsewhere is not None:
+                    source, kwargs["subfolder"] = elsewhere, ""
             SafeOpen.counted = bool(kwargs.pop("disable_mmap", False))
             try:
-                result = original(cls, pretrained_model_name_or_path, *args, **kwargs)
+                result = original(cls, source, *args, **kwargs)
             finally:
                 SafeOpen.counted = False
+            if source is not pretrained_model_name_or_path:
+                _rename(result, source, os.fspath(pretrained_model_name_or_path))
             if _first_rank_reads(module):
-                tell(FIRST_RANK_READS)
+                made.tell(FIRST_RANK_READS)
             if opened - before:
                 count = len(opened - before)
-                tell(
+                made.tell(
                     f"from_pretrained: read the headers of {count} files of {pretrained_model_name_or_path}, no weights"
                 )
             return result
@@ -110,31 +113,43 @@ def _is_config(kwargs: dict[str, Any]) -> bool:
     return hasattr(kwargs.get("config"), "to_dict")
 
 
-def _prepare(
-    model_class: Any, name: str, kwargs: dict[str, Any], overlay: Overlay, tell: Callable[[str], None]
-) -> None:
-    """See that a model's weights are in its folder; where they aren't, make them there, in scratch."""
+def _rename(result: Any, source: str, name: str) -> None:
+    """Have a model that was loaded from a copy of its folder bear the name that it was asked for by."""
+    model = result[0] if isinstance(result, tuple) else result
+    for owner in (model, getattr(model, "config", None)):
+        for attribute in ("name_or_path", "_name_or_path"):
+            if getattr(owner, attribute, None) == source:
+                setattr(owner, attribute, name)
+
+
+def _prepare(model_class: Any, name: str, kwargs: dict[str, Any], made: MadeWeights) -> str | None:
+    """See that a model's weights are in its folder; where they aren't, make them.
+
+    Returns the folder to load from, where it is not the model's own.
+    """
     folder = _check_there(name, kwargs)
     if folder is None:
-        return
+        return None
     adapter = os.path.join(folder, ADAPTER_CONFIG)
     if not os.path.isfile(os.path.join(folder, "config.json")) and os.path.isfile(adapter):
         base = read_json(adapter).get("base_model_name_or_path")
         if base:
-            _prepare(model_class, str(base), {**kwargs, "subfolder": None}, overlay, tell)
-        return
+            _prepare(model_class, str(base), {**kwargs, "subfolder": None}, made)
+        return None
     what = os.path.join(folder, with_variant(WEIGHTS[0], kwargs.get("variant")))
-    made_once(overlay.scratch, what, lambda: made_here(model_class, name, folder, kwargs, overlay), tell)
+    made.once(what, lambda: make_weights(model_class, name, folder, kwargs, made))
+    place = made.place_of(folder)
+    return None if place == folder else place
 
 
-def made_here(model_class: Any, name: str, folder: str, kwargs: dict[str, Any], overlay: Overlay) -> str | None:
-    """Make a model's weights in its folder, where they aren't there; what was made, in a sentence."""
+def make_weights(model_class: Any, name: str, folder: str, kwargs: dict[str, Any], made: MadeWeights) -> str | None:
+    """Make a model's weights, where they aren't in its folder; what was made, in a sentence."""
     config = os.path.join(folder, "config.json")
     raw = read_json(config) if os.path.isfile(config) else {}
     if has_weights(folder, raw, kwargs.get("variant")):
         return None
     given = kwargs["config"] if _is_config(kwargs) else None
-    staging = tempfile.mkdtemp(prefix="checkpoint-", dir=overlay.temporary)
+    staging = tempfile.mkdtemp(prefix="checkpoint-")
     try:
         with skeleton.own_build():
             trust = bool(kwargs.get("trust_remote_code")) or model_class.__module__.startswith("transformers_modules")
@@ -149,10 +164,11 @@ def made_here(model_class: Any, name: str, folder: str, kwargs: dict[str, Any], 
             skeleton.write(model, staging)
     except Exception as error:
         raise ModelNotHere(_cannot_build(name, error)) from error
-    made = [file for file in os.listdir(staging) if file.endswith((".safetensors", ".safetensors.index.json"))]
-    _clear(folder, made)
-    for file in made:
-        os.replace(os.path.join(staging, file), os.path.join(folder, with_variant(file, kwargs.get("variant"))))
+    files = [file for file in os.listdir(staging) if file.endswith((".safetensors", ".safetensors.index.json"))]
+    place = made.writable(folder)
+    _clear(place, files)
+    for file in files:
+        os.replace(os.path.join(staging, file), os.path.join(place, with_variant(file, kwargs.get("variant"))))
     shutil.rmtree(staging, ignore_errors=True)
     return f"{name} has no weights here; its checkpoint is taken to be {stored_class.__name__}'s"
 
@@ -163,7 +179,7 @@ def _cannot_build(name: str, error: Exception) -> Text:
 
 
 def _clear(folder: str, made: list[str]) -> None:
-    """Take away (from the program's sight) what would contradict the checkpoint that was made."""
+    """Take away what would contradict the checkpoint that was made."""
     stale = ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"]
     paths = [os.path.join(folder, file) for file in stale]
     snapshots, _, revision = folder.rstrip("/").rpartition("/")

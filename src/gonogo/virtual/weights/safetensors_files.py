@@ -14,7 +14,6 @@ import torch
 
 from gonogo.virtual import private
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.values import real
 from gonogo.virtual.weights.stored import VALUES_LIMIT, nbytes_of, with_values, without_values
 
@@ -51,10 +50,9 @@ class Slice:
 
 
 class SafeOpen:
-    """Stands for ``safetensors.safe_open``; ``original`` and ``overlay`` are set by :func:`install`."""
+    """Stands for ``safetensors.safe_open``; ``original`` is set by :func:`install`."""
 
     original: Callable[..., Any]
-    overlay: Overlay | None = None
     on_open: Callable[[str], None] = staticmethod(lambda path: None)
     opened: ClassVar[list[Any]] = []
     """Where each file lies that was opened, in order."""
@@ -62,16 +60,16 @@ class SafeOpen:
     """Whether tensors on the CPU are copies of the file's bytes (read, not mapped)."""
 
     def __init__(self, filename: Any, framework: Any, device: Any = "cpu", **kwargs: Any) -> None:
-        path = self.overlay.real(filename) if self.overlay is not None else filename
         self._torch = str(framework) in _TORCH
         self._device = device
         self._mapped = kwargs.get("backend", "mmap") == "mmap" and not self.counted
-        self._path = path
-        self._file = self.original(path, "np") if self._torch else self.original(path, framework, device, **kwargs)
+        self._path = filename
+        how = ("np",) if self._torch else (framework, device)
+        self._file = self.original(filename, *how, **({} if self._torch else kwargs))
         unread = (self._file.metadata() or {}).get(UNREAD)
         self._unread = None if unread == "all" else frozenset(json.loads(unread)) if unread else frozenset()
         self._offsets: dict[str, Any] = {}
-        self.opened.append(path)
+        self.opened.append(filename)
         self.on_open(str(filename))
 
     def __enter__(self) -> SafeOpen:
@@ -155,12 +153,12 @@ def _dtype(code: str) -> torch.dtype:
     return dtype
 
 
-def install(patches: Patches, overlay: Overlay | None, on_open: Callable[[str], None]) -> None:
+def install(patches: Patches, on_open: Callable[[str], None]) -> None:
     """Have every reader of safetensors files read headers only."""
     import safetensors
 
     original = safetensors.safe_open
-    opened = type("safe_open", (SafeOpen,), {"original": staticmethod(original), "overlay": overlay})
+    opened = type("safe_open", (SafeOpen,), {"original": staticmethod(original)})
     opened.on_open = staticmethod(on_open)  # type: ignore[attr-defined]
     opened.__module__ = "safetensors"
     patches.set(safetensors, "safe_open", opened)

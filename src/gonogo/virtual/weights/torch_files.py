@@ -20,7 +20,6 @@ import torch
 
 from gonogo.virtual import private
 from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.sandbox.overlay import Overlay
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.weights import private_serialization
 from gonogo.virtual.weights.stored import VALUES_LIMIT, with_values, without_values
@@ -134,7 +133,7 @@ class _Proxy:
 _current = threading.local()
 
 
-def install(patches: Patches, overlay: Overlay | None, on_open: Callable[[str], None]) -> None:
+def install(patches: Patches, on_open: Callable[[str], None]) -> None:
     """Replace ``torch.load``, and the step that makes a tensor of a storage."""
     original = torch.load
     utils = private_serialization.utils
@@ -154,7 +153,7 @@ def install(patches: Patches, overlay: Overlay | None, on_open: Callable[[str], 
         path = _path_of(f)
         if path is not None and path.endswith(".safetensors"):
             return original(f, map_location, pickle_module, weights_only=weights_only, mmap=mmap, **arguments)
-        with _source(f, path, overlay) as (source, is_archive):
+        with _source(f, path) as (source, is_archive):
             mapped = bool(mmap)
             use_map = True if is_archive and isinstance(source, str) else mmap
             loading = _Loading(map_location, mapped, _File(source) if is_archive and isinstance(source, str) else None)
@@ -244,13 +243,9 @@ def _buffered(f: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _source(f: Any, path: str | None, overlay: Overlay | None) -> Iterator[tuple[Any, bool]]:
-    """What torch reads: the real place of a path, with what a virtual save left out put in as holes."""
-    source: Any = path
-    if path is None:
-        source = _buffered(f)
-    elif overlay is not None:
-        source = overlay.real(path)
+def _source(f: Any, path: str | None) -> Iterator[tuple[Any, bool]]:
+    """What torch reads: a file, with what a virtual save left out put in as holes."""
+    source: Any = _buffered(f) if path is None else path
     if path is not None and not os.path.isfile(source):
         yield f, False
         return
@@ -264,7 +259,7 @@ def _source(f: Any, path: str | None, overlay: Overlay | None) -> Iterator[tuple
     if not omitted:
         yield source, is_archive
         return
-    descriptor, expanded = tempfile.mkstemp(suffix=".pt", dir=overlay.temporary if overlay is not None else None)
+    descriptor, expanded = tempfile.mkstemp(suffix=".pt")
     os.close(descriptor)
     try:
         expand(source, expanded, omitted)

@@ -10,8 +10,6 @@ from gonogo.evidence.environment.versions.listing import Listing, exact, valid
 from gonogo.evidence.environment.versions.requirements import WHERE_FROM, read_index, read_requirement
 from gonogo.evidence.field import Field
 
-_LARGEST = 1 << 20
-"""Bytes; what is larger is no environment file."""
 _NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch", "pytorch-lightning": "pytorch-lightning"}
 """Packages that conda names otherwise than PyPI does."""
 _SPEC = r"(?:[\w./-]{1,100}::)?([A-Za-z0-9_][\w.-]{0,100})\s*(?:\[[^\]]{0,200}\])?\s*(.{0,200})$"
@@ -24,8 +22,6 @@ def read_conda(listing: Listing) -> None:
     """All dependencies of the listing's file."""
     import yaml
 
-    if len(listing.source.data) > _LARGEST:
-        return
     try:
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         root = yaml.compose(listing.source.text, Loader=loader)

@@ -50,7 +50,7 @@ def read_dockerfile(listing: Listing) -> None:
         if kind == "FROM":
             _begin_stage(listing, instruction[2], start, values, stages)
         elif kind == "ENV":
-            for name, value in re.findall(r"([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", instruction[2]):
+            for name, value in re.findall(r"(?<!\w)([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", instruction[2]):
                 values[name] = value.strip("\"'")
                 listing.variables[name] = Field(decoded(values[name]))
         elif kind == "RUN":

@@ -22,6 +22,10 @@ _NO_VERSION = Text(
 )
 
 
+_MAX_NOT_FOUND = 1000
+"""Packages that are looked for in the whole text: those written with escapes, or in another order than they are met."""
+
+
 def read_json(listing: Listing) -> Environment:
     """What the listing's file, which is JSON, tells."""
     try:
@@ -121,7 +125,10 @@ def _places(
         return None, None
     key = json.dumps(name)
     quoted = json.dumps(version)[1:-1]
-    position = text.find(key)
+    position = text.find(key, listing.searched_to)
+    if position < 0 and listing.not_found < _MAX_NOT_FOUND:
+        listing.not_found += 1
+        position = text.find(key)
     while position >= 0:
         after = position + len(key)
         between = r'\s*,\s*"version"\s*:\s*"' if in_list else r'\s*:\s*(?:\{[^{}]{0,4000}?"version"\s*:\s*)?"?'
@@ -129,6 +136,7 @@ def _places(
         if match is not None and text.startswith(quoted, match.end()):
             at = match.end()
             source = listing.source
+            listing.searched_to = position
             return source.place(position, at + len(quoted)), source.place(at, at + len(quoted))
         position = text.find(key, after)
     return None, None

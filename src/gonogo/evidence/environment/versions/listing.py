@@ -43,6 +43,11 @@ class Listing:
         self.variables: dict[str, Field] = {}
         self.variables_known = False
         self.unread: list[Unread] = []
+        self.lines = 0
+        """Lines that were read, of the file and those that it includes."""
+        self.searched_to = 0
+        """Where the last package was found: the next one stands behind it."""
+        self.not_found = 0
         self.complete = False
         self.sources: list[Text] = []
         self.index_lines: list[Place] = []

@@ -19,20 +19,30 @@ else:
     import tomli as tomllib
 
 
+_DOTTED = re.compile(r"(?:[\w\"'-]{1,100}[ \t]*\.[ \t]*){30}")
+_MAX_NOT_FOUND = 1000
+"""Requirements that are looked for in the whole text: those written with escapes, or met in another order."""
+
+
 def read_pyproject(listing: Listing) -> None:
     """All dependencies of the listing's file, those of its extras and groups with them."""
     try:
+        if _DOTTED.search(listing.source.text):
+            return  # tomllib's time is quadratic in a key's dots, and no tool's key has as many
         content = tomllib.loads(listing.source.text)
     except (ValueError, RecursionError):
         return
     text = bytes_as_text(listing.source)
     position = 0
     for requirement in _standard(content):
-        quoted = re.compile(rf"[\"']{re.escape(requirement.encode().decode('latin-1'))}[\"']")
-        match = quoted.search(text, position) or quoted.search(text)
-        if match is not None:
-            position = match.end()
-            read_requirement(listing, listing.source, match[0][1:-1], match.start() + 1)
+        written = requirement.encode().decode("latin-1")
+        at = _quoted(text, written, position)
+        if at < 0 and listing.not_found < _MAX_NOT_FOUND:
+            listing.not_found += 1
+            at = _quoted(text, written, 0)
+        if at >= 0:
+            position = at + len(written)
+            read_requirement(listing, listing.source, written, at)
     sources = _mapping(_mapping(_mapping(content.get("tool")).get("uv")).get("sources"))
     for name, source in sources.items():
         package = listing.packages.get(canonical(name))
@@ -42,6 +52,12 @@ def read_pyproject(listing: Listing) -> None:
         start = re.search(rf"^[ \t]*\[[ \t]*{re.escape(header)}[ \t]*\]", text, re.MULTILINE)
         for name, dependency in table.items():
             _add_of_table(listing, text, start.end() if start else 0, name, dependency)
+
+
+def _quoted(text: str, written: str, start: int) -> int:
+    """Where a string begins in the text, behind its opening quote; -1 where it doesn't stand there."""
+    found = [text.find(f"{quote}{written}{quote}", start) for quote in "\"'"]
+    return min((at + 1 for at in found if at >= 0), default=-1)
 
 
 def _standard(content: Mapping[str, Any]) -> Iterator[str]:

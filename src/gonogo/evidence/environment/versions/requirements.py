@@ -24,6 +24,12 @@ from gonogo.finding.errors import UserError
 
 _DEEPEST = 10
 _LONGEST_LINE = 20_000
+_MAX_LINES = 10_000
+"""Lines of all files together that are read; a file that includes others over and over is read so far."""
+_TOO_LONG = Text(
+    "{where}: the lines from here on were not read: a list of versions has up to {limit}",
+    "{where}：从此行起没有读取：版本清单最多 {limit} 行",
+)
 _MOST_UNREAD = 100
 """Lines that are told of; a file with more is no list of requirements."""
 _NO_REQUIREMENT = Text(
@@ -66,6 +72,13 @@ def _read_file(listing: Listing, source: SourceFile, *, depth: int, constraint: 
         start, position = position, position + len(raw)
         if len(raw) > _LONGEST_LINE:
             continue
+        if raw.isspace() or not raw:
+            continue
+        listing.lines += 1
+        if listing.lines > _MAX_LINES:
+            where = f"{source.path}:{source.line_of(start)}"
+            listing.source.gap = listing.source.gap or _TOO_LONG.format(where=where, limit=_MAX_LINES)
+            return
         line = re.sub(r"(^|\s)#.*", "", raw.rstrip("\r\n"))
         start += len(line) - len(line.lstrip())
         line = line.strip()

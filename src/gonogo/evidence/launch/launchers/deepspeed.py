@@ -20,7 +20,7 @@ from gonogo.evidence.launch.launchers.counts import (
     world,
 )
 from gonogo.evidence.launch.launchers.description import LauncherDescription
-from gonogo.evidence.launch.launchers.hostfile import filtered, hosts_of, included
+from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE, filtered, hosts_of, included
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
@@ -86,7 +86,7 @@ def _processes(settings: LaunchSettings) -> World:
 
 def _read_hosts(path: Path) -> dict[str, int] | None:
     try:
-        return hosts_of(SourceFile.read(path).text)
+        return hosts_of(SourceFile.read(path, limit=MAX_HOSTFILE).text)
     except UserError:
         return None
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+MAX_HOSTFILE = 1 << 20
+"""Bytes: the lines of some fifty thousand nodes."""
+_MAX_SLOTS = 1 << 20
+"""Of all hosts together; they are counted one by one where a filter leaves some of them out."""
+
 
 def hosts_of(text: str) -> dict[str, int] | None:
-    """The hosts and their slots, in order; None where a line can't be read."""
+    """The hosts and their slots, in order; None where a line can't be read, or there are more than any cluster has."""
     hosts: dict[str, int] = {}
     for line in text.splitlines():
         line = line.partition("#")[0].strip()
@@ -15,7 +20,7 @@ def hosts_of(text: str) -> dict[str, int] | None:
         if not slots.isdigit() or not slots.isascii() or name in hosts or len(slots) > 6:
             return None
         hosts[name] = int(slots)
-    return hosts or None
+    return hosts if hosts and sum(hosts.values()) <= _MAX_SLOTS else None
 
 
 def filtered(hosts: dict[str, int], include: str, exclude: str) -> dict[str, list[int]] | None:

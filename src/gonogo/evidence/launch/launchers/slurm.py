@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field, whole_number
@@ -12,6 +12,8 @@ from gonogo.evidence.launch.option_parsing import parse_known
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.finding import Text
 
+_MAX_WORDS = 200
+"""Words of one ``#SBATCH`` line that are read; each of them that is no option is met anew with all behind it."""
 _BY_SLURM = Text("slurm starts them", "由 slurm 启动")
 SRUN = OptionTable(
     names(
@@ -72,25 +74,30 @@ SRUN = OptionTable(
 
 def directives(source: SourceFile) -> dict[str, Field]:
     """The ``#SBATCH`` lines, by option name as slurm writes it (``ntasks-per-node``), up to the first command."""
-    words: list[ShellWord] = []
     offset = source.start
     if b"#SBATCH" not in source.data:
         return {}
+    found: dict[str, Field] = {}
     for line in source.data[offset:].splitlines(keepends=True):
         stripped = line.strip()
         if stripped and not stripped.startswith(b"#"):
             break
         if line.startswith(b"#SBATCH"):
-            words += _words(source, offset + len(b"#SBATCH"), offset + len(line))
+            words = _words(source, offset + len(b"#SBATCH"), offset + len(line))
+            found.update(_options_of(words[:_MAX_WORDS]))
         offset += len(line)
-    # Each line is options only, so what is no option ends nothing.
+    return with_gpus_per_node(found)
+
+
+def _options_of(words: Sequence[ShellWord]) -> dict[str, Field]:
+    """The options of one line, which holds nothing else: what is no option ends nothing."""
     found: dict[str, Field] = {}
-    rest: tuple[ShellWord, ...] = tuple(words)
+    rest = tuple(words)
     while rest:
         options, left = parse_known(rest, SRUN)
         found.update(as_mapping(options))
-        rest = left[1:] if len(left) == len(rest) or left else ()
-    return with_gpus_per_node(found)
+        rest = left[1:]
+    return found
 
 
 def _words(source: SourceFile, start: int, end: int) -> list[ShellWord]:

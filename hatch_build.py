@@ -1,0 +1,37 @@
+"""What a wheel has that a checkout builds while it is used: the hazards' pages, checked; an index of their cases."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class BuiltFiles(BuildHookInterface):
+    """Builds both files beside the checkout, which stays without them; so does an editable install."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build them, and have the wheel include them. Raises SystemExit where there are no cases to build from."""
+        if version == "editable":
+            return
+        if not Path(self.root, "tests", "hazards").is_dir():
+            sys.exit("tests/hazards is not here: a wheel is built from a whole checkout, or from the sdist")
+        sys.path.insert(0, str(Path(self.root, "src")))
+        import msgspec
+
+        from gonogo.diagnose.similar import cases
+        from gonogo.hazards import pack
+
+        self._folder = tempfile.TemporaryDirectory()
+        for file, data in ((pack.SHIPPED, msgspec.msgpack.encode(pack.make())), (cases.SHIPPED, cases.build())):
+            built = Path(self._folder.name, file.name)
+            built.write_bytes(data)
+            build_data["force_include"][str(built)] = str(file.relative_to(Path(self.root, "src")))
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what was built: the wheel has it."""
+        if version != "editable":
+            self._folder.cleanup()

@@ -1,0 +1,152 @@
+"""A new hazard in a checkout, for ``gonogo hazards --new``: page, code if it takes some, a failing case."""
+
+from __future__ import annotations
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.hazards.index import hazard_of
+from gonogo.hazards.loader import class_name
+from gonogo.hazards.pack import FOLDER, NAME, SHIPPED
+from gonogo.hazards.page import CHINESE, ENGLISH, HEADINGS
+
+_HEAD = """\
+title.en = "TODO: what fails, as one line of a report"
+title.zh = "待写：会失败的是什么，报告中的一行"
+"""
+_SIGNS = """\
+# Words of the lines that are looked for; a large log is searched for these alone.
+log_words = ["TODO: words of the error"]
+confirm.en = "TODO: what makes sure of it, where a sign is not certain"
+confirm.zh = "待写：不确定时如何确认"
+
+# A sign is words of an exception or of a line (a pattern of RE2), and what has to be so besides: types, frames, beside.
+# What log_rule.py, config_rule.py and version_rule.py say at their tops can be declared.
+[[signs]]
+says = 'TODO: words of the error'
+certainty = "likely"
+"""
+_SECTIONS = {
+    "What happens": Text("TODO: what is seen: the error, where it is raised.", "待写：能看到什么：报错及其抛出位置。"),
+    "Why": Text("TODO: why it is so.", "待写：原因。"),
+    "Example": Text("```python\nTODO()  # wrong\nTODO()  # right\n```", ""),
+    "Cure": Text("- TODO: what to change\n- Or TODO: what else would do", "- 待写：要改什么\n- 或待写：其他办法"),
+    "When it is safe": Text("TODO: where the same is no fault.", "待写：何时同样的写法没有问题。"),
+    "Sources": Text("- https://example.com/TODO: what this public page shows", "- 待写：该公开页面说明了什么"),
+}
+_FIRST = Text("TODO: one line that says what it is.", "待写：一行概述。")
+_CODE = '''\
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, Text
+
+
+class {name}(Hazard):
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """TODO: where it is found, and where it is not."""
+        for call in script.calls("TODO.function"):
+            yield self.finding(
+                Text("TODO: what stands there, with its values.", "待写：该处写了什么，含具体取值。"),
+                cure=Text("TODO: what to change", "待写：要改什么"),
+                spans=call.place.span(),
+            )
+'''
+_BAD_LOG = """\
+Traceback (most recent call last):
+  File "train.py", line 9, in <module>
+    trainer.train()
+RuntimeError: replace this log by one of a run that fails so, and let a sign of the page find it
+"""
+_GOOD_LOG = """\
+Traceback (most recent call last):
+  File "train.py", line 9, in <module>
+    trainer.train()
+RuntimeError: replace this log by one that looks alike and has another cause
+"""
+_LAUNCH = "torchrun --nproc_per_node 8 train.py\n"
+_BAD_SCRIPT = "# Replace this by a short program in which the hazard is found.\n"
+_GOOD_SCRIPT = "# Replace this by one that looks alike and in which nothing is wrong.\n"
+_MADE = Text("made {file}", "已生成 {file}")
+_NEXT = Text(
+    "Next: write what says TODO, in both languages; replace the cases; run\n"
+    "    python -m pytest -q -k {name} tests/test_hazards.py tests/{tests}\n"
+    "until it passes (no other step: gonogo looks for the new hazard from its next call on); then `make snapshots`,\n"
+    "and read tests/hazards/{name}/expected.txt as a user would. CONTRIBUTING.md says what a handler can ask.",
+    "接下来：用两种语言写好标为“待写”（TODO）之处；替换用例；运行\n"
+    "    python -m pytest -q -k {name} tests/test_hazards.py tests/{tests}\n"
+    "直到通过（无需其他步骤：gonogo 下次调用就会查找新隐患）；然后运行 `make snapshots`，并以用户的眼光阅读\n"
+    "tests/hazards/{name}/expected.txt。CONTRIBUTING.md 说明了可以查询的内容。",
+)
+
+
+def new_hazard(name: str, theme: str | None, *, code: bool, language: str) -> str:
+    """Lay out a hazard; what was made, and what to do next. Raises UserError where that can't be."""
+    theme = _theme_of(name, theme)
+    root = FOLDER.parents[2]
+    cases = root / "tests" / "hazards" / name
+    page = FOLDER / theme / f"{name.replace('-', '_')}.md"
+    files = {page: page_text(declared=not code)}
+    if code:
+        files[page.with_suffix(".py")] = _CODE.format(name=class_name(name))
+        for case, script in (("bad_train", _BAD_SCRIPT), ("good_train", _GOOD_SCRIPT)):
+            files |= {cases / case / "run.sh": _LAUNCH, cases / case / "train.py": script}
+    else:
+        files |= {cases / "bad.log": _BAD_LOG, cases / "good.log": _GOOD_LOG}
+    for path in files:
+        if path.exists():
+            raise UserError(
+                Text("{path} is there already: take another name", "{path} 已存在：请换一个名称").format(path=path)
+            )
+    try:
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            Text("{path} can't be written: {why}", "无法写入 {path}：{why}").format(path=path, why=error.strerror)
+        ) from None
+    made = [_MADE.format(file=str(path.relative_to(root))).in_language(language) for path in files]
+    tests = "test_hazards_in_files.py" if code else "test_hazards_in_logs.py"
+    return "\n".join((*made, _NEXT.format(name=name, tests=tests).in_language(language))) + "\n"
+
+
+def _theme_of(name: str, theme: str | None) -> str:
+    """The theme of a new hazard. Raises UserError for a name or a theme that won't do, and outside of a checkout."""
+    if SHIPPED.exists() or not (FOLDER.parents[2] / "tests" / "hazards").is_dir():
+        raise UserError(
+            Text(
+                "--new {name}: {folder} is an installed gonogo; hazards are added to a checkout of it (`make setup` "
+                "there)",
+                "--new {name}：{folder} 是已安装的 gonogo；请在其源码检出中添加隐患（在那里运行 `make setup`）",
+            ).format(name=name, folder=FOLDER.parent)
+        )
+    if not NAME.fullmatch(name):
+        raise UserError(
+            Text(
+                "--new {name}: a hazard's name is words in lower case with hyphens, such as zero3-moe-hang",
+                "--new {name}：隐患名称由小写单词和连字符组成，例如 zero3-moe-hang",
+            ).format(name=repr(name))
+        )
+    if (known := hazard_of(name)) is not None:
+        raise UserError(
+            Text(
+                "--new {name}: it is there already ({file}): add a case or a sign to it, or take another name",
+                "--new {name}：已存在（{file}）：请为它添加用例或特征，或换一个名称",
+            ).format(name=name, file=known.page.file)
+        )
+    themes = sorted({path.parent.name for path in FOLDER.glob("*/[!_]*.md")})
+    found = theme or next((one for one in themes if name.startswith(f"{one.replace('_', '-')}-")), None)
+    if found in themes:
+        return found
+    raise UserError(
+        Text("--theme {theme}: say one of {themes}", "--theme {theme}：请从中选择：{themes}").format(
+            theme=theme or "NAME", themes=", ".join(themes)
+        )
+    )
+
+
+def page_text(*, declared: bool) -> str:
+    """A page to fill in; it has the form of one, so that gonogo goes on working."""
+    parts = ["+++\n" + _HEAD + (_SIGNS if declared else "") + "+++\n"]
+    for language, start in (("en", ENGLISH), ("zh", CHINESE)):
+        parts.append(f"{start}\n\n{_FIRST.in_language(language)}\n")
+        texts = ((heading.in_language(language), _SECTIONS[heading.en].in_language(language)) for heading in HEADINGS)
+        parts += [f"## {heading}\n{text}\n" for heading, text in texts if text]  # the example has no language
+    return "\n".join(parts)

@@ -1,0 +1,59 @@
+"""The memory of a process that waits in a system call: the paths that the call names."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import struct
+
+_PAGE = 4096
+
+
+class ProcessMemory:
+    """The memory of processes that this one has started, by their id."""
+
+    def __init__(self) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._readv = libc.process_vm_readv
+        self._writev = libc.process_vm_writev
+        self._buffer = ctypes.create_string_buffer(_PAGE)
+        self._local = (ctypes.c_size_t * 2)(ctypes.addressof(self._buffer), 0)
+        self._remote = (ctypes.c_size_t * 2)()
+
+    def __call__(self, pid: int, address: int, size: int) -> bytes:
+        """So many bytes (a page at most), or fewer where no more can be read. Raises OSError."""
+        self._local[1] = self._remote[1] = min(size, _PAGE)
+        self._remote[0] = address
+        count = self._readv(pid, self._local, 1, self._remote, 1, 0)
+        if count < 0:
+            raise OSError(ctypes.get_errno(), f"the memory of process {pid} can't be read")
+        return self._buffer.raw[:count]
+
+    def write(self, pid: int, address: int, data: bytes) -> None:
+        """Change the memory, also where the process itself may only read it. Raises OSError."""
+        buffer = ctypes.create_string_buffer(data, len(data))
+        local = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), len(data))
+        remote = (ctypes.c_size_t * 2)(address, len(data))
+        if self._writev(pid, local, 1, remote, 1, 0) == len(data):
+            return
+        with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+            memory.seek(address)
+            memory.write(data)
+
+    def text(self, pid: int, address: int) -> bytes:
+        """The bytes up to a zero; read page by page, since the next one may not be there."""
+        found = b""
+        while len(found) <= _PAGE:
+            block = self(pid, address, _PAGE - address % _PAGE)
+            text, zero, _ = block.partition(b"\0")
+            found += text
+            if zero:
+                return found
+            address += len(block)
+        return b""  # longer than any path: the call fails
+
+    def pointers(self, pid: int, address: int) -> list[int]:
+        """The addresses of a list that ends in a zero; no more of it than lies in its page."""
+        block = self(pid, address, _PAGE - address % _PAGE)
+        found = struct.unpack(f"={len(block) // 8}Q", block[: len(block) // 8 * 8])
+        return list(itertools.takewhile(bool, found))

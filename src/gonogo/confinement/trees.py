@@ -1,0 +1,179 @@
+"""Trees that mirror the root folder: what the programs of a world changed (an upper part of overlayfs), or are to find.
+
+overlayfs marks a deletion by a device 0:0, and a folder of which nothing below is seen by an attribute.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+_BLOCK = 1 << 20
+_ATTRIBUTES = "user."
+OPAQUE = "user.overlay.opaque"
+
+
+def mirror_folder(tree: Path, folder: str) -> Path:
+    """Make a folder of the tree and those above it, with the modes and times of the real ones: these will be seen."""
+    for place in (*reversed(Path(folder).parents), Path(folder)):
+        made = Path(f"{tree}{place}")
+        if made.exists():
+            continue
+        made.mkdir(parents=True)
+        with contextlib.suppress(OSError):
+            shutil.copystat(place, made)
+            if os.geteuid() == 0:
+                state = os.stat(place)
+                os.chown(made, state.st_uid, state.st_gid)
+    return Path(f"{tree}{folder}")
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy a tree into another, with its marks, modes, owners, times, links and holes; what is there gives way."""
+    linked: dict[tuple[int, int], Path] = {}
+    folders = []
+    waiting = [""]
+    while waiting:
+        inside = waiting.pop()
+        here, there = Path(f"{source}/{inside}"), Path(f"{target}/{inside}")
+        if not there.is_dir() or there.is_symlink():
+            _clear(there)
+            there.mkdir(parents=True)
+        folders.append((here, there))
+        for name in os.listdir(here):
+            path, place = here / name, there / name
+            state = path.lstat()
+            if stat.S_ISDIR(state.st_mode):
+                waiting.append(f"{inside}/{name}")
+                continue
+            _clear(place)
+            first = linked.get((state.st_dev, state.st_ino))
+            if first is not None:
+                os.link(first, place, follow_symlinks=False)
+                continue
+            if state.st_nlink > 1:
+                linked[state.st_dev, state.st_ino] = place
+            _copy_entry(path, place, state)
+    for here, there in reversed(folders):
+        _copy_facts(here, there, here.lstat())
+
+
+def _clear(place: Path) -> None:
+    if place.is_dir() and not place.is_symlink():
+        remove_tree(place)
+    else:
+        place.unlink(missing_ok=True)
+
+
+def _copy_entry(path: Path, place: Path, state: os.stat_result) -> None:
+    if stat.S_ISLNK(state.st_mode):
+        place.symlink_to(os.readlink(path))
+    elif stat.S_ISREG(state.st_mode):
+        copy_with_holes(path, place)
+    elif stat.S_ISCHR(state.st_mode) and state.st_rdev == 0:
+        os.mknod(place, stat.S_IFCHR | 0o000, 0)
+        return
+    elif stat.S_ISFIFO(state.st_mode):
+        os.mkfifo(place)
+    else:  # a socket: nobody listens any more
+        return
+    _copy_facts(path, place, state)
+
+
+def _copy_facts(path: Path, place: Path, state: os.stat_result) -> None:
+    link = stat.S_ISLNK(state.st_mode)
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(path, follow_symlinks=False):
+            if name.startswith(_ATTRIBUTES):
+                os.setxattr(place, name, os.getxattr(path, name, follow_symlinks=False), follow_symlinks=False)
+    with contextlib.suppress(OSError):
+        if os.geteuid() == 0:
+            os.chown(place, state.st_uid, state.st_gid, follow_symlinks=False)
+        if not link:
+            os.chmod(place, stat.S_IMODE(state.st_mode))
+        os.utime(place, ns=(state.st_atime_ns, state.st_mtime_ns), follow_symlinks=False)
+
+
+def copy_with_holes(source: str | Path, target: str | Path) -> None:
+    """Copy a file's parts that have data: weights without bytes are files of holes, a terabyte long."""
+    reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(reading, "rb"), open(target, "wb") as copy:
+        size = os.fstat(reading).st_size
+        at = 0
+        while at < size:
+            try:
+                at = os.lseek(reading, at, os.SEEK_DATA)
+            except OSError:  # only a hole is left
+                break
+            end = os.lseek(reading, at, os.SEEK_HOLE)
+            while at < end:
+                block = os.pread(reading, min(end - at, _BLOCK), at)
+                if not block:
+                    break
+                os.pwrite(copy.fileno(), block, at)
+                at += len(block)
+        os.ftruncate(copy.fileno(), size)
+
+
+def bytes_below(folder: Path) -> int:
+    """Bytes on the disk of all files below a folder; 0 for what can't be read."""
+    return sum(state.st_blocks * 512 for _, state in files_below(folder))
+
+
+def files_below(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """(path, lstat) of all regular files below a folder that can be read, no links followed."""
+    waiting = [str(folder)]
+    while waiting:
+        for entry in _entries(waiting.pop()):
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            elif entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError):
+                    yield entry.path, entry.stat(follow_symlinks=False)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder that a program wrote, whatever modes, links and depths it left behind.
+
+    Folders are moved up to the top before they are emptied: their paths could be longer than the kernel takes.
+    """
+    top = str(folder)
+    waiting = [top]
+    moved = 0
+    while waiting:
+        path = waiting.pop()
+        with contextlib.suppress(OSError):
+            os.chmod(path, 0o700)
+        for entry in _entries(path):
+            if not entry.is_dir(follow_symlinks=False):
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
+                continue
+            moved += 1
+            below = entry.path
+            if path != top:
+                with contextlib.suppress(OSError):  # a folder is moved by who may write it: its ".." changes
+                    os.chmod(below, 0o700)
+                below = os.path.join(top, f".{os.getpid()}-{moved}")
+                try:
+                    os.rename(entry.path, below)
+                except OSError:
+                    below = entry.path
+            waiting.append(below)
+        if path != top:
+            with contextlib.suppress(OSError):
+                os.rmdir(path)
+    with contextlib.suppress(OSError):
+        os.rmdir(top)

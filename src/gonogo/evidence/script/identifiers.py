@@ -1,0 +1,114 @@
+"""What code says by its identifiers: compared word by word on the syntax tree, never as a substring of its text."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_KEY_AT = {"get": 0, "getenv": 0, "setdefault": 0, "pop": 0, "getattr": 1, "hasattr": 1}
+"""Which argument of a look-up is a name: ``os.environ.get("RANK")``, ``getattr(args, "rank")``."""
+_OPTIONS = frozenset({"args", "kwargs", "cfg", "config", "conf", "opts", "opt", "options", "flags", "hparams"})
+
+
+@lru_cache(maxsize=4096)
+def words(name: str) -> tuple[str, ...]:
+    """The words of an identifier in lower case: of ``isRank0``, ``is_rank_0`` and ``IS_RANK0`` is, rank, 0."""
+    return tuple(word.lower() for word in _WORD.findall(name))
+
+
+def says(name: str, *phrases: str) -> bool:
+    """Whether an identifier has all words of a phrase, one after another: ``cfg_zero3`` says ``zero_3``."""
+    own = words(name)
+    return any(
+        own[start : start + len(wanted)] == wanted
+        for wanted in map(words, phrases)
+        for start in range(len(own) - len(wanted) + 1)
+    )
+
+
+def identifiers(node: ast.AST) -> Iterator[str]:
+    """All names in a piece of code: variables, attributes, parameters, keywords, and keys that are written out.
+
+    Texts that are values are none: ``args.domain == "main"`` has ``args`` and ``domain``, ``os.environ["RANK"]`` and
+    ``"RANK" in os.environ`` have ``RANK``.
+    """
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name):
+            yield each.id
+        elif isinstance(each, ast.Attribute):
+            yield each.attr
+        elif isinstance(each, (ast.arg, ast.keyword)):
+            if each.arg is not None:
+                yield each.arg
+        elif isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield each.name
+        elif isinstance(key := _key(each), ast.Constant) and isinstance(key.value, str):
+            yield key.value
+
+
+def _key(node: ast.AST) -> ast.expr | None:
+    if isinstance(node, ast.Subscript):
+        return node.slice
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        return node.left
+    at = _KEY_AT.get(last_name(node.func)) if isinstance(node, ast.Call) else None
+    return node.args[at] if isinstance(node, ast.Call) and at is not None and at < len(node.args) else None
+
+
+def uses_name(node: ast.AST, *phrases: str) -> bool:
+    """Whether an identifier in a piece of code says one of the phrases."""
+    return any(says(name, *phrases) for name in identifiers(node))
+
+
+def last_name(node: ast.AST | None) -> str:
+    """``c`` of ``a.b.c``, of ``c`` and of a call of either; empty for anything else."""
+    while isinstance(node, ast.Call):
+        node = node.func
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def picks_values(call: ast.Call) -> bool:
+    """Whether it is a tensor's ``gather(dim, index)``, which has the name of a collective."""
+    keywords = {keyword.arg for keyword in call.keywords}
+    if last_name(call.func) not in ("gather", "take_along_dim"):
+        return False
+    at = call.args[1 if uses_name(call.func, "torch") else 0 :]
+    return bool({"dim", "index"} & keywords) or (len(at) > 1 and _is_whole_number(at[0]))
+
+
+def _is_whole_number(node: ast.expr) -> bool:
+    node = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def same_code(one: object, other: object) -> bool:
+    """Whether two pieces of code are alike, wherever they stand, and whether they are read or assigned to."""
+    if isinstance(one, ast.expr_context) and isinstance(other, ast.expr_context):
+        return True
+    if isinstance(one, ast.AST):
+        return type(one) is type(other) and all(
+            same_code(getattr(one, name, None), getattr(other, name, None)) for name in one._fields
+        )
+    if isinstance(one, list):
+        return isinstance(other, list) and len(one) == len(other) and all(map(same_code, one, other))
+    return type(one) is type(other) and one == other
+
+
+def is_option(node: ast.AST) -> bool:
+    """Whether an expression is an entry of the run's options: ``args.resume``, ``self.config["save"]``."""
+    if not isinstance(node, (ast.Attribute, ast.Subscript)):
+        return False
+    return words(last_name(node.value))[-1:] in {(word,) for word in _OPTIONS}
+
+
+def has_option(node: ast.AST) -> bool:
+    """Whether an option of the run's stands anywhere in a piece of code."""
+    return any(map(is_option, ast.walk(node)))
+
+
+def is_main_guard(test: ast.AST) -> bool:
+    """Whether a test is ``__name__ == "__main__"``, or has it among its parts."""
+    return any(isinstance(each, ast.Name) and each.id == "__name__" for each in ast.walk(test))

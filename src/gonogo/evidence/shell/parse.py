@@ -1,0 +1,147 @@
+"""A shell script's text to a syntax tree: whatever the bytes are, in bounded time and memory."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from typing import Any
+
+from gonogo.evidence.document.source_file import SourceFile
+from gonogo.finding import Text
+
+MAX_SCRIPT = 512 << 10
+"""Bytes. Launch scripts have some kilobytes; what has more is an installer with an archive behind it."""
+_MAX_DEPTH = 500
+"""Nodes within nodes. Below it the parser's memory and time grow with the depth times the size."""
+_MAX_SECONDS = 0.7
+"""Of processor time. A script that bash accepts takes 20 ms at the most; behind a syntax error the parser tries all
+ways to go on, and its time is quadratic in what it fails to understand."""
+_CHUNK = 1 << 12
+"""Bytes that the parser is given at a time; where it goes back, it asks anew."""
+
+_TOO_LARGE = Text(
+    "it has {size} KiB, and shell scripts are read up to {limit} KiB: give the script that starts the training",
+    "它有 {size} KiB，而 shell 脚本最多读取 {limit} KiB：请给出启动训练的脚本",
+)
+_NUL = Text(
+    "line {line} holds a NUL byte, so it is no text that bash reads: save it as UTF-8",
+    "第 {line} 行含有 NUL 字节，不是 bash 能读取的文本：请另存为 UTF-8",
+)
+_UTF16 = Text(
+    "it is UTF-16, which bash can't read: save it as UTF-8 without a byte-order mark",
+    "它是 UTF-16 编码，bash 无法读取：请另存为不带 BOM 的 UTF-8",
+)
+_TOO_DEEP = Text(
+    "line {line} nests more than {limit} levels deep, so the script was not read: write it flatter",
+    "第 {line} 行嵌套超过 {limit} 层，因此没有读取该脚本：请减少嵌套",
+)
+_NO_SYNTAX = Text(
+    "its syntax could not be made out around line {line}: run `bash -n` on it",
+    "第 {line} 行附近的语法无法解析：请用 `bash -n` 检查",
+)
+
+
+@cache
+def _language() -> Any:
+    """tree-sitter's grammar of bash."""
+    import tree_sitter
+
+    return tree_sitter.Language(_grammar())
+
+
+def _grammar() -> Any:
+    """tree-sitter-bash's grammar, from its extension module alone.
+
+    Its package loads importlib.resources for query files that are not used here: 10 ms of each start.
+    """
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    package = PathFinder.find_spec("tree_sitter_bash")
+    folders = package.submodule_search_locations if package is not None else None
+    spec = PathFinder.find_spec("_binding", list(folders)) if folders else None
+    if spec is None or spec.loader is None:
+        import tree_sitter_bash
+
+        return tree_sitter_bash.language()
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.language()
+
+
+def parse_script(source: SourceFile, part: tuple[int, int] | None = None) -> Any:
+    """The root node of a script, or of these bytes of it; None where it can't be read, and the source's ``gap`` is why.
+
+    What bash itself would refuse still has a tree, as far as the parser finds one in bounded time.
+    """
+    start, end = part or (0, len(source.data))
+    gap = _unreadable(source, start, end)
+    root = None
+    if gap is None:
+        root, gap = _parsed(source, part)
+    if gap is not None:
+        source.gap = source.gap or gap
+    return root
+
+
+def _unreadable(source: SourceFile, start: int, end: int) -> Text | None:
+    """Why these bytes are not given to the parser."""
+    if end - start > MAX_SCRIPT:
+        return _TOO_LARGE.format(size=(end - start) >> 10, limit=MAX_SCRIPT >> 10)
+    nul = source.data.find(b"\0", start, end)
+    if nul < 0:
+        return None
+    if source.data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return _UTF16
+    return _NUL.format(line=source.line_of(nul))
+
+
+def _parsed(source: SourceFile, part: tuple[int, int] | None) -> tuple[Any, Text | None]:
+    import tree_sitter
+
+    data = source.data
+    parser = tree_sitter.Parser(_language())
+    if part is not None:
+        parser.included_ranges = [tree_sitter.Range(_point(source, part[0]), _point(source, part[1]), *part)]
+    reached = 0
+    latest = time.thread_time() + _MAX_SECONDS
+    given_up = False
+
+    def give_up(offset: int, _has_error: bool) -> bool:
+        nonlocal reached, given_up
+        reached = max(reached, offset)
+        given_up = given_up or time.thread_time() > latest
+        return given_up
+
+    def read(offset: int, _point: object) -> bytes:
+        # Between two calls of the other the parser may read all of a file, over and over.
+        return b"" if give_up(offset, False) else data[offset : offset + _CHUNK]
+
+    try:
+        tree = parser.parse(read, progress_callback=give_up)
+    except ValueError:  # it was told to give up
+        tree = None
+    if tree is None or given_up:
+        return None, _NO_SYNTAX.format(line=source.line_of(reached))
+    deep = _too_deep_at(tree) if len(data) > 2 * _MAX_DEPTH else None
+    if deep is not None:
+        return None, _TOO_DEEP.format(line=source.line_of(deep), limit=_MAX_DEPTH)
+    return tree.root_node, None
+
+
+def _point(source: SourceFile, offset: int) -> tuple[int, int]:
+    line = source.line_of(offset)
+    return line - 1, offset - source.line_start(line)
+
+
+def _too_deep_at(tree: Any) -> int | None:
+    """The offset of a node that is nested too deeply; None where there is none."""
+    cursor = tree.walk()
+    while True:
+        if cursor.goto_first_child():
+            if cursor.depth > _MAX_DEPTH:
+                return int(cursor.node.start_byte)
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return None

@@ -1,0 +1,283 @@
+"""Secrets in text: tokens in known formats, private keys, passwords in addresses, values beside names that say so.
+
+Texts may be long, and anyone may have written them. Each format begins with letters that are looked for first, which
+is fast; a pattern is tried only there, from there on, and what it has taken in is not looked at again: that takes time
+linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Literal
+
+MASK = "***"
+
+Hide = Callable[[str, str], str]
+"""What takes a secret's place, given the part of it that only tells its kind (``hf_``), and the rest."""
+
+_ALWAYS = frozenset({
+    "PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE", "PASSCODE", "PWD", "SECRET", "SECRETS", "CREDENTIAL",
+    "CREDENTIALS", "CREDS", "APIKEY", "APISECRET", "ACCESSKEY", "SECRETKEY", "PRIVATEKEY", "WEBHOOK", "WEBHOOKS",
+    "DSN", "COOKIE", "COOKIES", "JWT", "BEARER", "SAS", "OTP", "TOTP", "MNEMONIC", "SSHPASS",
+})  # fmt: skip
+_MOSTLY = frozenset({
+    "TOKEN", "KEY", "AUTH", "AUTHORIZATION", "PASS", "PAT", "SIGNATURE", "SIG",
+})  # fmt: skip
+"""Words of secrets that a setting may have as well: its value decides."""
+_PLURAL = frozenset({
+    "TOKENS", "KEYS", "SIGNATURES",
+})  # fmt: skip
+_ENDINGS = ("PASSWORD", "PASSWD", "SECRET", "TOKEN", "APIKEY", "ACCESSKEY", "SECRETKEY", "PRIVATEKEY", "CREDENTIALS")
+_OF_A_PLACE = frozenset({
+    "PATH", "FILE", "FILES", "DIR", "FOLDER", "HOME", "SOCK",
+})  # fmt: skip
+_OF_A_SETTING = frozenset({
+    "NAME", "TYPE", "COUNT", "SIZE", "LEN", "LENGTH", "LIMIT", "TIMEOUT", "TTL", "MODE", "METHOD", "HOST", "PORT",
+    "ENABLED", "DISABLED", "INDEX", "NUM", "MAX", "MIN",
+})  # fmt: skip
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_PLAIN_SETTING = re.compile(
+    r"\d{1,6}|[+-]?\d+\.\d*|true|false|yes|no|on|off|none|null|auto|basic|bearer|default|disabled|enabled"
+    r"|<[^<>\s]{0,40}>|\[[A-Za-z_]{0,20}\]",
+    re.IGNORECASE,
+)
+_PATH_OF_A_FILE = re.compile(
+    r"(?:/|~/|\.{1,2}/)[^\s:;,=]{0,1000}\.(?:json|pem|key|crt|cert|txt|ya?ml|toml|ini|cfg|p12|pfx|sock)"
+)
+_HAS_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_RUN = re.compile(r"[A-Za-z0-9]{16,}")
+
+_TOKENS = (
+    "hf_", "api_org_", "sk-", "sk_live_", "sk_test_", "rk_live_", "rk_test_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_",
+    "github_pat_", "glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glsoat-", "glagent-", "AKIA", "ASIA",
+    "AROA", "AIDA", "AGPA", "LTAI", "AKID", "AIza", "ya29.", "xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-",
+    "xoxs-", "xapp-", "npm_", "pypi-AgE", "dckr_pat_", "nvapi-", "gsk_", "xai-", "pplx-", "r8_", "wandb_v1_", "ms-",
+    "hvs.", "dapi", "glsa_", "dop_v1_", "tskey-", "ATATT3x",
+)  # fmt: skip
+_LETTERS_ALONE = frozenset({"hf_", "api_org_", "AKIA", "ASIA", "AROA", "AIDA", "AGPA"})
+"""Their tokens may have letters alone."""
+_AFTER_SK = r"(?:proj-|svcacct-|admin-|or-v1-|ant-(?:[a-z]{1,8}\d\d-)?)?"
+_HOOKS = ("hooks.slack.com/services/", "hooks.slack.com/workflows/", "/api/webhooks/", "open-apis/bot/v2/hook/")
+_BREAK = r"(?:\\{1,2}[rn]|[\r\n\t ])"
+_KEY = re.compile(
+    r"(?P<kept>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)"
+    rf"(?P<secret>(?:{_BREAK}{{1,8}}(?:[A-Za-z0-9+/=]{{20,}}|(?:Proc-Type|DEK-Info):[^\n\\]{{1,80}}))*"
+    rf"(?:{_BREAK}{{1,8}}[A-Za-z0-9+/=]{{1,200}})?)"
+)
+_USER = re.compile(
+    r"(?P<kept>://)(?:(?P<user>[^/\s@:\"'<>]{0,256}):(?P<secret>[^/\s\"'<>]{1,512})|(?P<only>[^/\s@:\"'<>$]{12,256}))(?=@)"
+)
+_JWT = re.compile(r"(?<![\w.-])(?P<kept>eyJ[\w-]{8,}\.)(?P<secret>[\w-]{8,}(?:\.[\w-]*)?)")
+_SENDGRID = re.compile(r"(?<![\w.-])(?P<kept>SG\.)(?P<secret>[\w-]{16,}\.[\w-]{16,})")
+_HEADER = re.compile(r"(?<![A-Za-z0-9])(?P<kept>(?i:bearer|basic) )(?P<secret>[A-Za-z0-9+/._~-]{16,}={0,2})")
+
+_NAMING = (
+    "token", "key", "auth", "passw", "passphrase", "secret", "credential", "signature", "cookie", "pwd", "webhook",
+    "jwt", "sig=", "sas=", "dsn=",
+)  # fmt: skip
+"""What the name of a secret has in it, in lower case."""
+_GIVEN = re.compile(
+    r"[\"'\]]{0,2}(?:[ \t]{0,3}(?P<sign>[=:]>?)[ \t]{0,3}|[ \t]{1,3})"
+    r"(?:\"(?P<double>[^\"\n]{4,512})\"|'(?P<single>[^'\n]{4,512})'"
+    r"|(?P<bare>[^\s\"'<>,;&(){}\[\]=:$*-][^\s\"'<>,;&(){}\[\]=]{3,95}={0,2}))"
+)
+_REST_OF_BARE = re.compile(r"[^\s\"'<>,;&(){}\[\]]*")
+_REST_OF_NAME = re.compile(r"[\w-]*")
+_LONGEST_NAME = 60
+_SHORTEST_RANDOM = 16
+_OF_A_NAME = string.ascii_letters + string.digits + "_-"
+
+
+# -- by names
+
+
+Speaks = Literal["always", "mostly", "when random", "never"]
+"""How far the name of a variable says that its value is a secret."""
+
+
+@lru_cache(maxsize=4096)
+def _speaks(name: str) -> tuple[Speaks, bool]:
+    """How far a name says so, and whether it has a word that is never of anything else."""
+    words = [word.upper() for word in _WORD.findall(name)]
+    always = not _ALWAYS.isdisjoint(words) or any(word.endswith(_ENDINGS) and word != "TOKEN" for word in words)
+    if not words or words[-1] in _OF_A_PLACE:
+        return "never", False
+    if words[-1] in _OF_A_SETTING or not _PLURAL.isdisjoint(words):
+        said = always or not (_MOSTLY | _PLURAL).isdisjoint(words)
+        return ("when random" if said else "never"), always
+    if always:
+        return "always", True
+    return ("never" if _MOSTLY.isdisjoint(words) else "mostly"), False
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a variable of that name with that value holds a secret, as far as the name tells."""
+    speaks, _ = _speaks(name)
+    if speaks == "never" or not value:
+        return False
+    if value[0] in "/~." and (name.upper().endswith("PWD") or _PATH_OF_A_FILE.fullmatch(value)):
+        return False
+    if speaks == "mostly":
+        return _PLAIN_SETTING.fullmatch(value) is None
+    return speaks == "always" or looks_random(value)
+
+
+def looks_random(value: str) -> bool:
+    """Whether a value has what only a machine writes: a long run of letters and digits, or a UUID."""
+    for run in _RUN.finditer(value):
+        start = run[0][:256]
+        digits = sum(map(start.count, "0123456789"))
+        if digits >= 2 and len(start) - digits >= 2:
+            return True
+    return "-" in value and _HAS_UUID.search(value) is not None
+
+
+# -- by formats
+
+
+def known_prefix(value: str) -> str:
+    """The part that tells its kind, of a value that is a token in a known format; empty for any other value."""
+    for literal, pattern in _starts():
+        if value.startswith(literal) and pattern not in (_KEY, _USER):
+            match = pattern.fullmatch(value)
+            if match is not None and _is_one(match, literal):
+                return match["kept"]
+    return ""
+
+
+def with_known_replaced(text: str, hide: Hide) -> str:
+    """The text with each secret in a known format, or beside a name that says so, replaced by what ``hide`` answers."""
+    for literal, pattern in _starts():
+        if literal in text:
+            text = _replaced(text, literal, pattern, hide)
+    return _with_named_replaced(text, hide)
+
+
+@cache
+def _starts() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """What each format begins with, and the pattern of it from there on."""
+    return (
+        ("-----BEGIN ", _KEY),
+        ("://", _USER),
+        ("eyJ", _JWT),
+        ("SG.", _SENDGRID),
+        *((literal, _token(literal)) for literal in _TOKENS),
+        *((literal, re.compile(rf"(?P<kept>{re.escape(literal)})(?P<secret>[\w/-]{{8,}})")) for literal in _HOOKS),
+        *((literal, _HEADER) for literal in ("Bearer ", "bearer ", "BEARER ", "Basic ", "basic ")),
+    )
+
+
+def _token(literal: str) -> re.Pattern[str]:
+    more = _AFTER_SK if literal == "sk-" else ""
+    return re.compile(rf"(?<![A-Za-z0-9])(?P<kept>{re.escape(literal)}{more})(?P<secret>[A-Za-z0-9_-]{{12,}})")
+
+
+def _replaced(text: str, literal: str, pattern: re.Pattern[str], hide: Hide) -> str:
+    parts: list[str] = []
+    done = 0
+    at = text.find(literal)
+    while at >= 0:
+        match = pattern.match(text, at)
+        if match is None:
+            at = text.find(literal, at + len(literal))
+            continue
+        if _is_one(match, literal):
+            parts += (text[done : match.start()], _hidden(match, hide))
+            done = match.end()
+        at = text.find(literal, match.end())
+    return "".join([*parts, text[done:]]) if parts else text
+
+
+def _is_one(match: re.Match[str], literal: str) -> bool:
+    """Whether what has the form of a secret isn't a mere word of that form (``sk-learn-contrib-packages``)."""
+    if match.re is _USER:
+        return match["only"] is None or looks_random(match["only"])
+    rest = match["secret"]
+    if match.re is _KEY:
+        return bool(rest)
+    if literal in _LETTERS_ALONE:
+        longest = max(map(len, re.split(r"[_-]", rest)))
+        plain = rest.islower() or (rest.isupper() and not literal.isupper())
+        return longest >= (30 if plain and not any(map(str.isdigit, rest)) else 16)
+    return match.re in (_JWT, _SENDGRID) or literal in _HOOKS or looks_random(rest) or looks_random(match[0])
+
+
+def _hidden(match: re.Match[str], hide: Hide) -> str:
+    if match.re is _USER:
+        if match["only"] is not None:
+            return f"{match['kept']}{hide('', match['only'])}"
+        user = match["user"] and hide("", match["user"])
+        return f"{match['kept']}{user}:{hide('', match['secret'])}"
+    return match["kept"] + hide(match["kept"], match["secret"])
+
+
+# -- beside names
+
+
+def _with_named_replaced(text: str, hide: Hide) -> str:
+    lowered = _lowered(text)
+    for word in _NAMING:
+        parts: list[str] = []
+        done = 0
+        at = lowered.find(word)
+        while at >= 0:
+            name = _REST_OF_NAME.match(text, at)
+            assert name is not None
+            match = _GIVEN.match(text, name.end()) if name.end() - at <= _LONGEST_NAME else None
+            if match is None:
+                at = lowered.find(word, max(name.end(), at + len(word)))
+                continue
+            kind = match.lastgroup or ""
+            if _is_given_secret(text, at, match, kind):
+                end = match.end(kind)
+                if kind == "bare" and (rest := _REST_OF_BARE.match(text, end)) is not None:
+                    end = rest.end()
+                parts += (text[done : match.start(kind)], hide("", text[match.start(kind) : end]))
+                done = at = end
+            else:
+                at = match.start(kind)  # the value of one may be the name of another: `token password=...`
+            at = lowered.find(word, at)
+        if parts:
+            text = "".join([*parts, text[done:]])
+            lowered = _lowered(text)
+    return text
+
+
+def _is_given_secret(text: str, at: int, match: re.Match[str], kind: str) -> bool:
+    """Whether the name at a place is a secret's, and what follows its value (and no other word of a sentence)."""
+    sign = match["sign"]
+    before = text[max(0, at - _LONGEST_NAME) : at]
+    if sign is None and "--" not in before:
+        return False
+    value = match[kind]
+    own = before.rstrip(_OF_A_NAME)
+    name = before[len(own) :] + text[at : match.start()]
+    is_option = name.startswith("--")
+    in_query = sign == "=" and own.endswith(("?", "&"))
+    random = len(value) >= _SHORTEST_RANDOM and looks_random(value)
+    _, always = _speaks(name.strip("-"))
+    if not (sign or is_option) or not (random or always or in_query):
+        return False
+    if value.startswith((MASK, "$", "<", "{", "%")) or not is_secret(name.strip("-"), value):
+        return False
+    if in_query:
+        return random or (len(value) >= 6 and name.lower() not in ("key", "sig", "signature"))
+    is_variable = sign == "=" and name == name.upper()
+    return random or is_option or is_variable or kind != "bare" or _is_mixed(value)
+
+
+def _is_mixed(value: str) -> bool:
+    return (
+        not value.islower() and not value.isupper() and any(map(str.isdigit, value)) and len(value) >= _SHORTEST_RANDOM
+    )
+
+
+def _lowered(text: str) -> str:
+    """The text with small letters, each at its place."""
+    lowered = text.lower()
+    if len(lowered) != len(text):  # some letters of other scripts become two
+        lowered = "".join(one.lower() if one.isascii() else one for one in text)
+    return lowered

@@ -1,0 +1,78 @@
+"""What a checkout builds out of its own files, kept in the user's cache until one of them changes.
+
+A wheel has these files built in (``hatch_build.py``). In a checkout each is built at the next call after a change, so
+that none is committed or made by hand. Where the cache can't be written, each process builds it for itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+PACKAGE = Path(__file__).parents[1]
+CHECKOUT = PACKAGE.parents[1]
+"""The checkout that the package is in, if it is in one."""
+_KEPT_DAYS = 30
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """A file of the cache."""
+
+    of: bytes
+    """What it was built of (:func:`fingerprint`)."""
+    built: bytes
+
+
+def kept(name: str, of: bytes, build: Callable[[], bytes]) -> bytes:
+    """What was built of the same files before, or else what is built now. Raises what ``build`` raises."""
+    file = _cache_file(name)
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        found = msgspec.msgpack.decode(file.read_bytes(), type=_Kept)
+        if found.of == of:
+            return found.built
+    built = build()
+    with contextlib.suppress(OSError):
+        _keep(file, msgspec.msgpack.encode(_Kept(of, built)))
+    return built
+
+
+def fingerprint(*folders: Path, endings: tuple[str, ...] = (".py", ".md", ".toml")) -> bytes:
+    """What tells one state of the folders from another: each such file's name, time and size; in some milliseconds."""
+    lines = (line for folder in folders for line in _files_in(str(folder), endings))
+    return "".join((f"{sys.version_info[:2]}", *lines)).encode("utf-8", "surrogateescape")
+
+
+def _files_in(folder: str, endings: tuple[str, ...]) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda one: one.name):
+            if entry.name.endswith(endings):
+                stat = entry.stat()
+                yield f"{entry.name}\0{stat.st_mtime_ns}\0{stat.st_size}\n"
+            elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
+                yield f"{entry.name}/\n"
+                yield from _files_in(entry.path, endings)
+
+
+def _cache_file(name: str) -> Path:
+    """Where a file of this checkout is kept: other checkouts of the user have their own."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "gonogo" / "checkouts" / f"{zlib.crc32(os.fsencode(PACKAGE)):08x}.{name}.msgpack"
+
+
+def _keep(file: Path, data: bytes) -> None:
+    """Keep a file, whoever else keeps the same; forget those of checkouts that were not used for a month."""
+    import time
+
+    from gonogo.report.atomic import write_atomically
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, data)
+    for other in file.parent.glob("*.msgpack"):
+        if other.stat().st_mtime < time.time() - _KEPT_DAYS * 86_400:
+            other.unlink()

@@ -1,0 +1,226 @@
+"""The letters without which a log can't show a hazard: it is asked only of logs that have some of them.
+
+A declared hazard's letters are those of its signs, or of its refusal. Of a handler of its own they are those of all
+patterns and literals that its code names, and the functions which that calls: it finds something only in a log that has
+one of them at least. Where a pattern needs no three bytes in a row, any log is asked; by a fallback too.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import textwrap
+import warnings
+from collections.abc import Callable, Iterable
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+from gonogo.evidence.patterns import Pattern
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.log_rule import LoggedHazard, Sign
+from gonogo.hazards.refusal import Refusal
+
+if sys.version_info >= (3, 11):
+    from re import _constants as kinds
+    from re import _parser as parser
+else:
+    import sre_constants as kinds
+    import sre_parse as parser
+
+Letters = frozenset[str]
+FEWEST = 3
+"""Bytes in a row that tell something (a Chinese character has three); what has fewer stands in any log."""
+ENOUGH = 8
+"""Bytes in a row that are rare; of words that are longer it is better to have few."""
+ANY = Letters({""})
+"""What any log has."""
+_SAID = ("Text", "format", "group", "join", "mentions")
+"""Calls whose literals are not looked for in the log: what is said of it, groups of a match, the setup."""
+_SURROUNDINGS = "gonogo.evidence.log.context"
+"""What it asks (is it a training's log at all) goes with evidence, and is none."""
+
+
+# Patterns
+
+
+def of_pattern(pattern: Pattern) -> Letters:
+    """Words in lower case of which all that the pattern matches has one."""
+    text = re.sub(r"\\x\{(\w+)\}", lambda found: re.escape(chr(int(found[1], 16))), pattern.text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            parts: Any = parser.parse(re.sub(r"\(\?[ims]+\)", "", text))
+        except re.error:  # what RE2 writes in another way
+            return ANY
+    return _of_sequence(parts) or ANY
+
+
+def _of_sequence(parts: Iterable[Any]) -> Letters | None:
+    """The words that tell most among those of the parts, all of which are there; None where none tells anything."""
+    runs, told = [""], []
+    for kind, what in parts:
+        letter = _letter(kind, what)
+        if letter:
+            runs[-1] += letter
+        elif kind is not kinds.AT:  # a place between letters takes none
+            runs.append("")
+            told.append(_of_part(kind, what))
+    told += [Letters({run.casefold()}) for run in runs if _size(run) >= FEWEST]
+    return max((words for words in told if words), key=_telling, default=None)
+
+
+def _letter(kind: Any, what: Any) -> str:
+    """The one letter that it matches, in either case; none where there are several."""
+    if kind is kinds.LITERAL:
+        return chr(what)
+    if kind is kinds.IN and all(one is kinds.LITERAL for one, _ in what):
+        letters = {chr(value).casefold() for _, value in what}
+        return letters.pop() if len(letters) == 1 else ""
+    return ""
+
+
+def _of_part(kind: Any, what: Any) -> Letters | None:
+    if kind is kinds.SUBPATTERN:
+        return _of_sequence(what[3])
+    if kind in (kinds.MAX_REPEAT, kinds.MIN_REPEAT):
+        return _of_sequence(what[2]) if what[0] else None
+    if kind is kinds.BRANCH:
+        branches = [_of_sequence(branch) for branch in what[1]]
+        return Letters().union(*(words for words in branches if words)) if all(branches) else None
+    return None
+
+
+def _telling(words: Letters) -> tuple[int, int]:
+    return min(min(map(_size, words)), ENOUGH), -len(words)
+
+
+def _size(word: str) -> int:
+    return len(word.encode())
+
+
+# Hazards
+
+
+def of_hazard(hazard: Hazard) -> Letters:
+    """Words of which a log that shows the hazard has one."""
+    if hazard.fallback:
+        return ANY
+    handler = type(hazard).in_log
+    if handler is Hazard.in_log or handler is LoggedHazard.in_log:
+        return _declared(hazard)
+    return _Reader(hazard).of_function(handler)
+
+
+def _declared(hazard: Hazard) -> Letters:
+    if isinstance(hazard, LoggedHazard):
+        return Letters().union(*map(of_sign, hazard.signs))
+    return of_pattern(hazard.refusal.says) if hazard.refusal is not None else Letters()
+
+
+def of_sign(sign: Sign) -> Letters:
+    """Words of which what shows the sign has one."""
+    told = [of_places(sign.cut)] if sign.cut else [of_pattern(sign.says)] if sign.says is not None else []
+    told += [_words(group) for group in sign.frames]
+    if sign.types and not sign.lines and "" not in sign.types:
+        told.append(_words(sign.types))
+    return max(told, key=_telling, default=ANY)
+
+
+def of_places(places: Iterable[tuple[str, str]]) -> Letters:
+    """Of each place (``ends_at``) the rarer of its two fragments."""
+    return Letters(max(place, key=len).casefold() for place in places)
+
+
+def _words(literals: Iterable[str]) -> Letters:
+    return Letters(one.casefold() if _size(one) >= FEWEST else "" for one in literals)
+
+
+class _Reader(ast.NodeVisitor):
+    """Reads the patterns and literals that a handler's code names off it."""
+
+    def __init__(self, hazard: Hazard) -> None:
+        self._hazard = hazard
+        self._seen: set[Any] = set()
+        self._found: set[str] = set()
+        self._globals: dict[str, Any] = {}
+
+    def of_function(self, function: Callable[..., Any]) -> Letters:
+        """The letters of all that the function looks for; any log's where it names nothing."""
+        self._function(function)
+        return Letters(self._found) if self._found and "" not in self._found else ANY
+
+    def _function(self, function: Callable[..., Any]) -> None:
+        function = inspect.unwrap(function)
+        module = function.__module__
+        if function in self._seen or not module.startswith(("gonogo.hazards.", "gonogo.evidence.log.")):
+            return
+        if module in (_SURROUNDINGS, Hazard.__module__, "gonogo.evidence.log.failure_log"):
+            return
+        self._seen.add(function)
+        outer, self._globals = self._globals, function.__globals__
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+        assert isinstance(definition, ast.FunctionDef)
+        for statement in definition.body:
+            self.visit(statement)
+        self._globals = outer
+
+    def _value(self, value: Any) -> None:
+        if isinstance(value, str):
+            if _size(value) >= FEWEST:
+                self._found.add(value.casefold())
+        elif isinstance(value, (Pattern, Sign, Refusal)):
+            self._found |= (
+                of_sign(value)
+                if isinstance(value, Sign)
+                else of_pattern(value.says if isinstance(value, Refusal) else value)
+            )
+        elif isinstance(value, (tuple, list, frozenset, set, dict)):
+            for each in (*value, *value.values()) if isinstance(value, dict) else value:
+                self._value(each)
+        elif isinstance(value, MethodType):
+            self._function(value.__func__)
+        elif isinstance(value, FunctionType) or hasattr(value, "__wrapped__"):
+            self._function(value)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        called = node.func
+        name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
+        says = [keyword.value for keyword in node.keywords if keyword.arg == "says"]
+        if name == "super":
+            self._found |= _declared(self._hazard)
+        elif name == "errors_of" and says:
+            self.visit(says[0])  # it has its words, whatever its type
+        elif name in _SAID:
+            self.visit(called)
+        else:
+            self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        self._value(self._globals.get(node.id))
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        owner = node.value.id if isinstance(node.value, ast.Name) else ""
+        if owner == "self":
+            if node.attr not in ("name", "title"):
+                self._value(getattr(self._hazard, node.attr, None))
+        elif isinstance(module := self._globals.get(owner), ModuleType):
+            self._value(getattr(module, node.attr, None))
+        else:
+            self.visit(node.value)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):  # a docstring
+            self.generic_visit(node)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        """What is put together is said."""
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        self._value(node.value)
+
+
+def fewest(words: Letters) -> tuple[str, ...]:
+    """The words without those that have another of them in them."""
+    return tuple(sorted(word for word in words if not any(other != word and other in word for other in words)))

@@ -1,0 +1,56 @@
+"""From a page to its hazard: of the class beside it where there is code, or else of the kind that it declares."""
+
+from __future__ import annotations
+
+import importlib
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.page import Page
+
+
+def hazard_of_page(page: Page) -> Hazard:
+    """The hazard. Raises UserError where its head doesn't fit, or where nothing is declared and there is no code."""
+    if page.has_code:
+        return _class_in(page)(page)
+    if "signs" in page.head:
+        from gonogo.hazards.log_rule import LoggedHazard
+
+        return LoggedHazard(page)
+    if "keys" in page.head:
+        from gonogo.hazards.config_rule import ConfigHazard
+
+        return ConfigHazard(page)
+    if not {"versions", "package", "packages"}.isdisjoint(page.head):
+        from gonogo.hazards.version_rule import kind_of
+
+        return kind_of(page)(page)
+    if "refusal" in page.head:
+        return Hazard(page)
+    page.refuse(
+        "",
+        Text(
+            "it declares nothing to look for: write signs, a refusal, keys or versions, or code into {code} beside it",
+            "没有声明要查找的内容：请写 signs、refusal、keys 或 versions，或在同目录的 {code} 中编写代码",
+        ).format(code=f"{page.module.rpartition('.')[2]}.py"),
+    )
+
+
+def class_name(name: str) -> str:
+    """What the class of a hazard with code is called: ``Zero3MoeHang`` of ``zero3-moe-hang``."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("-"))
+
+
+def _class_in(page: Page) -> type[Hazard]:
+    """The class of the code beside a page. Raises UserError where it isn't there under the page's name."""
+    wanted = class_name(page.name)
+    found = vars(importlib.import_module(page.module)).get(wanted)
+    if isinstance(found, type) and issubclass(found, Hazard):
+        return found
+    raise UserError(
+        Text(
+            "{file}: there is no class {name}(Hazard) in it: name it so",
+            "{file}：其中没有类 {name}(Hazard)：请如此命名",
+        ).format(file=page.file.removesuffix(".md") + ".py", name=wanted)
+    )

@@ -1,0 +1,301 @@
+"""Hazards of what is installed that are declared: which packages, of which versions, and what to say of them.
+
+In the head of a page, where the versions alone decide::
+
+    versions = [["numpy", ">=2"], ["torch", "<2.3"]]
+    install = ["numpy", "<2"]
+    cause.en = "{torch} was compiled for numpy 1, and {numpy} is beside it: …"
+    cause.zh = "…"
+
+The texts may name each package of ``versions``, as its version is known (``numpy 2.0.1``). Where more than the versions
+decides, a class beside the page says so: :meth:`UnfitVersions.around`, with further words and places. Three more kinds:
+a ``package`` that is older than transformers takes (:class:`BelowMinimum`), ``packages`` compiled for another torch
+(:class:`BuiltForOtherTorch`), one that the run asks for and that is not there (:class:`NotInstalled`, which takes
+code). What needs more than that is a plain Hazard.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from gonogo.evidence.environment.built_for import torch_of, versions_for_torch
+from gonogo.evidence.environment.compatibility import Requirement, required_by
+from gonogo.hazards.facts.installed import (
+    certainty_of_versions,
+    describe_package,
+    from_file,
+    listed,
+    pip_install,
+    span_of,
+    together,
+    version_fix,
+)
+from gonogo.hazards.hazard import Declared
+from gonogo.hazards.page import Page
+from gonogo.hazards.rule import Certainty, Environment, Field, Finding, Findings, Hazard, Run, Severity, Span, Text
+
+
+class Around(msgspec.Struct, frozen=True):
+    """What of the run makes those versions a fault: words of the texts, places, and how sure that makes it."""
+
+    words: Mapping[str, object] = {}
+    spans: tuple[Span | None, ...] = ()
+    certainty: Certainty | None = None
+
+
+class DeclaredVersions(Declared, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the page of an :class:`UnfitVersions` declares."""
+
+    versions: tuple[tuple[str, str], ...]
+    pinned: bool | UnsetType = UNSET
+    install: tuple[str, str]
+    cause: Text
+    cures: tuple[Text, ...] | UnsetType = UNSET
+    label: tuple[str, Text] | UnsetType = UNSET
+    severity: Severity | UnsetType = UNSET
+    certainty: Certainty | UnsetType = UNSET
+    confirm: tuple[Text, ...] | UnsetType = UNSET
+
+
+class UnfitVersions(Hazard):
+    """A hazard that shows where packages of those versions are installed together, or one of a faulty version."""
+
+    declares = DeclaredVersions
+
+    versions: tuple[tuple[str, str], ...]
+    """The packages and the versions at which it shows; the finding points at each, the one to change first."""
+    pinned: bool = False
+    """Whether only a file's versions count, and not those of the Python that runs gonogo."""
+    install: tuple[str, str]
+    """The package, and its versions, whose installation is the cure."""
+    cause: Text
+    cures: tuple[Text, ...] = ()
+    """Further cures."""
+    label: tuple[str, Text] | None = None
+    """Of which package the place gets which label."""
+    severity: Severity = Severity.ERROR
+    certainty: Certainty | None = None
+    """None: as sure as the versions are."""
+    confirm: tuple[Text, ...] = ()
+
+    def around(self, run: Run) -> Around | None:
+        """What of the run makes it a fault; None where nothing does."""
+        return Around()
+
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
+        """Those versions, in a run that they hurt."""
+        names = [name for name, _ in self.versions]
+        if not (from_file if self.pinned else together)(environment, *names):
+            return
+        if not all(environment.within(name, versions) for name, versions in self.versions):
+            return
+        around = self.around(run)
+        if around is None:
+            return
+        labels = dict((self.label,) if self.label else ())
+        words = {name: describe_package(environment, name) for name in names}
+        certainty = around.certainty or self.certainty or certainty_of_versions(environment, run, *names)
+        yield self.finding(
+            self.cause.format(**words, **around.words),
+            certainty=certainty,
+            severity=self.severity,
+            cure=(pip_install(*self.install), *self.cures),
+            spans=(*(span_of(environment, name, labels.get(name)) for name in names), *around.spans),
+            fixes=version_fix(environment, *self.install),
+            confirm=() if certainty is Certainty.CERTAIN else self.confirm,
+        )
+
+
+class DeclaredMinimum(Declared, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the page of a :class:`BelowMinimum` declares."""
+
+    package: str
+    effect: Text
+    sure_from: str | UnsetType = UNSET
+
+
+class BelowMinimum(Hazard):
+    """A package that is older than the transformers beside it requires."""
+
+    declares = DeclaredMinimum
+
+    package: str
+    effect: Text
+    """What comes of it."""
+    sure_from: str = ">=0"
+    """The versions of transformers that surely refuse it."""
+
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
+        """The package below the lowest version that this transformers takes."""
+        if not together(environment, "transformers", self.package):
+            return
+        sure = environment.within("transformers", self.sure_from)
+        certainty = certainty_of_versions(environment, run, "transformers", self.package)
+        for row in requirement_of(environment, "transformers"):
+            asked = row.requires.get(self.package, "").split(",")
+            lowest = next((one for one in asked if one.startswith(">=")), None)
+            if lowest is not None and environment.within(self.package, f"<{lowest[2:]}"):
+                pair = ("transformers", self.package, lowest)
+                yield pair_finding(self, environment, pair, self.effect, certainty if sure else Certainty.LIKELY)
+
+
+class DeclaredBuilds(Declared, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the page of a :class:`BuiltForOtherTorch` declares."""
+
+    packages: tuple[str, ...]
+    effect: Text
+
+
+class BuiltForOtherTorch(Hazard):
+    """Packages that are compiled for one torch, beside another. pip refuses to install such a pair."""
+
+    declares = DeclaredBuilds
+
+    packages: tuple[str, ...]
+    effect: Text
+    """What comes of it where they were installed all the same."""
+
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
+        """A release for another torch than the one beside it."""
+        for package in self.packages:
+            row = torch_of(package, environment)
+            if row is None or not together(environment, package, "torch"):
+                continue
+            if environment.within("torch", row.torch) is not False:
+                continue
+            fitting = versions_for_torch(package, environment)
+            installed = environment.complete or not from_file(environment, package)
+            label = Text("built for torch {torch}", "针对 torch {torch} 编译").format(torch=row.torch.lstrip("="))
+            yield self.finding(
+                Text(
+                    "{package} goes with torch{wanted}, and {torch} is beside it: {effect}.",
+                    "{package} 对应 torch{wanted}，而一同安装的是 {torch}：{effect}。",
+                ).format(
+                    package=describe_package(environment, package),
+                    wanted=row.torch,
+                    torch=describe_package(environment, "torch"),
+                    effect=self.effect
+                    if installed
+                    else Text("pip finds no way to install both", "pip 无法同时安装两者"),
+                ),
+                certainty=Certainty.LIKELY,
+                cure=pip_install(package, fitting)
+                if fitting
+                else Text("Install the release of {package} for that torch", "安装对应该 torch 的 {package}").format(
+                    package=package
+                ),
+                spans=(span_of(environment, package, label), span_of(environment, "torch")),
+                fixes=version_fix(environment, package, fitting) if fitting else (),
+            )
+
+
+class DeclaredMissing(Declared, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the page of a :class:`NotInstalled` declares."""
+
+    packages: tuple[str, ...] | UnsetType = UNSET
+    cause: Text
+    cures: tuple[Text, ...] | UnsetType = UNSET
+
+
+class NotInstalled(Hazard):
+    """A package that the run asks for, and that a complete listing of a training environment is without."""
+
+    declares = DeclaredMissing
+
+    packages: tuple[str, ...]
+    """The package, and those that do in its place."""
+    cause: Text
+    """It may name the ``{package}``, and by ``{asked}`` what asks for it."""
+    cures: tuple[Text, ...] = ()
+    """Cures beside its installation."""
+
+    def asked(self, run: Run) -> tuple[str, Field] | None:
+        """What asks for the package, as the finding names it, and where that stands; None where nothing does."""
+        return None
+
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
+        """What asks for it, and a listing without it."""
+        asked = self.asked(run)
+        if asked is not None:
+            yield from self.missing(environment, asked, self.packages)
+
+    def missing(self, environment: Environment, asked: tuple[str, Field], packages: tuple[str, ...]) -> Findings:
+        """A finding where none of the packages is installed."""
+        if not listed(environment) or any(map(environment.has, packages)):
+            return
+        in_file = from_file(environment, "torch")
+        if not in_file and not accelerator_here():
+            return  # files are checked on a machine that doesn't train
+        words = {"package": packages[0], "asked": asked[0]}
+        without = Text("the listing has torch, and no {package}", "清单中有 torch，没有 {package}")
+        confirm = Text("pip show {package} finds nothing where it trains", "在训练环境中 pip show {package} 找不到")
+        yield self.finding(
+            self.cause.format(**words),
+            certainty=Certainty.CERTAIN if in_file else Certainty.POSSIBLE,
+            severity=Severity.ERROR if in_file else Severity.WARNING,
+            cure=(
+                Text("pip install {package}", "执行 pip install {package}").format(**words),
+                *(cure.format(**words) for cure in self.cures),
+            ),
+            spans=(asked[1].span(), span_of(environment, "torch", without.format(**words))),
+            confirm=() if in_file else confirm.format(**words),
+        )
+
+
+def accelerator_here() -> bool:
+    """Whether this machine has an accelerator's driver, as one that trains has."""
+    return any(map(os.path.exists, ("/proc/driver/nvidia/version", "/dev/davinci_manager", "/dev/kfd")))
+
+
+def requirement_of(environment: Environment, asking: str) -> tuple[Requirement, ...]:
+    """What the environment's release of a package requires of others."""
+    version = environment.version(asking)
+    return _requirements(asking, str(version)) if version is not None else ()
+
+
+@lru_cache(maxsize=256)
+def _requirements(asking: str, version: str) -> tuple[Requirement, ...]:
+    return required_by(asking, version)
+
+
+def pair_finding(
+    hazard: Hazard, environment: Environment, pair: tuple[str, str, str], effect: Text, certainty: Certainty
+) -> Finding:
+    """``pair``: a package, another that is beside it in a wrong version, and the specifier that the first requires."""
+    asking, package, specifier = pair
+    words = {
+        "name": asking,
+        "asking": describe_package(environment, asking),
+        "package": package,
+        "specifier": specifier,
+        "has": describe_package(environment, package),
+        "effect": effect,
+    }
+    requires = Text("{asking} requires {package}{specifier}", "{asking} 要求 {package}{specifier}")
+    return hazard.finding(
+        Text(
+            "{asking} requires {package}{specifier}, and {has} is beside it: {effect}.",
+            "{asking} 要求 {package}{specifier}，而一同安装的是 {has}：{effect}。",
+        ).format(**words),
+        certainty=certainty,
+        cure=(
+            pip_install(package, specifier),
+            Text("Or take the release of {name} that goes with {has}", "或改用与 {has} 相配的 {name} 版本").format(
+                **words
+            ),
+        ),
+        spans=(span_of(environment, package), span_of(environment, asking, requires.format(**words))),
+        fixes=version_fix(environment, package, specifier),
+    )
+
+
+def kind_of(page: Page) -> type[Hazard]:
+    """The class of a page that declares versions or packages."""
+    if "versions" in page.head:
+        return UnfitVersions
+    return BelowMinimum if "package" in page.head else BuiltForOtherTorch

@@ -1,0 +1,84 @@
+"""Who reads what a program prints: `PORT=$(python port.py)` is a helper, `python train.py | tee log` is not.
+
+The kernel knows: the script's shell itself holds the other end of the pipe, or that of the last program of a chain.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+from gonogo.evidence.launch.words import SHELLS
+
+_LONGEST_CHAIN = 16
+_SETTLES = 0.05
+"""A shell holds the ends of a pipeline's pipes for a moment, until it has started all of its programs."""
+
+
+def is_read_by_a_shell(descriptor: int) -> bool:
+    """Whether what this process writes to a descriptor is read by one of the shells that have started it."""
+    if not _reader_is_a_shell(descriptor):
+        return False
+    time.sleep(_SETTLES)
+    return _reader_is_a_shell(descriptor)
+
+
+def _reader_is_a_shell(descriptor: int) -> bool:
+    shells = set(_shells_above(os.getpid()))
+    pipe = _pipe(f"/proc/self/fd/{descriptor}")
+    seen = set()
+    for _ in range(_LONGEST_CHAIN):
+        if pipe is None or pipe in seen:
+            return False
+        seen.add(pipe)
+        readers = [process for process in _processes() if _reads(process, pipe)]
+        if shells.intersection(readers):
+            return True
+        outputs = [_pipe(f"/proc/{process}/fd/1") for process in readers if process != os.getpid()]
+        pipe = next((output for output in outputs if output is not None), None)
+    return False
+
+
+def _pipe(link: str) -> str | None:
+    with contextlib.suppress(OSError):
+        target = os.readlink(link)
+        if target.startswith("pipe:"):
+            return target
+    return None
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _reads(process: int, pipe: str) -> bool:
+    folder = f"/proc/{process}"
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"{folder}/fd"):
+            with contextlib.suppress(OSError, ValueError):
+                if os.readlink(f"{folder}/fd/{name}") == pipe and not _flags(f"{folder}/fdinfo/{name}") & os.O_ACCMODE:
+                    return True
+    return False
+
+
+def _flags(path: str) -> int:
+    with open(path, encoding="ascii") as file:
+        for line in file:
+            if line.startswith("flags:"):
+                return int(line.split()[1], 8)
+    return os.O_ACCMODE
+
+
+def _shells_above(process: int) -> list[int]:
+    found = []
+    while process > 1:
+        try:
+            with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+                process = int(file.read().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            break
+        with contextlib.suppress(OSError):
+            if os.path.basename(os.readlink(f"/proc/{process}/exe")) in SHELLS:
+                found.append(process)
+    return found

@@ -1,0 +1,153 @@
+"""Programs that a launch script is about to start, looked at one by one: some are replaced by a stand-in.
+
+The kernel has the process wait in ``execve`` while its path is looked at. To replace the program, the path in the
+process's own memory is overwritten by that of a stub, which is short enough for any; then the call goes on. Nothing
+else of the process changes: arguments, environment, folder and streams reach the stand-in as they are.
+
+This is how a script is understood, not how it is kept from doing harm: that is the world's business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shlex
+import stat
+from pathlib import Path
+
+from gonogo.confinement.listening import Call
+from gonogo.evidence.launch.words import SHELLS, is_python
+from gonogo.rehearse.shell import commands
+from gonogo.rehearse.shell.session import MOST_NESTED, STAND_IN, Replaced, ShellSession, launcher_names
+
+_AT_CWD = 0xFFFFFF9C
+_FIRST_LINE = 512
+_STARTS_OF_A_STAND_IN = 2
+"""A stand-in becomes Python, and then perhaps the program itself: these two are let through."""
+_STUB = '#!/bin/sh\nexec {words} "$@"\n'
+_OPENAT2 = 437
+_RESOLVE_IN_ROOT = 0x10
+
+
+class Interception:
+    """Replaces programs on behalf of one run of a script."""
+
+    def __init__(self, session: ShellSession) -> None:
+        self._session = session
+        self.failure: str | None = None
+        """Why the script can't be followed."""
+        self.stub = self.bash = ""
+        """Paths in the world: of the stub, and of what ``sh`` is there, as on most clusters. Set before it runs."""
+        self._names = commands.REPLACED | launcher_names()
+        self._let_through: dict[int, int] = {}
+
+    def look(self, call: Call) -> None:
+        """Look at a call; replace what it would start if need be."""
+        if call.name not in ("execve", "execveat"):
+            return
+        if self._let_through.get(call.pid, 0) > 0:
+            self._let_through[call.pid] -= 1
+            return
+        at = 0 if call.name == "execve" else 1
+        address = call.arguments[at]
+        path = call.memory.text(call.pid, address)
+        words = call.memory.pointers(call.pid, call.arguments[at + 1])
+        shown = os.fsdecode(path)
+        name = os.path.basename(shown)
+        files = _FilesOf(call.pid)
+        folder = _AT_CWD if call.name == "execve" else call.arguments[0] & 0xFFFFFFFF
+        first_line = files.first_line(shown, folder)
+        if first_line is None:  # there is no such program: the caller looks for it elsewhere
+            return
+        if name in SHELLS and _depth(call.pid) > MOST_NESTED:
+            self.failure = f"scripts call each other {MOST_NESTED} deep: {shown}"
+        if name in ("sh", "dash") and name != os.path.basename(os.path.realpath(shown)) != "bash":
+            self._overwrite(call, address, path, os.fsencode(self.bash))
+            return
+        if not (name in self._names or is_python(name) or _for_python(first_line)):
+            return
+        if len(words) > 2 and call.memory.text(call.pid, words[2]) == os.fsencode(STAND_IN):
+            self._let_through[call.pid] = _STARTS_OF_A_STAND_IN - 1
+            return
+        called = os.fsdecode(call.memory.text(call.pid, words[0])) if words else name
+        process = _number_inside(call.pid)
+        if process is None or not self._overwrite(call, address, path, os.fsencode(self.stub)):
+            return
+        self._session.replaces(process, Replaced(shown, called))
+        self._let_through[call.pid] = _STARTS_OF_A_STAND_IN
+
+    def _overwrite(self, call: Call, address: int, path: bytes, other: bytes) -> bool:
+        """Put another path in the place of one; False where it is too long."""
+        if len(other) > len(path):
+            return False
+        call.memory.write(call.pid, address, other + b"\0")
+        return True
+
+
+def write_stub(path: Path, session: ShellSession) -> None:
+    """Make the program that becomes the stand-in."""
+    path.write_text(_STUB.format(words=shlex.join(session.stand_in("--replaced"))))
+    path.chmod(0o755)
+
+
+class _FilesOf:
+    """Files as a process sees them, whatever is mounted where it runs."""
+
+    def __init__(self, pid: int) -> None:
+        self._folder = f"/proc/{pid}"
+
+    def first_line(self, path: str, folder: int) -> bytes | None:
+        """How a file begins; None where there is no file that can be started."""
+        if not path.startswith("/"):
+            base = os.readlink(f"{self._folder}/cwd" if folder == _AT_CWD else f"{self._folder}/fd/{folder}")
+            path = f"{base}/{path}"
+        try:
+            descriptor = self._opened(path)
+        except OSError:
+            return None
+        with open(descriptor, "rb", buffering=0) as file:
+            state = os.fstat(descriptor)
+            if not stat.S_ISREG(state.st_mode) or not state.st_mode & 0o111:
+                return None
+            return file.read(_FIRST_LINE)
+
+    def _opened(self, path: str) -> int:
+        root = os.open(f"{self._folder}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            how = (ctypes.c_uint64 * 3)(os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, 0, _RESOLVE_IN_ROOT)
+            libc = ctypes.CDLL(None, use_errno=True)
+            descriptor = libc.syscall(
+                ctypes.c_long(_OPENAT2), ctypes.c_int(root), os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24)
+            )
+            if descriptor < 0:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
+            return int(descriptor)
+        finally:
+            os.close(root)
+
+
+def _for_python(start: bytes) -> bool:
+    """Whether a file begins with a line that hands it to Python (pip writes two for a long path)."""
+    if not start.startswith(b"#!"):
+        return False
+    first, _, rest = start.partition(b"\n")
+    return b"python" in first or rest.startswith(b"'''exec'")
+
+
+def _number_inside(pid: int) -> int | None:
+    """The number that a process has in its world."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("NSpid:"):
+                return int(line.split()[-1])
+    return None
+
+
+def _depth(pid: int) -> int:
+    """How deep shells have called shells, by the variable that bash counts them in."""
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/environ", "rb") as file:
+        for entry in file.read().split(b"\0"):
+            if entry.startswith(b"SHLVL="):
+                return int(entry[6:])
+    return 0

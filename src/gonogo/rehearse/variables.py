@@ -1,0 +1,143 @@
+"""The environment variables of a rehearsal: which the programs get, and failures for want of those that they don't."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from gonogo.confinement.variables import ProgramEnvironment, program_environment
+from gonogo.evidence.rehearsal.chain import chain_of
+from gonogo.evidence.rehearsal.failures import class_of
+from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord, Unsupported
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.redaction import SHORTEST, Redactor
+from gonogo.rehearse.launch.own_texts import own_texts
+from gonogo.rehearse.request import RehearsalRequest
+
+WITHHELD = Text(
+    "the variable {name} is set here and was not handed on: --env {name}",
+    "此处设置了环境变量 {name}，但没有传给程序：请加 --env {name}",
+)
+REPLACED = Text(
+    "the variable {name} holds a secret, and the program got a placeholder for it: --env {name}=VALUE gives it a value "
+    "of your choice",
+    "环境变量 {name} 含有密钥，程序得到的是占位值：可用 --env {name}=值 给出你选定的值",
+)
+_MISSING = re.compile(
+    r"\bnot (?:been )?(?:set|defined|provided|specified|found|exported)\b|n't (?:been )?(?:set|defined|found)\b"
+    r"|\bunset\b|\bundefined\b|unbound variable|parameter (?:null|not set)|\bmissing\b|\brequired?s?\b|\bis empty\b"
+    r"|\benviron|\bmust (?:be )?(?:set|define|provide|specif|export)"
+    r"|\b(?:please|to) (?:set|define|provide|specify|export)\b"
+    r"|\bno value\b|\bgot None\b|\bis None\b|未设置|没有设置|未定义|未找到|环境变量|请设置|请先|缺少|不能为空|未指定",
+    re.IGNORECASE,
+)
+_REJECTED = re.compile(
+    r"invalid|incorrect|expired|malformed|unauthori[sz]ed|forbidden|\b40[13]\b|denied|decode|decrypt|deserializ|parse"
+    r"|bad (?:token|key|credential)|无效|过期|拒绝",
+    re.IGNORECASE,
+)
+_READS = re.compile(r"\benviron\b|\bgetenv\b")
+_LONGEST = 64 << 10
+_ONE_OF_MANY = re.compile(r"[a-z]+")
+"""A name that is a word like any other: only where it is certainly a variable's is it taken for one."""
+
+
+class ProgramVariables:
+    """The variables of one rehearsal."""
+
+    def __init__(self, given: ProgramEnvironment, environ: Mapping[str, str]) -> None:
+        self._given = given
+        self._redactor = Redactor(environ, given.typed)
+
+    @classmethod
+    def of(cls, request: RehearsalRequest) -> ProgramVariables:
+        """What this process's variables come to for a request. Raises UserError for an ``--env`` that is unusable."""
+        texts = own_texts(request.command, os.getcwd())
+        return cls(program_environment(os.environ, texts=texts, named=request.env), os.environ)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the programs are started with."""
+        return dict(self._given.environment)
+
+    def redact(self, text: str) -> str:
+        """A text without the secrets of this process, those typed for ``--env`` among them."""
+        return self._redactor.text(text)
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Within the block, a UserError that is for want of a variable says so too; none of them has a secret."""
+        try:
+            yield
+        except UserError as error:
+            text = error.text
+            why = self.wanting(text.en.split("; "))
+            if why is not None:
+                text = Text("{text}; {why}", "{text}；{why}").format(text=text, why=why)
+            raise UserError(self._redactor.tree(text)) from None
+
+    def settled(self, record: RehearsalRecord) -> RehearsalRecord:
+        """A record without secrets, in which ranks that failed for want of a variable are reported as not rehearsed."""
+        for rank in record.ranks:
+            why = self._why(rank)
+            if why is not None:
+                rank.unsupported.append(Unsupported(_what(rank), _where(rank.failure), why.en, why.zh))
+                if rank.outcome == "raised":
+                    rank.outcome = "unsupported"
+        return self._redactor.tree(record)
+
+    def _why(self, rank: RankRecord) -> Text | None:
+        if rank.outcome == "killed":
+            return self.wanting(rank.events)
+        if rank.failure is None or rank.outcome != "raised":
+            return None
+        return self._why_failed(rank.failure)
+
+    def _why_failed(self, failure: Failure) -> Text | None:
+        for told in chain_of(failure):
+            key = told.message.strip().strip("'\"")
+            if told.type.rpartition(".")[2] == "KeyError" and key in self._given.withheld:
+                last = told.frames[-1].path if told.frames else ""
+                if not _ONE_OF_MANY.fullmatch(key) or os.path.basename(last) == "os.py":
+                    return WITHHELD.format(name=key)
+            if (why := self.wanting(told.message.splitlines())) is not None:
+                return why
+            for frame in told.frames[-3:]:  # `int(os.environ.get("PORT"))`: the message says nothing of it
+                if _READS.search(frame.text) and (name := _first_of(self._given.withheld, frame.text)):
+                    return WITHHELD.format(name=name)
+        return None
+
+    def wanting(self, lines: Sequence[str]) -> Text | None:
+        """What lines that a program ended with say of a variable that it did not get as it is; None: nothing."""
+        for line in lines:
+            line = line[:_LONGEST]
+            if _MISSING.search(line):
+                certain = "unbound variable" in line or "parameter " in line
+                names = [one for one in self._given.withheld if certain or not _ONE_OF_MANY.fullmatch(one)]
+                if name := _first_of(names, line):
+                    return WITHHELD.format(name=name)
+            for name, value in self._given.replaced.items():
+                shown = len(value) >= SHORTEST and value in line
+                if shown or (_REJECTED.search(line) and _first_of([name], line)):
+                    return REPLACED.format(name=name)
+        return None
+
+
+def _first_of(names: Sequence[str], text: str) -> str:
+    """The first of the names that a text has as a word; empty: none."""
+    return next((one for one in names if one in text and re.search(rf"(?<!\w){re.escape(one)}(?!\w)", text)), "")
+
+
+def _what(rank: RankRecord) -> str:
+    if rank.failure is None:
+        return next((event for event in rank.events), "")
+    first = rank.failure.message.strip().partition("\n")[0][:160]
+    return f"{class_of(rank.failure)}: {first}".removesuffix(": ")
+
+
+def _where(failure: Failure | None) -> str:
+    frame = None if failure is None else failure.innermost("user") or failure.innermost("library")
+    return f"{frame.path}:{frame.line}" if frame is not None else "unknown"

@@ -1,0 +1,191 @@
+"""Copies that keep the holes of a file, and moves that the world's file system refuses where a disk would not.
+
+Virtual weights are files of their full length that are mostly holes: a copy of their bytes would fill the disk. And
+overlayfs moves no folder that it shows from below; what lies on one disk outside may be several file systems inside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from typing import Any
+
+from gonogo.virtual.hooks.patching import Patches, patch_os
+
+_SPARSE_FROM = 1 << 20
+_MOST_MOVED = 4 << 30
+"""So many bytes on the disk, at most, are copied in place of a move; a move of more is refused as the kernel does."""
+_BLOCK = 1 << 20
+
+
+def install() -> Callable[[], None]:
+    """Have ``shutil`` keep holes, and ``os.rename`` and ``os.replace`` move whatever a disk would; returns the undo."""
+    patches = Patches()
+    originals = {name: getattr(shutil, name) for name in ("copyfileobj", "copyfile")}
+    replaced = {"copyfileobj": _copyfileobj(originals["copyfileobj"]), "copyfile": _copyfile(originals["copyfile"])}
+    for name, function in replaced.items():
+        patches.set(shutil, name, function)
+    patches.everywhere([(originals[name], replaced[name]) for name in originals], but=(shutil,))
+    patch_os(patches, {name: _moving(getattr(os, name)) for name in ("rename", "replace")})
+    return patches.undo
+
+
+# -- copies
+
+
+def _copyfileobj(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def copyfileobj(fsrc: Any, fdst: Any, *length: int, **lengths: int) -> None:
+        if not _copy_stream(fsrc, fdst):
+            original(fsrc, fdst, *length, **lengths)
+
+    return copyfileobj
+
+
+def _copyfile(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def copyfile(src: Any, dst: Any, *, follow_symlinks: bool = True) -> Any:
+        try:
+            sparse = _is_sparse(os.stat(src)) and (follow_symlinks or not os.path.islink(src))
+        except OSError:
+            sparse = False
+        if not sparse or (os.path.exists(dst) and os.path.samefile(src, dst)):
+            return original(src, dst, follow_symlinks=follow_symlinks)
+        with open(src, "rb") as fsrc, open(dst, "wb") as fdst:
+            _copy_stream(fsrc, fdst)
+        return dst
+
+    return copyfile
+
+
+def _is_sparse(state: os.stat_result) -> bool:
+    """Whether a file is large, and mostly holes."""
+    return state.st_size >= _SPARSE_FROM and state.st_blocks * 512 < state.st_size // 2
+
+
+def _copy_stream(fsrc: Any, fdst: Any) -> bool:
+    """Copy a whole sparse file by its parts that have data; False where it isn't one, and nothing was done."""
+    try:
+        reading, writing = fsrc.fileno(), fdst.fileno()
+        state = os.fstat(reading)
+        if not _is_sparse(state) or fsrc.tell() or fdst.tell():
+            return False
+    except (AttributeError, OSError, ValueError):
+        return False
+    fdst.flush()
+    _copy_data(reading, writing, state.st_size)
+    fdst.seek(state.st_size)
+    fsrc.seek(state.st_size)
+    return True
+
+
+def _copy_data(reading: int, writing: int, size: int) -> None:
+    """Copy what a file holds to an empty one, and leave out its holes."""
+    at = 0
+    while at < size:
+        try:
+            at = os.lseek(reading, at, os.SEEK_DATA)
+        except OSError:  # only a hole is left
+            break
+        end = os.lseek(reading, at, os.SEEK_HOLE)
+        while at < end:
+            block = os.pread(reading, min(end - at, _BLOCK), at)
+            if not block:
+                break
+            os.pwrite(writing, block, at)
+            at += len(block)
+    os.ftruncate(writing, size)
+
+
+# -- moves
+
+
+def _moving(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def move(src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
+        try:
+            original(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            _copy_and_delete(_whole(src, src_dir_fd), _whole(dst, dst_dir_fd), original, error)
+
+    return move
+
+
+def _whole(path: Any, folder: int | None) -> str:
+    """A path that may count from an open folder, as one that doesn't; without a slash at its end."""
+    text = os.fsdecode(path)
+    if folder is not None and not text.startswith("/"):
+        text = f"/proc/self/fd/{folder}/{text}"
+    return text.rstrip("/") or "/"
+
+
+def _copy_and_delete(src: str, dst: str, rename: Callable[..., None], refused: OSError) -> None:
+    """Move by copying beside the target. Raises ``refused`` where it is too much, or can't be taken away after it."""
+    if _bytes_held(src) > _MOST_MOVED or not os.access(os.path.dirname(src) or ".", os.W_OK | os.X_OK):
+        raise refused
+    head, tail = os.path.split(dst)
+    partial = os.path.join(head, f".{tail[:200]}.moving-{os.getpid()}")
+    try:
+        _copy(src, partial, {})
+        rename(partial, dst)
+    except OSError as error:
+        _remove(partial)
+        if error.filename is not None:
+            error.filename, error.filename2 = refused.filename, refused.filename2
+        raise
+    _remove(src)
+
+
+def _bytes_held(path: str) -> int:
+    """Bytes on the disk of a file, or of all below a folder."""
+    state = os.lstat(path)
+    total = state.st_blocks * 512
+    for folder, _, names in os.walk(path) if stat.S_ISDIR(state.st_mode) else ():
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+    return total
+
+
+def _copy(src: str, dst: str, copied: dict[tuple[int, int], str]) -> None:
+    """Copy a file of any kind, or a folder with all below it: with modes, times, owners, links and holes."""
+    state = os.lstat(src)
+    identity = (state.st_dev, state.st_ino)
+    if stat.S_ISDIR(state.st_mode):
+        os.mkdir(dst, 0o700)
+        for name in os.listdir(src):
+            _copy(os.path.join(src, name), os.path.join(dst, name), copied)
+    elif identity in copied:
+        os.link(copied[identity], dst, follow_symlinks=False)
+        return
+    elif stat.S_ISLNK(state.st_mode):
+        os.symlink(os.readlink(src), dst)
+    elif stat.S_ISREG(state.st_mode):
+        with open(src, "rb") as reading, open(dst, "xb") as writing:
+            _copy_data(reading.fileno(), writing.fileno(), state.st_size)
+    else:
+        os.mknod(dst, state.st_mode)
+    if state.st_nlink > 1 and not stat.S_ISDIR(state.st_mode):
+        copied[identity] = dst
+    with contextlib.suppress(OSError):
+        os.chown(dst, state.st_uid, state.st_gid, follow_symlinks=False)
+    shutil.copystat(src, dst, follow_symlinks=False)
+
+
+def _remove(path: str) -> None:
+    """Take a file or folder away, whatever the modes of what lies in it."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            os.unlink(path)
+            return
+        os.chmod(path, 0o700)
+        for name in os.listdir(path):
+            _remove(os.path.join(path, name))
+        os.rmdir(path)

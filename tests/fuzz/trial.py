@@ -1,0 +1,202 @@
+"""A case looked at as its command would, in this process, with a limit on its time and its memory."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from msgspec.structs import replace
+
+import gonogo.check.parallel
+from fuzz.cases import Case, Fuzzer, laid
+from gonogo.check.findings import check
+from gonogo.check.settings import CheckSettings, read_settings
+from gonogo.diagnose.findings import diagnose
+from gonogo.evidence.config.model import read_model
+from gonogo.finding import Report
+from gonogo.finding.errors import UserError
+from gonogo.report import FORMATS, render
+
+SECONDS = 2.0
+"""Of processor time, for any file."""
+MIB = 500
+_HANGS = 20
+"""Seconds after which a case is broken off."""
+_MOST_CHARACTERS = 3_000_000
+"""Of a report."""
+_OWN_FAULT = "a fault of gonogo itself"
+
+
+class OverTime(BaseException):
+    """Not an Exception: what catches those on purpose must not catch this."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A case that was answered wrongly, too late or not at all."""
+
+    case: Case
+    seed: int
+    what: str
+
+    def __str__(self) -> str:
+        again = f"python tests/fuzz/run.py --seed {self.seed} --first {self.case.number} --count 1"
+        return f"{again}\n  {self.case.how} {self.case.main!r}: {'; '.join(self.case.said)}\n  {self.what}"
+
+
+def fault_of(case: Case, seed: int, folder: Path) -> Fault | None:
+    """What is wrong with how a case is answered; None where it is answered as it should be."""
+    laid(case, folder)
+    before = os.getcwd()
+    os.chdir(folder)
+    _forget_peak()
+    resident = _memory("VmRSS")
+    begin = time.process_time()
+    what = None
+    try:
+        with _broken_off_after(_HANGS):
+            what = _answer(case)
+    except OverTime as error:
+        what = f"no answer after {_HANGS} s:\n" + "".join(traceback.format_tb(error.__traceback__)[-6:])
+    except MemoryError:
+        what = "out of memory"
+    except Exception:
+        what = traceback.format_exc(limit=-8)
+    finally:
+        os.chdir(before)
+    seconds = time.process_time() - begin
+    grown = _memory("VmHWM") - resident
+    if what is None and seconds > SECONDS:
+        what = f"{seconds:.1f} s"
+    if what is None and grown > MIB:
+        what = f"{grown} MiB"
+    return Fault(case, seed, what) if what is not None else None
+
+
+def _answer(case: Case) -> str | None:
+    """Look at a case; what is wrong with the answer."""
+    try:
+        report = _report(case)
+    except UserError as error:
+        lines = (error.text.en, error.text.zh)
+        return f"not one line: {lines}" if any("\n" in line or not line for line in lines) else None
+    own = [skipped for skipped in report.skipped if _OWN_FAULT in skipped.why.en]
+    if own:
+        return f"{own[0].what.en}: {own[0].why.en}\n{_traced(case)}"
+    chance = random.Random(case.number)
+    for format_name in ("json", "text", chance.choice(list(FORMATS))):
+        size = len(render(report, format_name, chance.choice(("en", "zh"))).encode())
+        if size > _MOST_CHARACTERS:
+            return f"{size} bytes of {format_name}"
+    return None
+
+
+def _report(case: Case) -> Report:
+    if case.how == "diagnose":
+        beside = {
+            "deepspeed_config": ".config.json", "launch": ".launch.sh", "script": ".script.py", "environment": ".versions.json"
+        }  # fmt: skip
+        options = {
+            option: Path(os.fsdecode(name))
+            for option, suffix in beside.items()
+            for name in case.files
+            if name.endswith(suffix.encode())
+        }
+        logs = [case.main] if len(options) < len(case.files) else ["."]
+        return diagnose(["."] if "nccl_trace" in case.main else logs, **options)
+    settings = read_settings(Path.cwd())
+    if case.how == "environment":
+        return check(["."], settings=replace(settings, environment=Path(case.main)), use_installed=False).report
+    if case.how == "bash":
+        return check(command=["bash", case.main], settings=settings, use_installed=False).report
+    if case.how == "file":
+        read_model(".", Path.cwd())
+        return check([case.main], settings=settings, use_installed=False).report
+    return check(["."], settings=settings or CheckSettings(), use_installed=False).report
+
+
+def _traced(case: Case) -> str:
+    """Where gonogo itself failed."""
+    with _debugging():
+        try:
+            _report(case)
+        except Exception:
+            return traceback.format_exc(limit=-8)
+    return ""
+
+
+@contextlib.contextmanager
+def _debugging() -> Iterator[None]:
+    os.environ["GONOGO_DEBUG"] = "1"
+    try:
+        yield
+    finally:
+        del os.environ["GONOGO_DEBUG"]
+
+
+@contextlib.contextmanager
+def _broken_off_after(seconds: float) -> Iterator[None]:
+    def over(number: int, frame: FrameType | None) -> None:
+        raise OverTime
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _forget_peak() -> None:
+    """Count the peak of this process's memory from here on."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _memory(name: str) -> int:
+    """MiB."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) >> 10
+    return 0
+
+
+def warmed_up() -> None:
+    """Import what a first case would: that is a command's start, and no case's cost."""
+    gonogo.check.parallel._WORTH_IT = sys.maxsize  # in this process, where it is measured
+    with tempfile.TemporaryDirectory() as folder:
+        for how, main, data in (
+            ("file", "ds.json", b'{"zero_optimization": {"stage": 3}}'),
+            ("bash", "launch.sh", b"torchrun train.py\n"),
+            ("folder", "train.py", b"import torch\n"),
+            ("diagnose", "train.log", b"RuntimeError: x\n"),
+        ):
+            fault_of(Case(0, {main.encode(): data}, how, main, ()), 0, Path(folder, "case"))
+
+
+def faults(seed: int, cases: range, folder: Path, most: int = 20) -> Iterator[Fault]:
+    """The faults among the cases of those numbers, until there are ``most``."""
+    warmed_up()
+    fuzzer = Fuzzer(seed)
+    found = 0
+    for done, number in enumerate(cases):
+        if done % 50 == 0:
+            gc.collect()
+        fault = fault_of(fuzzer.case(number), seed, folder)
+        if fault is not None:
+            yield fault
+            found += 1
+            if found == most:
+                return

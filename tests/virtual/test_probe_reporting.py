@@ -1,0 +1,73 @@
+"""What a program only looks for is opened by name, once: that is what the watch of a rehearsal hears."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+_HEARD = """
+import json, os, sys
+from gonogo.virtual.sandbox import probe_reporting
+heard = []
+undo = probe_reporting.install()
+def listen(event, arguments):
+    if event == "open" and arguments[2] & os.O_PATH:
+        heard.append(str(arguments[0]))
+    if event == "os.listdir":
+        heard.append("listed " + str(arguments[0]))
+sys.addaudithook(listen)
+"""
+
+
+def heard(folder: Path, program: str) -> list[str]:
+    """The names that a program opened as a report, or listed."""
+    code = _HEARD + textwrap.dedent(program) + "\nprint(json.dumps(heard))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    names: list[str] = json.loads(done.stdout)
+    return names
+
+
+def test_each_way_to_look(tmp_path: Path) -> None:
+    found = heard(
+        tmp_path,
+        """
+        from os import stat
+        from pathlib import Path
+        os.path.exists("/nowhere/a"); os.path.exists("/nowhere/a")
+        os.path.isfile("relative"); os.path.lexists(b"/nowhere/bytes"); os.access("/nowhere/access", os.R_OK)
+        Path("/nowhere/path").exists(); os.path.islink("/nowhere/link")
+        try: stat("/nowhere/imported")
+        except OSError: pass
+        os.path.exists("/proc/self"); os.path.exists(os.__file__); os.stat(0)
+        os.stat(".", dir_fd=os.open("/", os.O_RDONLY))
+        """,
+    )
+    nowhere = ["a", "bytes", "access", "path", "link", "imported"]
+    assert [name for name in found if name.startswith("/nowhere")] == [f"/nowhere/{name}" for name in nowhere]
+    assert "relative" in found
+    assert [name for name in found if name.startswith(("/proc", "."))] == []
+
+
+def test_a_listing_of_the_import_system_is_of_modules(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "inner.py").write_text("VALUE = 1\n")
+    found = heard(
+        tmp_path,
+        f"""
+        sys.path.insert(0, {str(tmp_path)!r})
+        from package import inner
+        import importlib.metadata
+        list(importlib.metadata.distributions())
+        os.listdir("package")
+        """,
+    )
+    listed = [name.removeprefix("listed ") for name in found if name.startswith(f"listed {tmp_path}")]
+    assert set(listed) == {f"{tmp_path}/././", f"{tmp_path}/package/././"}
+    assert "listed package" in found
+
+
+def test_nothing_is_reported_after_it_is_undone(tmp_path: Path) -> None:
+    assert heard(tmp_path, "undo(); os.path.exists('/nowhere/a'); os.listdir('/')") == ["listed /"]
