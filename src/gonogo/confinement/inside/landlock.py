@@ -1,18 +1,23 @@
-"""Landlock: a process, and all that it starts, reads and writes only what it is given. For kernels without namespaces."""
+"""Landlock: a process, and all that it starts, reads and writes only what it is given. For want of namespaces."""
 
 import ctypes
 import os
 
-import kernel
+from . import kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 _VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
 _PATH_BENEATH = 1
 # include/uapi/linux/landlock.h, LANDLOCK_ACCESS_FS_*
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _CHANGE = sum(1 << bit for bit in range(4, 13))  # remove a folder or file, make one of any kind
+_MAKE_DEVICE = 1 << 6 | 1 << 11
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
-_SCOPES = 3  # abstract sockets, signals
+_SCOPES, _SCOPE_SIGNALS = 3, 2  # abstract sockets and signals
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
@@ -22,7 +27,7 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("folder", ctypes.c_int32))
 
 
-def version():
+def version() -> int:
     """Version of Landlock's interface; 0 where the kernel has none."""
     try:
         return kernel.call("landlock_create_ruleset", 0, 0, _VERSION)
@@ -30,13 +35,13 @@ def version():
         return 0
 
 
-def scopes_signals():
+def scopes_signals() -> bool:
     """Whether it keeps signals among the confined processes (Linux 6.12)."""
     return version() >= 6
 
 
-def restrict(writable, hidden):
-    """From here on: write below ``writable`` only, read anything but ``hidden`` and devices.
+def restrict(writable: list[str], readable: list[str], hidden: list[str]) -> None:
+    """From here on: write below ``writable`` only; read all but ``hidden`` and devices, and ``readable`` even there.
 
     Raises OSError where the kernel can't (Landlock's first version forbids every move between folders).
     """
@@ -52,8 +57,10 @@ def restrict(writable, hidden):
         _allow(ruleset, "/", _READ_DIR)
         for path in _all_but(["/dev", *hidden]):
             _allow(ruleset, path, _EXECUTE | _READ_FILE)
+        for folder in readable:
+            _allow(ruleset, folder, reading)
         for folder in writable:
-            _allow(ruleset, folder, writing | reading)
+            _allow(ruleset, folder, (writing & ~_MAKE_DEVICE) | reading)
         for device in DEVICES:
             _allow(ruleset, device, _READ_FILE | _WRITE_FILE | writing & _TRUNCATE)
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
@@ -62,9 +69,33 @@ def restrict(writable, hidden):
         os.close(ruleset)
 
 
-def _all_but(hidden):
-    """Paths that together are all that there is now, but for ``hidden``: rules can only add."""
-    hidden = {os.path.realpath(path) for path in hidden}
+def keep_signals_inside() -> bool:
+    """Have signals of this process reach only itself and what it starts from here on; False where it can't be had.
+
+    Nothing else of it is restricted.
+    """
+    if not scopes_signals():
+        return False
+    # Kernels deny moves between folders in every ruleset that does not allow them, even in one that is of no files.
+    attributes = (ctypes.c_uint64 * 3)(_REFER, 0, _SCOPE_SIGNALS)
+    try:
+        ruleset = kernel.call("landlock_create_ruleset", attributes, 24, 0)
+    except OSError:
+        return False
+    try:
+        _allow(ruleset, "/", _REFER)
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        kernel.call("landlock_restrict_self", ruleset, 0)
+    except OSError:
+        return False
+    finally:
+        os.close(ruleset)
+    return True
+
+
+def _all_but(paths: "Iterable[str]") -> "Iterator[str]":
+    """Paths that together are all that there is now, but for ``paths``: rules can only add."""
+    hidden = {os.path.realpath(path) for path in paths}
     waiting = ["/"]
     while waiting:
         folder = waiting.pop()
@@ -85,7 +116,7 @@ def _all_but(hidden):
                 yield entry.path
 
 
-def _allow(ruleset, path, access):
+def _allow(ruleset: int, path: str, access: int) -> None:
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
