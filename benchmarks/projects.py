@@ -124,7 +124,8 @@ def rehearsed(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any] | No
 
 def prepared(launch: dict[str, Any], folder: Path) -> str:
     """``gonogo prepare`` in the project, as a user would before the rehearsal; what it said where it failed."""
-    command = [sys.executable, "-m", "gonogo", "prepare", "--gpus", launch["gpus"], *launch.get("prepare_options", [])]
+    command = [sys.executable, "-m", "gonogo", "prepare", "--yes", "--gpus", launch["gpus"]]
+    command += launch.get("prepare_options", [])
     command += ["--", *shlex.split(launch["command"])]
     try:
         done = subprocess.run(

@@ -350,3 +350,80 @@ def test_extras_that_ask_differently_tell_nothing() -> None:
     environment = environment_of("pyproject.toml", text)
     assert "xformers" not in environment.packages
     assert str(environment.version("deepspeed")) == "0.16.4"
+
+
+ADDRESSES = {
+    "requirements.txt": (
+        "--extra-index-url https://me:secret@other/simple\n-fhttps://other/wheels\n--pre\n"
+        "trl @ git+https://host/h/trl@main\n"
+        'transformers[a,b] @ git+https://host/h/transformers@v4.40.0 ; python_version > "3"\n'
+        "git+https://host/o/NAME.git@abc#egg=nm&subdirectory=x\n-e git+ssh://git@host/o/edit-it.git\n"
+        "https://github.com/o/repo/archive/main.zip\nplain @ https://host/plain-1.0.tar.gz\n"
+        "mine @ file:///home/me/mine\nnumpy @ file:///croot/numpy_1234/work\nlisted==1.0\n",
+        {
+            "trl": "git+https://host/h/trl@main",
+            "transformers": "git+https://host/h/transformers@v4.40.0",
+            "nm": "git+https://host/o/NAME.git@abc#egg=nm&subdirectory=x",
+            "edit-it": "git+ssh://git@host/o/edit-it.git",
+            "repo": "https://github.com/o/repo/archive/main.zip",
+            "plain": "https://host/plain-1.0.tar.gz",
+            "mine": "file:///home/me/mine",
+            "numpy": "",  # conda's own, which its builder had there
+            "listed": "",
+        },
+    ),
+    "pyproject.toml": (
+        '[project]\ndependencies = ["trl>=0.9", "x @ git+https://host/x"]\n'
+        '[tool.uv.sources]\ntrl = {git = "https://host/trl", rev = "abc"}\n'
+        '[tool.poetry.dependencies]\na = {git = "https://host/a", branch = "main"}\nb = "^1.0"\nc = {path = "../c"}\n',
+        {
+            "trl": "git+https://host/trl@abc", "x": "git+https://host/x", "a": "git+https://host/a@main", "b": "",
+            "c": "../c",
+        },
+    ),
+    "uv.lock": (
+        '[[package]]\nname = "a"\nversion = "1.0"\nsource = { git = "https://host/a?rev=main#0123abc" }\n'
+        '[[package]]\nname = "b"\nversion = "1.0"\nsource = { registry = "https://pypi.org/simple" }\n'
+        'sdist = { url = "https://files/b.tar.gz" }\n'
+        '[[package]]\nname = "c"\nversion = "1"\nsource = { url = "https://host/c.whl" }\n',
+        {"a": "git+https://host/a@0123abc", "b": "", "c": "https://host/c.whl"},
+    ),
+    "poetry.lock": (
+        '[[package]]\nname = "a"\nversion = "1.0"\n\n[package.dependencies]\nx = "1"\n\n[package.source]\n'
+        'type = "git"\n'
+        'url = "https://host/a.git"\nreference = "HEAD"\nresolved_reference = "0123"\n\n'
+        '[[package]]\nname = "b"\nversion = "1.0"\n\n[package.source]\ntype = "legacy"\nurl = "https://mirror/simple"\n',
+        {"a": "git+https://host/a.git@0123", "b": ""},
+    ),
+    "pylock.toml": (
+        '[[packages]]\nname = "a"\nversion = "1.0"\n'
+        'vcs = { type = "git", url = "https://host/a", commit-id = "0123" }\n'
+        '[[packages]]\nname = "b"\nversion = "1.0"\nsdist = { url = "https://files/b.tar.gz" }\n',
+        {"a": "git+https://host/a@0123", "b": ""},
+    ),
+    "Dockerfile": (
+        "FROM x\nRUN pip install trl==0.9 -i https://other/simple\n"
+        'RUN pip install "trl @ git+https://host/trl" git+https://host/n\n',
+        {"trl": "git+https://host/trl", "n": "git+https://host/n"},
+    ),
+    "inspect.json": (
+        '{"installed": [{"metadata": {"name": "a", "version": "1.0"}, "direct_url": {"url": "https://host/a", '
+        '"vcs_info": {"vcs": "git", "commit_id": "0123"}}}, {"metadata": {"name": "b", "version": "1.0"}}]}',
+        {"a": "git+https://host/a@0123", "b": ""},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_a_package_keeps_the_address_that_it_comes_from(name: str, tmp_path: Path) -> None:
+    text, addresses = ADDRESSES[name]
+    (tmp_path / name).write_text(text)
+    found = read_environment(SourceFile.read(tmp_path / name))
+    assert {one.name: one.address for one in found.packages.values()} == addresses
+
+
+def test_lines_that_name_an_index_are_kept_with_their_places(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(ADDRESSES["requirements.txt"][0])
+    found = read_environment(SourceFile.read(tmp_path / "requirements.txt"))
+    assert [place.line for place in found.index_lines] == [1, 2, 3]
+    assert found.unread == ()

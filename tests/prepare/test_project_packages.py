@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -18,10 +19,12 @@ from gonogo.rehearse.launch.environment import ON_PATH, with_packages
 from gonogo.rehearse.launch.resolve import _own_on_path
 from gonogo.rehearse.made_data import set_data_apart
 from gonogo.rehearse.not_as_there import itself, project_with
+from gonogo.rehearse.packages.wanted import wanted_by_file
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.given import AS_INSTALLED, in_prepared_environment, with_own_package
 from gonogo.rehearse.prepared.laid_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.run import InEnvironment, _runs_of, prepare
+from gonogo.rehearse.prepared.shown import write as show
 from gonogo.rehearse.prepared.stood_in import absent
 from gonogo.rehearse.prepared.wanted import Options
 from gonogo.rehearse.request import RehearsalRequest
@@ -386,3 +389,29 @@ def test_a_package_without_an_init_file_is_the_projects_own(tmp_path: Path) -> N
     assert own.source == tmp_path / "src"
     (tmp_path / "src/llama_cookbook/finetuning.py").unlink()
     assert own_package(tmp_path) is None
+
+
+def test_addresses_stay_and_index_lines_are_said(project: Path) -> None:
+    write(project, {
+        "requirements.txt": "--extra-index-url https://other/simple\ngit+https://host/o/coolpkg.git\n"
+        "peft @ git+https://host/o/peft@main\njieba==0.42.1\n",
+        "setup.py": 'from setuptools import setup\nsetup(name="x", py_modules=[],\n'
+        '      install_requires=["trl @ git+https://host/trl", "coolpkg==1.0", "peft>=0.9"])\n',
+        "requirements-more.txt": "extra-one @ git+https://host/extra-one\n",
+    })  # fmt: skip
+    runs, _ = _runs_of(["python", "src/open_r1/sft.py"])
+    packages = packages_of(runs, project)
+    assert packages.lines["coolpkg"] == "coolpkg @ git+https://host/o/coolpkg.git"
+    assert packages.lines["peft"] == "peft @ git+https://host/o/peft@main"
+    assert packages.lines["trl"] == "trl @ git+https://host/trl"
+    assert packages.add("extra-one")
+    assert packages.lines["extra-one"] == "extra-one @ git+https://host/extra-one"
+    (project / "environment.txt").write_bytes(packages.text())
+    wanted = wanted_by_file(project / "environment.txt")
+    assert wanted.addresses.keys() == {"coolpkg", "peft", "trl", "extra-one"}
+    assert "jieba" in wanted.specifiers
+    done = prepare(["python", "src/open_r1/sft.py"], Options(), InEnvironment(), write=False, look=None)
+    out = io.StringIO()
+    show(out, done, ["python"], "text", "en", False)
+    assert "coolpkg from git+https://host/o/coolpkg.git" in out.getvalue()
+    assert "not followed: requirements.txt:1: --extra-index-url https://other/simple" in out.getvalue()

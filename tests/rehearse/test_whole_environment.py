@@ -8,7 +8,6 @@ import platform
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -18,21 +17,22 @@ from wheels import wheel
 
 from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.packages import uv
+from gonogo.rehearse.packages.building import TO_BUILD_WITH
 from gonogo.rehearse.packages.differing import spare_differing
 from gonogo.rehearse.packages.laying import PackageOverlay
-from gonogo.rehearse.packages.whole import _OF_GONOGO, _TO_BUILD_WITH, whole_environment
+from gonogo.rehearse.packages.making import OF_GONOGO
+from gonogo.rehearse.packages.whole import whole_environment
 
 TORCH = metadata.version("torch").partition("+")[0]
 
 
 @pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The only packages that uv sees, and an empty cache."""
     folder = tmp_path / "wheels"
     folder.mkdir()
     needed = [Requirement(text) for text in metadata.requires("torch") or []]
-    for requirement in (*map(Requirement, (*_TO_BUILD_WITH, *_OF_GONOGO)), *needed):
+    for requirement in (*map(Requirement, (*TO_BUILD_WITH, *OF_GONOGO)), *needed):
         wheel(folder, requirement.name, "80.9")
     for version in ("0.9.1", "0.9.3", "0.9.4", "0.10.0"):
         wheel(folder, "trl", version, ("evaluate>=0.4", "torch>=1", "tyro; extra == 'cli'"))
@@ -43,10 +43,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    uv._settings_of_pip.cache_clear()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    yield folder
-    uv._settings_of_pip.cache_clear()
+    return folder
 
 
 def versions(made: PackageOverlay) -> dict[str, str]:

@@ -49,6 +49,7 @@ from gonogo.cli.options import (
     SyntheticDeepSpeed,
     Trace,
     Unconfined,
+    Yes,
     before_and_after,
 )
 from gonogo.cli.plan import plan
@@ -113,6 +114,7 @@ def rehearse(
         list[str] | None,
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
     ] = None,
+    yes: Yes = False,
     env: Env = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR.")] = None,
     memory_viz: MemoryViz = None,
@@ -191,6 +193,7 @@ def rehearse(
             viewers=ViewerFiles(memory_viz, trace, flight_recorder),
             ray=ray,
             use_cache=not no_cache,
+            yes=yes,
             unconfined=unconfined,
             env=tuple(env or ()),
         )

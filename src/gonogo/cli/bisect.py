@@ -25,6 +25,7 @@ from gonogo.cli.options import (
     Ranks,
     Steps,
     Unconfined,
+    Yes,
 )
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -57,6 +58,7 @@ def bisect(
         list[str] | None,
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of another package. Repeatable."),
     ] = None,
+    yes: Yes = False,
     env: Env = None,
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR, a folder for each release.")
@@ -114,6 +116,7 @@ def bisect(
             as_of=as_of,
             keep=keep,
             use_cache=not no_cache,
+            yes=yes,
             unconfined=unconfined,
             env=tuple(env or ()),
         )

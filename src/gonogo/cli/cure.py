@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
-from gonogo.cli.options import Command, Env, Format, Gpus, HostMemory, Lang, Nodes, Open, Output, Steps, Unconfined
+from gonogo.cli.options import Command, Env, Format, Gpus, HostMemory, Lang, Nodes, Open, Output, Steps, Unconfined, Yes
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -50,6 +50,7 @@ def cure(
         list[str] | None,
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
     ] = None,
+    yes: Yes = False,
     env: Env = None,
     allow_training_changes: Annotated[
         bool,
@@ -109,6 +110,7 @@ def cure(
             timeout=timeout,
             environment=environment,
             with_packages=tuple(with_ or ()),
+            yes=yes,
             unconfined=unconfined,
             env=tuple(env or ()),
         )

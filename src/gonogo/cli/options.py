@@ -55,6 +55,12 @@ InEnvironment = Annotated[
         "none: in what is installed. Default: what gonogo prepare found, else what is installed.",
     ),
 ]
+Yes = Annotated[
+    bool,
+    typer.Option(
+        "--yes", "-y", help="Install what the project's files ask for into gonogo's own folder without being asked."
+    ),
+]
 AsOf = Annotated[
     str | None,
     typer.Option(

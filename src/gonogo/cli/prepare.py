@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gonogo.cli.exit_status import exit_statuses
-from gonogo.cli.options import AsOf, Command, Env, Gpus, InEnvironment, Lang, Output, Unconfined
+from gonogo.cli.options import AsOf, Command, Env, Gpus, InEnvironment, Lang, Output, Unconfined, Yes
 from gonogo.finding import Text, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -44,6 +44,7 @@ def prepare(
         list[str] | None,
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
     ] = None,
+    yes: Yes = False,
     env: Env = None,
     timeout: Annotated[
         float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a first worker that takes longer.")
@@ -112,6 +113,7 @@ def prepare(
                 as_of=as_of,
                 with_packages=tuple(with_ or ()),
                 timeout=timeout,
+                yes=yes,
                 unconfined=unconfined,
                 env=tuple(env or ()),
             )

@@ -15,6 +15,7 @@ from rich.text import Text as Line
 from gonogo.finding import Text
 from gonogo.finding.words import size
 from gonogo.rehearse.progress import OnProgress, RankStatus, RehearsalStatus
+from gonogo.rehearse.questions import PROGRESS, PROGRESS_LINES, language_of_questions, paused_for_questions
 
 _HEADERS = (
     Text("rank", "rank"),
@@ -37,9 +38,6 @@ _STATES = {
     "killed": Text("killed", "被终止"),
     "interrupted": Text("interrupted", "已中断"),
 }
-PROGRESS, PROGRESS_LINES = "GONOGO_PROGRESS", "lines"
-"""The variable, and its value, that makes progress lines of stderr, for who reads them there."""
-
 # Ranks that are shown at once; a world of hundreds would fill the screen.
 _MOST_ROWS = 12
 
@@ -47,16 +45,30 @@ _MOST_ROWS = 12
 @contextlib.contextmanager
 def live_display(language: str, console: Console | None = None) -> Iterator[OnProgress | None]:
     """What to hand to ``rehearse`` as ``on_progress``: a live display on stderr, or None where that is no terminal."""
-    if os.environ.get(PROGRESS) == PROGRESS_LINES:
-        say = progress_lines(language)
-        yield lambda status: say(status.activity)
-        return
-    console = console or Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    with Live(console=console, refresh_per_second=8, transient=True) as live:
-        yield lambda status: live.update(_rendered(status, language))
+    with language_of_questions(language):
+        if os.environ.get(PROGRESS) == PROGRESS_LINES:
+            say = progress_lines(language)
+            yield lambda status: say(status.activity)
+            return
+        console = console or Console(stderr=True)
+        if not console.is_terminal:
+            yield None
+            return
+        with (
+            Live(console=console, refresh_per_second=8, transient=True) as live,
+            paused_for_questions(lambda: _stopped(live)),
+        ):
+            yield lambda status: live.update(_rendered(status, language))
+
+
+@contextlib.contextmanager
+def _stopped(live: Live) -> Iterator[None]:
+    """Take the display off the terminal within the block."""
+    live.stop()
+    try:
+        yield
+    finally:
+        live.start()
 
 
 def progress_lines(language: str) -> Callable[[Text], None]:

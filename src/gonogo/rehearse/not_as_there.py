@@ -97,6 +97,11 @@ _LAID_OVER = Text(
 class Asked(dict[str, tuple[SpecifierSet, str]]):
     """By canonical name, the versions of a package that a project's files ask for, and the file that says so."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: dict[str, str] = {}
+        """Of those that come from a repository or an archive."""
+
 
 def asked_for(folder: Path, environment: Path | None = None) -> Asked:
     """What the files of a project ask for: in its folder and those above, up to the repository's root.
@@ -105,7 +110,9 @@ def asked_for(folder: Path, environment: Path | None = None) -> Asked:
     """
     asked = Asked()
     for path in ([environment] if environment is not None else []) + list(_files(folder)):
-        for name, specifier in _told(path):
+        for name, specifier, address in _told(path):
+            if address and name not in asked:
+                asked.addresses[name] = address
             asked.setdefault(name, (specifier, _shown(path)))
     return asked
 
@@ -127,18 +134,18 @@ def _shown(path: Path) -> str:
         return str(path)
 
 
-def _told(path: Path) -> Iterator[tuple[str, SpecifierSet]]:
+def _told(path: Path) -> Iterator[tuple[str, SpecifierSet, str]]:
     try:
         if path.name in ("setup.py", "setup.cfg"):
             text = path.read_text(encoding="utf-8", errors="replace")
-            pairs = [(name, specifier) for name, specifier in _QUOTED.findall(text)]
+            found = [(name, specifier, "") for name, specifier in _QUOTED.findall(text)]
         else:
             packages = read_environment(SourceFile.read(path)).packages
-            pairs = [(name, package.specifier) for name, package in packages.items()]
+            found = [(name, package.specifier, package.address) for name, package in packages.items()]
     except (OSError, UserError):
         return
-    for name, specifier in pairs:
-        yield canonical(name), _specifier(specifier)
+    for name, specifier, address in found:
+        yield canonical(name), _specifier(specifier), address
 
 
 def _specifier(text: str) -> SpecifierSet:

@@ -12,7 +12,7 @@ from gonogo.evidence.paths import is_folder
 from gonogo.evidence.published.models import PublishedModel, published_model
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.packages.cache import cache_folder
+from gonogo.rehearse.packages.places import cache_folder
 from gonogo.rehearse.prepared.model_folder import model_files
 
 

@@ -44,5 +44,7 @@ class RehearsalRequest:
     unconfined: bool = False
     """Run the programs without anything that keeps them from the user's files, where the kernel offers no means."""
     env: tuple[str, ...] = ()
+    yes: bool = False
+    """What the project's files ask for may be installed into gonogo's own folder; else the user is asked, once."""
     shm_bytes: int | None = None
     """A node's /dev/shm, where what the command was taken from says it."""

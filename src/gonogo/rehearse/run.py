@@ -81,7 +81,8 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     check_torch()
     with _sigterm_interrupts(), scratch_folder() as scratch:
         stated = machine_from(request.gpus, request.nodes, request.host_memory, UNSTATED)
-        overlay = packages_for(request.environment, request.with_packages, request.as_of, show)
+        agreed = {"yes": request.yes, "unconfined": request.unconfined}
+        overlay = packages_for(request.environment, request.with_packages, request.as_of, show, **agreed)
         kept = earlier(request, stated, overlay)
         raw = request.keep is not None or bool(request.viewers)
         if kept is not None and not raw and (record := kept.record()) is not None:

@@ -150,6 +150,9 @@ class _Tools:
         steps: _Steps = 2,
         timeout: _Timeout = 600,
         environment: Annotated[str, Field(description="A file of versions to rehearse in.")] = "",
+        install: Annotated[
+            bool, Field(description="The user agrees to install what the files pin, in gonogo's own folder.")
+        ] = False,
         folder: _Folder = "",
         language: _Language = "en",
         wait: _Wait = _WAIT,
@@ -161,6 +164,7 @@ class _Tools:
         where = self.folders.folder(folder)
         words = [*self._machine(gpus, nodes, host_memory), f"--ranks={ranks}", f"--steps={steps}"]
         words += [f"--timeout={timeout}", *self._file("--environment", environment, where)]
+        words += ["--yes"] if install else []
         return await self._run(ctx, "rehearse", where, language, words, _some(command), wait)
 
     async def cure(

@@ -23,7 +23,7 @@ import anyio
 from gonogo.cli.serving.folders import Folders, Refused
 from gonogo.evidence.paths import ONLY_BELOW
 from gonogo.finding import Text
-from gonogo.rehearse.display import PROGRESS, PROGRESS_LINES
+from gonogo.rehearse.questions import PROGRESS, PROGRESS_LINES
 
 MOST_RUNNING = 4
 _MOST_KEPT = 40

@@ -76,12 +76,14 @@ def keep_signals_inside() -> bool:
     """
     if not scopes_signals():
         return False
-    attributes = (ctypes.c_uint64 * 3)(0, 0, _SCOPE_SIGNALS)
+    # Kernels deny moves between folders in every ruleset that does not allow them, even in one that is of no files.
+    attributes = (ctypes.c_uint64 * 3)(_REFER, 0, _SCOPE_SIGNALS)
     try:
         ruleset = kernel.call("landlock_create_ruleset", attributes, 24, 0)
     except OSError:
         return False
     try:
+        _allow(ruleset, "/", _REFER)
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.call("landlock_restrict_self", ruleset, 0)
     except OSError:

@@ -37,6 +37,9 @@ class Package(msgspec.Struct, frozen=True):
     """Where the specifier (for ``bare``: the version) stands, or would."""
     extras: str = ""
     """``deepspeed,qlora``: what of its optional parts is asked for."""
+    address: str = ""
+    """Where it is to be had, where that is no package index: a repository, an archive, a path. ``name`` is then what
+    the file calls it, or only the address's last part; a package of the index with this name need not be the same."""
 
     @property
     def version_text(self) -> str | None:
@@ -144,6 +147,8 @@ class Environment(msgspec.Struct, frozen=True):
     """torch's build: ``cuda``, ``hip``, ``git``, ``debug``."""
     unread: tuple[Unread, ...] = ()
     """What of its files could not be understood; what could is told all the same."""
+    index_lines: tuple[Place, ...] = ()
+    """Lines and words of its files that say from where packages are to be had: ``--extra-index-url URL``."""
     told: Environment | None = None
     """What the files alone tell, where this Python stands in for the rest and need not be the one that trains."""
 
@@ -234,6 +239,7 @@ class Environment(msgspec.Struct, frozen=True):
             variables={**other.variables, **self.variables},
             variables_known=self.variables_known or other.variables_known,
             unread=(*self.unread, *other.unread),
+            index_lines=(*self.index_lines, *other.index_lines),
             torch=self.torch or ({} if "torch" in self.packages else other.torch),
             **changes,
         )

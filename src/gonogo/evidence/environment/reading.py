@@ -99,6 +99,7 @@ def environment_in(path: Path) -> Environment:
     environment = read_environment(source)
     if source.gap is not None:
         raise UserError(_CANNOT_READ.format(path=path, why=source.gap))
-    if not environment.packages and environment == Environment(sources=environment.sources, unread=environment.unread):
+    nothing = Environment(sources=environment.sources, unread=environment.unread, index_lines=environment.index_lines)
+    if not environment.packages and environment == nothing:
         raise UserError(_TELLS_NOTHING.format(path=path))
     return environment

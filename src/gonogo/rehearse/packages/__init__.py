@@ -6,22 +6,35 @@ rehearsal runs with those installed, and says so. The user's environment stays a
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
-from gonogo.rehearse.packages.cache import Say
 from gonogo.rehearse.packages.installed import installed_version
 from gonogo.rehearse.packages.laying import PackageOverlay, lay_over
+from gonogo.rehearse.packages.places import Say
 
 __all__ = ["PackageOverlay", "installed_version", "packages_for"]
 
 
-def packages_for(file: Path | None, with_packages: tuple[str, ...], as_of: str | None, say: Say) -> PackageOverlay:
+def packages_for(
+    file: Path | None,
+    with_packages: tuple[str, ...],
+    as_of: str | None,
+    say: Say,
+    *,
+    yes: bool = False,
+    unconfined: bool = False,
+) -> PackageOverlay:
     """The packages that a rehearsal is to have: a file's whole environment, or this Python's with some laid over.
 
-    Raises UserError for what can't be read, found or installed.
+    ``yes``: what the file asks for may be installed; else the user is asked, once for a project. ``unconfined``: builds
+    of packages that have no wheel are not confined. Raises UserError for what can't be read, found or installed, and
+    where the user doesn't agree.
     """
     if file is None:
-        return lay_over(with_packages, say)
+        return lay_over(with_packages, say, unconfined=unconfined)
+    from gonogo.rehearse.packages.agreement import agree
     from gonogo.rehearse.packages.whole import whole_environment
 
-    return whole_environment(file, with_packages, as_of, say)
+    consent = functools.partial(agree, yes=yes)
+    return whole_environment(file, with_packages, as_of, say, consent=consent, unconfined=unconfined)

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
@@ -25,13 +24,18 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.packages.building import BuildFailed, built
+from gonogo.rehearse.packages.index import releases_of
+from gonogo.rehearse.packages.installers import FOLDER, pip_command, surroundings
 from gonogo.rehearse.packages.names import NEEDS_A_WHEEL
-
-Say = Callable[[Text], None]
+from gonogo.rehearse.packages.places import Say, cache_folder
+from gonogo.rehearse.packages.sources import NoSource, release_of
 
 _SAY_AFTER = 2.0
 _LONGEST_INSTALL = 900.0
 _ABANDONED_AFTER = 24 * 3600.0
+_BUILT_HERE = "gonogo-built-here"
+"""A file beside a package that says that its wheel was built on this machine."""
 
 
 class NotInstalled(Exception):
@@ -43,21 +47,20 @@ class NotInstalled(Exception):
         self.versions = versions
 
 
-def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/gonogo/packages``, or the same below ``~/.cache``."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "gonogo" / "packages"
-
-
-def folder_with(name: str, specifier: SpecifierSet, say: Say) -> Path:
+def folder_with(name: str, specifier: SpecifierSet, say: Say, *, unconfined: bool = False) -> Path:
     """The folder of a version that the specifier takes: from the cache, else installed into it.
 
-    ``name`` is canonical. Raises NotInstalled where pip finds or builds none, and UserError where the cache can't be
-    written.
+    ``name`` is canonical. Raises NotInstalled where there is none, or its build fails, and UserError where the cache
+    can't be written.
     """
     cache = cache_folder()
     found = _cached(name, specifier)
-    return found if found is not None else _install(cache, name, specifier, say)
+    return found if found is not None else _install(cache, name, specifier, say, unconfined=unconfined)
+
+
+def was_built(folder: Path) -> bool:
+    """Whether the wheel of what is in a folder of the cache was built on this machine."""
+    return (folder / _BUILT_HERE).exists()
 
 
 def version_in(folder: Path, name: str) -> Version:
@@ -103,7 +106,7 @@ def _cached(name: str, specifier: SpecifierSet) -> Path | None:
     return found[best] if best is not None else None
 
 
-def _install(cache: Path, name: str, specifier: SpecifierSet, say: Say) -> Path:
+def _install(cache: Path, name: str, specifier: SpecifierSet, say: Say, *, unconfined: bool) -> Path:
     try:
         cache.mkdir(parents=True, exist_ok=True)
         _drop_abandoned(cache)
@@ -116,7 +119,10 @@ def _install(cache: Path, name: str, specifier: SpecifierSet, say: Say) -> Path:
             ).format(path=cache, why=error.strerror)
         ) from None
     try:
-        _run_pip(name, specifier, filling, say)
+        try:
+            _run_pip(f"{name}{specifier}", f"{name}{specifier}", filling, say)
+        except NotInstalled as error:
+            _build(name, specifier, filling, say, error, unconfined=unconfined)
         target = cache / f"{name}-{version_in(filling, name)}{_suffix()}"
         filling.chmod(0o755)
         try:
@@ -136,21 +142,39 @@ def _drop_abandoned(cache: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run_pip(name: str, specifier: SpecifierSet, target: Path, say: Say) -> None:
-    options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--compile", "--target", str(target)]
-    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PIP_USER")}
-    if name == "deepspeed":
-        # Its setup imports torch, which is here already, and compiles operators only where it is told to. What it takes
-        # DS_ACCELERATOR=cpu or =cuda to need differs from version to version: it is left to find out by itself.
-        options.append("--no-build-isolation")
-        environment.pop("DS_ACCELERATOR", None)
-        environment["DS_BUILD_OPS"] = "0"
+def _build(
+    name: str, specifier: SpecifierSet, target: Path, say: Say, refused: NotInstalled, *, unconfined: bool
+) -> None:
+    """Install a version of which there are only sources, by way of a wheel that is built of them, confined.
+
+    Raises NotInstalled: as pip did, where there are no sources either.
+    """
     if name in NEEDS_A_WHEEL:
-        options += ["--only-binary", name]
-    command = [sys.executable, "-m", "pip", "install", *options, f"{name}{specifier}"]
+        raise refused
+    what = Text("looking for the sources of {name}", "正在查找 {name} 的源码").format(name=name)
+    with tempfile.TemporaryDirectory(prefix="gonogo-sources-") as folder:
+        try:
+            source = release_of(name, str(specifier), None, Path(folder) / "source", what, say)
+        except NoSource:
+            known = set(refused.versions)
+            with contextlib.suppress(UserError):
+                known |= set(releases_of(name))
+            raise NotInstalled(refused.why, tuple(sorted(known))) from None
+        try:
+            wheel = built(source, name, say, unconfined=unconfined).wheel
+        except BuildFailed as error:
+            raise NotInstalled(f"its build failed: {error}", ()) from None
+    _run_pip(f"{name}{specifier}", str(wheel), target, say)
+    (target / _BUILT_HERE).touch()
+
+
+def _run_pip(shown: str, what: str, target: Path, say: Say) -> None:
+    """Have pip install a wheel: of the index, or a file. Nothing of the package runs."""
+    options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--compile", "--target", str(target)]
+    command = pip_command("install", *options, "--only-binary", ":all:", what)
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=FOLDER, env=surroundings()
         )
         started = time.monotonic()
         try:
@@ -163,7 +187,7 @@ def _run_pip(name: str, specifier: SpecifierSet, target: Path, say: Say) -> None
                         Text(
                             "installing {what} into gonogo's cache ({seconds:.0f} s)",
                             "正在把 {what} 安装到 gonogo 的缓存（{seconds:.0f} 秒）",
-                        ).format(what=f"{name}{specifier}", seconds=seconds)
+                        ).format(what=shown, seconds=seconds)
                     )
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(0.1)

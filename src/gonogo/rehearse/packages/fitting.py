@@ -14,8 +14,9 @@ from packaging.utils import canonicalize_name as canonical
 from packaging.version import Version
 
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.packages.cache import NotInstalled, Say, cached_versions, folder_with, requirements_in
+from gonogo.rehearse.packages.cache import NotInstalled, cached_versions, folder_with, requirements_in
 from gonogo.rehearse.packages.index import releases_of
+from gonogo.rehearse.packages.places import Say
 
 _NEEDS_NEWER = (">=", ">", "~=", "==", "===")
 

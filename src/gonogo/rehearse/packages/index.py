@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import subprocess
-import sys
 
 from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.packages.installers import FOLDER, pip_command, surroundings
 
 _LONGEST_LISTING = 180.0
 
@@ -22,15 +21,15 @@ def releases_of(name: str) -> list[Version]:
     Whatever index, proxy and certificates pip is configured with count. Raises UserError where pip finds none, or
     doesn't answer.
     """
-    command = [sys.executable, "-m", "pip", "index", "versions", "--disable-pip-version-check", "--no-input", name]
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = pip_command("index", "versions", "--disable-pip-version-check", "--no-input", name)
     try:
         listed = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env=environment,
+            cwd=FOLDER,
+            env=surroundings(),
             timeout=_LONGEST_LISTING,
             check=False,
         )

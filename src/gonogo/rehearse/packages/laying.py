@@ -14,11 +14,14 @@ from packaging.version import Version
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.packages.cache import NotInstalled, Say, folder_with, requirements_in, version_in
+from gonogo.rehearse.packages.cache import NotInstalled, folder_with, requirements_in, version_in, was_built
 from gonogo.rehearse.packages.fitting import fitting_release, misfits
 from gonogo.rehearse.packages.installed import installed_version, satisfied
 from gonogo.rehearse.packages.names import STACK, can_be_laid_over
+from gonogo.rehearse.packages.places import Say
 from gonogo.rehearse.packages.wanted import wanted_by_options
+
+BUILT_HERE = Text("built here, confined, since there is no wheel: {names}", "没有 wheel，在本机受限环境中构建：{names}")
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,14 @@ class PackageOverlay:
     notes: tuple[Text, ...] = ()
 
 
-def lay_over(with_packages: tuple[str, ...], say: Say = lambda _text: None) -> PackageOverlay:
+def lay_over(
+    with_packages: tuple[str, ...], say: Say = lambda _text: None, *, unconfined: bool = False
+) -> PackageOverlay:
     """Lay over the packages of ``--with`` that the running Python doesn't have, with what they require in turn.
 
     Raises UserError for options that can't be read and for a version that doesn't exist or can't be installed.
     """
-    overlay = _Laying(say)
+    overlay = _Laying(say, unconfined=unconfined)
     for name, specifier in wanted_by_options(with_packages).items():
         if satisfied(installed_version(name), specifier):
             continue
@@ -55,8 +60,9 @@ def lay_over(with_packages: tuple[str, ...], say: Say = lambda _text: None) -> P
 class _Laying:
     """Packages being laid over, with the dependencies that they need in other versions than are installed."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Say, *, unconfined: bool) -> None:
         self._say = say
+        self._unconfined = unconfined
         self._folders: dict[str, Path] = {}
         self._versions: dict[str, Version] = {}
         self._asked: set[str] = set()
@@ -69,7 +75,7 @@ class _Laying:
             self._asked.add(name)
         self._specifiers[name] = self._specifiers.get(name, SpecifierSet()) & specifier
         try:
-            folder = folder_with(name, self._specifiers[name], self._say)
+            folder = folder_with(name, self._specifiers[name], self._say, unconfined=self._unconfined)
         except NotInstalled as error:
             if asked:
                 raise _not_there(name, specifier, error) from None
@@ -132,11 +138,11 @@ class _Laying:
             self._check_installed(name)
         laid = ", ".join(f"{name} {version}" for name, version in self._versions.items())
         note = Text("laid over: {laid}", "已叠加：{laid}").format(laid=laid)
+        built = [f"{name} {self._versions[name]}" for name, folder in self._folders.items() if was_built(folder)]
+        notes = [note] if self._versions else []
+        notes += [BUILT_HERE.format(names=", ".join(built))] if built else []
         return PackageOverlay(
-            tuple(self._folders.values()),
-            versions=self._versions,
-            skipped=tuple(self._skipped),
-            notes=(note,) if self._versions else (),
+            tuple(self._folders.values()), versions=self._versions, skipped=tuple(self._skipped), notes=tuple(notes)
         )
 
     def _fit_installed(self) -> None:

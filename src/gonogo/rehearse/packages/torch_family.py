@@ -11,10 +11,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import Text
-from gonogo.rehearse.packages.cache import Say
 from gonogo.rehearse.packages.installed import installed_version
 from gonogo.rehearse.packages.names import OLDEST_TORCH
-from gonogo.rehearse.packages.uv import UvFailed, python_of, run_uv
+from gonogo.rehearse.packages.places import Say
+from gonogo.rehearse.packages.uv import WHEELS_ONLY, UvFailed, into, run_uv
 
 # Releases of torch that can be rehearsed with, oldest first.
 _TORCH_RELEASES = tuple(
@@ -58,9 +58,10 @@ def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say:
     """
 
     def does(*arguments: str) -> bool:
+        only = WHEELS_ONLY if arguments[0] == "install" else ()
         try:
             run_uv(
-                ["pip", arguments[0], "--python", str(python_of(venv)), *arguments[1:]],
+                ["pip", arguments[0], *into(venv), *only, *arguments[1:]],
                 cwd=filling, what=what, say=say, environment={"UV_HTTP_TIMEOUT": "15"},
             )  # fmt: skip
         except UvFailed:
@@ -132,7 +133,7 @@ def add_beside_torch(venv: Path, name: str, torch: str, filling: Path, what: Tex
     """
     minor = Version(torch).minor
     release = f"0.{minor + _TORCHVISION_AHEAD}.*" if name == "torchvision" else f"2.{min(minor, _LAST_TORCHAUDIO)}.*"
-    install = ["pip", "install", "--python", str(python_of(venv))]
+    install = ["pip", "install", *into(venv), *WHEELS_ONLY]
     try:
         run_uv([*install, "--no-deps", f"{name}=={release}"], cwd=filling, what=what, say=say)
         run_uv([*install, "pillow", "numpy"], cwd=filling, what=what, say=say)

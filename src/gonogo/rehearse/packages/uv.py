@@ -10,14 +10,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.packages.cache import Say
+from gonogo.rehearse.packages.installers import settings_of_pip, surroundings
+from gonogo.rehearse.packages.places import Say
 
 _SAY_AFTER = 2.0
 _LONGEST = 1200.0
@@ -41,6 +41,14 @@ _UNAVAILABLE = tuple(
     )
 )
 
+# What uv says of a package of which it takes none, since there are only sources; name and versions are the groups.
+_NO_WHEELS = re.compile(
+    r"(?:[Bb]ecause|and|that) (?:only )?(?:all versions of )?([A-Za-z0-9][\w.-]*?)(?:\[[^\]]*\])?"
+    r"((?:[<>=!~]=?[^\s,]+,?)*) ha(?:s|ve) no usable wheels"
+)
+_HINT = re.compile(r"Wheels are required for `([A-Za-z0-9][\w.-]*)`")
+WHEELS_ONLY = ("--only-binary", ":all:")
+
 
 class UvFailed(Exception):
     """uv ended with an error; ``text`` is what it printed."""
@@ -62,16 +70,31 @@ class UvFailed(Exception):
         """Canonical names of the packages that can't be had; none where something else is wrong."""
         return tuple(dict.fromkeys(canonicalize_name(m[1]) for p in _UNAVAILABLE for m in p.finditer(self.text)))
 
+    @property
+    def without_wheels(self) -> dict[str, str]:
+        """By canonical name, packages that there are only sources of, and which versions uv would have taken."""
+        text = re.sub(r"\s+", " ", self.text)
+        found: dict[str, str] = {canonicalize_name(match[1]): "" for match in _HINT.finditer(text)}
+        found |= {canonicalize_name(match[1]): match[2].rstrip(",") for match in _NO_WHEELS.finditer(text)}
+        return found
+
 
 def run_uv(
-    arguments: Sequence[str], *, cwd: Path, what: Text, say: Say, environment: Mapping[str, str] | None = None
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    what: Text,
+    say: Say,
+    environment: Mapping[str, str] | None = None,
+    wheels: Path | None = None,
 ) -> str:
     """What uv prints, run in ``cwd``, where no project's settings are. ``say`` hears of its progress, as ``what``.
 
+    ``wheels`` is a folder in which it looks too.
     Raises UvFailed where uv does, and UserError where it isn't installed.
     """
     command = [_uv(), *arguments]
-    if _settings_of_pip().get("no-index") in ("1", "true", "True") and arguments[0] == "pip":
+    if settings_of_pip().get("no-index") in ("1", "true", "True") and arguments[0] == "pip":
         command += [] if "--no-index" in arguments else ["--no-index"]
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -80,7 +103,7 @@ def run_uv(
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=cwd,
-            env={**_surroundings(), **(environment or {})},
+            env={**_uv_surroundings(wheels), **(environment or {})},
         )
         try:
             _wait(process, output.fileno(), what, say)
@@ -108,29 +131,17 @@ def _uv() -> str:
     return find_uv_bin()
 
 
-def _surroundings() -> dict[str, str]:
-    """This process's environment without what would turn uv to another one; where pip looks for packages, uv does."""
-    left_out = ("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "UV_PROJECT_ENVIRONMENT")
-    environment = {name: value for name, value in os.environ.items() if name not in left_out}
+def _uv_surroundings(wheels: Path | None) -> dict[str, str]:
+    """What uv gets of the user's variables; where pip looks for packages, uv does."""
+    environment = surroundings()
     for setting, name in _OF_PIP.items():
-        if value := _settings_of_pip().get(setting):
-            environment.setdefault(name, value)
+        if value := settings_of_pip().get(setting):
+            environment.setdefault(name, ",".join(value.split()) if name == "UV_FIND_LINKS" else value)
+    if wheels is not None:
+        environment["UV_FIND_LINKS"] = ",".join(filter(None, (environment.get("UV_FIND_LINKS"), str(wheels))))
     # As with pip: the best version of all indexes that are named.
     environment.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
     return {**environment, "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
-
-
-@cache
-def _settings_of_pip() -> dict[str, str]:
-    """What pip is set to, by its files and variables: a mirror, a certificate, a folder of wheels."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
-    found: dict[str, str] = {}
-    for line in sorted(done.stdout.splitlines(), key=lambda line: line.startswith(":env:")):  # variables win
-        key, _, value = line.partition("=")
-        found[key.rpartition(".")[2]] = value.strip("'\"").replace("\\n", " ")
-    return found
 
 
 def _wait(process: subprocess.Popen[bytes], descriptor: int, what: Text, say: Say) -> None:
@@ -155,6 +166,14 @@ def _last_line(descriptor: int) -> str:
     lines = os.pread(descriptor, 4000, max(0, size - 4000)).decode(errors="replace").split("\n")
     doing = (line.strip() for line in reversed(lines) if line.strip() and not line.startswith("warning"))
     return next(doing, "uv")[:60]
+
+
+def into(folder: Path) -> tuple[str, ...]:
+    """Words for uv to install into a virtual environment with this Python.
+
+    The environment's own is never run by uv: it imports what lies there, such as a package's ``.pth``.
+    """
+    return ("--python", sys.executable, "--prefix", str(folder))
 
 
 def python_of(folder: Path) -> Path:

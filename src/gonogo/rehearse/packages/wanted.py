@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,9 +14,11 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.packages.names import needs_cuda
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,10 @@ class Wanted:
     extras: dict[str, str] = field(default_factory=dict)
     """``[deepspeed,qlora]``, of packages that are asked for with extras."""
     python: str | None = None
+    addresses: dict[str, str] = field(default_factory=dict)
+    """Packages that come from a repository, an archive or a path, and not from an index."""
+    index_lines: tuple[str, ...] = ()
+    """Lines of the file that say from where packages are to be had, each with its place: they are not followed."""
 
 
 def wanted_by_options(
@@ -67,7 +74,11 @@ def wanted_by_file(path: Path) -> Wanted:
         raise UserError(_in_option(unread.reason))
     specifiers: dict[str, SpecifierSet] = {}
     without: list[str] = []
+    addresses: dict[str, str] = {}
     for name, package in environment.packages.items():
+        if package.address and name != "torch" and not needs_cuda(name):
+            addresses[name] = package.address
+            continue
         try:
             specifier = SpecifierSet(package.specifier)
         except InvalidSpecifier:
@@ -77,7 +88,19 @@ def wanted_by_file(path: Path) -> Wanted:
         else:
             specifiers[name] = specifier
     extras = {name: f"[{package.extras}]" for name, package in environment.packages.items() if package.extras}
-    return Wanted(specifiers, tuple(without), extras, environment.python.string)
+    lines = index_lines_of(environment)
+    return Wanted(specifiers, tuple(without), extras, environment.python.string, addresses, lines)
+
+
+def index_lines_of(environment: Environment) -> tuple[str, ...]:
+    """``requirements.txt:3: --extra-index-url https://…`` for each line that names an index, without passwords."""
+    found = []
+    for place in environment.index_lines:
+        text = place.source.data[place.start : place.end].decode("utf-8", "replace")
+        shown = re.sub(r"(?<=://)[^/@\s]*@", "", " ".join(text.split()))[:200]
+        near = os.path.relpath(place.source.path)
+        found.append(f"{place.source.path if near.startswith('..') else near}:{place.line}: {shown}")
+    return tuple(dict.fromkeys(found))
 
 
 def _in_option(text: Text) -> Text:

@@ -5,63 +5,48 @@ Where a training's packages are of another time than this Python's, laying a few
 the day that the project is from. Two things are different from the user's machine, and are said: torch is a CPU build
 (the pinned one where it can be had, else this Python's own), and packages that are compiled for CUDA are left to their
 stand-ins.
+
+Wheels alone are installed; what has none is built confined (``resolving.py``, ``building.py``). What a project has from
+a repository or an archive is that, or missing (``addresses.py``).
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import platform
 import shutil
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-import gonogo
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.packages.cache import Say, cache_folder
-from gonogo.rehearse.packages.installed import installed_version, link_torch, satisfied
-from gonogo.rehearse.packages.laying import PackageOverlay
-from gonogo.rehearse.packages.names import NEVER_BUILT, needs_cuda
-from gonogo.rehearse.packages.torch_family import (
-    BESIDE_TORCH,
-    add_beside_torch,
-    install_for_torch,
-    install_torch,
-    is_required,
-    torch_of_the_day,
-)
-from gonogo.rehearse.packages.uv import UvFailed, python_of, run_uv
+from gonogo.rehearse.packages.addresses import MISSING, NOT_KNOWN_TO_BE_IT, installed_from, what_is_missing
+from gonogo.rehearse.packages.installed import installed_version, satisfied
+from gonogo.rehearse.packages.installers import surroundings
+from gonogo.rehearse.packages.laying import BUILT_HERE, PackageOverlay
+from gonogo.rehearse.packages.making import Consent, Requested, make_environment, not_followed
+from gonogo.rehearse.packages.names import needs_cuda
+from gonogo.rehearse.packages.places import Say, cache_folder
+from gonogo.rehearse.packages.sources import is_reachable
+from gonogo.rehearse.packages.uv import python_of
 from gonogo.rehearse.packages.wanted import Wanted, wanted_by_file, wanted_by_options
 
-_FORMAT = 9
-"""Changes when environments are made in another way, so that older ones are not used."""
 _KEPT = 12
 """Environments that are kept; the one that was not used for longest goes first."""
-_MOST_REFUSED = 20
-# What old packages import while they are built, without saying so.
-_SETUPTOOLS = "setuptools<81"
-"""Of those with pkg_resources, which old packages import: pip leaves the one that a Python brings."""
-_TO_BUILD_WITH = (_SETUPTOOLS, "wheel", "packaging", "py-cpuinfo", "psutil", "ninja")
-# What gonogo's own part of a rehearsal needs beside torch: records, and checkpoints made of a config alone.
-_OF_GONOGO = ("msgspec", "safetensors")
-_BUILT_WITH_TORCH = ("deepspeed",)
+_ASKED_AGAIN_AFTER = 3600.0
+"""Seconds after which an address that could not be reached is tried again."""
 
 
 @dataclass
@@ -80,50 +65,34 @@ class _Made:
         self.differing.append((Text(f"{name}{specifier}", f"{name}{specifier}"), how))
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What an environment is made of."""
-
-    requirements: tuple[str, ...]
-    pins: tuple[str, ...]
-    """Of ``--with``: they win over what the file says."""
-    python: str
-    as_of: str | None
-    built_for_cuda: tuple[str, ...]
-    """Packages that gonogo has stand-ins for, or that can't be had."""
-    torch: str | None
-    """The torch that is pinned, where it isn't this Python's own: a CPU build of it is looked for."""
-
-    @property
-    def key(self) -> str:
-        here = [str(installed_version("torch")), str(Path(gonogo.__file__).parent), _FORMAT]
-        beside = [name for name in BESIDE_TORCH if name in self.built_for_cuda]
-        text = json.dumps([self.requirements, self.pins, self.python, self.as_of, self.torch, *here, *beside])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 def whole_environment(
-    file: Path, with_packages: tuple[str, ...], as_of: str | None, say: Say = lambda _text: None
+    file: Path,
+    with_packages: tuple[str, ...],
+    as_of: str | None,
+    say: Say = lambda _text: None,
+    *,
+    consent: Consent = lambda _intended: None,
+    unconfined: bool = False,
 ) -> PackageOverlay:
     """The environment that the file tells of, made now or before; this Python's own where that has all of it.
 
     ``with_packages`` (``NAME[==VERSION]``) win over the file. ``as_of`` is the day (``2023-11-02``) whose releases
-    count where versions are loose; None: the last commit's. Raises UserError for a file or options that can't be read,
-    where nothing can be made of them, or where the cache can't be written.
+    count where versions are loose; None: the last commit's. ``consent`` is told before anything is installed;
+    ``unconfined``: builds are not confined. Raises UserError for a file or options that can't be read, where nothing
+    can be made of them, or where the cache can't be written.
     """
     pins = wanted_by_options(with_packages, (wanted := wanted_by_file(file)).specifiers)
-    needed = {**wanted.specifiers, **dict.fromkeys(wanted.without_version, SpecifierSet()), **pins}
-    if all(satisfied(installed_version(name), specifier) for name, specifier in needed.items()):
-        return PackageOverlay()
+    if (own := _own(wanted, pins)) is not None:
+        return own
     asked, made = _asked(wanted, pins, _day(as_of) if as_of is not None else _last_commit(file))
-    folder = cache_folder().parent / "environments" / f"{file.stem or 'environment'}-{asked.key}"
+    folder = _folder_of(asked, file)
     made.python = python_of(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _alone(folder, say):
             kept = _kept(folder)
-            if kept is None:
-                _make(folder, asked, file, say)
+            if kept is None or _may_be_had_now(folder, kept):
+                make_environment(folder, asked, file, wanted, say, consent, unconfined=unconfined)
                 kept = _kept(folder)
             assert kept is not None
             os.utime(folder)
@@ -136,7 +105,55 @@ def whole_environment(
                 "无法在 {path} 中创建 {file} 的环境（{why}）：请用 XDG_CACHE_HOME 指向可写的目录",
             ).format(file=file, path=folder.parent, why=error.strerror or error)
         ) from None
-    _tell(made, kept, asked, file, given=as_of is not None)
+    return _overlay(made, kept, asked, file, wanted, given=as_of is not None)
+
+
+def environment_made(file: Path, with_packages: tuple[str, ...], as_of: str | None) -> PackageOverlay | None:
+    """What :func:`whole_environment` answers where that environment is there; nothing is made."""
+    pins = wanted_by_options(with_packages, (wanted := wanted_by_file(file)).specifiers)
+    if (own := _own(wanted, pins)) is not None:
+        return own
+    asked, made = _asked(wanted, pins, _day(as_of) if as_of is not None else _last_commit(file))
+    folder = _folder_of(asked, file)
+    kept = _kept(folder)
+    made.python = python_of(folder)
+    return _overlay(made, kept, asked, file, wanted, given=as_of is not None) if kept is not None else None
+
+
+def _own(wanted: Wanted, pins: dict[str, SpecifierSet]) -> PackageOverlay | None:
+    """This Python's packages, where it has all that is needed."""
+    addresses = {name: address for name, address in wanted.addresses.items() if name not in pins}
+    any_version = dict.fromkeys((*wanted.without_version, *addresses), SpecifierSet())
+    needed = {**wanted.specifiers, **any_version, **pins}
+    if not all(satisfied(installed_version(name), specifier) for name, specifier in needed.items()):
+        return None
+    others = {name: address for name, address in addresses.items() if not installed_from(name, address)}
+    return PackageOverlay(
+        differing=tuple(others),
+        skipped=tuple(
+            (what_is_missing(name, address), NOT_KNOWN_TO_BE_IT.format(name=name, version=installed_version(name)))
+            for name, address in others.items()
+        ),
+    )
+
+
+def _folder_of(asked: Requested, file: Path) -> Path:
+    return cache_folder().parent / "environments" / f"{file.stem or 'environment'}-{asked.key}"
+
+
+def _may_be_had_now(folder: Path, kept: dict[str, Any]) -> bool:
+    """Whether something that could not be fetched when the environment was made answers by now."""
+    stamp = folder / "gonogo.json"
+    if not kept["missing"] or time.time() - stamp.stat().st_mtime < _ASKED_AGAIN_AFTER:
+        return False
+    os.utime(stamp)
+    return any(is_reachable(address) for address, why in kept["missing"].values() if not why.startswith("its build"))
+
+
+def _overlay(
+    made: _Made, kept: dict[str, Any], asked: Requested, file: Path, wanted: Wanted, *, given: bool
+) -> PackageOverlay:
+    _tell(made, kept, asked, file, wanted, given=given)
     return PackageOverlay(
         python=made.python,
         versions={n: Version(v) for n, v in kept["versions"].items() if n not in made.names_differing},
@@ -157,7 +174,7 @@ def _day(text: str) -> str:
         ) from None
 
 
-def _asked(wanted: Wanted, pins: dict[str, SpecifierSet], day: str | None) -> tuple[_Asked, _Made]:
+def _asked(wanted: Wanted, pins: dict[str, SpecifierSet], day: str | None) -> tuple[Requested, _Made]:
     made = _Made(Path())
     here = platform.python_version_tuple()[:2]
     python = ".".join(here)
@@ -180,17 +197,23 @@ def _asked(wanted: Wanted, pins: dict[str, SpecifierSet], day: str | None) -> tu
     ]
     requirements += [name for name in wanted.without_version if name not in installed_apart]
     listed_or_apart = {*wanted.specifiers, *wanted.without_version, *installed_apart}
-    requirements += [f"{name}{specifier}" for name, specifier in pins.items() if name not in listed_or_apart]
+    requirements += [
+        f"{name}{wanted.extras.get(name, '')}{specifier}"
+        for name, specifier in pins.items()
+        if name not in listed_or_apart
+    ]
     exact = [f"{name}{specifier}" for name, specifier in pins.items() if name not in installed_apart]
     torch = pins.get("torch", wanted.specifiers.get("torch", SpecifierSet()))
     own = installed_version("torch")
     fits = own is not None and torch.contains(Version(own.public), prereleases=True)
-    asked = _Asked(
+    asked = Requested(
         requirements=tuple(sorted(requirements)),
         pins=tuple(sorted(exact)),
         python=python,
         as_of=day,
         built_for_cuda=tuple(sorted(for_cuda)),
+        addresses=tuple(sorted((name, one) for name, one in wanted.addresses.items() if name not in pins)),
+        extras=tuple(sorted((name, wanted.extras[name]) for name in wanted.addresses if name in wanted.extras)),
         torch=None if fits else str(torch),
     )
     return asked, made
@@ -204,9 +227,15 @@ def _takes(wanted: str, python: str) -> bool:
 
 def _last_commit(file: Path) -> str | None:
     """The day of the last commit of the repository in which a file lies; None without one."""
-    command = ["git", "-C", str(file.absolute().parent), "log", "-1", "--format=%cs"]
+    # The repository's own settings may name programs: for signatures, for monitors, for what it lacks of itself.
+    settings = ("log.showSignature=false", "core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never")
+    options = [word for setting in settings for word in ("-c", setting)]
+    command = ["git", *options, "-C", str(file.absolute().parent), "log", "-1", "--format=%cs"]
+    environment = {**surroundings(), "GIT_NO_LAZY_FETCH": "1"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=20)
+        done = subprocess.run(
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=20, env=environment, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None
@@ -241,111 +270,6 @@ def _kept(folder: Path) -> dict[str, Any] | None:
     return found if python_of(folder).exists() else None
 
 
-def _make(folder: Path, asked: _Asked, file: Path, say: Say) -> None:
-    """Make the environment under another name, then give it its own: it is there whole or not at all."""
-    what = Text("making the environment of {file}", "正在创建 {file} 的环境").format(file=file.name)
-    filling = Path(tempfile.mkdtemp(prefix=".filling-", dir=folder.parent))
-    try:
-        venv = filling / "venv"
-        run_uv(["venv", "--relocatable", "--python", sys.executable, str(venv)], cwd=filling, what=what, say=say)
-        packages = next((venv / "lib").glob("python3.*/site-packages"))
-        (packages / "gonogo").symlink_to(Path(gonogo.__file__).resolve().parent)
-        torch = asked.torch or torch_of_the_day(asked.as_of, filling, what, say)
-        of_the_day = install_torch(venv, torch, filling, what, say)
-        of_today = link_torch(packages) if of_the_day is None else []
-        refused = _install(venv, filling, asked, of_today, of_the_day or [], what, say)
-        for name in BESIDE_TORCH:
-            if name in asked.built_for_cuda or is_required(name, packages):
-                add_beside_torch(venv, name, _versions_in(packages)["torch"], filling, what, say)
-        made = {"refused": refused, "versions": _versions_in(packages), "torch": torch}
-        (venv / "gonogo.json").write_text(json.dumps(made), encoding="utf-8")
-        shutil.rmtree(folder, ignore_errors=True)  # one that is not whole
-        os.rename(venv, folder)
-    except UvFailed as error:
-        raise UserError(
-            Text("the environment of {file} can't be made: {why}", "无法创建 {file} 的环境：{why}").format(
-                file=file, why=error.reason
-            )
-        ) from None
-    finally:
-        shutil.rmtree(filling, ignore_errors=True)
-
-
-def _versions_in(packages: Path) -> dict[str, str]:
-    return {canonicalize_name(one.name): one.version for one in metadata.distributions(path=[str(packages)])}
-
-
-def _install(
-    venv: Path, filling: Path, asked: _Asked, of_today: list[str], also: list[str], what: Text, say: Say
-) -> dict[str, str]:
-    """Install all that can be had; the rest, each with the reason why not.
-
-    ``of_today`` is had whatever the day: this Python's torch requires it; ``also`` goes with what is asked for, and is
-    there before, since what is built with torch imports it.
-    """
-    base = ["pip", "install", "--python", str(python_of(venv))]
-    run_uv([*base, *_TO_BUILD_WITH, *_OF_GONOGO], cwd=filling, what=what, say=say)
-    as_of = ["--exclude-newer", asked.as_of] if asked.as_of else []
-    install_for_torch(base, of_today, as_of, filling, what, say)
-    if also:
-        with contextlib.suppress(UvFailed):  # it is asked for again below
-            run_uv([*base, *also, *as_of], cwd=filling, what=what, say=say)
-    loose: dict[str, str] = {}
-    left_out: dict[str, str] = {}
-    forced = list(asked.pins)
-    if not any(Requirement(line).name == "setuptools" for line in (*asked.requirements, *forced)):
-        forced.append(_SETUPTOOLS)
-    newest = asked.as_of
-    for _ in range(_MOST_REFUSED):
-        asked_for = {Requirement(line).name: line for line in asked.requirements}
-        lines = [_loosened(line) if name in loose else line for name, line in asked_for.items() if name not in left_out]
-        lines += [line for line in also if Requirement(line).name not in (*asked_for, *left_out)]
-        files = {
-            "requirements.in": lines,
-            "overrides.txt": forced,
-            "excludes.txt": ["torch", *asked.built_for_cuda, *_CUDA_ALONE, *left_out],
-        }
-        for name, content in files.items():
-            (filling / name).write_text("\n".join(content) + "\n", encoding="utf-8")
-        arguments = [*base, "--upgrade", "-r", "requirements.in", "--overrides", "overrides.txt"]
-        arguments += ["--excludes", "excludes.txt"]
-        arguments += ["--exclude-newer", newest] if newest else []
-        arguments += [word for name in _BUILT_WITH_TORCH for word in ("--no-build-isolation-package", name)]
-        arguments += [word for name in NEVER_BUILT for word in ("--only-binary", name)]
-        try:
-            run_uv(arguments, cwd=filling, what=what, say=say, environment={"DS_BUILD_OPS": "0"})
-            break
-        except UvFailed as error:
-            exact = {line for line in lines if "==" in line}
-            refused = next((name for name in error.packages if name not in left_out), None)
-            if newest and "exclude-newer" in error.text:
-                newest = None  # the file pins something newer than the repository's last commit
-            elif refused is not None:
-                (left_out if refused in loose or refused not in asked_for else loose)[refused] = error.reason
-                forced = [line for line in forced if Requirement(line).name != refused]
-            elif not exact <= set(forced):
-                forced = sorted({*exact, *forced})  # they contradict each other, and yet were all installed
-            else:
-                raise
-    else:
-        raise UvFailed(f"error: more than {_MOST_REFUSED} packages can't be had")
-    install_for_torch(base, of_today, as_of, filling, what, say)  # the project may pin older ones
-    return {name: why for name, why in {**loose, **left_out}.items() if name in asked_for}
-
-
-def _loosened(line: str) -> str:
-    """A requirement of any version."""
-    requirement = Requirement(line)
-    return f"{requirement.name}[{','.join(sorted(requirement.extras))}]" if requirement.extras else requirement.name
-
-
-_CUDA_ALONE = (
-    *("flash-attn", "apex", "xformers", "torchvision", "torchaudio", "deepspeed-kernels", "pytorch-triton"),
-    *("flashinfer-python", "sgl-kernel", "transformer-engine", "mamba-ssm", "causal-conv1d", "vllm", "sglang"),
-)
-"""Left out also where another package requires them: their builds on PyPI want CUDA's libraries, or nvcc."""
-
-
 def _drop_oldest(folder: Path) -> None:
     """Let only so many environments be; who else uses one holds no lock, so that only old ones go."""
     others = sorted(
@@ -357,7 +281,7 @@ def _drop_oldest(folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _tell(made: _Made, kept: dict[str, Any], asked: _Asked, file: Path, *, given: bool) -> None:
+def _tell(made: _Made, kept: dict[str, Any], asked: Requested, file: Path, wanted: Wanted, *, given: bool) -> None:
     """What stands in the report of it."""
     versions, torch = kept["versions"], kept.get("torch")
     if torch is not None and not SpecifierSet(torch).contains(Version(versions["torch"]).public):
@@ -374,6 +298,9 @@ def _tell(made: _Made, kept: dict[str, Any], asked: _Asked, file: Path, *, given
             other = _OTHER.format(name=name, version=versions[name])
             how = Text("{other}; it {how}", "{other}；它{how}").format(other=other, how=how)
         made.differ(name, specifier, how)
+    for name, (address, why) in kept["missing"].items():
+        made.names_differing.append(name)
+        made.differing.append((what_is_missing(name, address), MISSING.format(why=why, name=name)))
     of_day = Text("", "")
     if asked.as_of is not None:
         of_day = Text(", with the releases of {day}", "，版本以 {day} 为准").format(day=asked.as_of)
@@ -387,6 +314,10 @@ def _tell(made: _Made, kept: dict[str, Any], asked: _Asked, file: Path, *, given
             file=file, of_day=of_day
         )
     )
+    if kept["built"]:
+        names = ", ".join(f"{name} {version}" for name, version in kept["built"].items())
+        made.notes.append(BUILT_HERE.format(names=names))
+    made.notes += not_followed(wanted)
 
 
 _OTHER = Text("rehearsed with {name} {version}", "使用 {name} {version} 排练")

@@ -27,6 +27,7 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.not_as_there import asked_for, distribution_of
 from gonogo.rehearse.packages.installed import installed_version, satisfied
 from gonogo.rehearse.packages.names import STACK
+from gonogo.rehearse.packages.wanted import index_lines_of
 
 FILE = "environment.txt"
 _LISTS = ("requirements.txt", "environment.yml", "environment.yaml", "conda.yml", "conda.yaml", "Pipfile", "Dockerfile")
@@ -60,6 +61,8 @@ class Packages(msgspec.Struct):
     own: OwnPackage | None = None
     asked: dict[str, str] = {}
     """What other lists of the project say of packages."""
+    index_lines: list[str] = []
+    """Lines of these files that say from where packages are to be had: they are not followed."""
     absent: tuple[str, ...] = ()
     """What a rehearsal would stand in for, and the run surely has not."""
 
@@ -86,6 +89,7 @@ class Packages(msgspec.Struct):
     def text(self) -> bytes:
         """The file."""
         lines = [f"# What {', '.join(self.files) or 'the launch'} asks for, put together by gonogo prepare."]
+        lines += [f"# Not followed: {line}" for line in self.index_lines]
         lines += [line for name, line in sorted(self.lines.items()) if name not in self.added]
         lines += ["# What the launch needs beside:"] if self.added else []
         lines += [self.lines[name] for name in sorted(self.added)]
@@ -101,20 +105,22 @@ def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
             found.own = own_package(place)
         if not found.files:
             for path in (place / name for name in _LISTS):
-                if is_file(path) and _take(found, _lines_of(path)):
+                if is_file(path) and _take(found, _lines_of(path, found)):
                     found.files.append(_shown(path, folder))
                     break
     own = found.own
     if own is not None:
         took = _take(found, _lines(own.requires))
         for path in own.files:
-            took = _take(found, _lines_of(path)) or took
+            took = _take(found, _lines_of(path, found)) or took
         if took:
             found.files.append(_shown(own.file, folder))
         found.lines.pop(own.name, None)
     for start in dict.fromkeys(starts):
-        for name, (specifier, _) in asked_for(start).items():
-            found.asked.setdefault(name, f"{name}{specifier}")
+        asked = asked_for(start)
+        for name, (specifier, _) in asked.items():
+            address = asked.addresses.get(name)
+            found.asked.setdefault(name, f"{name} @ {address}" if address else f"{name}{specifier}")
     for place in dict.fromkeys(place for start in starts for place in folders_upward(start)):
         for path in sorted((*place.glob("README*.md"), *place.glob("setup*.sh"), *place.glob("install*.sh"))):
             lines = list(_lines(_told_to_pip(path)))
@@ -188,21 +194,30 @@ def _take(found: Packages, lines: Iterable[tuple[str, str]]) -> bool:
     there = list(lines)
     for name, line in there:
         known = found.lines.setdefault(name, line)
-        if not _specifier(known):
+        if not _specifier(known) and " @ " not in known and " @ " not in line:
             found.lines[name] = f"{known}{_specifier(line)}"
     return bool(there)
 
 
-def _lines_of(path: Path) -> Iterator[tuple[str, str]]:
+def _lines_of(path: Path, found: Packages) -> Iterator[tuple[str, str]]:
     try:
         told: Environment = read_environment(SourceFile.read(path))
     except UserError:
         return
+    found.index_lines += [line for line in index_lines_of(told) if line not in found.index_lines]
     for name, package in told.packages.items():
         if not name[0].isalnum():  # conda's own, _libgcc_mutex
             continue
         extras = f"[{package.extras}]" if package.extras else ""
-        yield name, f"{name}{extras}{_valid(package.specifier)}"
+        if package.address and not _spaced(package.address):
+            yield name, f"{name}{extras} @ {package.address}"
+        elif not package.address:
+            yield name, f"{name}{extras}{_valid(package.specifier)}"
+
+
+def _spaced(address: str) -> bool:
+    """Whether an address can't be written in a line."""
+    return re.search(r"[\s\0]", address) is not None
 
 
 def _valid(specifier: str) -> str:
@@ -219,11 +234,15 @@ def _lines(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
         except InvalidRequirement:
             continue
         extras = f"[{','.join(sorted(one.extras))}]" if one.extras else ""
-        yield canonical(one.name), f"{canonical(one.name)}{extras}{one.specifier}"
+        of = f" @ {one.url}" if one.url and not _spaced(one.url) else str(one.specifier)
+        yield canonical(one.name), f"{canonical(one.name)}{extras}{of}"
 
 
 def _specifier(line: str) -> SpecifierSet:
-    return Requirement(line).specifier
+    try:
+        return Requirement(line).specifier
+    except InvalidRequirement:  # from an address that packaging does not take for one: a path
+        return SpecifierSet()
 
 
 def _shown(path: Path, folder: Path) -> str:

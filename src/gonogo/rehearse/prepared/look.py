@@ -7,6 +7,7 @@ from dataclasses import replace
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.packages.agreement import NotAgreed
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.ranks.world import CountNotSaid
 from gonogo.rehearse.request import RehearsalRequest
@@ -24,6 +25,8 @@ def look(request: RehearsalRequest, on_progress: OnProgress | None = None) -> Ra
             record = rehearse(request, on_progress)
         except CountNotSaid:
             record = rehearse(replace(request, gpus=ANY_NODE), on_progress)
+    except NotAgreed:
+        raise
     except UserError as error:
         return RankRecord(0, 0, "", "raised", user_error=(error.text.en, error.text.zh))
     if record.ranks[0].outcome == "interrupted":

@@ -21,6 +21,7 @@ from gonogo.evidence.run import Run
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.not_as_there import missing_in
+from gonogo.rehearse.packages.whole import environment_made
 from gonogo.rehearse.prepared.columns import columns_in
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.folder import add_to_folder, check_folder, write_folder
@@ -81,6 +82,9 @@ class Preparation(msgspec.Struct):
     """The project's file whose packages it needed; None where it is not for want of those."""
     skipped: list[Skipped] = []
     packages: Packages = msgspec.field(default_factory=Packages)
+    not_as_asked: list[tuple[Text, Text]] = []
+    """What of these packages rehearsals will not have as they are asked for (what, why)."""
+    package_notes: list[Text] = []
 
     @property
     def complete(self) -> bool:
@@ -153,7 +157,20 @@ def prepare(
             break
         options = msgspec.structs.replace(options, columns=columns)
         done.wanted = _again(done.wanted, more, columns)
+    _tell_of_packages(done, folder)
     return done
+
+
+def _tell_of_packages(done: Preparation, folder: Path) -> None:
+    """Say what rehearsals in the folder find otherwise than it is asked for, where that is known by now."""
+    table = read_prepared(folder / FOLDER)
+    if table is None or not table.environment:
+        return
+    file = Path(os.path.normpath(Path(FOLDER) / table.environment))
+    with contextlib.suppress(UserError):
+        made = environment_made(file, table.with_packages, table.as_of)
+        if made is not None:
+            done.not_as_asked, done.package_notes = list(made.skipped), list(made.notes)
 
 
 def prepare_models(models: Sequence[str], *, write: bool) -> Preparation:

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from gonogo.evidence.prepared import FOLDER
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.packages.sources import shown as without_password
 from gonogo.rehearse.prepared.environment import FILE, Packages
 from gonogo.rehearse.prepared.run import Preparation
 from gonogo.rehearse.prepared.wanted import Wanted
@@ -71,6 +72,15 @@ _OWN = Text(
     "the project's own package {name}: taken from {source}, as after pip install -e . --no-deps",
     "项目自身的包 {name}：取自 {source}，相当于 pip install -e . --no-deps",
 )
+_NOT_AS_ASKED = Text("not as asked for: {what}: {why}", "与要求不同：{what}：{why}")
+_FROM_ADDRESS = Text(
+    "packages from addresses, fetched as they are or missing, never taken from the index by their name: {names}",
+    "来自地址的软件包（按地址获取，否则缺失，绝不按名称从索引中代替）：{names}",
+)
+_NOT_FOLLOWED = Text(
+    "not followed: {line} (packages come from where your own pip and uv are set to look)",
+    "未采用：{line}（软件包只来自你自己的 pip 和 uv 所设的来源）",
+)
 _NEXT = Text("next: gonogo rehearse {options}-- {command}", "下一步：gonogo rehearse {options}-- {command}")
 _SKIPPED = Text("not looked at: {what}: {why}", "未查看：{what}：{why}")
 
@@ -109,6 +119,9 @@ def _lines(done: Preparation, command: Sequence[str], language: str, made: bool)
         )
         lines += [f"  {'':<22} {text}" for text in _details(one, language)]
     lines += [f"  {text.in_language(language)}" for text in _packages(done.packages)]
+    for what, why in done.not_as_asked:
+        lines.append("  " + _NOT_AS_ASKED.format(what=what, why=why).in_language(language))
+    lines += [f"  {note.in_language(language)}" for note in done.package_notes]
     lines.append("")
     if done.folder is not None and not command:
         text = _MODELS_WRITTEN.format(folder=done.folder)
@@ -149,6 +162,12 @@ def _packages(packages: Packages) -> Iterator[Text]:
         yield _ENVIRONMENT.format(file=f"{FOLDER}/{FILE}", files=", ".join(packages.files))
         if packages.added:
             yield _ADDED.format(names=", ".join(packages.added))
+        if addresses := [
+            without_password(line.replace(" @ ", " from ")) for line in packages.lines.values() if " @ " in line
+        ]:
+            yield _FROM_ADDRESS.format(names=", ".join(addresses))
+        for line in packages.index_lines:
+            yield _NOT_FOLLOWED.format(line=line)
     if packages.own is not None:
         source = os.path.relpath(packages.own.source)
         yield _OWN.format(name=packages.own.name or source, source=source)
@@ -182,6 +201,11 @@ def _as_json(done: Preparation, command: Sequence[str], language: str) -> dict[s
             "requirements": sorted(done.packages.lines.values()),
             "added": sorted(done.packages.added),
             "installed": not done.packages.differ,
+            "not_as_asked": [
+                {"what": what.in_language(language), "why": why.in_language(language)}
+                for what, why in done.not_as_asked
+            ],
+            "index_lines_not_followed": done.packages.index_lines,
             "own": None if done.packages.own is None else str(done.packages.own.source),
         },
         "folder": done.folder,

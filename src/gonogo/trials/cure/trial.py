@@ -168,6 +168,7 @@ class Trier:
             if package.place is not None
             and package.version is not None
             and package.name in STACK
+            and not package.address  # another package than the index's of that version
             and package.name not in stated
             and can_be_laid_over(package.name)
             and installed_version(package.name) != package.version

@@ -7,7 +7,7 @@ from typing import Any
 
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.environment.versions.listing import Listing, exact, valid
-from gonogo.evidence.environment.versions.requirements import read_index, read_requirement
+from gonogo.evidence.environment.versions.requirements import WHERE_FROM, read_index, read_requirement
 from gonogo.evidence.field import Field
 
 _NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch", "pytorch-lightning": "pytorch-lightning"}
@@ -60,7 +60,9 @@ def _place(source: SourceFile, node: Any) -> Place | None:
 def _add_of_pip(listing: Listing, node: Any) -> None:
     place = _place(listing.source, node)
     text = node.value.encode().decode("latin-1")
-    if re.match(r"--?(?:i|f|index-url|extra-index-url|find-links)\b", text):
+    if WHERE_FROM.match(text):
+        if place is not None:
+            listing.index_lines.append(place)
         read_index(listing, text)
     elif place is not None:
         listing.pypi = True

@@ -123,6 +123,7 @@ def _install(listing: Listing, text: str, start: int, values: dict[str, str], *,
                 _include(listing, value, constraint=True)
             else:
                 indexes.append(f"{option or word} {value}")
+                listing.index_lines.append(listing.source.place(at, start + words[index - 1].end()))
         elif option in ("-r", "--requirement", "--constraint"):
             if not equals and index < len(words):
                 value = words[index][0].strip("\"'")
@@ -154,7 +155,8 @@ def _add_word(listing: Listing, word: str, at: int, values: dict[str, str], *, c
         listed = Listing(listing.source)
         read_requirement(listed, listing.source, filled, at)
         for package in listed.packages.values():
-            listing.add(package.name, package.specifier, listing.source.place(at, at + len(word)), replace=True)
+            place = listing.source.place(at, at + len(word))
+            listing.add(package.name, package.specifier, place, replace=True, address=package.address)
     elif name is not None:
         listing.packages.pop(name[0].lower(), None)
         listing.add(name[0], "", listing.source.place(at, at + len(word)))
@@ -173,4 +175,5 @@ def _include(listing: Listing, name: str, *, constraint: bool) -> None:
         listing.constraints += included.packages.values()
     else:
         listing.packages.update(included.packages)
+        listing.index_lines += included.index_lines
         listing.facts.update(included.facts)

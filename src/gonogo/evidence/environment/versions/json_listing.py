@@ -10,7 +10,8 @@ from typing import Any
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, exact, valid
+from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, exact, repository_address, valid
+from gonogo.evidence.environment.versions.pyproject import address_in
 from gonogo.evidence.environment.versions.saved import read_saved
 from gonogo.finding import Text
 
@@ -48,7 +49,11 @@ def read_json(listing: Listing) -> Environment:
         content = content["packages"]
     elif isinstance(content, Mapping) and isinstance(content.get("installed"), list):
         listing.complete = True
-        content = [one.get("metadata") for one in content["installed"] if isinstance(one, Mapping)]
+        content = [
+            {**_mapping(one.get("metadata")), "direct_url": one.get("direct_url")}
+            for one in content["installed"]
+            if isinstance(one, Mapping)
+        ]
     elif isinstance(content, Mapping) and isinstance(content.get("default"), Mapping) and "_meta" in content:
         content = {**_mapping(content.get("develop")), **content["default"]}  # Pipfile.lock
         listing.complete = True
@@ -58,7 +63,7 @@ def read_json(listing: Listing) -> Environment:
     if isinstance(content, list):
         for entry in content:
             if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
-                _add(listing, text, entry["name"], entry.get("version"), in_list=True)
+                _add(listing, text, entry["name"], entry.get("version"), in_list=True, address=_direct(entry))
             else:
                 _skip(listing, entry, None, None)
     elif isinstance(content, Mapping):
@@ -69,7 +74,7 @@ def read_json(listing: Listing) -> Environment:
             ):
                 _skip(listing, name, version, None)
             elif not isinstance(version, Mapping) or "version" in version or "git" in version:
-                _add(listing, text, name, stated, in_list=False)
+                _add(listing, text, name, stated, in_list=False, address=address_in(version))
     return listing.environment()
 
 
@@ -82,7 +87,17 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _add(listing: Listing, text: str, name: str, version: Any, *, in_list: bool) -> None:
+def _direct(entry: Mapping[str, Any]) -> str:
+    """What ``pip inspect`` says of a package that was not installed from an index (PEP 610)."""
+    told = _mapping(entry.get("direct_url"))
+    url, vcs = told.get("url"), _mapping(told.get("vcs_info"))
+    if not isinstance(url, str):
+        return ""
+    commit = vcs.get("commit_id")
+    return repository_address(url, commit if isinstance(commit, str) else "") if vcs.get("vcs") == "git" else url
+
+
+def _add(listing: Listing, text: str, name: str, version: Any, *, in_list: bool, address: str = "") -> None:
     if not re.fullmatch(NAME, name) or isinstance(version, (bool, list, Mapping)):
         return
     stated = "" if version is None else str(version)
@@ -98,6 +113,7 @@ def _add(listing: Listing, text: str, name: str, version: Any, *, in_list: bool)
         written="" if in_list else ("requirement" if operator else "bare") if stated else "",
         specifier_place=version_place,
         replace=canonical(name) in listing.packages,
+        address=address,
     )
 
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.environment.compatibility import cuda_of_torch_on_pypi
 from gonogo.evidence.environment.environment import Environment, Gpu, Package, Unread
@@ -48,6 +50,7 @@ class Listing:
         self.not_found = 0
         self.complete = False
         self.sources: list[Text] = []
+        self.index_lines: list[Place] = []
         self.pypi = True
         """Whether torch comes from PyPI, as far as the file tells."""
 
@@ -61,13 +64,14 @@ class Listing:
         specifier_place: Place | None = None,
         replace: bool = False,
         extras: str = "",
+        address: str = "",
     ) -> None:
         """A package. Where it is there already both specifiers hold; with ``replace`` the later does."""
         where = f"{place.source.path}:{place.line}" if place is not None else self.source.path
         source = Text(where, where)
-        found = Package(canonical(name), specifier.strip(), place, source, written, specifier_place, extras)
+        found = Package(canonical(name), specifier.strip(), place, source, written, specifier_place, extras, address)
         known = self.packages.get(found.name)
-        if known is not None and replace and not found.specifier:
+        if known is not None and replace and not found.specifier and not address:
             return
         if known is not None and not replace:
             found = intersected(known, found)
@@ -100,6 +104,7 @@ class Listing:
             variables=self.variables,
             variables_known=self.variables_known,
             unread=tuple(self.unread),
+            index_lines=tuple(self.index_lines),
             **self.facts,
         )
 
@@ -133,17 +138,28 @@ class Listing:
 def intersected(one: Package, other: Package) -> Package:
     """A package that both specifiers hold for; its place is the one that tells its exact version."""
     first, second = (one, other) if one.version_text or not other.specifier else (other, one)
+    address = one.address or other.address
     if first.version_text or not second.specifier or second.specifier == first.specifier:
-        return first
+        return first if first.address == address else msgspec.structs.replace(first, address=address)
     joined = f"{first.specifier},{second.specifier}" if first.specifier else second.specifier
     written = first.written if not second.specifier else ""
-    return Package(first.name, joined, first.place, first.source, written, None, first.extras or second.extras)
+    extras = first.extras or second.extras
+    return Package(first.name, joined, first.place, first.source, written, None, extras, address)
 
 
 def cuda_of_tag(tag: str) -> str | None:
     """``12.1`` of ``cu121`` or ``cuda12.1``; None where a tag names no CUDA."""
     match = re.match(r"cu(?:da)?-?(\d{1,2})\.(\d)", tag) or re.match(r"cu(\d{1,2})(\d)(?!\d)", tag)
     return f"{match[1]}.{match[2]}" if match else None
+
+
+def repository_address(url: str, revision: str) -> str:
+    """A git repository as pip writes it; uv's lock has the revision in the address itself."""
+    address, _, fragment = url.removeprefix("git+").partition("#")
+    address, _, query = address.partition("?")
+    asked = re.search(r"(?:^|&)(?:rev|tag|branch)=([\w./-]+)", query)
+    revision = revision or fragment or (asked[1] if asked is not None else "")
+    return f"git+{address}" + (f"@{revision}" if revision else "")
 
 
 def bytes_as_text(source: SourceFile) -> str:

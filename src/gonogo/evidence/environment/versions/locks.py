@@ -9,23 +9,56 @@ from __future__ import annotations
 import re
 
 from gonogo.evidence.document.source_file import Place
-from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, exact
+from gonogo.evidence.environment.versions.listing import (
+    NAME,
+    Listing,
+    bytes_as_text,
+    decoded,
+    exact,
+    repository_address,
+)
 
 
 def read_lock(listing: Listing) -> None:
     """All packages of the listing's file."""
     text = bytes_as_text(listing.source)
-    found: dict[str, tuple[set[str], Place]] = {}
+    found: dict[str, tuple[set[str], Place, str]] = {}
     for block in re.finditer(r"^\[\[packages?\]\][ \t]*\r?\n((?:(?!\[).*(?:\n|\Z))*)", text, re.MULTILINE):
         name = re.search(rf"^name[ \t]*=[ \t]*[\"']({NAME})[\"']", block[1], re.MULTILINE)
         version = re.search(r"^version[ \t]*=[ \t]*[\"']([^\"'\n]{1,100})[\"']", block[1], re.MULTILINE)
         if name is None or re.search(r"^source[ \t]*=[ \t]*\{[ \t]*(?:virtual|editable)\b", block[1], re.MULTILINE):
             continue
+        address = _address(text, block)
         start = block.start(1)
         end = start + (version.end(1) if version else name.end(1))
         place = listing.source.place(start + name.start(1), end)
-        found.setdefault(name[1], (set(), place))[0].add(version[1] if version else "")
-    for name_, (versions, place) in found.items():
+        found.setdefault(name[1], (set(), place, address))[0].add(version[1] if version else "")
+    for name_, (versions, place, address) in found.items():
         # Several versions: one for each platform or Python, and which it will be can't be told from the lock alone.
-        listing.add(name_, exact(versions.pop()) if len(versions) == 1 else "", place)
+        listing.add(name_, exact(versions.pop()) if len(versions) == 1 else "", place, address=address)
     listing.complete = bool(found)
+
+
+_TABLE = re.compile(
+    r"^\[(?:package\.source|packages\.(?:vcs|archive|directory))\][ \t]*\r?\n((?:(?!\[).*(?:\n|\Z))*)", re.MULTILINE
+)
+_INLINE = re.compile(r"^(?:source|vcs|archive|directory)[ \t]*=[ \t]*\{([^}\n]*)\}", re.MULTILINE)
+_KEY = re.compile(r"(?:^|[,\s])([\w-]+)[ \t]*=[ \t]*[\"']([^\"'\n]{1,500})[\"']")
+
+
+def _address(text: str, block: re.Match[str]) -> str:
+    """Where a lock has a package from, where that is no index: as uv, Poetry, PDM and PEP 751 write it."""
+    end = text.find("\n[[", block.end() - 1)
+    tables = _TABLE.findall(text, block.end(), end + 1 if end >= 0 else len(text))
+    of_pdm = re.search(r"^(?:git|url|path)[ \t]*=.*$(?:\n^(?:ref|revision)[ \t]*=.*$)*", block[1], re.MULTILINE)
+    for written in (*tables, *_INLINE.findall(block[1]), *([of_pdm[0]] if of_pdm is not None else [])):
+        told = dict(_KEY.findall(written))
+        kind = told.get("type", "")
+        if kind in ("legacy", "pypi") or "registry" in told:
+            continue
+        commit = next((told[key] for key in ("commit-id", "resolved_reference", "revision") if key in told), "")
+        git = told.get("git", "")
+        where = git or next((told[key] for key in ("url", "path", "directory") if key in told), "")
+        if where:
+            return decoded(repository_address(where, commit) if git or commit or kind == "git" else where)
+    return ""

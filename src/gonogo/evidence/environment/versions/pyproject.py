@@ -7,7 +7,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, valid
+import msgspec
+
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, repository_address, valid
 from gonogo.evidence.environment.versions.requirements import read_requirement
 
 if sys.version_info >= (3, 11):
@@ -40,6 +43,11 @@ def read_pyproject(listing: Listing) -> None:
         if at >= 0:
             position = at + len(written)
             read_requirement(listing, listing.source, written, at)
+    sources = _mapping(_mapping(_mapping(content.get("tool")).get("uv")).get("sources"))
+    for name, source in sources.items():
+        package = listing.packages.get(canonical(name))
+        if package is not None and (address := address_in(source)):
+            listing.packages[package.name] = msgspec.structs.replace(package, address=address, written="")
     for header, table in _tables(content):
         start = re.search(rf"^[ \t]*\[[ \t]*{re.escape(header)}[ \t]*\]", text, re.MULTILINE)
         for name, dependency in table.items():
@@ -98,6 +106,7 @@ def _add_of_table(listing: Listing, text: str, start: int, name: str, dependency
     version = dependency.get("version") if isinstance(dependency, Mapping) else dependency
     if not re.fullmatch(NAME, name) or (version is not None and not isinstance(version, str)):
         return
+    address = address_in(dependency)
     written = (version or "").encode().decode("latin-1")
     line = re.compile(
         rf"^[ \t]*[\"']?{re.escape(name)}[\"']?[ \t]*=[^\n]*?[\"']({re.escape(written)})[\"']", re.MULTILINE
@@ -107,7 +116,24 @@ def _add_of_table(listing: Listing, text: str, start: int, name: str, dependency
     if name == "python":
         return
     whole = listing.source.place(match.start() + len(match[0]) - len(match[0].lstrip()), match.end()) if match else None
-    listing.add(name, poetry_specifier(version or ""), whole, written="requirement", specifier_place=place)
+    listing.add(
+        name,
+        poetry_specifier(version or ""),
+        whole,
+        written="requirement" if not address else "",
+        specifier_place=place,
+        address=address,
+    )
+
+
+def address_in(dependency: Any) -> str:
+    """Where a table of Poetry, Pipenv or uv has a package from; empty where that is an index."""
+    told = _mapping(dependency)
+    git = told.get("git")
+    if isinstance(git, str):
+        revisions = (told.get(key) for key in ("rev", "ref", "tag", "branch"))
+        return repository_address(git, next((one for one in revisions if isinstance(one, str)), ""))
+    return next((one for key in ("url", "file", "path") if isinstance(one := told.get(key), str)), "")
 
 
 def poetry_specifier(text: str) -> str:

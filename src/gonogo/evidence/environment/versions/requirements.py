@@ -44,6 +44,9 @@ _TOO_DEEP = Text("{where}: {line!r} ({depth} files deep)", "{where}ï¼š{line!r}ï¼
 _REQUIREMENT = rf"({NAME})[ \t]*(\[[\w\s,.-]{{0,200}}\])?[ \t]*(\([^()]{{0,300}}\)|[~=!<>][^;@#]{{0,300}})?"
 _WHEEL = rf"(?:^|[/\\=])({NAME}?)-(\d[\w.!+%]{{0,80}}?)(?:-\d\w{{0,20}})?-[\w.]+-[\w.]+-[\w.]+\.whl(?:[#?].*)?$"
 _ARCHIVE = rf"(?:^|/)({NAME}?)-(\d[\w.!+]{{0,80}}?)\.(?:tar\.gz|tar\.bz2|zip)(?:[#?].*)?$"
+_BY_CONDA = re.compile(r"file:///(?:\S*/)?(?:feedstock_root|croot|conda-bld|ci_py\d+|build/80754af9|ktietz/\w+/ci)")
+"""What ``pip freeze`` says of conda's own packages: the folder in which they were once built, which is nowhere else."""
+_OF_GITHUB = rf"://[^/\s]+/[^/\s]+/({NAME})/(?:archive|zipball|tarball|releases/download)/"
 _FROZEN_FROM = 20
 """Lines from which a sorted file of exact versions is taken for a listing of all that is installed."""
 
@@ -84,7 +87,8 @@ def _read_file(listing: Listing, source: SourceFile, *, depth: int, constraint: 
         include = re.match(r"(-r|-c|--requirement|--constraint)(?:\s*=\s*|\s+|(?<=-[rc]))(.+)$", line)
         if include:
             _include(listing, source, line, start, include, depth=depth, constraint=constraint, seen=seen)
-        elif re.match(r"(-i|-f|--index-url|--extra-index-url|--find-links)\b", line):
+        elif WHERE_FROM.match(line):
+            listing.index_lines.append(source.place(start, start + len(line)))
             read_index(listing, line)
         elif (
             not read_requirement(listing, source, line, start, constraint=constraint)
@@ -129,6 +133,13 @@ def _include(
     _read_file(listing, included, depth=depth + 1, constraint=constraint, seen=seen)
 
 
+WHERE_FROM = re.compile(
+    r"(?:-i|-f|--(?:index-url|extra-index-url|pypi-url|find-links|trusted-host|no-index|pre|no-binary|only-binary"
+    r"|prefer-binary))(?![\w-])|-[if](?=\S)"
+)
+"""Options of a requirements file that say from where packages are taken, and which of those there."""
+
+
 def read_index(listing: Listing, words: str) -> None:
     """Where packages come from: PyTorch's own index tells the CUDA that its torch is built for."""
     index = re.search(r"download\.pytorch\.org/whl/(?:nightly/|test/)?(cu\d+|cpu|rocm[\d.]+)", words)
@@ -160,14 +171,17 @@ def read_requirement(
     if option is not None:
         text = text[: option.start()].rstrip()
     place = source.place(start, start + len(text))
-    url = re.match(rf"({NAME})\s*(?:\[[^\]]{{0,200}}\])?\s*@\s*(\S+)", text)
+    url = re.match(rf"({NAME})\s*(?:\[([^\]]{{0,200}})\])?\s*@\s*(\S+)", text)
     if url is not None:
-        listing.add(url[1], _version_of_url(url[2], url[1]), place, replace=replace)
+        extras = re.sub(r"\s", "", url[2] or "")
+        address = "" if _BY_CONDA.match(url[3]) else decoded(url[3])
+        version = _version_of_url(url[3], url[1])
+        listing.add(url[1], version, place, replace=replace, extras=extras, address=address)
         return True
     if editable or re.match(r"(?:git|hg|svn|bzr)\+|[a-z]+://|\.{0,2}/|[\w./-]+\.(?:whl|tar\.gz|zip)$", text):
         named = _name_of_url(text)
         if named is not None:
-            listing.add(named[0], named[1], place, replace=replace)
+            listing.add(named[0], named[1], place, replace=replace, address=decoded(text.split(" ;")[0].strip()))
         return True
     match = re.match(_REQUIREMENT, text)
     if match is None:
@@ -209,6 +223,9 @@ def _name_of_url(url: str) -> tuple[str, str] | None:
     egg = re.search(rf"[#&]egg=({NAME})", url)
     if egg is not None:
         return egg[1], ""
+    of_github = re.search(_OF_GITHUB, url)
+    if of_github is not None:
+        return of_github[1], ""
     repository = re.search(rf"(?:://|git@)[^\s#?]*[/:]({NAME})(?:\.git)?(?:@([\w./-]+))?(?:[#?].*)?$", url)
     if repository is None:
         return None

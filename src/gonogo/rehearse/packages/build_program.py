@@ -1,0 +1,58 @@
+"""``STEP SOURCE SUBFOLDER WORK BACKEND BACKEND_PATH RESULT``: one step of a build, run by its environment's Python.
+
+STEP is ``system`` (its pyproject.toml, copied to RESULT), ``requires`` (what the build asks for beside that, as a list
+in JSON, to RESULT) or ``wheel`` (a wheel, into the folder RESULT).
+It runs confined, and imports nothing of gonogo: it runs where the sources are, which are a stranger's.
+"""
+
+import importlib
+import json
+import os
+import shutil
+import sys
+import tarfile
+import zipfile
+
+
+def main(*arguments: str) -> None:
+    """Unpack the sources, and call the hook of their build backend (PEP 517)."""
+    step, source, subfolder, work, backend, backend_path, result = arguments
+    shutil.rmtree(work, ignore_errors=True)
+    os.chdir(os.path.join(_unpacked(source, work), subfolder))
+    if step == "system":
+        if os.path.exists("pyproject.toml"):
+            shutil.copyfile("pyproject.toml", result)
+        return
+    sys.path[:0] = [os.path.abspath(place) for place in json.loads(backend_path)]
+    module, _, attributes = backend.partition(":")
+    hooks = importlib.import_module(module)
+    for name in attributes.split(".") if attributes else ():
+        hooks = getattr(hooks, name)
+    if step == "requires":
+        hook = getattr(hooks, "get_requires_for_build_wheel", None)
+        with open(result, "w", encoding="utf-8") as file:
+            json.dump(list(hook() if hook is not None else ()), file)
+    else:
+        hooks.build_wheel(result)
+
+
+def _unpacked(source: str, work: str) -> str:
+    """The folder of the sources: an archive has one folder in it."""
+    if os.path.isdir(source):
+        shutil.copytree(source, work, symlinks=True)
+        return work
+    if zipfile.is_zipfile(source):
+        with zipfile.ZipFile(source) as file:
+            file.extractall(work)
+    else:
+        with tarfile.open(source) as file:
+            if hasattr(tarfile, "data_filter"):
+                file.extractall(work, filter="data")
+            else:
+                file.extractall(work)
+    names = os.listdir(work)
+    return os.path.join(work, names[0]) if len(names) == 1 else work
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

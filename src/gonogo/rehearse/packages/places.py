@@ -1,0 +1,23 @@
+"""Where gonogo keeps packages, and how it says what it does meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from gonogo.finding import Text
+
+Say = Callable[[Text], None]
+
+
+def cache_folder() -> Path:
+    """``$XDG_CACHE_HOME/gonogo/packages``, or the same below ``~/.cache``."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "gonogo" / "packages"
+
+
+def state_folder() -> Path:
+    """``$XDG_STATE_HOME/gonogo``, or the same below ``~/.local/state``: what the user has decided."""
+    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return Path(base) / "gonogo"
