@@ -35,6 +35,8 @@ PAIRS = [
     ("docs/compatibility.md", "docs/compatibility.zh-CN.md"),
     ("docs/launchers.md", "docs/launchers.zh-CN.md"),
     ("docs/performance.md", "docs/performance.zh-CN.md"),
+    ("docs/measured.md", "docs/measured.zh-CN.md"),
+    ("docs/projects.md", "docs/projects.zh-CN.md"),
     ("docs/api.md", "docs/api.zh-CN.md"),
     ("docs/plan.md", "docs/plan.zh-CN.md"),
     ("docs/gpus.md", "docs/gpus.zh-CN.md"),
@@ -108,7 +110,7 @@ def test_every_option_is_documented_with_its_default() -> None:
     ).stdout
     options = set(re.findall(r"^ +(?:-\w, )?(--[\w-]+)", help_text, re.MULTILINE)) - {"--help"}
     assert {"--gpus", "--with", "--format"} <= options
-    for name in ("docs/rehearse.md", "docs/rehearse.zh-CN.md", "README.md", "README.zh-CN.md"):
+    for name in ("docs/rehearse.md", "docs/rehearse.zh-CN.md"):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert {option for option in options if option not in text} == set(), name
     defaults = rehearse.__defaults__ or ()
@@ -129,6 +131,22 @@ def test_readme_opens_with_what_to_run_first() -> None:
         assert first is not None
         assert first.start() < 20
         assert commands(first[2]) == ["make demo", "make test"]
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_readme_is_short_and_leads_to_every_document(name: str) -> None:
+    """A command is shown with six lines of its output at most; what there is more to say stands in docs/."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 150
+    for kind, body in FENCE.findall(text):
+        if kind == "text":
+            shown = [line for line in body.splitlines() if not line.startswith(("$ ", "…"))]
+            assert len(shown) <= 6, body
+    suffix = ".zh-CN.md" if "zh-CN" in name else ".md"
+    documents = {
+        path.name for path in (ROOT / "docs").glob("*.md") if path.name.endswith(".zh-CN.md") == ("zh" in suffix)
+    }
+    assert documents <= set(re.findall(r"\(docs/([\w.-]+\.md)", text))
 
 
 def test_makefile_has_the_targets_that_documents_name() -> None:
@@ -249,7 +267,7 @@ def test_no_imports_go_round_in_a_circle() -> None:
 def test_what_is_private_is_not_used_from_another_room() -> None:
     for name, path in modules_of_gonogo().items():
         for imported in imports_of(path):
-            room, private, _ = imported.rpartition("._")
+            room, private, _ = imported.removesuffix(".__version__").rpartition("._")
             if private and imported.startswith("gonogo."):
                 assert name == room or name.startswith(f"{room}."), f"{path.relative_to(ROOT)} imports {imported}"
 

@@ -43,6 +43,7 @@ _MENU = (
         (
             "verdict",
             "confinement",
+            "measured",
             "projects",
             "strategies",
             "post-training",
