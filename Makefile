@@ -1,7 +1,7 @@
-# make setup | demo | test | test-more | test-all | fuzz | snapshots | lint | bench | docs
+# make setup | demo | test | test-more | test-all | fuzz | snapshots | lint | bench | docs | clean
 PYTHON ?= python3
 BIN := .venv/bin
-# Tests side by side: some start eight processes and take two gigabytes, so no more than two by default.
+# How many tests run in parallel. A single test can start eight processes and take 2 GB, hence the low default.
 TESTERS ?= 2
 
 .PHONY: setup demo test test-more test-all fuzz snapshots lint bench docs clean
@@ -9,34 +9,36 @@ TESTERS ?= 2
 
 setup: .venv/.installed
 
-# Made again when what is to be installed changes, and not otherwise.
+# The virtual environment; rebuilt only if pyproject.toml or constraints.txt change.
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "gonogo needs Python 3.10 or newer: make PYTHON=python3.11 setup")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[rehearse,dev]'
-	$(BIN)/python -m compileall -q src/gonogo  # the first start is as quick as any, also where Python may not write
-	$(BIN)/python -m gonogo hazards --format markdown >/dev/null  # builds what later starts read from the cache
+	$(BIN)/python -m compileall -q src/gonogo  # so that the first start is as fast as later ones
+	$(BIN)/python -m gonogo hazards --format markdown >/dev/null  # fills gonogo's cache of the hazards' pages
 	touch $@
 
 demo: setup
 	$(BIN)/python examples/demo.py
 
+# The tests, without those marked very_slow.
 test: setup
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m 'not very_slow'
 
-# Of the slowest tests those that CI has time for: the examples at full size and trained, strategies, frameworks.
+# The slowest tests that .ci/run has time for: examples at full size and trained for real, strategies, frameworks.
 test-more: setup
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m very_slow tests/examples tests/virtual/test_strategies.py \
 		tests/virtual/test_memory.py tests/virtual/test_saving.py tests/launchers/test_frameworks.py -k 'not axolotl and not two_nodes'
 
+# All tests. Takes hours; nightly in CI.
 test-all: setup
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
 
-# A hundred thousand damaged inputs, others every day: an hour and a half of one processor, on all of them.
+# 100,000 damaged inputs, with a new seed each day: 90 minutes of CPU time, spread over all cores.
 fuzz: setup
 	$(BIN)/python tests/fuzz/run.py --count 100000
 
-# What hazards find in their cases, written anew: read the difference before it is committed.
+# Rewrites the expected output of hazards and reports. Read the diff before you commit it.
 snapshots: setup
 	$(BIN)/python tests/snapshots.py
 	PYTHONPATH=tests $(BIN)/python tests/report/whole_runs.py
@@ -46,6 +48,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Prints the figures of docs/measured.md.
 bench: setup
 	$(BIN)/python benchmarks/rehearse.py
 	$(BIN)/python benchmarks/diagnose.py
@@ -55,7 +58,7 @@ bench: setup
 	$(BIN)/python benchmarks/guard.py --turns --models small --steps 2400
 	$(BIN)/python benchmarks/guard.py --turns --models mid --steps 320
 
-# The documents and the hazards' pages as a site in both languages: site/index.html. It needs no network to be read.
+# Builds the documentation site in both languages, readable offline: site/index.html.
 docs: .venv/.docs
 	$(BIN)/python scripts/docs_site --output site
 

@@ -217,6 +217,64 @@ def test_the_dockerfile_is_as_linters_want_it() -> None:
             assert set(extras[1].split(",")) <= tomllib_of("pyproject.toml")["project"]["optional-dependencies"].keys()
 
 
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_can_only_read_ends_in_time_and_calls_targets_that_exist(path: Path) -> None:
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert workflow["permissions"] == {"contents": "read"}
+    assert workflow[True]  # what YAML makes of the key `on`
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for job in workflow["jobs"].values():
+        assert job["timeout-minutes"] <= 360  # the forge ends a job then
+        for step in job["steps"]:
+            assert ("run" in step) != ("uses" in step)
+            if "uses" in step:
+                assert re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"])
+                continue
+            assert not EXPRESSION.search(step["run"])  # a branch's name in a script's text would be executed
+            checked = subprocess.run(["bash", "-n", "-c", step["run"]], capture_output=True, text=True, check=False)
+            assert checked.returncode == 0, checked.stderr
+            assert set(re.findall(r"\bmake ([\w-]+)", step["run"])) <= targets
+
+
+def test_ci_tests_every_python_from_the_oldest_that_installs() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    versions = [tuple(map(int, one.split("."))) for one in workflow["jobs"]["test"]["strategy"]["matrix"]["python"]]
+    oldest = re.search(r"(\d+)\.(\d+)", tomllib_of("pyproject.toml")["project"]["requires-python"])
+    assert oldest
+    assert versions[0] == (int(oldest[1]), int(oldest[2]))
+    assert versions == [(3, minor) for minor in range(versions[0][1], 15)]
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
+def test_an_issue_form_is_one_that_the_forge_takes(path: Path) -> None:
+    """By the documented syntax: elements, their attributes, what can be required, ids that are unique."""
+    form = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert form.keys() <= {"name", "description", "title", "labels", "assignees", "projects", "type", "body"}
+    assert len(form["name"]) >= 4
+    assert 10 < len(form["description"]) < 200
+    asked = [one for one in form["body"] if one["type"] != "markdown"]
+    ids = [one["id"] for one in asked]
+    assert len(set(ids)) == len(ids)
+    assert {"command", "report", "really"} <= set(ids)
+    for one in form["body"]:
+        attributes = one["attributes"]
+        assert one.keys() <= {"type", "id", "attributes", "validations"}
+        if one["type"] == "markdown":
+            assert attributes.keys() == {"value"}
+            continue
+        allowed = {
+            "textarea": {"label", "description", "placeholder", "value", "render"},
+            "dropdown": {"label", "description", "options", "multiple", "default"},
+        }[one["type"]]
+        assert {"label"} <= attributes.keys() <= allowed
+        assert re.fullmatch(r"[A-Za-z0-9_-]+", one["id"])
+        assert one.get("validations", {}).keys() <= {"required"}
+
+
 def tomllib_of(name: str) -> dict[str, Any]:
     try:
         import tomllib
