@@ -38,8 +38,8 @@ def skipped_of(
                 script=shortened(words, 80), listed=listed
             ),
             Text(
-                "not run: they would change files or this machine, or are not known to be harmless",
-                "未执行：它们会改动文件或本机，或不确定是否无害",
+                "not run: they need a network or another machine, never end, or are not installed here",
+                "未执行：它们需要网络或其他机器、不会结束，或本机没有安装",
             ),
         )
     environment = chosen.environment
