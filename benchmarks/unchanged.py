@@ -2,7 +2,7 @@
 
     python benchmarks/unchanged.py [--mirrors DIR] [--most 40] [NAME …]
 
-Takes launches of ``tests/projects/launches/`` (DIR as in ``projects.py``) with the packages that are installed, whatever
+Takes launches of ``tests/projects/launches/`` (DIR as in ``projects.py``) with the installed packages, whatever
 the project pins: what is asked is what its programs can change, not the verdict. Each project is laid into a home
 folder, beside files of a user's (a note, a key, a checkpoint in the project's output folder), and rehearsed. Compared
 are ``git status`` and the checksum, mode and time of every file of that home before and after. Each launch comes a
