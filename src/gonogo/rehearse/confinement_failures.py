@@ -40,6 +40,12 @@ _BY_LANDLOCK = Text(
     "{what} 被拒绝：本机用 Landlock 限制程序，程序只能写入临时目录，不能连接任何 socket，因此无法在此排练："
     "请启用用户命名空间（gonogo env 会说明方法），或让它写入 TMPDIR",
 )
+_MAY_BE = Text(
+    "programs were confined by Landlock here, and something on the way may have been refused that is allowed on the "
+    "target machine: enable user namespaces (gonogo env says how), or have the launch write below TMPDIR",
+    "此处程序由 Landlock 限制，途中可能有在目标机器上允许的操作被拒绝：请启用用户命名空间（gonogo env 会说明方法），"
+    "或让启动命令写入 TMPDIR",
+)
 _OF_THIS_USER = Text(
     "{what} is refused to this user on this machine, while the user on the target machine may well be allowed: give it "
     "a path that can be written here, or rehearse as a user who may",
@@ -69,11 +75,20 @@ _NO_SERVICE = Text(
 
 
 def mark_confinement_failures(record: RehearsalRecord) -> None:
-    """Have ranks that failed by what the confinement, or this user, is refused be reported as not rehearsed."""
+    """Have ranks that failed by what the confinement, or this user, is refused be reported as not rehearsed.
+
+    Under Landlock that is any failure: a refusal need not be its last word. A script whose ``rm -rf output`` was
+    refused goes on to a program that finds the folder there, and a program may swallow what it was refused.
+    """
     for rank in record.ranks:
+        landlock = rank.confinement == "landlock"
+        if rank.outcome == "diverged" and landlock:
+            rank.outcome = "unsupported"
+            rank.unsupported.append(Unsupported("the ranks diverged", "unknown", _MAY_BE.en, _MAY_BE.zh))
+            record.divergence = None
         if rank.failure is None or rank.outcome != "raised":
             continue
-        why = why_refused(rank.failure, rank.confinement, Path(record.cwd))
+        why = why_refused(rank.failure, rank.confinement, Path(record.cwd)) or (_MAY_BE if landlock else None)
         if why is not None:
             rank.outcome = "unsupported"
             frame = rank.failure.innermost("user") or rank.failure.innermost("library")
