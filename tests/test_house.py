@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo import __version__
+from gonogo._version import __version__
 from gonogo.cli.app import rehearse
 from gonogo.hazards.index import all_hazards
 
@@ -144,6 +145,22 @@ def test_version_is_the_changelogs_or_unreleased() -> None:
     assert versions[0] in ("Unreleased", __version__)
 
 
+def test_the_editors_plugin_and_the_examples_of_ci_have_the_version() -> None:
+    assert json.loads((ROOT / "editors" / "vscode" / "package.json").read_text())["version"] == __version__
+    for name in ("docs/ci.md", "docs/ci.zh-CN.md"):
+        assert set(re.findall(r"v(\d+\.\d+\.\d+)\b", (ROOT / name).read_text())) == {__version__}, name
+
+
+def test_the_sdist_has_what_a_wheel_is_built_from_and_no_tests() -> None:
+    """The wheel of a checkout and that of the sdist have the same files: the hazards' cases are in both."""
+    section = (ROOT / "pyproject.toml").read_text().partition("build.targets.sdist]")[2].partition("\n[")[0]
+    included = re.findall(r'^ +"/(.+)",$', section, re.MULTILINE)
+    assert {"src", "tests/hazards", "hatch_build.py", "README.md", "LICENSE"} <= set(included)
+    for name in included:
+        assert (ROOT / name).exists(), name
+        assert not list((ROOT / name).glob("**/test_*.py")), name
+
+
 def test_licence_is_whole() -> None:
     text = (ROOT / "LICENSE").read_text()
     assert "Version 2.0, January 2004" in text
@@ -215,7 +232,7 @@ def modules_of_gonogo() -> dict[str, Path]:
 @pytest.mark.parametrize("layer", MAY_IMPORT)
 def test_imports_run_one_way(layer: str) -> None:
     for path in sorted((PACKAGE / layer).rglob("*.py")):
-        layers = {name.split(".")[1] for name in imports_of(path) if name.startswith("gonogo.")} - {"__version__"}
+        layers = {name.split(".")[1] for name in imports_of(path) if name.startswith("gonogo.")} - {"_version"}
         assert layers <= MAY_IMPORT[layer], path.relative_to(ROOT)
 
 

@@ -30,7 +30,7 @@ async function start() {
   } catch (error) {
     client = undefined;
     vscode.window.showErrorMessage(
-      `gonogo: the language server does not start (${error.message}). pip install 'gonogo[lsp]', or set gonogo.command.`
+      `gonogo: the language server does not start (${error.message}). In a clone of gonogo: pip install -e '.[lsp]'; or set gonogo.command.`
     );
   }
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gonogo._version import __version__
+
 TYPE_CHECKING = False  # as typing's, which would be one more import at the start of every guarded process
 if TYPE_CHECKING:
     from gonogo.cli.in_python import check_files, diagnose_logs, rehearse_command
@@ -11,8 +13,6 @@ if TYPE_CHECKING:
     from gonogo.guard.rank.comparing import compare_ranks
     from gonogo.guard.tensors.device_guard import DeviceGuard
     from gonogo.guard.tensors.devices import MixedDevicesError, check_devices
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Applicability",

@@ -204,7 +204,7 @@ def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match="pip install") as caught, connected("auto"):
         pass
-    assert "gonogo[ray]" in caught.value.text.zh
+    assert "[ray]" in caught.value.text.zh
 
 
 def test_a_node_without_the_files_or_with_other_versions_refuses(folder: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 from typer.models import CommandInfo
 
-from gonogo import __version__
+from gonogo._version import __version__
 from gonogo.cli.bisect import bisect
 from gonogo.cli.check import check
 from gonogo.cli.cure import cure

@@ -13,6 +13,7 @@ import msgspec
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.finding.install import install_hint
 
 SUFFIXES = (".svg", ".png")
 _SCALE = 2
@@ -183,9 +184,8 @@ def check_png(option: str, path: Path) -> None:
     if features is None or not features.check("freetype2"):
         raise UserError(
             Text(
-                "{option} {path}: a PNG is drawn with Pillow, which is not installed: pip install 'gonogo[picture]', "
-                "or name an .svg file, which needs nothing",
-                "{option} {path}：绘制 PNG 需要 Pillow，尚未安装：pip install 'gonogo[picture]'，或改用不需要任何依赖的"
-                " .svg 文件",
-            ).format(option=option, path=path)
+                "{option} {path}: a PNG is drawn with Pillow, which is not installed: {install}; or name an .svg file, "
+                "which needs nothing",
+                "{option} {path}：绘制 PNG 需要 Pillow，尚未安装：{install}；或改用不需要任何依赖的 .svg 文件",
+            ).format(option=option, path=path, install=install_hint("picture"))
         )

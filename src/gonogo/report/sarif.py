@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-from gonogo import __version__
+from gonogo._version import __version__
 from gonogo.finding import Edit, Finding, Fix, Report, Severity, Skipped, Span
 from gonogo.report.annotation import annotation_text, from_root, level_of
 from gonogo.report.json_ import document

@@ -11,6 +11,7 @@ from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.finding.install import install_hint
 from gonogo.finding.language import chosen_language
 
 
@@ -31,9 +32,8 @@ def server(
             if (error.name or "gonogo").partition(".")[0] == "gonogo":
                 raise
             raise UserError(
-                Text(
-                    "gonogo server needs pygls: pip install 'gonogo[lsp]'",
-                    "gonogo server 需要 pygls：pip install 'gonogo[lsp]'",
+                Text("gonogo server needs pygls: {install}", "gonogo server 需要 pygls：{install}").format(
+                    install=install_hint("lsp")
                 )
             ) from None
         serve(lang)

@@ -13,7 +13,7 @@ from lsprotocol import types as lsp
 from pygls import uris
 from pygls.lsp.server import LanguageServer
 
-from gonogo import __version__
+from gonogo._version import __version__
 from gonogo.check.findings import check
 from gonogo.check.settings import read_settings
 from gonogo.cli.explain import hazard_named, page_of

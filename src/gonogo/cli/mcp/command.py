@@ -14,6 +14,7 @@ from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.finding.install import install_hint
 from gonogo.finding.language import chosen_language
 
 
@@ -48,9 +49,8 @@ def mcp(
             if (error.name or "gonogo").partition(".")[0] == "gonogo":
                 raise
             raise UserError(
-                Text(
-                    "gonogo mcp needs the MCP SDK: pip install 'gonogo[mcp]'",
-                    "gonogo mcp 需要 MCP SDK：pip install 'gonogo[mcp]'",
+                Text("gonogo mcp needs the MCP SDK: {install}", "gonogo mcp 需要 MCP SDK：{install}").format(
+                    install=install_hint("mcp")
                 )
             ) from None
         server, jobs = make_server(folders, runs=not no_run)

@@ -17,7 +17,7 @@ from mcp.types import ToolAnnotations
 from pydantic import Field, WithJsonSchema
 from typing_extensions import NotRequired, TypedDict
 
-from gonogo import __version__
+from gonogo._version import __version__
 from gonogo.cli.mcp.cut import cut
 from gonogo.cli.schemas.report import report_schema, short_report_schema
 from gonogo.cli.serving.folders import Folders, Refused

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
-from gonogo import __version__
+from gonogo._version import __version__
 from gonogo.cli.serving.folders import Folders, Refused
 from gonogo.cli.serving.jobs import Job, Jobs
 from gonogo.cli.ui.asked import MOST_BYTES, Asked, words_of

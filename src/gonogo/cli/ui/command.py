@@ -18,6 +18,7 @@ from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.finding.install import install_hint
 from gonogo.finding.language import chosen_language
 
 _HOST = "127.0.0.1"
@@ -59,9 +60,8 @@ def ui(
                 raise
             raise UserError(
                 Text(
-                    "gonogo ui needs Starlette and uvicorn: pip install 'gonogo[ui]'",
-                    "gonogo ui 需要 Starlette 与 uvicorn：pip install 'gonogo[ui]'",
-                )
+                    "gonogo ui needs Starlette and uvicorn: {install}", "gonogo ui 需要 Starlette 与 uvicorn：{install}"
+                ).format(install=install_hint("ui"))
             ) from None
         listening = _listening(port or 0)
         token = secrets.token_urlsafe(24)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from gonogo import __version__
+from gonogo._version import __version__
 from gonogo.evidence.guarded.records import GpuRecord, Joined, StartRecord
 from gonogo.guard.rank import nvml
 

@@ -7,6 +7,7 @@ import sys
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.finding.install import install_hint
 from gonogo.rehearse.packages import installed_version
 from gonogo.rehearse.packages.names import OLDEST_TORCH
 
@@ -16,11 +17,10 @@ def check_torch() -> None:
     if importlib.util.find_spec("torch") is None:
         raise UserError(
             Text(
-                "torch is not installed for {python}, which would run the program: pip install 'gonogo[rehearse]', or "
-                "install gonogo where your training's packages are",
-                "运行程序的 {python} 没有安装 torch：请执行 pip install 'gonogo[rehearse]'，或把 gonogo 安装到您训练所"
-                "用的环境中",
-            ).format(python=sys.executable)
+                "torch is not installed for {python}, which would run the program: {install}; or install gonogo into "
+                "the environment of your training",
+                "运行程序的 {python} 没有安装 torch：{install}；或把 gonogo 安装到训练所用的环境中",
+            ).format(python=sys.executable, install=install_hint("rehearse"))
         )
     version = installed_version("torch")
     if version is not None and version < OLDEST_TORCH:

@@ -13,6 +13,7 @@ from typing import Any
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.finding.install import install_hint
 from gonogo.rehearse.workers.ray_pool import RayPool
 
 _REACHED_WITHIN = 5.0
@@ -29,9 +30,8 @@ def connected(address: str) -> Iterator[RayPool]:
     except ImportError:
         raise UserError(
             Text(
-                "--ray needs Ray, which is not installed: pip install 'gonogo[ray]'",
-                "--ray 需要 Ray，但它没有安装：请执行 pip install 'gonogo[ray]'",
-            )
+                "--ray needs Ray, which is not installed: {install}", "--ray 需要 Ray，但它没有安装：{install}"
+            ).format(install=install_hint("ray"))
         ) from None
     _check_reached(address)
     main = threading.current_thread() is threading.main_thread()

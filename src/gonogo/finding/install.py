@@ -1,0 +1,61 @@
+"""How to add one of gonogo's extras: one command, for every message that names one.
+
+No package index has gonogo yet, so ``pip install 'gonogo[ui]'`` would fail, or install a stranger's package. The
+command names what pip installed gonogo from: a clone, a git address, an archive.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from gonogo.finding.text import Text
+
+_IN_CLONE = Text(
+    "pip install -e '.[{extra}]' in a clone of gonogo", "在 gonogo 的克隆目录中执行 pip install -e '.[{extra}]'"
+)
+_COMMAND = Text("{command}", "请执行 {command}")
+
+
+def install_hint(extra: str) -> Text:
+    """The command that installs gonogo with ``extra``, a name of ``[project.optional-dependencies]``."""
+    clone = Path(__file__).parents[3]
+    if (clone / "pyproject.toml").is_file() and (clone / "src" / "gonogo").is_dir():
+        return _command(f"-e {shlex.quote(f'{clone}[{extra}]')}")
+    origin = _origin()
+    if origin is None:
+        return _IN_CLONE.format(extra=extra)
+    address, folder = origin
+    return _command(shlex.quote(f"{folder}[{extra}]" if folder else f"gonogo[{extra}] @ {address}"))
+
+
+def _command(what: str) -> Text:
+    return _COMMAND.format(command=f"pip install {what}")
+
+
+def _origin() -> tuple[str, str] | None:
+    """Where pip installed gonogo from, as its ``direct_url.json`` (PEP 610) has it: address, and folder if it is one.
+
+    None if there is no such record, or the folder or file is gone.
+    """
+    import json
+    from importlib import metadata  # 20 ms, which only a message needs
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        record = json.loads(metadata.distribution("gonogo").read_text("direct_url.json") or "{}")
+    except (metadata.PackageNotFoundError, ValueError):
+        return None
+    address = record.get("url", "")
+    if not address:
+        return None
+    if urlsplit(address).scheme == "file":
+        path = unquote(urlsplit(address).path)
+        if not Path(path).exists():
+            return None
+        return address, path if "dir_info" in record else ""
+    version_control = record.get("vcs_info")
+    if version_control:
+        commit = version_control.get("commit_id")
+        address = f"{version_control.get('vcs', 'git')}+{address}" + (f"@{commit}" if commit else "")
+    return address, ""
