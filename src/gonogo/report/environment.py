@@ -24,7 +24,7 @@ _MACHINE: tuple[tuple[str, Text], ...] = (
     ("driver", Text("NVIDIA driver", "NVIDIA 驱动")),
     ("cann", Text("CANN", "CANN")),
     ("nccl", Text("NCCL", "NCCL")),
-    ("gpus", Text("accelerators", "加速卡")),
+    ("gpus", Text("GPUs", "GPU")),
     ("cpus", Text("CPUs", "CPU 数")),
     ("host_memory", Text("host memory", "主机内存")),
     ("dev_shm", Text("/dev/shm", "/dev/shm")),

@@ -29,7 +29,7 @@ _COLUMNS = (
     Text("in the way", "存在的问题"),
     Text("ranks", "rank"),
     Text("GPU memory", "显存"),
-    Text("host memory of a node", "每节点主机内存"),
+    Text("host memory per node", "每节点主机内存"),
     Text("step", "每步"),
 )
 _BEFORE, _AFTER, _OR = Text("before", "修改前"), Text("after", "修改后"), Text("or: {title}", "或者：{title}")
