@@ -26,12 +26,7 @@ _ACCELERATORS = (
     Text("16-bit TFLOP/s", "16 位 TFLOP/s"),
     Text("aliases", "别名"),
 )
-_INSTANCES = (
-    Text("instance", "实例"),
-    Text("GPUs", "GPU"),
-    Text("host memory", "主机内存"),
-    Text("cloud", "云"),
-)
+_INSTANCES = (Text("instance", "实例"), Text("GPUs", "GPU"), Text("host memory", "主机内存"), Text("cloud", "云"))
 
 
 def gpus(

@@ -166,7 +166,7 @@ def check_suffix(path: Path, option: str) -> None:
     if suffix not in SUFFIXES:
         raise UserError(
             Text(
-                "{option} {path}: name a file that ends in .svg or .png",
+                "{option} {path}: give a file name that ends in .svg or .png",
                 "{option} {path}：文件名请以 .svg 或 .png 结尾",
             ).format(option=option, path=path)
         )
@@ -183,8 +183,8 @@ def check_png(option: str, path: Path) -> None:
     if features is None or not features.check("freetype2"):
         raise UserError(
             Text(
-                "{option} {path}: a PNG is drawn with Pillow, which is not installed: pip install 'gonogo[picture]', "
-                "or name an .svg file, which needs nothing",
+                "{option} {path}: PNG output needs Pillow, which is not installed: pip install "
+                "gonogo[picture], or use an .svg file, which needs nothing",
                 "{option} {path}：绘制 PNG 需要 Pillow，尚未安装：pip install 'gonogo[picture]'，或改用不需要任何依赖的"
                 " .svg 文件",
             ).format(option=option, path=path)

@@ -16,18 +16,18 @@ def check_torch() -> None:
     if importlib.util.find_spec("torch") is None:
         raise UserError(
             Text(
-                "torch is not installed for {python}, which would run the program: pip install 'gonogo[rehearse]', or "
-                "install gonogo where your training's packages are",
-                "运行程序的 {python} 没有安装 torch：请执行 pip install 'gonogo[rehearse]'，或把 gonogo 安装到您训练所"
-                "用的环境中",
+                "torch is not installed for {python}, which would run the program: pip install "
+                "gonogo[rehearse], or install gonogo into your training environment",
+                "运行程序的 {python} 没有安装 torch：请执行 pip install gonogo[rehearse]，或把 gonogo 安装到"
+                "你训练所用的环境中",
             ).format(python=sys.executable)
         )
     version = installed_version("torch")
     if version is not None and version < OLDEST_TORCH:
         raise UserError(
             Text(
-                "torch {version} of {python} is too old to rehearse with: it takes torch {oldest} or newer (the CPU "
-                "build will do), in a Python environment of its own if need be",
+                "torch {version} of {python} is too old for rehearsals: torch {oldest} or newer is required "
+                "(a CPU build is enough), in a separate Python environment if necessary",
                 "{python} 的 torch {version} 过旧，无法排练：需要 torch {oldest} 或更新（CPU 版即可），必要时请单独建一"
                 "个 Python 环境",
             ).format(version=version, python=sys.executable, oldest=OLDEST_TORCH)
