@@ -20,11 +20,11 @@ _CHUNK = 1 << 12
 """Bytes that the parser is given at a time; where it goes back, it asks anew."""
 
 _TOO_LARGE = Text(
-    "it has {size} KiB, and shell scripts are read up to {limit} KiB: give the script that starts the training",
+    "it has {size} KiB; shell scripts are read up to {limit} KiB: give the script that starts the training",
     "它有 {size} KiB，而 shell 脚本最多读取 {limit} KiB：请给出启动训练的脚本",
 )
 _NUL = Text(
-    "line {line} holds a NUL byte, so it is no text that bash reads: save it as UTF-8",
+    "line {line} contains a NUL byte, which bash can't read: save it as UTF-8",
     "第 {line} 行含有 NUL 字节，不是 bash 能读取的文本：请另存为 UTF-8",
 )
 _UTF16 = Text(
@@ -32,12 +32,11 @@ _UTF16 = Text(
     "它是 UTF-16 编码，bash 无法读取：请另存为不带 BOM 的 UTF-8",
 )
 _TOO_DEEP = Text(
-    "line {line} nests more than {limit} levels deep, so the script was not read: write it flatter",
+    "line {line} is nested more than {limit} levels deep, so the script was not read: reduce the nesting",
     "第 {line} 行嵌套超过 {limit} 层，因此没有读取该脚本：请减少嵌套",
 )
 _NO_SYNTAX = Text(
-    "its syntax could not be made out around line {line}: run `bash -n` on it",
-    "第 {line} 行附近的语法无法解析：请用 `bash -n` 检查",
+    "syntax error near line {line}: check it with `bash -n`", "第 {line} 行附近的语法无法解析：请用 `bash -n` 检查"
 )
 
 
