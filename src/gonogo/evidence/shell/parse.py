@@ -113,23 +113,17 @@ def _parsed(source: SourceFile, part: tuple[int, int] | None) -> tuple[Any, Text
         parser.included_ranges = [tree_sitter.Range(_point(source, part[0]), _point(source, part[1]), *part)]
     reached = 0
     latest = time.thread_time() + _MAX_SECONDS
-    given_up = False
 
     def give_up(offset: int, _has_error: bool) -> bool:
-        nonlocal reached, given_up
+        nonlocal reached
         reached = max(reached, offset)
-        given_up = given_up or time.thread_time() > latest
-        return given_up
-
-    def read(offset: int, _point: object) -> bytes:
-        # Between two calls of the other the parser may read all of a file, over and over.
-        return b"" if give_up(offset, False) else data[offset : offset + _CHUNK]
+        return time.thread_time() > latest
 
     try:
-        tree = parser.parse(read, progress_callback=give_up)
+        tree = parser.parse(lambda offset, _point: data[offset : offset + _CHUNK], progress_callback=give_up)
     except ValueError:  # it was told to give up
         tree = None
-    if tree is None or given_up:
+    if tree is None:
         return None, _NO_SYNTAX.format(line=source.line_of(reached))
     deep = _too_deep_at(tree) if len(data) > 2 * _MAX_DEPTH else None
     if deep is not None:
