@@ -156,7 +156,8 @@ def with_diffs(findings: Iterable[Finding], files: dict[str, bytes]) -> tuple[Fi
     shown: list[Finding] = []
     for finding in findings:
         fixes = tuple(_with_diff(fix, files) if left > 0 else fix for fix in finding.fixes)
-        left -= sum(len(fix.diff) for fix in fixes)
+        # A diff that is left out for its length has cost as much to make.
+        left -= sum(len(fix.diff) or (_MAX_DIFF if fix.edits else 0) for fix in fixes)
         shown.append(replace(finding, fixes=fixes) if fixes else finding)
     return tuple(shown)
 
