@@ -345,7 +345,7 @@ ATTEMPTS: list[Attempt] = [
         stop='kill -STOP "$V"',
         usr1='kill -USR1 "$V"',
         pkill='pkill -9 -f "victim-$T-$N-"',
-        renice='renice -n 5 -p "$V"',
+        renice='renice -n 18 -p "$V"',
         by_name='for p in /proc/[0-9]*; do if tr "\\0" " " < $p/cmdline | grep -q "victim-$T-$N-"; then kill -9 "${p#/proc/}"; fi; done',
     ),
     *_python(
@@ -361,8 +361,7 @@ ATTEMPTS: list[Attempt] = [
         vm_write='b = ctypes.create_string_buffer(8); l = (ctypes.c_size_t * 2)(ctypes.addressof(b), 8); '
                  'a = int([x for x in open(f"/proc/{V}/maps") if "[stack]" in x][0].split("-")[0], 16); '
                  'r = (ctypes.c_size_t * 2)(a, 8); print("GAINED" if call(311, 271, V, l, 1, r, 1, 0) > 0 else "")',
-        priority='os.setpriority(os.PRIO_PROCESS, V, 7)',
-        affinity='os.sched_setaffinity(V, {0})',
+        priority='os.setpriority(os.PRIO_PROCESS, V, 17)',
         scheduler='os.sched_setscheduler(V, os.SCHED_BATCH, os.sched_param(0))',
         limits='import resource; resource.prlimit(V, resource.RLIMIT_NOFILE, (10, 10))',
         ioprio='call(251, 30, 1, V, (3 << 13) | 0)',
@@ -373,6 +372,7 @@ ATTEMPTS: list[Attempt] = [
     *_python(
         "signal",
         real=False,
+        affinity='os.sched_setaffinity(V, {0})',
         priority_of_user='os.setpriority(os.PRIO_USER, os.getuid(), 3)',
         priority_of_me='libc.setpriority(2, 0, 3)',
         ioprio_of_user='call(251, 30, 3, 0, (3 << 13) | 0)',

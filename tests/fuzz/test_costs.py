@@ -77,7 +77,7 @@ SCRIPTS = {
     "closing parentheses": (many(b")", 500_000), "syntax"),
     "redirections": (many(b"<", 500_000), "syntax"),
     "calls": (many(b"x=f(x)\n", 500_000), "syntax"),
-    "pipes": (many(b"a|", 500_000), ""),
+    "pipes": (many(b"a|", 500_000), "pipes"),
     "heredocs": (many(b"<<E\n", 500_000), "syntax"),
     "launches": (many(START, 500_000), ""),
     "megabytes of launches": (many(START), "KiB"),

@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # what reads files is loaded where they are read
 
 _FILES = Text("the run's files", "运行的文件")
 _FAULT = Text(
-    "a fault of gonogo itself ({what}): gonogo check -- COMMAND shows it; please report it",
-    "gonogo 自身的故障（{what}）：gonogo check -- 命令 可重现；请报告",
+    "internal error in gonogo ({what}); reproduce it with gonogo check -- COMMAND and please report it",
+    "gonogo 内部错误（{what}）：可用 gonogo check -- 命令 重现；请反馈",
 )
 
 

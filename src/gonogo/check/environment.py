@@ -11,18 +11,18 @@ from gonogo.hazards.index import met_in
 
 STACK = ("torch", "deepspeed", "transformers", "accelerate")
 _NO_STACK = Text(
-    "neither torch nor deepspeed, transformers or accelerate is there: start gonogo with the Python that trains, as "
-    "in: path/to/python -m gonogo env",
+    "none of torch, deepspeed, transformers and accelerate is installed: start gonogo with the Python "
+    "that you train with, for example: path/to/python -m gonogo env",
     "没有找到 torch、deepspeed、transformers 或 accelerate：请用训练所用的 Python 启动 gonogo，例如 path/to/python -m "
     "gonogo env",
 )
 _NO_GPU = Text(
-    "no accelerator and no driver here: what depends on them was not looked at",
-    "本机没有加速卡和驱动：与之相关的内容未检查",
+    "no GPU and no driver on this machine: checks that need them were skipped",
+    "本机没有 GPU 和驱动：跳过了需要它们的检查",
 )
-_VERSIONS = Text("whether the packages' versions work together", "各软件包的版本是否相互兼容")
-_DRIVER = Text("whether driver and cards are new enough for torch's CUDA", "驱动与显卡是否满足 torch 的 CUDA 要求")
-_TOOLKIT = Text("whether the compilers can build DeepSpeed's operators", "编译器能否构建 DeepSpeed 的算子")
+_VERSIONS = Text("whether the installed package versions are compatible", "各软件包的版本是否相互兼容")
+_DRIVER = Text("whether driver and GPUs are recent enough for torch's CUDA", "驱动与 GPU 是否满足 torch 的 CUDA 要求")
+_TOOLKIT = Text("whether the compilers can build DeepSpeed's ops", "编译器能否构建 DeepSpeed 的算子")
 
 
 def environment_findings(environment: Environment) -> tuple[Finding, ...]:

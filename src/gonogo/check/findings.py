@@ -123,8 +123,8 @@ def _check(
 _NOTHING = Skipped(
     Text("everything", "全部"),
     Text(
-        "nothing here is a launch script, a DeepSpeed or accelerate config, a training script or a list of versions",
-        "这里没有启动脚本、DeepSpeed 或 accelerate 配置、训练脚本，也没有版本清单",
+        "no launch script, DeepSpeed or accelerate config, training script or requirements file found",
+        "没有找到启动脚本、DeepSpeed 或 accelerate 配置、训练脚本或 requirements 文件",
     ),
 )
 

@@ -21,12 +21,13 @@ from gonogo.finding.errors import UserError
 from gonogo.report.atomic import write_atomically
 
 _CHANGED = Text(
-    "{path} has changed while gonogo was reading it; nothing was written: run it again",
+    "{path} changed while gonogo was reading it; nothing was written: run the command again",
     "{path} 在 gonogo 读取期间被修改；没有写入任何内容：请重新运行",
 )
 _CANNOT_WRITE = Text("can't write {path}: {why}", "无法写入 {path}：{why}")
 _OUTSIDE = Text(
-    "it is a link that leads out of {root}: fix {target} itself", "它是指向 {root} 之外的链接：请直接修改 {target}"
+    "it is a symlink that points outside {root}: fix {target} itself",
+    "它是指向 {root} 之外的符号链接：请直接修改 {target}",
 )
 
 
@@ -72,7 +73,7 @@ def planned(findings: Iterable[Finding], *, unsafe: bool) -> FixPlan:
         clash = next((edit for edit in fix.edits if _clashes(edit, edits.get(edit.path, []))), None)
         if clash is not None:
             why = Text(
-                "another fix changes the same place: run --fix again after looking at it",
+                "another fix changes the same lines: review it, then run --fix again",
                 "另一个修复修改了同一处：请确认后再次运行 --fix",
             )
             conflicts.append(NotApplied(finding.hazard, clash.path, why))
@@ -155,7 +156,8 @@ def with_diffs(findings: Iterable[Finding], files: dict[str, bytes]) -> tuple[Fi
     shown: list[Finding] = []
     for finding in findings:
         fixes = tuple(_with_diff(fix, files) if left > 0 else fix for fix in finding.fixes)
-        left -= sum(len(fix.diff) for fix in fixes)
+        # A diff that is left out for its length has cost as much to make.
+        left -= sum(len(fix.diff) or (_MAX_DIFF if fix.edits else 0) for fix in fixes)
         shown.append(replace(finding, fixes=fixes) if fixes else finding)
     return tuple(shown)
 

@@ -21,12 +21,12 @@ _TO_FILL_IN = re.compile(rb"<[A-Za-z](?:[\w ./:-]{0,60}[A-Za-z_])?>")
 _PATH = re.compile(r"(^|[/\\])path[/_]to[/_]")
 _SHOWN = 5
 _NOTE = Text(
-    "not covered: what stands as a placeholder to be filled in ({what}) was not looked at: {places}",
-    "未检查：待填写的占位符（{what}）所涉及的内容：{places}",
+    "not checked: placeholders that are still to be filled in ({what}): {places}",
+    "未检查：尚待填写的占位符（{what}）：{places}",
 )
 _ELSEWHERE = Text(
-    "not covered: what starts in an image or on a rented machine, and is not here: {what}",
-    "未检查：在镜像中或租用的机器上启动、而本机没有的程序：{what}",
+    "not checked: programs that are only in an image or on a rented machine: {what}",
+    "未检查：只存在于镜像中或租用机器上的程序：{what}",
 )
 _MORE = Text(" and {count} more", " 等另外 {count} 处")
 

@@ -41,10 +41,10 @@ _PLACEHOLDER = re.compile(rb":\s*([A-Z][A-Z0-9_]{3,})\s*[,}\r\n]")
 """``"train_batch_size": BATCH_SIZE``: what a script puts a value in the place of, with sed for one."""
 _CONSTANTS = frozenset({b"TRUE", b"FALSE", b"NULL", b"NONE", b"INFINITY"})
 _TEMPLATE = Text(
-    "{path} is a template: what no launch reads as it stands was not looked at",
+    "{path} is a template that no launch reads as it is; it was not checked",
     "{path} 是模板：没有启动命令直接读取它，未检查其内容",
 )
-_UNTOLD = Text("which DeepSpeed config it uses can't be told: {why}", "无法确定它使用哪个 DeepSpeed 配置：{why}")
+_UNTOLD = Text("can't determine which DeepSpeed config it uses: {why}", "无法确定它使用哪个 DeepSpeed 配置：{why}")
 
 
 class RunMaker:

@@ -35,13 +35,13 @@ from gonogo.finding.errors import UserError
 
 _SIZES = ("NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN")
 """Variables of the shell that a command is typed in, which ms-swift and LLaMA-Factory take their processes from."""
-_PROGRAM_FROM_INPUT = Text("its program comes from standard input", "它的程序来自标准输入")
+_PROGRAM_FROM_INPUT = Text("its program is read from standard input", "它的程序从标准输入读取")
 _PROGRAM_NOT_HERE = Text(
-    "no such file: what the command starts was not looked at", "没有这个文件：命令要启动的程序未被检查"
+    "no such file: the program that the command starts was not checked", "没有这个文件：命令要启动的程序未被检查"
 )
 FAULT = Text(
-    "a fault of gonogo itself ({what}): GONOGO_DEBUG=1 shows where; please report it",
-    "gonogo 自身的故障（{what}）：GONOGO_DEBUG=1 可显示位置；请报告",
+    "internal error in gonogo ({what}); GONOGO_DEBUG=1 prints the traceback; please report it",
+    "gonogo 内部错误（{what}）：设置 GONOGO_DEBUG=1 可打印调用栈；请反馈",
 )
 _AT_LINE = Text("line {line}: {problem}", "第 {line} 行：{problem}")
 _MAX_ALIKE = 5
@@ -126,10 +126,10 @@ class _Gatherer:
         if not launches:
             raise UserError(
                 Text(
-                    "{command}: starts nothing that gonogo knows: give the launch command or script that starts the "
-                    "training, as in: gonogo check -- bash launch.sh",
-                    "{command}：没有启动 gonogo 认识的程序：请给出启动训练的命令或脚本，例如 gonogo check -- bash "
-                    "launch.sh",
+                    "{command}: starts no program that gonogo recognizes: give the command or script that "
+                    "launches the training, for example: gonogo check -- bash launch.sh",
+                    "{command}：没有启动 gonogo 能识别的程序：请给出启动训练的命令或脚本，例如 gonogo check "
+                    "-- bash launch.sh",
                 ).format(command=" ".join(command)[:200])
             )
         for launch in launches:
@@ -198,11 +198,11 @@ class _Gatherer:
                 self._jobs[id(launch)] = job
 
     def _not_ours(self, path: str, source: SourceFile | None = None) -> None:
-        why = Text("nothing that gonogo checks", "不是 gonogo 检查的内容")
+        why = Text("not a file type that gonogo checks", "不是 gonogo 检查的文件类型")
         if source is not None and source in self.found[FileKind.JSON]:
             for problem in read_json(source).problems[:1]:
                 why = Text(
-                    "{why}, and no valid JSON: line {line}: {problem}",
+                    "{why}, and not valid JSON: line {line}: {problem}",
                     "{why}，也不是有效的 JSON：第 {line} 行：{problem}",
                 ).format(why=why, line=problem.place.line, problem=problem.message)
         if source is not None and source in self.found[FileKind.YAML]:

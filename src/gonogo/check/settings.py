@@ -112,13 +112,15 @@ def _settings(path: Path, table: Mapping[str, Any]) -> CheckSettings:
             meant = Text(f" (did you mean {near[0]}?)", f"（是否想写 {near[0]}？）") if near else Text("", "")
             raise UserError(
                 Text(
-                    "{path}: no setting is called {key!r}{meant}. There are: {keys}",
+                    "{path}: unknown setting {key!r}{meant}. Known settings: {keys}",
                     "{path}：没有名为 {key!r} 的设置{meant}。可用的有：{keys}",
                 ).format(path=path, key=key, meant=meant, keys=", ".join(KEYS))
             )
     per_file = table.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
-        raise _wrong(path, "per-file-ignores", per_file, Text("a table of glob to names", "由 glob 到名称列表的表"))
+        raise _wrong(
+            path, "per-file-ignores", per_file, Text("a table from globs to lists of names", "由 glob 到名称列表的表")
+        )
     fail_on = table.get("fail-on", Certainty.CERTAIN.value)
     if fail_on not in [one.value for one in Certainty]:
         raise _wrong(path, "fail-on", fail_on, Text("certain, likely or possible", "certain、likely 或 possible"))
@@ -143,7 +145,7 @@ def _names(path: Path, key: str, value: object) -> tuple[str, ...]:
 
 def _wrong(path: Path, key: str, value: object, wanted: Text) -> UserError:
     return UserError(
-        Text("{path}: {key} = {value!r}: it has to be {wanted}", "{path}：{key} = {value!r}：应为{wanted}").format(
+        Text("{path}: {key} = {value!r}: must be {wanted}", "{path}：{key} = {value!r}：应为{wanted}").format(
             path=path, key=key, value=value, wanted=wanted
         )
     )

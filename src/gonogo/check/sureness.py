@@ -18,19 +18,18 @@ from gonogo.hazards.facts.rank_tests import names_rank
 SURENESS = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
 
 _NOT_REACHED = Text(
-    "nothing that this launch starts calls that code, as far as names tell",
+    "as far as names can be traced, nothing that this launch starts calls this code",
     "按名称追踪，此次启动的程序没有调用这段代码",
 )
-_CONDITION = Text("`{test}` holds, under which it stands (line {line})", "它所处的条件 `{test}` 成立（第 {line} 行）")
+_CONDITION = Text("its condition `{test}` (line {line}) is true", "它所在分支的条件 `{test}`（第 {line} 行）成立")
 _CONDITION_FAILS = Text(
-    "`{test}` (line {line}), under which it stands, does not hold here",
-    "它所处的条件 `{test}`（第 {line} 行）在此处不成立",
+    "its condition `{test}` (line {line}) is false here", "它所在分支的条件 `{test}`（第 {line} 行）在此处不成立"
 )
 _OPENED = Text(
-    "The program opens the config itself (line {line}): that it hands it over whole",
-    "程序自己打开该配置（第 {line} 行）：它把配置原样交出",
+    "The program opens the config itself (line {line}): check that it passes it on unchanged",
+    "程序自己打开该配置（第 {line} 行）：请确认它把配置原样传递",
 )
-_IN_TEST = Text("a launch runs this file of tests", "有启动命令运行这个测试文件")
+_IN_TEST = Text("a launch runs this test file", "有启动命令运行这个测试文件")
 _TEST = re.compile(r"(^|[/\\])(test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
 """Files that a test runner starts, which skips and selects what stands in them."""
 _OF_RANKS = ("should_save", "world_size", "is_initialized")
@@ -183,8 +182,9 @@ def _opening(run: Run) -> int | None:
 
 
 _OTHER_VERSIONS = Text(
-    "this Python's versions were taken for the run's, which no file tells: gonogo check --environment FILE",
-    "运行所用的版本没有文件说明，这里按当前 Python 的版本处理：可用 gonogo check --environment 文件 指定",
+    "no file says which versions the run uses, so those of this Python were assumed: set them with "
+    "gonogo check --environment FILE",
+    "没有文件说明运行所用的版本，这里按当前 Python 中的版本处理：可用 gonogo check --environment 文件 指定",
 )
 
 

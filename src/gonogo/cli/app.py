@@ -88,15 +88,18 @@ def _gonogo(
 
 
 app.command(
-    epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (an error is likely, or not all could be read), 2 unusable input."
+    epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (a likely error, or files that could not be read), 2 "
+    "invalid input."
 )(check)
-app.command(epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (something could not be asked), 2 unreadable input.")(env)
-app.command(epilog="Exit status: 0 a strategy fits, 1 none does, 3 CANNOT-TELL, 2 unusable input.")(plan)
+app.command(epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (something could not be queried), 2 unreadable input.")(
+    env
+)
+app.command(epilog="Exit status: 0 a strategy fits, 1 none does, 3 CANNOT-TELL, 2 invalid input.")(plan)
 
 
 @app.command(
     context_settings={"allow_interspersed_args": False},
-    epilog="Exit status: 0 GO, 1 NO-GO, 2 unusable input, 3 CANNOT-TELL, 70 a fault of gonogo, 130 Ctrl-C.",
+    epilog="Exit status: 0 GO, 1 NO-GO, 2 invalid input, 3 CANNOT-TELL, 70 internal error, 130 Ctrl-C.",
 )
 def rehearse(
     command: Command = None,
@@ -106,13 +109,13 @@ def rehearse(
     ranks: Ranks = "0",
     steps: Steps = 2,
     timeout: Annotated[
-        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a program that takes longer.")
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Stop a program that takes longer.")
     ] = 600.0,
     environment: InEnvironment = None,
     as_of: AsOf = None,
     with_: Annotated[
         list[str] | None,
-        typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
+        typer.Option("--with", metavar="PACKAGE==VERSION", help="Use this version of a package. Repeatable."),
     ] = None,
     yes: Yes = False,
     env: Env = None,
@@ -128,16 +131,19 @@ def rehearse(
     micro_batch: MicroBatch = None,
     gradient_checkpointing: GradientCheckpointing = False,
     ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS|auto", help="Run the ranks on that Ray cluster. Default: here.")
+        str | None,
+        typer.Option(metavar="ADDRESS|auto", help="Run the ranks on this Ray cluster. Default: on this machine."),
     ] = None,
     against: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="An earlier report (JSON): exit 1 where the verdict is worse or a peak grew."
+            metavar="FILE",
+            help="Compare with an earlier report (JSON): exit 1 if the verdict got worse or a memory peak grew.",
         ),
     ] = None,
     peak_growth: Annotated[
-        float, typer.Option(min=0.0, metavar="PERCENT", help="With --against: by which a peak may grow.")
+        float,
+        typer.Option(min=0.0, metavar="PERCENT", help="With --against: how much a memory peak may grow, in percent."),
     ] = 2.0,
     format_: Format = "text",
     output: Output = None,
@@ -167,7 +173,7 @@ def rehearse(
         if not command:
             raise UserError(
                 Text(
-                    "no command to rehearse: put it after --, as in: gonogo rehearse -- bash launch.sh",
+                    "no command to rehearse: put it after --, for example: gonogo rehearse -- bash launch.sh",
                     "没有给出要排练的命令：请写在 -- 之后，例如 gonogo rehearse -- bash launch.sh",
                 )
             )
@@ -210,11 +216,11 @@ def rehearse(
 
 app.command(
     context_settings={"allow_interspersed_args": False},
-    epilog="Exit status: 0 all is here or made, 3 something is missing or not known, 2 unusable input.",
+    epilog="Exit status: 0 everything is present or generated, 3 something is missing or unknown, 2 invalid input.",
 )(prepare)
 
 
-@app.command(epilog="Exit status: 0 nothing is wrong, 1 the cause is certain, 3 CANNOT-TELL, 2 unreadable input.")
+@app.command(epilog="Exit status: 0 nothing wrong, 1 the cause is certain, 3 CANNOT-TELL, 2 unreadable input.")
 def diagnose(
     logs: Annotated[
         list[str] | None,
@@ -224,17 +230,18 @@ def diagnose(
         ),
     ] = None,
     project: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder of the run's files, read as gonogo check reads it.")
+        Path | None, typer.Option(metavar="DIR", help="Folder with the run's files, checked as by gonogo check.")
     ] = None,
     deepspeed_config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The DeepSpeed JSON that the run had.")
+        Path | None, typer.Option(metavar="FILE", help="The run's DeepSpeed config (JSON).")
     ] = None,
     launch: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The command or shell script that launched it.")
+        Path | None, typer.Option(metavar="FILE", help="The command or shell script that launched the run.")
     ] = None,
     script: Annotated[Path | None, typer.Option(metavar="FILE", help="The training script.")] = None,
     environment: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Versions the run had: requirements, pip freeze, or JSON.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Package versions of the run: requirements, pip freeze, or JSON."),
     ] = None,
     format_: Format = "text",
     output: Output = None,
@@ -264,7 +271,7 @@ def diagnose(
             if sys.stdin.isatty():
                 raise UserError(
                     Text(
-                        "no log given: name a file or a folder, or pipe it in, as in: gonogo diagnose train.log",
+                        "no log given: name a file or a folder, or pipe it in, for example: gonogo diagnose train.log",
                         "没有给出日志：请指定文件或目录，或用管道传入，例如 gonogo diagnose train.log",
                     )
                 )
@@ -289,25 +296,23 @@ def diagnose(
 
 app.command(
     context_settings={"allow_interspersed_args": False},
-    epilog="Exit status: 0 GO with both, 1 NO-GO (found), 2 unusable input, 3 CANNOT-TELL, 130 Ctrl-C.",
+    epilog="Exit status: 0 GO with both, 1 NO-GO (found), 2 invalid input, 3 CANNOT-TELL, 130 Ctrl-C.",
 )(bisect)
 
 app.command(
     context_settings={"allow_interspersed_args": False},
-    epilog="Exit status: 0 GO (as it is, or cured), 3 CANNOT-TELL (no cure found), 2 unusable input, 130 Ctrl-C.",
+    epilog="Exit status: 0 GO (unchanged, or cured), 3 CANNOT-TELL (no cure found), 2 invalid input, 130 Ctrl-C.",
 )(cure)
 
 app.command(
     context_settings={"allow_interspersed_args": False},
-    epilog="Exit status: COMMAND's (128 and more for a signal); 1 where the check says NO-GO, 2 unusable input.",
+    epilog="Exit status: that of COMMAND (128+N for signal N); 1 if the check says NO-GO, 2 invalid input.",
 )(run)
 
 
 @app.command()
 def explain(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A hazard's name, as reports and `gonogo hazards` say it.")
-    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a hazard, as in reports and `gonogo hazards`.")],
     format_: PageFormat = "text",
     output: Output = None,
     lang: Lang = None,
@@ -331,19 +336,23 @@ def explain(
 @app.command()
 def hazards(
     theme: Annotated[
-        str | None, typer.Option("--theme", metavar="NAME", help="Only those of a theme: device, zero3 ...")
+        str | None, typer.Option("--theme", metavar="NAME", help="Only hazards of this theme: device, zero3 ...")
     ] = None,
     stage: Annotated[
         str | None,
         typer.Option(
-            metavar="config|launch|script|environment|rehearsal|log|run", help="Only those that are met there."
+            metavar="config|launch|script|environment|rehearsal|log|run", help="Only hazards that show up there."
         ),
     ] = None,
     new: Annotated[
         str | None,
-        typer.Option("--new", metavar="NAME", help="Begin a hazard in a checkout: its page, a failing test case."),
+        typer.Option(
+            "--new", metavar="NAME", help="Start a new hazard in a checkout: its page and a failing test case."
+        ),
     ] = None,
-    code: Annotated[bool, typer.Option("--code", help="With --new: a class beside the page, which decides.")] = False,
+    code: Annotated[
+        bool, typer.Option("--code", help="With --new: also a Python class for what the page can't decide.")
+    ] = False,
     format_: PageFormat = "text",
     output: Output = None,
     lang: Lang = None,

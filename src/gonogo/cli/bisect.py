@@ -39,29 +39,29 @@ if TYPE_CHECKING:
 
 def bisect(
     command: Command = None,
-    package: Annotated[str | None, typer.Option(metavar="NAME", help="The package whose releases are tried.")] = None,
+    package: Annotated[str | None, typer.Option(metavar="NAME", help="The package to bisect.")] = None,
     good: Annotated[
-        str | None, typer.Option(metavar="VERSION", help="A release with which it runs: older or newer than --bad.")
+        str | None, typer.Option(metavar="VERSION", help="A release that works; older or newer than --bad.")
     ] = None,
-    bad: Annotated[str | None, typer.Option(metavar="VERSION", help="A release with which it fails.")] = None,
+    bad: Annotated[str | None, typer.Option(metavar="VERSION", help="A release that fails.")] = None,
     gpus: Gpus = None,
     nodes: Nodes = None,
     host_memory: HostMemory = None,
     ranks: Ranks = "0",
     steps: Steps = 2,
     timeout: Annotated[
-        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a release that takes longer.")
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a release after this time.")
     ] = 600.0,
     environment: InEnvironment = None,
     as_of: AsOf = None,
     with_: Annotated[
         list[str] | None,
-        typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of another package. Repeatable."),
+        typer.Option("--with", metavar="PACKAGE==VERSION", help="Use this version of another package. Repeatable."),
     ] = None,
     yes: Yes = False,
     env: Env = None,
     keep: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR, a folder for each release.")
+        Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR, one folder per release.")
     ] = None,
     no_cache: NoCache = False,
     unconfined: Unconfined = False,
@@ -88,8 +88,8 @@ def bisect(
         if not command:
             raise UserError(
                 Text(
-                    "no command to rehearse: put it after --, as in: gonogo bisect --package deepspeed --good 0.14.0 "
-                    "--bad 0.14.2 -- bash launch.sh",
+                    "no command to rehearse: put it after --, for example: gonogo bisect --package deepspeed "
+                    "--good 0.14.0 --bad 0.14.2 -- bash launch.sh",
                     "没有给出要排练的命令：请写在 -- 之后，例如 gonogo bisect --package deepspeed --good 0.14.0 --bad "
                     "0.14.2 -- bash launch.sh",
                 )

@@ -28,38 +28,37 @@ _MOST_ROUNDS = 10
 def check(
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[PATHS]... [-- COMMAND...]", help="Files and folders; after --, the command that you would launch."
-        ),
+        typer.Argument(metavar="[PATHS]... [-- COMMAND...]", help="Files and folders; after --, the launch command."),
     ] = None,
     environment: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Versions the run will have: requirements, pip freeze, a lock file, JSON, or `gonogo env` output.",
+            help="Package versions of the run: requirements, pip freeze, a lock file, JSON, or `gonogo env` output.",
         ),
     ] = None,
     select: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only these hazards; a glob. Repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="Check only these hazards (glob). Repeatable.")
     ] = None,
     ignore: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Not these hazards; a glob. Repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="Skip these hazards (glob). Repeatable.")
     ] = None,
     fail_on: Annotated[
         str | None,
-        typer.Option(metavar="possible|likely|certain", help="Exit 1 on an error at least so sure. Default: certain."),
+        typer.Option(
+            metavar="possible|likely|certain", help="Exit 1 on errors of at least this certainty. Default: certain."
+        ),
     ] = None,
-    diff: Annotated[bool, typer.Option("--diff", help="Show what --fix would change, and change nothing.")] = False,
-    fix: Annotated[bool, typer.Option("--fix", help="Apply the safe fixes, then report what is left.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Show what --fix would change, without changing it.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Apply the safe fixes, then report what remains.")] = False,
     unsafe_fixes: Annotated[
-        bool, typer.Option("--unsafe-fixes", help="With --fix or --diff: also fixes that change what the run does.")
+        bool, typer.Option("--unsafe-fixes", help="With --fix or --diff: also fixes that change the run's behaviour.")
     ] = False,
-    statistics: Annotated[bool, typer.Option("--statistics", help="Count the findings, a line a hazard.")] = False,
+    statistics: Annotated[bool, typer.Option("--statistics", help="Count the findings per hazard.")] = False,
     allow_no_files: Annotated[
         bool,
         typer.Option(
-            "--allow-no-files",
-            help="PATHS may hold files, or nothing but files, that are not checked (for commit hooks).",
+            "--allow-no-files", help="Ignore PATHS of other file types instead of failing (for commit hooks)."
         ),
     ] = False,
     format_: Format = "text",
@@ -100,7 +99,8 @@ def check(
         if fix and diff:
             raise UserError(
                 Text(
-                    "--fix changes files, --diff shows: give one of them", "--fix 会修改文件，--diff 只显示：只能选一个"
+                    "--fix changes files, --diff only shows the changes: use one of them",
+                    "--fix 会修改文件，--diff 只显示：只能选一个",
                 )
             )
         with checking_display(language) as on_progress:
@@ -142,7 +142,7 @@ def _settings(
     if fail_on is not None and fail_on not in [one.value for one in Certainty]:
         raise UserError(
             Text(
-                "--fail-on {value}: there are certain, likely, possible",
+                "--fail-on {value}: must be certain, likely or possible",
                 "--fail-on {value}：可选 certain、likely、possible",
             ).format(value=repr(fail_on))
         )
@@ -151,7 +151,7 @@ def _settings(
             if not any(fnmatchcase(hazard.name, pattern) for hazard in all_hazards()):
                 raise UserError(
                     Text(
-                        "{option} {value}: no hazard has such a name; gonogo hazards lists them",
+                        "{option} {value}: no hazard with this name; gonogo hazards lists them",
                         "{option} {value}：没有这样的隐患；用 gonogo hazards 查看全部",
                     ).format(option=option, value=repr(pattern))
                 )

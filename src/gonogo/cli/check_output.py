@@ -23,10 +23,10 @@ _PATIENCE = 1.0
 _CHECKING = Text("checking", "正在检查")
 _FIXED = Text("{path}: fixed {hazards}", "{path}：已修复 {hazards}")
 _LEFT_OUT = Text(
-    "fixes left out, since they change what the run does: {count} (--unsafe-fixes shows them)",
+    "{count} fixes not shown because they change the run's behaviour (--unsafe-fixes shows them)",
     "未列出会改变运行行为的 {count} 处修复：加上 --unsafe-fixes 可查看",
 )
-_READ_ONLY = Text("{path} is read-only. Change it all the same? [y/N] ", "{path} 是只读文件。仍然修改它吗？[y/N] ")
+_READ_ONLY = Text("{path} is read-only. Change it anyway? [y/N] ", "{path} 是只读文件。仍然修改它吗？[y/N] ")
 _NOT_FIXED = Text("{path}: {hazard} not fixed: {why}", "{path}：{hazard} 未修复：{why}")
 
 
@@ -164,6 +164,6 @@ def write_statistics(stream: TextIO, checked: Checked, format_name: str, languag
 def _summary(findings: Sequence[Finding], runs: int, seconds: float) -> Text:
     fixable = sum(any(fix.edits for fix in finding.fixes) for finding in findings)
     return Text(
-        "{findings} findings in {runs} runs and loose files, {fixable} fixable [*], {seconds:.2f} s",
+        "{findings} findings in {runs} runs and standalone files, {fixable} fixable [*], {seconds:.2f} s",
         "{runs} 个运行及零散文件中有 {findings} 项发现，其中 {fixable} 项可自动修复 [*]，{seconds:.2f} 秒",
     ).format(findings=len(findings), runs=runs, fixable=fixable, seconds=seconds)

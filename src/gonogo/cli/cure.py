@@ -29,26 +29,28 @@ def cure(
     ranks: Annotated[
         str | None,
         typer.Option(
-            metavar="0|0,3|sample|all", help="Which ranks to run. Default: the first, then a sample of all as a proof."
+            metavar="0|0,3|sample|all",
+            help="Which ranks to run. Default: rank 0 while searching, then a sample of all ranks to verify.",
         ),
     ] = None,
     steps: Steps = 2,
     timeout: Annotated[
-        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a rehearsal that takes longer.")
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a rehearsal after this time.")
     ] = 600.0,
     budget: Annotated[
-        float, typer.Option(min=1.0, metavar="SECONDS", help="Begin nothing new after so long.")
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Start no new rehearsal after this time.")
     ] = 3600.0,
     environment: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Versions the run will have, whole. Default: what the file beside the launch pins is laid over.",
+            help="The run's complete environment. Default: the installed packages, overlaid with what the "
+            "launch's requirements file pins.",
         ),
     ] = None,
     with_: Annotated[
         list[str] | None,
-        typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
+        typer.Option("--with", metavar="PACKAGE==VERSION", help="Use this version of a package. Repeatable."),
     ] = None,
     yes: Yes = False,
     env: Env = None,
@@ -56,14 +58,14 @@ def cure(
         bool,
         typer.Option(
             "--allow-training-changes",
-            help="Also what alters what is learned: global batch, learning rate, precision, length.",
+            help="Allow changes that affect training results: global batch, learning rate, precision, sequence length.",
         ),
     ] = False,
-    output_patch: Annotated[Path, typer.Option(metavar="FILE", help="Where the patch is written.")] = Path(
+    output_patch: Annotated[Path, typer.Option(metavar="FILE", help="File to write the patch to.")] = Path(
         "cure.patch"
     ),
     unconfined: Unconfined = False,
-    apply: Annotated[bool, typer.Option("--apply", help="Change the files as the patch says, all or none.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Apply the patch to the files, all or none.")] = False,
     format_: Format = "text",
     output: Output = None,
     open_: Open = False,
@@ -87,7 +89,7 @@ def cure(
         if not command:
             raise UserError(
                 Text(
-                    "no command to cure: put it after --, as in: gonogo cure -- bash launch.sh",
+                    "no command to cure: put it after --, for example: gonogo cure -- bash launch.sh",
                     "没有给出要修复的命令：请写在 -- 之后，例如 gonogo cure -- bash launch.sh",
                 )
             )

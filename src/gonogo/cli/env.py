@@ -18,7 +18,7 @@ def env(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Another environment, from what a file tells: pip freeze, a lock file, a Dockerfile, `gonogo env` …",
+            help="Describe the environment in this file instead: pip freeze, a lock file, a Dockerfile, `gonogo env` …",
         ),
     ] = None,
     format_: Format = "text",

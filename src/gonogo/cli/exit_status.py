@@ -45,7 +45,7 @@ def _disk_full(error: OSError) -> Text:
     import tempfile
 
     return Text(
-        "no space left on the disk ({place}): free some, or point TMPDIR at a folder on another disk",
+        "no space left on disk ({place}): free some, or point TMPDIR to a folder on another disk",
         "磁盘空间不足（{place}）：请清理空间，或把 TMPDIR 指向另一块磁盘上的目录",
     ).format(place=error.filename or tempfile.gettempdir())
 
@@ -67,6 +67,7 @@ def _fault(error: Exception) -> Text:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         path = f"{frame.filename}:{frame.lineno}"
     return Text(
-        "a fault of gonogo itself, not of your program: {what}. Please report it in gonogo's issue tracker with {path}",
-        "这是 gonogo 自身的错误，与你的程序无关：{what}。请带上 {path} 到 gonogo 的 issue 区报告",
+        "internal error in gonogo, not in your program: {what}. Please report it in gonogo's issue tracker "
+        "and attach {path}",
+        "gonogo 内部错误，与你的程序无关：{what}。请在 gonogo 的 issue 区反馈，并附上 {path}",
     ).format(what=what, path=path)

@@ -27,7 +27,7 @@ def hazard_named(name: str) -> Hazard:
     else:
         hint = Text("gonogo hazards lists them", "用 gonogo hazards 查看全部")
     raise UserError(
-        Text("{name}: no hazard has this name; {hint}", "{name}：没有这个名字的隐患；{hint}").format(
+        Text("{name}: no hazard with this name; {hint}", "{name}：没有这个名字的隐患；{hint}").format(
             name=repr(name), hint=hint
         )
     )
@@ -40,7 +40,7 @@ def chosen_hazards(theme: str | None, stage: str | None) -> list[Hazard]:
     for option, value, known in (("--theme", theme, themes), ("--stage", stage, list(HANDLERS))):
         if value is not None and value not in known:
             raise UserError(
-                Text("{option} {value}: there are {known}", "{option} {value}：可选 {known}").format(
+                Text("{option} {value}: must be one of {known}", "{option} {value}：可选 {known}").format(
                     option=option, value=repr(value), known=", ".join(known)
                 )
             )
@@ -111,8 +111,8 @@ def write_list(stream: TextIO, hazards: Sequence[Hazard], format_name: str, lang
     for heading, at_least in (
         (Text("theme", "类别"), None),
         (Text("hazard", "隐患"), longest),  # a name is to be copied
-        (Text("met in", "可见于"), None),
-        (Text("what it is", "说明"), None),
+        (Text("shows up in", "可见于"), None),
+        (Text("description", "说明"), None),
     ):
         table.add_column(heading.in_language(language), overflow="fold", min_width=at_least)
     for hazard in by_theme:

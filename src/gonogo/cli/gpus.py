@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 _GIB = 1 << 30
 _ACCELERATORS = (
-    Text("accelerator", "加速卡"),
+    Text("GPU", "GPU"),
     Text("memory", "显存"),
-    Text("link GB/s", "卡间 GB/s"),
+    Text("interconnect GB/s", "卡间 GB/s"),
     Text("16-bit TFLOP/s", "16 位 TFLOP/s"),
-    Text("also called", "别名"),
+    Text("aliases", "别名"),
 )
-_INSTANCES = (Text("instance", "实例"), Text("GPUs", "加速卡"), Text("host memory", "主机内存"), Text("cloud", "云"))
+_INSTANCES = (Text("instance", "实例"), Text("GPUs", "GPU"), Text("host memory", "主机内存"), Text("cloud", "云"))
 
 
 def gpus(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Only what has this in its name: H100, p5, ecs.gn7e, Azure.")
+        str | None, typer.Argument(metavar="[NAME]", help="Only names that contain this: H100, p5, ecs.gn7e, Azure.")
     ] = None,
     format_: PageFormat = "text",
     output: Output = None,
@@ -65,8 +65,8 @@ def gpus(
         if not accelerators and not instances:
             raise UserError(
                 Text(
-                    "{name}: no accelerator or instance has this in its name; gonogo gpus lists them",
-                    "{name}：没有名字包含它的加速卡或实例；用 gonogo gpus 查看全部",
+                    "{name}: no GPU or instance has this in its name; gonogo gpus lists them",
+                    "{name}：没有名称包含它的 GPU 或实例；用 gonogo gpus 查看全部",
                 ).format(name=repr(name))
             )
         publish_text(lambda stream: _write(stream, accelerators, instances, format_, language), output)

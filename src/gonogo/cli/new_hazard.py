@@ -79,7 +79,7 @@ _NEXT = Text(
 def new_hazard(name: str | None, theme: str | None, *, code: bool, language: str) -> str:
     """Lay out a hazard; what was made, and what to do next. Raises UserError where that can't be."""
     if name is None:
-        raise UserError(Text("--code: it goes with --new NAME", "--code：须与 --new NAME 一起使用"))
+        raise UserError(Text("--code needs --new NAME", "--code：须与 --new NAME 一起使用"))
     theme = _theme_of(name, theme)
     root = FOLDER.parents[2]
     cases = root / "tests" / "hazards" / name
@@ -94,7 +94,7 @@ def new_hazard(name: str | None, theme: str | None, *, code: bool, language: str
     for path in files:
         if path.exists():
             raise UserError(
-                Text("{path} is there already: take another name", "{path} 已存在：请换一个名称").format(path=path)
+                Text("{path} already exists: choose another name", "{path} 已存在：请换一个名称").format(path=path)
             )
     try:
         for path, text in files.items():
@@ -129,7 +129,7 @@ def _theme_of(name: str, theme: str | None) -> str:
     if (known := hazard_of(name)) is not None:
         raise UserError(
             Text(
-                "--new {name}: it is there already ({file}): add a case or a sign to it, or take another name",
+                "--new {name}: already exists ({file}): add a case or a sign to it, or choose another name",
                 "--new {name}：已存在（{file}）：请为它添加用例或特征，或换一个名称",
             ).format(name=name, file=known.page.file)
         )
@@ -138,7 +138,7 @@ def _theme_of(name: str, theme: str | None) -> str:
     if found in themes:
         return found
     raise UserError(
-        Text("--theme {theme}: say one of {themes}", "--theme {theme}：请从中选择：{themes}").format(
+        Text("--theme {theme}: must be one of {themes}", "--theme {theme}：请从中选择：{themes}").format(
             theme=theme or "NAME", themes=", ".join(themes)
         )
     )

@@ -23,7 +23,7 @@ from gonogo.rehearse.questions import PROGRESS, PROGRESS_LINES
 _REPORTS = frozenset({"check", "env", "plan", "rehearse", "diagnose", "bisect", "cure"})
 """Commands whose answer is a page."""
 _BOTH = Text(
-    "%%gonogo: the cell is the launch script: leave out what stands after --",
+    "%%gonogo: the cell itself is the launch script: remove what follows --",
     "%%gonogo：单元格内容就是启动脚本：请去掉 -- 之后的部分",
 )
 

@@ -9,40 +9,41 @@ from typing import Annotated
 import typer
 
 Format = Annotated[
-    str,
-    typer.Option("--format", metavar="text|json|markdown|html|sarif|github|junit", help="How the report is written."),
+    str, typer.Option("--format", metavar="text|json|markdown|html|sarif|github|junit", help="Format of the report.")
 ]
-PageFormat = Annotated[str, typer.Option("--format", metavar="text|json|markdown", help="How it is written.")]
-Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report to FILE, not to stdout.")]
+PageFormat = Annotated[str, typer.Option("--format", metavar="text|json|markdown", help="Output format.")]
+Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report to FILE instead of stdout.")]
 Open = Annotated[
-    bool, typer.Option("--open", help="Show the report in the browser too: --output, or a page in a new folder.")
+    bool, typer.Option("--open", help="Also open the report in the browser (the --output file, or a temporary page).")
 ]
 Lang = Annotated[
-    str | None, typer.Option("--lang", metavar="en|zh", help="Language of the report. Default: the locale's. 报告语言")
+    str | None,
+    typer.Option("--lang", metavar="en|zh", help="Language of the report. Default: from the locale. 报告语言"),
 ]
 
-Command = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="What you would launch, after --.")]
+Command = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="The launch command, after --.")]
 GPUS = "[COUNTx]TYPE|[NODESx]INSTANCE"
 Gpus = Annotated[
     str | None,
     typer.Option(
         metavar=GPUS,
-        help="A node's, e.g. 8xH100-80G; or what is rented: p5.48xlarge. Default: as many H100-80G as COMMAND says.",
+        help="GPUs of a node, e.g. 8xH100-80G, or an instance type: p5.48xlarge. Default: as many H100-80G as "
+        "COMMAND uses.",
     ),
 ]
-Nodes = Annotated[int | None, typer.Option(min=1, metavar="N", help="Nodes. Default: as COMMAND says.")]
-HostMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memory of a node, e.g. 1T or 512G.")]
+Nodes = Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of nodes. Default: from COMMAND.")]
+HostMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memory per node, e.g. 1T or 512G.")]
 Ranks = Annotated[str, typer.Option(metavar="0|0,3|sample|all", help="Which ranks to run.")]
 Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to run.")]
 NoCache = Annotated[
-    bool, typer.Option("--no-cache", help="Rehearse anew, though nothing has changed since the last time.")
+    bool, typer.Option("--no-cache", help="Rehearse again even if nothing has changed since the last time.")
 ]
 
 Unconfined = Annotated[
     bool,
     typer.Option(
         "--unconfined",
-        help="Run the programs though nothing keeps them from your files and the network. Said in each report.",
+        help="Run without confinement: programs can reach your files and the network. Noted in each report.",
     ),
 ]
 
@@ -51,21 +52,21 @@ InEnvironment = Annotated[
     typer.Option(
         "--environment",
         metavar="FILE|none",
-        help="Rehearse in the environment that FILE tells of: requirements, a lock file, pip freeze, a Dockerfile …; "
-        "none: in what is installed. Default: what gonogo prepare found, else what is installed.",
+        help="Rehearse in the environment described by FILE: requirements, a lock file, pip freeze, a Dockerfile "
+        "…; none: the installed packages. Default: what gonogo prepare found, else the installed packages.",
     ),
 ]
 Yes = Annotated[
     bool,
     typer.Option(
-        "--yes", "-y", help="Install what the project's files ask for into gonogo's own folder without being asked."
+        "--yes", "-y", help="Install what the project's files require into gonogo's own cache without asking."
     ),
 ]
 AsOf = Annotated[
     str | None,
     typer.Option(
         metavar="DATE",
-        help="With --environment: where versions are loose, the releases of that day (2023-11-02). Default: the day of "
+        help="With --environment: resolve unpinned versions to the releases of this day (2023-11-02). Default: "
         "the last commit of FILE's repository.",
     ),
 ]
@@ -74,39 +75,44 @@ Env = Annotated[
     typer.Option(
         "--env",
         metavar="NAME[=VALUE]",
-        help="Also hand the variable NAME to the program (a secret by a placeholder), or set it to VALUE. Repeatable.",
+        help="Also pass the variable NAME to the program (secrets as placeholders), or set it to VALUE. Repeatable.",
     ),
 ]
 
 MemoryViz = Annotated[
-    Path | None, typer.Option(metavar="FILE.pickle", help="Write a memory snapshot for PyTorch's memory_viz there.")
+    Path | None,
+    typer.Option(metavar="FILE.pickle", help="Write a memory snapshot for PyTorch's memory_viz to this file."),
 ]
 Trace = Annotated[
-    Path | None, typer.Option(metavar="FILE.json.gz", help="Write a trace for Perfetto or chrome://tracing there.")
+    Path | None,
+    typer.Option(metavar="FILE.json.gz", help="Write a trace for Perfetto or chrome://tracing to this file."),
 ]
 FlightRecorder = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Write what the ranks call there, as dumps for PyTorch's torchfrtrace."),
+    typer.Option(
+        metavar="DIR",
+        help="Write the ranks' collectives as flight recorder dumps for PyTorch's torchfrtrace to this folder.",
+    ),
 ]
 
 SyntheticBatch = Annotated[
     Path | None,
     typer.Option(
         metavar="MODEL",
-        help="Instead of COMMAND: train a model on a batch made for it; a folder, config.json, or a published name.",
+        help="Instead of COMMAND: train this model on a synthetic batch; a folder, config.json, or a hub name.",
     ),
 ]
 SyntheticDeepSpeed = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="With --synthetic-batch: DeepSpeed's JSON. Without it: DDP.")
+    Path | None, typer.Option(metavar="FILE", help="With --synthetic-batch: the DeepSpeed config. Without it: DDP.")
 ]
 SeqLen = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="With --synthetic-batch: tokens a sample. Default: 512.")
+    int | None, typer.Option(min=1, metavar="N", help="With --synthetic-batch: tokens per sample. Default: 512.")
 ]
 MicroBatch = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="With --synthetic-batch: samples a GPU. Default: 1.")
+    int | None, typer.Option(min=1, metavar="N", help="With --synthetic-batch: samples per GPU. Default: 1.")
 ]
 GradientCheckpointing = Annotated[
-    bool, typer.Option("--gradient-checkpointing", help="With --synthetic-batch: recompute activations.")
+    bool, typer.Option("--gradient-checkpointing", help="With --synthetic-batch: enable gradient checkpointing.")
 ]
 
 

@@ -24,76 +24,84 @@ def plan(
         list[str] | None,
         typer.Argument(
             metavar="[MODEL] [-- COMMAND...]",
-            help="A folder with config.json, or a published model's name; or, after --, a command that trains one.",
+            help="A folder with config.json, or a hub name; or, after --, a command that trains the model.",
         ),
     ] = None,
     gpus: Annotated[
         str | None,
-        typer.Option(metavar=GPUS, help="A node's, e.g. 8xA100-80G; or what is rented. Default: 8xH100-80G."),
+        typer.Option(metavar=GPUS, help="GPUs of a node, e.g. 8xA100-80G, or an instance type. Default: 8xH100-80G."),
     ] = None,
     nodes: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Nodes. Default: 1, or as COMMAND says.")
+        int | None, typer.Option(min=1, metavar="N", help="Number of nodes. Default: 1, or from COMMAND.")
     ] = None,
     host_memory: HostMemory = None,
-    nvme: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="NVMe of a node that states may lie on, e.g. 4T.")
-    ] = None,
-    seq_len: Annotated[int | None, typer.Option(min=8, metavar="N", help="Tokens of a sample. Default: 4096.")] = None,
+    nvme: Annotated[str | None, typer.Option(metavar="SIZE", help="NVMe per node for offloading, e.g. 4T.")] = None,
+    seq_len: Annotated[int | None, typer.Option(min=8, metavar="N", help="Tokens per sample. Default: 4096.")] = None,
     tune: Annotated[
-        str | None, typer.Option(metavar="full|lora|qlora|freeze-vision", help="What is trained. Default: full.")
+        str | None,
+        typer.Option(metavar="full|lora|qlora|freeze-vision", help="Full fine-tuning or adapters. Default: full."),
     ] = None,
-    lora_rank: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Rank of the adapters. Default: 16.")
-    ] = None,
+    lora_rank: Annotated[int | None, typer.Option(min=1, metavar="N", help="LoRA rank. Default: 16.")] = None,
     global_batch: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Samples of an optimizer step, over all GPUs. Default: 64.")
+        int | None, typer.Option(min=1, metavar="N", help="Samples per optimizer step, over all GPUs. Default: 64.")
     ] = None,
     network: Annotated[
-        float | None, typer.Option(min=0.1, metavar="GBIT", help="Gbit/s of a GPU to other nodes. Default: 200.")
+        float | None,
+        typer.Option(min=0.1, metavar="GBIT", help="Inter-node bandwidth per GPU in Gbit/s. Default: 200."),
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(metavar="sft|dpo|kto|rm|grpo|rloo|gkd", help="What it is trained by, with TRL. Default: sft."),
+        typer.Option(metavar="sft|dpo|kto|rm|grpo|rloo|gkd", help="Training task (TRL trainer). Default: sft."),
     ] = None,
     prompt_len: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="With --task: tokens of a prompt. Default: 512.")
+        int | None, typer.Option(min=1, metavar="N", help="With --task: tokens per prompt. Default: 512.")
     ] = None,
     completion_len: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="With --task: tokens of an answer, at most. Default: 1024.")
+        int | None, typer.Option(min=1, metavar="N", help="With --task: maximum tokens per completion. Default: 1024.")
     ] = None,
     generations: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="grpo, rloo: completions of each prompt. Default: 8.")
+        int | None, typer.Option(min=1, metavar="N", help="grpo, rloo: completions per prompt. Default: 8.")
     ] = None,
     beta: Annotated[
-        float | None, typer.Option(min=0.0, metavar="B", help="Weight of the reference; 0: none. Default: TRL's.")
+        float | None,
+        typer.Option(min=0.0, metavar="B", help="KL coefficient (beta); 0: no reference model. Default: TRL's."),
     ] = None,
     engine: Annotated[
         str | None, typer.Option(metavar="colocate|server|none", help="grpo, rloo: where vLLM runs. Default: any.")
     ] = None,
     reward_model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="grpo, rloo: a model that rewards; else a function does.")
+        str | None, typer.Option(metavar="MODEL", help="grpo, rloo: a reward model. Default: a reward function.")
     ] = None,
-    teacher: Annotated[str | None, typer.Option(metavar="MODEL", help="gkd: the model that is learned from.")] = None,
+    teacher: Annotated[str | None, typer.Option(metavar="MODEL", help="gkd: the teacher model.")] = None,
     solve: Annotated[
         str | None,
-        typer.Option(metavar="micro-batch|seq-len|gpus|generations", help="The most that fits; of GPUs, the fewest."),
+        typer.Option(
+            metavar="micro-batch|seq-len|gpus|generations",
+            help="Find the largest value that fits; for gpus, the fewest.",
+        ),
     ] = None,
     write: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write DeepSpeed's config, a script and launch commands of the best there."),
+        typer.Option(
+            metavar="DIR",
+            help="Write the DeepSpeed config, script and launch commands of the best strategy to this folder.",
+        ),
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg|png", help="Draw what takes each GPU's memory there.")
+        Path | None,
+        typer.Option(metavar="FILE.svg|png", help="Write a picture of each GPU's memory breakdown to this file."),
     ] = None,
     price: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Your prices an hour, of GPUs or instances (YAML, JSON): hours and cost."),
+        typer.Option(
+            metavar="FILE", help="Your hourly prices of GPUs or instances (YAML, JSON), to estimate hours and cost."
+        ),
     ] = None,
     tokens: Annotated[
-        str | None, typer.Option(metavar="N", help="With --price: tokens of the training, e.g. 1.5B. Default: 1B.")
+        str | None, typer.Option(metavar="N", help="With --price: tokens to train on, e.g. 1.5B. Default: 1B.")
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a rehearsal that takes longer.")
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a rehearsal after this time.")
     ] = 300.0,
     format_: Format = "text",
     output: Output = None,
@@ -170,7 +178,7 @@ def plan(
                 found = search(request, meter, say) if unknown is None else solve_for(unknown, request, meter, say)
             except NotMeasured as error:
                 raise UserError(
-                    Text("{name} can't be made: {why}", "{name} 无法构建：{why}").format(name=request.name, why=error)
+                    Text("can't build {name}: {why}", "{name} 无法构建：{why}").format(name=request.name, why=error)
                 ) from error
         if write is not None:
             notes += write_best(write, found)
@@ -201,7 +209,8 @@ def _one(words: list[str]) -> str | None:
     if len(words) > 1:
         raise UserError(
             Text(
-                "one model, not {words}: a command goes after --", "只能给一个模型，而不是 {words}：命令请写在 -- 之后"
+                "only one model can be given, not {words}: a command goes after --",
+                "只能给一个模型，而不是 {words}：命令请写在 -- 之后",
             ).format(words=" ".join(words))
         )
     return words[0] if words else None

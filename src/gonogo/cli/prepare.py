@@ -18,39 +18,39 @@ from gonogo.finding.language import chosen_language
 
 def prepare(
     command: Command = None,
-    list_: Annotated[bool, typer.Option("--list", help="Only list; write nothing, run nothing.")] = False,
-    rows: Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="Rows of a made data set.")] = 64,
+    list_: Annotated[bool, typer.Option("--list", help="Only list; don't write or run anything.")] = False,
+    rows: Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="Rows per generated data set.")] = 64,
     tokens: Annotated[
         int | None,
         typer.Option(
-            min=1, max=1_000_000, metavar="N", help="Tokens of a made row. Default: the longest that COMMAND takes."
+            min=1, max=1_000_000, metavar="N", help="Tokens per generated row. Default: COMMAND's maximum length."
         ),
     ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[PATH=]NAME",
-            help="The published model that stands for PATH, or for all that are not known; without COMMAND it is "
-            "made. Repeatable.",
+            help="The published model to use for PATH, or for all unknown models; without COMMAND, only generate "
+            "this model. Repeatable.",
         ),
     ] = None,
     gpus: Gpus = None,
     files_only: Annotated[
-        bool, typer.Option("--files-only", help="Go by the files alone; send no first worker to look.")
+        bool, typer.Option("--files-only", help="Only read the files; don't run the program up to its first batch.")
     ] = False,
     environment: InEnvironment = None,
     as_of: AsOf = None,
     with_: Annotated[
         list[str] | None,
-        typer.Option("--with", metavar="PACKAGE==VERSION", help="Another version of a package. Repeatable."),
+        typer.Option("--with", metavar="PACKAGE==VERSION", help="Use this version of a package. Repeatable."),
     ] = None,
     yes: Yes = False,
     env: Env = None,
     timeout: Annotated[
-        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on a first worker that takes longer.")
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on that run after this time.")
     ] = 600.0,
     unconfined: Unconfined = False,
-    format_: Annotated[str, typer.Option("--format", metavar="text|json", help="How the list is written.")] = "text",
+    format_: Annotated[str, typer.Option("--format", metavar="text|json", help="Format of the list.")] = "text",
     output: Output = None,
     lang: Lang = None,
 ) -> None:
@@ -89,8 +89,9 @@ def prepare(
         if not command:
             raise UserError(
                 Text(
-                    "no command to prepare for: put it after --, as in: gonogo prepare -- bash launch.sh (or name a "
-                    "model, to have its folder alone: gonogo prepare --model Qwen/Qwen2.5-7B)",
+                    "no command to prepare for: put it after --, for example: gonogo prepare -- bash "
+                    "launch.sh (or name a model to generate just its folder: gonogo prepare --model "
+                    "Qwen/Qwen2.5-7B)",
                     "没有给出要准备的命令：请写在 -- 之后，例如 gonogo prepare -- bash launch.sh（或只指定模型，"
                     "以生成它的目录：gonogo prepare --model Qwen/Qwen2.5-7B）",
                 )

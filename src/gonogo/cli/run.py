@@ -28,38 +28,41 @@ def run(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where the records go; over several nodes, a folder that all see. Default: gonogo-runs/TIME-PID.",
+            help="Folder for the records; with several nodes, on a shared file system. Default: gonogo-runs/TIME-PID.",
         ),
     ] = None,
     check: Annotated[bool, typer.Option("--check/--no-check", help="Check the command's files first.")] = True,
-    force: Annotated[bool, typer.Option("--force", help="Launch even where the check says NO-GO.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Launch even if the check says NO-GO.")] = False,
     stall_seconds: Annotated[
-        float, typer.Option(min=1.0, metavar="SECONDS", help="Without any progress for so long, it stands still.")
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Report a hang after this long without progress.")
     ] = 60.0,
     join_seconds: Annotated[
-        float, typer.Option(min=1.0, metavar="SECONDS", help="How long ranks wait to be compared with each other.")
+        float,
+        typer.Option(
+            min=1.0, metavar="SECONDS", help="How long ranks wait for each other to be compared before the first step."
+        ),
     ] = 60.0,
     nonfinite: Annotated[
         bool,
         typer.Option(
-            "--nonfinite", help="Find the first module whose output or gradient is not finite. Slows each step."
+            "--nonfinite", help="Find the first module whose output or gradient is NaN or infinite. Slows each step."
         ),
     ] = False,
     trackers: Annotated[
         bool,
         typer.Option(
             "--trackers/--no-trackers",
-            help="Hand the report to W&B, MLflow, TensorBoard, SwanLab, where the training reports there.",
+            help="Log the report to W&B, MLflow, TensorBoard or SwanLab if the training uses them.",
         ),
     ] = True,
     report: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Launch nothing: report on the records in DIR.")
+        Path | None, typer.Option(metavar="DIR", help="Launch nothing: write the report of the records in DIR.")
     ] = None,
     format_: Format = "text",
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the report to FILE, not to stderr.")
+        Path | None, typer.Option(metavar="FILE", help="Write the report to FILE instead of stderr.")
     ] = None,
-    open_: Annotated[bool, typer.Option("--open", help="With --report: show the report in the browser too.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="With --report: also open the report in the browser.")] = False,
     lang: Lang = None,
 ) -> None:
     """Launch a training with a guard in every rank: told early what is wrong, and afterwards why it died.
@@ -83,7 +86,7 @@ def run(
         if not command:
             raise UserError(
                 Text(
-                    "no command to run: put it after --, as in: gonogo run -- bash launch.sh",
+                    "no command to run: put it after --, for example: gonogo run -- bash launch.sh",
                     "没有给出要运行的命令：请写在 -- 之后，例如 gonogo run -- bash launch.sh",
                 )
             )
@@ -124,13 +127,13 @@ def run(
 
 
 _STOPPED = Text(
-    "not launched: the check says NO-GO. --force launches all the same, --no-check leaves the check out",
+    "not launched: the check says NO-GO. --force launches anyway, --no-check skips the check",
     "没有启动：检查结论是 NO-GO。--force 仍然启动，--no-check 跳过检查",
 )
 
 _WARNED = Text(
-    "the check has {count} finding(s) that do not stop it: gonogo check -- COMMAND shows them",
-    "检查有 {count} 项不影响启动的发现：可用 gonogo check -- 命令 查看",
+    "the check has findings that don't prevent the launch: {count}; gonogo check -- COMMAND shows them",
+    "检查有 {count} 项不阻止启动的发现：可用 gonogo check -- 命令 查看",
 )
 
 
@@ -149,8 +152,8 @@ def _checked(command: list[str], language: str) -> Checked | None:
         why = f"{type(error).__name__}: {error}"
         complain(
             Text(
-                "not checked, by a fault of gonogo itself: {why}; the command is launched",
-                "未检查（gonogo 自身的错误）：{why}；命令照常启动",
+                "not checked (internal error in gonogo): {why}; launching the command",
+                "未检查（gonogo 内部错误）：{why}；命令照常启动",
             ).format(why=why),
             language,
         )
@@ -166,7 +169,7 @@ def _report_on(
     if command:
         raise UserError(
             Text(
-                "--report {folder} launches nothing: give no command with it",
+                "--report {folder} launches nothing: remove the command",
                 "--report {folder} 不启动任何命令：请不要同时给出命令",
             ).format(folder=folder)
         )
@@ -175,8 +178,8 @@ def _report_on(
     except OSError as error:
         raise UserError(
             Text(
-                "--report {folder}: {why}; it takes the folder that gonogo run named at its end",
-                "--report {folder}：{why}；应为 gonogo run 结束时给出的目录",
+                "--report {folder}: {why}; give the folder that gonogo run printed at its end",
+                "--report {folder}：{why}；请给出 gonogo run 结束时打印的目录",
             ).format(folder=folder, why=error.strerror or error)
         ) from None
     publish(report, format_, output, language, opened)
@@ -195,7 +198,7 @@ def _publish(folder: Path, format_: str, output: Path | None, language: str) -> 
     try:
         keep_report(report, folder, language)
     except OSError as error:
-        kept = Text("not kept in {folder}: {why}", "未能保存到 {folder}：{why}").format(
+        kept = Text("could not save to {folder}: {why}", "未能保存到 {folder}：{why}").format(
             folder=folder, why=error.strerror or error
         )
     if output is not None:
@@ -209,7 +212,7 @@ def _publish(folder: Path, format_: str, output: Path | None, language: str) -> 
 
 def _closing(report: Report) -> Text:
     if report.verdict.value == "GO" and not report.findings:
-        return Text("{verdict}: nothing was found amiss ({report})", "{verdict}：没有发现问题（{report}）")
+        return Text("{verdict}: no problems found ({report})", "{verdict}：没有发现问题（{report}）")
     return Text("{verdict} ({report})", "{verdict}（{report}）")
 
 
@@ -230,7 +233,7 @@ def _show(report: Report, language: str, format_name: str = "text") -> None:
 def _complain_of_no_report(folder: Path, error: Exception, language: str) -> None:
     complain(
         Text(
-            "the report of {folder} could not be made ({what}); gonogo run --report {folder} tries again",
+            "could not write the report of {folder} ({what}); try again with gonogo run --report {folder}",
             "无法生成 {folder} 的报告（{what}）；可用 gonogo run --report {folder} 重试",
         ).format(folder=folder, what=f"{type(error).__name__}: {error}"),
         language,

@@ -21,9 +21,9 @@ SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 def sbatch(
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[SBATCH OPTIONS] SCRIPT [ARGS]...", help="As sbatch takes them.")
+        list[str] | None, typer.Argument(metavar="[SBATCH OPTIONS] SCRIPT [ARGS]...", help="Arguments for sbatch.")
     ] = None,
-    force: Annotated[bool, typer.Option("--gonogo-force", help="Submit even where the check says NO-GO.")] = False,
+    force: Annotated[bool, typer.Option("--gonogo-force", help="Submit even if the check says NO-GO.")] = False,
     lang: Lang = None,
 ) -> None:
     """Check a job with all that it names, then submit it with sbatch; NO-GO is not submitted.
@@ -44,7 +44,7 @@ def sbatch(
         if not arguments:
             raise UserError(
                 Text(
-                    "no job to submit: as in gonogo sbatch --nodes 2 train.sbatch",
+                    "no job to submit: give one, for example: gonogo sbatch --nodes 2 train.sbatch",
                     "没有给出要提交的作业：例如 gonogo sbatch --nodes 2 train.sbatch",
                 )
             )
@@ -63,7 +63,7 @@ def sbatch(
             if checked.failing and not force:
                 complain(
                     Text(
-                        "not submitted: the check says NO-GO; --gonogo-force submits all the same",
+                        "not submitted: the check says NO-GO; --gonogo-force submits anyway",
                         "没有提交：检查结论是 NO-GO；--gonogo-force 仍然提交",
                     ),
                     language,

@@ -19,14 +19,14 @@ _FOLDERS = {"claude": ".claude/skills", "codex": ".codex/skills", "opencode": ".
 
 
 def skills(
-    action: Annotated[str, typer.Argument(metavar="install|show", help="Put the skill into place, or print it.")],
+    action: Annotated[str, typer.Argument(metavar="install|show", help="Install the skill, or print it.")],
     target: Annotated[
-        str, typer.Option(metavar="claude|codex|opencode|DIR", help="The agent, or a folder of skills.")
+        str, typer.Option(metavar="claude|codex|opencode|DIR", help="The agent to install it for, or a skills folder.")
     ] = "claude",
     everywhere: Annotated[
-        bool, typer.Option("--global", help="For all projects: in the home, not in this folder.")
+        bool, typer.Option("--global", help="Install for all projects (in the home directory, not in this folder).")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that was changed.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that was changed.")] = False,
     lang: Lang = None,
 ) -> None:
     """Teach a coding agent when to use which command: a SKILL.md, short, with what it must never do.
@@ -43,7 +43,7 @@ def skills(
             publish_text(lambda stream: stream.write(skill(language)), None)
         elif action == "install":
             path, is_new = install(skill(language), target, everywhere=everywhere, force=force)
-            said = Text("wrote {path}", "已写入 {path}") if is_new else Text("{path} is there already", "{path} 已存在")
+            said = Text("wrote {path}", "已写入 {path}") if is_new else Text("{path} already exists", "{path} 已存在")
             typer.echo(said.format(path=path).in_language(language))
         else:
             raise UserError(
@@ -73,7 +73,7 @@ def install(text: str, target: str, *, everywhere: bool, force: bool) -> tuple[P
             if not force:
                 raise UserError(
                     Text(
-                        "{path} is there and says something else: --force replaces it",
+                        "{path} exists with other content: --force overwrites it",
                         "{path} 已存在且内容不同：--force 可替换",
                     ).format(path=path)
                 )

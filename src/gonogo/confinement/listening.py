@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from gonogo.confinement.process_memory import ProcessMemory
 from gonogo.confinement.system_calls import NAMES
 
-_RECEIVE, _SEND, _SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082104
+_RECEIVE, _SEND, _IS_VALID, _SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40082104
 _NOTIFICATION, _RESPONSE = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 _GO_ON = 1
 _SAME_PROCESSOR = 1
@@ -35,6 +35,8 @@ class Call:
     heard: str
     """As which of :data:`~gonogo.confinement.world.Heard` its program was started."""
     memory: ProcessMemory
+    still_waits: Callable[[], bool]
+    """Whether the process is there, and waits in this call."""
 
 
 OnCall = Callable[[Call], None]
@@ -99,7 +101,14 @@ class Listening:
         except OSError:  # the process was ended meanwhile
             return
         identity, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(said)
-        call = Call(pid, NAMES.get(number), arguments, heard, self._memory)
+
+        def still_waits() -> bool:
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", identity))
+                return True
+            return False
+
+        call = Call(pid, NAMES.get(number), arguments, heard, self._memory, still_waits)
         try:
             for look in self._on_call:
                 look(call)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
 import struct
+from collections.abc import Callable
 
 _PAGE = 4096
 
@@ -13,9 +15,7 @@ class ProcessMemory:
     """The memory of processes that this one has started, by their id."""
 
     def __init__(self) -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._readv = libc.process_vm_readv
-        self._writev = libc.process_vm_writev
+        self._readv = ctypes.CDLL(None, use_errno=True).process_vm_readv
         self._buffer = ctypes.create_string_buffer(_PAGE)
         self._local = (ctypes.c_size_t * 2)(ctypes.addressof(self._buffer), 0)
         self._remote = (ctypes.c_size_t * 2)()
@@ -29,16 +29,18 @@ class ProcessMemory:
             raise OSError(ctypes.get_errno(), f"the memory of process {pid} can't be read")
         return self._buffer.raw[:count]
 
-    def write(self, pid: int, address: int, data: bytes) -> None:
-        """Change the memory, also where the process itself may only read it. Raises OSError."""
-        buffer = ctypes.create_string_buffer(data, len(data))
-        local = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), len(data))
-        remote = (ctypes.c_size_t * 2)(address, len(data))
-        if self._writev(pid, local, 1, remote, 1, 0) == len(data):
-            return
-        with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
-            memory.seek(address)
-            memory.write(data)
+    def write(self, pid: int, address: int, data: bytes, still_waits: Callable[[], bool]) -> None:
+        """Change the memory, also where the process itself may only read it. Raises OSError.
+
+        The number could be another process's by now: ``still_waits`` is asked once the memory is open.
+        """
+        descriptor = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if not still_waits():
+                raise ProcessLookupError(f"process {pid} has ended")
+            os.pwrite(descriptor, data, address)
+        finally:
+            os.close(descriptor)
 
     def text(self, pid: int, address: int) -> bytes:
         """The bytes up to a zero; read page by page, since the next one may not be there."""

@@ -153,7 +153,7 @@ def _by_option(named: Sequence[str], environ: Mapping[str, str]) -> tuple[set[st
 
 
 _NO_NAME = Text(
-    "--env {given}: not the name of an environment variable: --env NAME hands one on, --env NAME=VALUE sets it",
+    "--env {given}: not the name of an environment variable: --env NAME passes one on, --env NAME=VALUE sets it",
     "--env {given}：不是环境变量名：--env 名称 传递已有的变量，--env 名称=值 设置变量",
 )
 _NOT_SET = Text(

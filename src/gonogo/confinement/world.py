@@ -48,20 +48,20 @@ _PREFIX = ":"  # as in inside/relay.py
 _LOOK = 0.5
 
 TOO_MANY_PROCESSES = Text(
-    "the program started more than {limit} processes, and was ended", "程序启动的进程超过 {limit} 个，已被结束"
+    "the program started more than {limit} processes and was killed", "程序启动的进程超过 {limit} 个，已被终止"
 )
 OUT_OF_MEMORY = Text(
-    "this machine has less than {limit} MiB of memory left: the programs of the rehearsal were ended",
-    "本机可用内存不足 {limit} MiB：排练的程序已被结束",
+    "this machine has less than {limit} MiB of memory left: the rehearsed programs were killed",
+    "本机可用内存不足 {limit} MiB：排练的程序已被终止",
 )
 DISK_FULL = Text(
-    "the temporary folder {path} is full: what the program writes is kept there. Free some space, or point TMPDIR to a "
-    "larger disk",
+    "the temporary folder {path}, which holds what the program writes, is full: free some space, or "
+    "point TMPDIR to a larger disk",
     "临时目录 {path} 已满：程序写出的内容存放在那里。请清理空间，或用 TMPDIR 指向更大的磁盘",
 )
 WROTE_TOO_MUCH = Text(
-    "the program wrote more than {limit} GiB of real data, which is kept in {path}: have it write less (a smaller data "
-    "set), or set GONOGO_LAYER_GIB to allow more",
+    "the program wrote more than {limit} GiB of real data (kept in {path}): make it write less (a "
+    "smaller data set), or raise the limit with GONOGO_LAYER_GIB",
     "程序写出的真实数据超过 {limit} GiB（存放于 {path}）：请让它少写一些（例如更小的数据集），或设置 GONOGO_LAYER_GIB "
     "提高上限",
 )
@@ -308,7 +308,7 @@ def _layer_limit() -> int:
         gib = math.nan
     if not 0 < gib < math.inf:
         raise UserError(
-            Text("{name}={value}: a number of GiB, such as 16", "{name}={value}：应为 GiB 数，例如 16").format(
+            Text("{name}={value}: must be a number of GiB, such as 16", "{name}={value}：应为 GiB 数，例如 16").format(
                 name=LAYER_LIMIT, value=value
             )
         )

@@ -74,7 +74,7 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: FilesRe
             what = Text("{path}: {size} MiB of errors", "{path}：{size} MiB 的报错").format(
                 path=facts.path, size=max(facts.dropped_bytes >> 20, 1)
             )
-            why = Text("more than fits: the first and the last were looked at", "数量过多：只看了最前和最后的部分")
+            why = Text("too many: only the first and the last were read", "数量过多：只看了最前和最后的部分")
             skipped = (*skipped, Skipped(what, why))
     return Report(
         "diagnose",
@@ -185,10 +185,10 @@ def _notes(log: FailureLog, findings: tuple[Finding, ...]) -> tuple[Text, ...]:
     if not any(finding.certainty in CONFIDENT for finding in findings):
         notes.append(
             Text(
-                "No known hazard explains this log for certain. Look at the earliest error of the rank that died "
-                "first; with several ranks, give all their logs: gonogo diagnose FOLDER.",
-                "没有已知隐患能确定地解释这份日志。请看最先退出的 rank 的最早报错；多个 rank 时请给出全部日志：gonogo "
-                "diagnose 目录。",
+                "No known issue explains this log for certain. Look at the earliest error of the rank that "
+                "died first; with several ranks, give the logs of all of them: gonogo diagnose FOLDER.",
+                "未能从已知问题中确定原因。请看最先退出的 rank 的最早报错；多个 rank 时请给出全部日志："
+                "gonogo diagnose 目录。",
             )
         )
     places = {(span.path, span.line) for finding in findings for span in finding.spans}

@@ -17,7 +17,7 @@ from gonogo.hazards.explained import Places
 from gonogo.hazards.together import together
 
 _ONLY_IN_FILES = Text(
-    "The log does not show it: look there whether the run came so far", "日志中没有体现：请在日志中确认运行是否到达此处"
+    "The log does not show it: check whether the run got that far", "日志中没有体现：请确认运行是否执行到此处"
 )
 _NO_SUCH = Text("--project {path}: no such file or folder", "--project {path}：没有这个文件或目录")
 

@@ -12,7 +12,7 @@ _FEW = 3
 """So many of a kind are each shown in full."""
 _SHOWN = 20
 """Places of a list that are shown."""
-_ALSO = Text("The same in {count} more places", "另有 {count} 处相同")
+_ALSO = Text("The same at {count} more locations", "另有 {count} 处相同")
 _REST = Text(
     "and {count} more: gonogo check --format json lists all", "另有 {count} 处：gonogo check --format json 列出全部"
 )

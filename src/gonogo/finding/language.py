@@ -28,7 +28,7 @@ def chosen_language(option: str | None, environment: Mapping[str, str]) -> str:
         return language_of_locale(environment)
     if option not in LANGUAGES:
         raise UserError(
-            Text("--lang {option}: gonogo speaks {known}", "--lang {option}：gonogo 只有 {known} 两种语言").format(
+            Text("--lang {option}: must be one of {known}", "--lang {option}：gonogo 只有 {known} 两种语言").format(
                 option=option, known=" / ".join(LANGUAGES)
             )
         )

@@ -69,7 +69,7 @@ def _started(command: Sequence[str], environment: Mapping[str, str], mask: Itera
     except FileNotFoundError:
         raise CannotStart(
             NOT_FOUND,
-            Text("{name}: no such command; is it on PATH?", "{name}：没有这个命令；它在 PATH 中吗？").format(
+            Text("{name}: command not found; is it on PATH?", "{name}：没有这个命令；它在 PATH 中吗？").format(
                 name=command[0]
             ),
         ) from None

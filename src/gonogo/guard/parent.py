@@ -134,7 +134,8 @@ def _write_if_possible(folder: Path, launched: Launched) -> None:
 def _say_unguarded(folder: Path, error: OSError, language: str) -> None:
     complain(
         Text(
-            "the guard can't write to {folder} ({why}): the command runs without it; --folder DIR names another place",
+            "the guard can't write to {folder} ({why}): the command runs without it; choose another folder "
+            "with --folder DIR",
             "监护无法写入 {folder}（{why}）：命令将在没有监护的情况下运行；可用 --folder DIR 指定其他位置",
         ).format(folder=folder, why=error.strerror or error),
         language,
@@ -144,8 +145,8 @@ def _say_unguarded(folder: Path, error: OSError, language: str) -> None:
 def _say_deleted(folder: Path, language: str) -> None:
     complain(
         Text(
-            "{folder} was deleted while the command runs: the guard records nothing any more, and the command goes on; "
-            "--folder DIR names another place",
+            "{folder} was deleted while the command is running: the guard has stopped recording, the command "
+            "continues; choose another folder with --folder DIR",
             "{folder} 在命令运行期间被删除：监护不再记录，命令照常继续；可用 --folder DIR 指定其他位置",
         ).format(folder=folder),
         language,

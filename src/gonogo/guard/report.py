@@ -21,9 +21,9 @@ from gonogo.rehearse.summary import seen_from
 _NO_RANK = Skipped(
     Text("the training", "训练"),
     Text(
-        "no process wrote anything: none of COMMAND's Pythons trained, or they start without site packages (python -I, "
-        "-S), in a container that does not see the folder, or with a PYTHONPATH of their own: where a script sets it, "
-        "export PYTHONPATH=DIR:$PYTHONPATH keeps what was there",
+        "no process wrote a record: no Python that COMMAND starts trained anything, or it was started "
+        "without site packages (python -I, -S), in a container without access to the folder, or with its own "
+        "PYTHONPATH: if a script sets it, use export PYTHONPATH=DIR:$PYTHONPATH",
         "没有进程写下记录：COMMAND 启动的 Python 都没有训练，或它们不加载 site（python -I、-S）、运行在看不到该目录的容"
         "器中，或使用自己的 PYTHONPATH：脚本中要设置它时，请写 export PYTHONPATH=DIR:$PYTHONPATH 以保留原有内容",
     ),
@@ -67,15 +67,15 @@ def _covered(run: GuardedRun) -> Iterator[Text]:
     compared = next((rank.compared for rank in run.ranks if rank.compared is not None), None)
     if compared is not None and not compared.missing:
         facts = next((rank.joined.facts for rank in run.ranks if rank.joined is not None), {})
-        summed = Text(", and one all_reduce gave the right sum", "，一次 all_reduce 的结果正确")
+        summed = Text("; a test all_reduce gave the right sum", "；一次测试性的 all_reduce 结果正确")
         yield Text(
-            "before the first step, {count} facts compared across the ranks{summed}",
-            "第一步之前，在各 rank 间比较了 {count} 项事实{summed}",
+            "{count} settings compared across the ranks before the first step{summed}",
+            "第一步之前，在各 rank 间比较了 {count} 项设置{summed}",
         ).format(count=len(facts), summed=summed if compared.sum_checked else "")
     if any(rank.censuses for rank in run.ranks):
         yield Text(
-            "where parameters, buffers, optimizer states and ZeRO's partitions stand",
-            "参数、buffer、优化器状态与 ZeRO 分片所在的位置",
+            "devices of parameters, buffers, optimizer states and ZeRO partitions",
+            "参数、buffer、优化器状态与 ZeRO 分片所在的设备",
         )
 
 
@@ -87,7 +87,7 @@ def _skipped(run: GuardedRun) -> Iterator[Skipped]:
             yield Skipped(
                 Text("rank {rank}: {part}", "rank {rank}：{part}").format(rank=rank.rank, part=fault.part or "guard"),
                 Text(
-                    "a fault of the guard itself switched it off: {type}: {message}",
+                    "switched off by an internal error in the guard: {type}: {message}",
                     "监护自身出错，已关闭：{type}: {message}",
                 ).format(type=fault.type, message=fault.message[:200]),
             )
@@ -95,18 +95,18 @@ def _skipped(run: GuardedRun) -> Iterator[Skipped]:
         yield Skipped(
             Text(ranks_text(absent).en, ranks_text(absent).zh),
             Text(
-                "they wrote nothing into this folder: over several nodes, --folder has to be one that all of them see",
+                "they wrote nothing to this folder: with several nodes, --folder must be on a shared file system",
                 "它们没有向该目录写入任何内容：多机时 --folder 必须是各节点都能看到的目录",
             ),
         )
     if run.ranks and all(rank.compared is None for rank in run.ranks) and run.world_size > 1:
         yield Skipped(
-            Text("whether the ranks are set up alike", "各 rank 的环境是否一致"),
-            Text("training did not come to its first step", "训练没有到达第一步"),
+            Text("whether the ranks have the same setup", "各 rank 的环境是否一致"),
+            Text("training did not reach its first step", "训练没有到达第一步"),
         )
     if run.ranks and run.exit_status is None:
         yield Skipped(
-            Text("how it ended", "如何结束"),
+            Text("how the run ended", "如何结束"),
             Text(
                 "the command was still running when this was written, or gonogo run itself was killed before its end",
                 "写下报告时命令仍在运行，或 gonogo run 自身在其结束之前被杀死",
@@ -116,32 +116,32 @@ def _skipped(run: GuardedRun) -> Iterator[Skipped]:
 
 def _notes(run: GuardedRun) -> Iterator[Text]:
     if interrupted(run):
-        yield Text("The run was asked to end (Ctrl-C or a signal).", "运行被要求结束（Ctrl-C 或信号）。")
+        yield Text("The run was stopped from outside (Ctrl-C or a signal).", "运行被外部终止（Ctrl-C 或信号）。")
     first = roots(run)
     others = sorted({death.rank for death in first[1:]})
     if first and others:
         yield Text(
-            "Rank {rank} failed first; after it {others}.", "最先失败的是 rank {rank}；其后是 {others}。"
+            "Rank {rank} failed first, followed by {others}.", "最先失败的是 rank {rank}；其后是 {others}。"
         ).format(rank=first[0].rank, others=ranks_text(others))
     elif first:
         yield Text("Rank {rank} failed first.", "最先失败的是 rank {rank}。").format(rank=first[0].rank)
     restarted = [str(rank.rank) for rank in run.ranks if rank.earlier]
     if restarted:
         yield Text(
-            "The launcher restarted {ranks}; the report is of the last start.",
+            "The launcher restarted {ranks}; this report covers the last start.",
             "启动器重启过 {ranks}；报告针对最后一次启动。",
         ).format(ranks=few(restarted))
     for rank in run.ranks:
         longest = max(rank.resumed, key=lambda one: one.seconds, default=None)
         if longest is not None and run.exit_status == 0:
             yield Text(
-                "Rank {rank} stood still for {seconds:.0f} s at step {step}, and went on by itself.",
+                "Rank {rank} stalled for {seconds:.0f} s at step {step}, then continued on its own.",
                 "rank {rank} 在第 {step} 步停住 {seconds:.0f} 秒，随后自行恢复。",
             ).format(rank=rank.rank, seconds=longest.seconds, step=longest.step)
             break
     if not first and run.exit_status not in (None, 0) and run.ranks and not interrupted(run) and not standstill(run):
         yield Text(
-            "The command ended with status {status}, but no rank of the training failed: look at the launcher's own "
-            "last lines.",
+            "The command exited with status {status}, but no training rank failed: see the last lines of the "
+            "launcher's output.",
             "命令以状态码 {status} 结束，但没有训练 rank 失败：请看启动器自己的最后几行。",
         ).format(status=run.exit_status)

@@ -53,7 +53,8 @@ def read_earlier(path: Path) -> Earlier:
     except (ValueError, TypeError, KeyError, RecursionError):
         raise UserError(
             Text(
-                "--against {path}: no report of a rehearsal, as rehearse --format json --output {path} writes it",
+                "--against {path}: not a rehearsal report: write one with gonogo rehearse --format json "
+                "--output {path}",
                 "--against {path}：不是排练报告：请用 gonogo rehearse --format json --output {path} 写出",
             ).format(path=path)
         ) from None
@@ -101,14 +102,15 @@ def held_against(report: Report, earlier: Earlier, growth: float) -> tuple[Repor
     return msgspec.structs.replace(report, notes=(*report.notes, *notes)), passes
 
 
-_PEAK = Text("device memory of rank {rank}", "rank {rank} 的显存")
-_HOST = Text("host memory of a node", "节点的主机内存")
-_WORSE = Text("against {path}: {now}, and it was {was}", "与 {path} 相比：现在是 {now}，之前是 {was}")
+_PEAK = Text("GPU memory of rank {rank}", "rank {rank} 的 GPU 显存")
+_HOST = Text("host memory per node", "节点的主机内存")
+_WORSE = Text("against {path}: {now}, was {was}", "与 {path} 相比：现在是 {now}，之前是 {was}")
 _OTHER = Text(
-    "against {path}: that was rehearsed on {was}, this on {now}", "与 {path} 相比：之前在 {was} 上排练，这次在 {now} 上"
+    "against {path}: rehearsed on {now}, the earlier report on {was}",
+    "与 {path} 相比：之前在 {was} 上排练，这次在 {now} 上",
 )
 _GREW = Text(
-    "against {path}: the peak of the {what} grew from {old} to {new} ({share}; {allowed} are allowed)",
+    "against {path}: the peak of {what} grew from {old} to {new} ({share}; limit: {allowed})",
     "与 {path} 相比：{what}的峰值从 {old} 增加到 {new}（{share}，允许 {allowed}）",
 )
 _HELD = Text(

@@ -27,38 +27,35 @@ from gonogo.rehearse.summary import rehearsal_summary, seen_from
 from gonogo.rehearse.went_past import WentPast
 
 _ENDED = {
-    "raised": Text("the program raised an exception before it", "程序在此之前抛出了异常"),
-    "out-of-memory": Text("the program ran out of memory before it", "程序在此之前已耗尽显存或内存"),
-    "diverged": Text("the ranks had taken different ways before it", "各 rank 在此之前已走上不同分支"),
-    "unsupported": Text(
-        "the program reached something before it that can't be rehearsed", "程序在此之前遇到了无法排练的内容"
-    ),
+    "raised": Text("the program raised an exception before reaching it", "程序在此之前抛出了异常"),
+    "out-of-memory": Text("the program ran out of memory before reaching it", "程序在此之前已耗尽显存或内存"),
+    "diverged": Text("the ranks had diverged before reaching it", "各 rank 的执行路径在此之前已不一致"),
+    "unsupported": Text("stopped earlier, at something that can't be rehearsed", "在此之前因遇到无法排练的内容而停止"),
     "timed-out": Text(
-        "the time allowed was over before it (--timeout SECONDS gives it more)",
-        "在此之前已超过规定的时间（用 --timeout 秒数 延长）",
+        "timed out before reaching it (raise --timeout SECONDS)", "在此之前已超时（用 --timeout 秒数 延长）"
     ),
-    "killed": Text("the worker was killed before it", "工作进程在此之前被终止"),
-    "interrupted": Text("the rehearsal was interrupted before it", "排练在此之前被中断"),
-    "completed": Text("the program ended without it", "程序没有执行到它就结束了"),
+    "killed": Text("the worker was killed before reaching it", "工作进程在此之前被终止"),
+    "interrupted": Text("the rehearsal was interrupted before reaching it", "排练在此之前被中断"),
+    "completed": Text("the program ended without reaching it", "程序没有执行到它就结束了"),
 }
 _NO_BATCH = Text(
-    "its training data came to no batch: there are fewer rows here than one batch of all ranks takes; put more "
-    "there, or gonogo prepare --rows N",
+    "not enough training data for one batch: there are fewer rows than all ranks need for a batch; add "
+    "more, or gonogo prepare --rows N",
     "训练数据凑不成一个批次：本机的数据行少于所有 rank 一个批次所需；请放入更多数据，或 gonogo prepare --rows N",
 )
 
 _SHORT = Text(
-    "the system ends a process so for want of memory: rehearse fewer ranks (--ranks 0), or where there is more of it",
+    "usually the system's OOM killer: rehearse fewer ranks (--ranks 0), or use a machine with more memory",
     "系统通常因内存不足而这样终止进程：请减少同时排练的 rank（--ranks 0），或换内存更大的机器",
 )
 _KEEP = Text(
-    "--keep DIR keeps all that it printed in DIR/rank-{rank}/output.log; what a library ends a process for here need "
-    "not end the run",
+    "--keep DIR keeps its full output in DIR/rank-{rank}/output.log; the reason for which a library "
+    "ended the process here need not apply to the real run",
     "--keep 目录 会把全部输出保存在 目录/rank-{rank}/output.log；库在此处终止进程的原因，运行中未必会出现",
 )
 _HOW = {
-    "raised": Text("had raised an exception", "抛出了异常"),
-    "unsupported": Text("had reached something that can't be rehearsed", "遇到了无法排练的内容"),
+    "raised": Text("raised an exception", "抛出了异常"),
+    "unsupported": Text("stopped at something that can't be rehearsed", "因遇到无法排练的内容而停止"),
     "killed": Text("was killed", "被终止"),
 }
 
@@ -145,9 +142,9 @@ def _went_through(rank: RankRecord) -> bool:
 
 
 def _stopped_by(other: int, how: str) -> Text:
-    return Text("it waited for rank {other}, which {how} before it", "它在此之前等待 rank {other}，而后者{how}").format(
-        other=other, how=_HOW.get(how, Text("had ended", "已经结束"))
-    )
+    return Text(
+        "it waited for rank {other}, which {how} before reaching it", "它在等待 rank {other}，而后者在此之前{how}"
+    ).format(other=other, how=_HOW.get(how, Text("ended", "已经结束")))
 
 
 def _place(rank: RankRecord, folder: str) -> list[str]:
@@ -188,7 +185,7 @@ def _is_compared(record: RehearsalRecord) -> bool:
 def _went(rank: RankRecord) -> Text:
     phases = _names(rank.phases)
     if not _went_through(rank):
-        phases = Text("{phases} (not to its end)", "{phases}（未完成）").format(phases=phases)
+        phases = Text("{phases} (not completed)", "{phases}（未完成）").format(phases=phases)
     return Text(
         "{phases}; {steps} optimizer steps, {operators:,} operators",
         "{phases}；{steps} 次参数更新，{operators:,} 个算子",
@@ -201,7 +198,7 @@ def _most_tokens(rank: RankRecord) -> int:
 
 
 _STARTED_BY_PROGRAM = Text(
-    "the program starts them by itself: begin it with a launcher (torchrun --nproc_per_node …) to rehearse each",
+    "the program starts them itself: use a launcher (torchrun --nproc_per_node …) to rehearse each",
     "由程序自行启动：改用启动器运行（torchrun --nproc_per_node …）即可逐个排练",
 )
 
@@ -215,20 +212,21 @@ def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Itera
             Text("{count} of {world} ranks", "{world} 个 rank 中的 {count} 个").format(
                 count=len(others), world=record.world_size
             ),
-            Text("not asked for: --ranks all runs each", "未要求排练：--ranks all 会排练每一个")
+            Text("not rehearsed (use --ranks all)", "未排练（使用 --ranks all 排练全部）")
             if record.launched is None
             else _STARTED_BY_PROGRAM,
         )
     if any(rank.workers for rank in record.ranks):
         yield Skipped(
-            Text("whether Ray's workers make the same collective calls", "Ray 各 worker 的集合通信是否一致"),
-            Text("each was rehearsed by itself, one at a time", "每个 worker 各自单独排练"),
+            Text("whether Ray's workers call the same collectives", "Ray 各 worker 的集合通信是否一致"),
+            Text("each worker was rehearsed separately", "每个 worker 各自单独排练"),
         )
     if record.world_size > 1 and len(record.ranks) == 1:
         yield Skipped(
-            Text("whether the ranks make the same collective calls", "各 rank 的集合通信是否一致"),
+            Text("whether the ranks call the same collectives", "各 rank 的集合通信是否一致"),
             Text(
-                "one rank was rehearsed, which can't be compared: a hang is seen with --ranks all, or --ranks sample",
+                "only one rank was rehearsed, so there is nothing to compare: use --ranks all or --ranks "
+                "sample to find hangs",
                 "只排练了一个 rank，无从比较：--ranks all 或 --ranks sample 才能发现卡住",
             )
             if record.launched is None
@@ -238,9 +236,9 @@ def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Itera
         yield Skipped(
             Text("samples of more than {tokens:,} tokens", "超过 {tokens:,} 个 token 的样本").format(tokens=tokens),
             Text(
-                "none was read, and activations grow with them: the longest ones have to be among those that are "
-                "rehearsed",
-                "没有读到这样的样本，而激活随长度增长：要让最长的样本也在被排练的样本之中",
+                "not tested; activations grow with length, so make sure that the longest samples are among "
+                "the rehearsed ones",
+                "未测试更长的样本；激活随长度增长，请确保最长样本参与排练",
             ),
         )
     chinese = record.skipped_zh or record.skipped
@@ -257,14 +255,14 @@ def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[
         )
     missing: Text | None = _names(_missing(rank)) if _missing(rank) else None
     if missing is None and not _went_through(rank):  # it ended before its settings could be read
-        last = _names(rank.phases[-1:]) if rank.phases else Text("the start", "启动")
-        missing = Text("what comes after {last}", "{last}之后的全部内容").format(last=last)
+        last = _names(rank.phases[-1:]) if rank.phases else Text("startup", "启动")
+        missing = Text("everything after {last}", "{last}之后的全部内容").format(last=last)
     if missing is not None:
         why = _ENDED[rank.outcome] if rank.stopped_by is None else _stopped_by(*rank.stopped_by)
         if rank.outcome == "completed" and rank.empty_pass and not rank.steps:
             why = _NO_BATCH
         if rank.last_activity and rank.outcome != "completed":
-            why = Text("{why}; it was at: {activity}", "{why}；当时正在：{activity}").format(
+            why = Text("{why}; last activity: {activity}", "{why}；当时正在：{activity}").format(
                 why=why, activity=", ".join([rank.last_activity, *_place(rank, folder)])
             )
         yield Skipped(here.format(rank=rank.rank, what=missing), why)
@@ -278,7 +276,7 @@ def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[
         yield Skipped(
             here.format(rank=rank.rank, what=Text("a verdict", "结论")),
             Text(
-                "it ended with {type} at {place}, which no known hazard explains: {message}",
+                "it ended with {type} at {place}, which matches no known hazard: {message}",
                 "它以 {type} 结束（{place}），没有已知的隐患能解释：{message}",
             ).format(
                 type=rank.failure.type,

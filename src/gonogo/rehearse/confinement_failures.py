@@ -34,46 +34,61 @@ _HIDDEN_FOLDERS = ("/dev/", "/run/", "/var/run/")
 _CONNECTS = re.compile(r"\bconnect(?:_ex)?\(")
 
 _BY_LANDLOCK = Text(
-    "{what} is refused: this machine confines programs by Landlock, which lets them write only in the temporary folder "
-    "and reach no socket, so this can't be rehearsed here: enable user namespaces (gonogo env says how), or have it "
-    "write below TMPDIR",
+    "{what} was denied: this machine confines programs with Landlock, which only allows writing to the "
+    "temporary folder and no sockets: enable user namespaces (see gonogo env), or make the program write "
+    "below TMPDIR",
     "{what} 被拒绝：本机用 Landlock 限制程序，程序只能写入临时目录，不能连接任何 socket，因此无法在此排练："
     "请启用用户命名空间（gonogo env 会说明方法），或让它写入 TMPDIR",
 )
+_MAY_BE = Text(
+    "programs were confined by Landlock here, and something on the way may have been refused that is allowed on the "
+    "target machine: enable user namespaces (gonogo env says how), or have the launch write below TMPDIR",
+    "此处程序由 Landlock 限制，途中可能有在目标机器上允许的操作被拒绝：请启用用户命名空间（gonogo env 会说明方法），"
+    "或让启动命令写入 TMPDIR",
+)
 _OF_THIS_USER = Text(
-    "{what} is refused to this user on this machine, while the user on the target machine may well be allowed: give it "
-    "a path that can be written here, or rehearse as a user who may",
+    "{what} was denied to the current user on this machine, but may be permitted on the target machine: "
+    "use a path that is writable here, or rehearse as a user with permission",
     "{what} 在本机对当前用户被拒绝，而目标机器上的用户可能有权限：请给出一个在本机可写的路径，或以有权限的用户排练",
 )
 _ACROSS_DISKS = Text(
-    "{what} moves or links a file between folders that are one disk on the machine, and several in the confinement: "
-    "rehearse with both in one folder",
-    "{what} 在两个目录之间移动或链接文件：它们在机器上属于同一磁盘，而在限制环境中不是。请让两者位于同一目录再排练",
+    "{what} moves or links a file between folders that are on one file system on the machine, but on "
+    "several inside the confinement: put both in one folder to rehearse",
+    "{what} 在两个目录之间移动或链接文件：它们在机器上属于同一文件系统，而在限制环境中不是。请让两者位于同一目录再排练",
 )
 _OF_ANOTHER_GROUP = Text(
-    "{what} lies in a folder of another user or group, which can't be written in a user namespace, while the real one "
-    "may be: give it a path in a folder of your own and your primary group",
+    "{what} is in a folder of another user or group, which is not writable inside a user namespace, but "
+    "may be in the real run: use a path in a folder that belongs to you and your primary group",
     "{what} 位于其他用户或用户组的目录中，在用户命名空间里无法写入，而真实运行时可能可以：请给出属于你本人及主用户组的"
     "目录中的路径",
 )
 _NOT_SHOWN = Text(
-    "{what} is a socket or device of the machine, which confined programs don't see: it may be there where the run is; "
-    "leave it out to rehearse the rest",
+    "{what} is a socket or device of this machine, which confined programs can't access; it may exist on "
+    "the target machine: remove it to rehearse the rest",
     "{what} 是机器上的 socket 或设备，受限制的程序看不到它，而运行所在的机器上可能有：去掉它即可排练其余部分",
 )
 _NO_SERVICE = Text(
-    "{what}: confined programs reach no service that runs beside them on this machine, while the target machine may "
-    "have one: have the command start it, or leave it out",
+    "{what}: confined programs can't reach services of this machine, but the target machine may have "
+    "this one: let the command start it, or remove it",
     "{what}：受限制的程序无法访问本机上另外运行的服务，而目标机器上可能有：请让命令自行启动该服务，或去掉它",
 )
 
 
 def mark_confinement_failures(record: RehearsalRecord) -> None:
-    """Have ranks that failed by what the confinement, or this user, is refused be reported as not rehearsed."""
+    """Have ranks that failed by what the confinement, or this user, is refused be reported as not rehearsed.
+
+    Under Landlock that is any failure: a refusal need not be its last word. A script whose ``rm -rf output`` was
+    refused goes on to a program that finds the folder there, and a program may swallow what it was refused.
+    """
     for rank in record.ranks:
+        landlock = rank.confinement == "landlock"
+        if rank.outcome == "diverged" and landlock:
+            rank.outcome = "unsupported"
+            rank.unsupported.append(Unsupported("the ranks diverged", "unknown", _MAY_BE.en, _MAY_BE.zh))
+            record.divergence = None
         if rank.failure is None or rank.outcome != "raised":
             continue
-        why = why_refused(rank.failure, rank.confinement, Path(record.cwd))
+        why = why_refused(rank.failure, rank.confinement, Path(record.cwd)) or (_MAY_BE if landlock else None)
         if why is not None:
             rank.outcome = "unsupported"
             frame = rank.failure.innermost("user") or rank.failure.innermost("library")

@@ -29,20 +29,20 @@ _NO_FILE = re.compile(
     r"|Unable to find ['\"](?P<sought>/[^'\"\n]+)['\"]"  # datasets
 )
 _NO_CHECKPOINT = Text(
-    "it resumes from {path}, where no checkpoint lies on this machine, while one may where the run is: rehearse with "
-    "that folder or a copy of it there, or without resuming (at a first start there is nothing to resume from, and "
-    "this error would be the run's)",
-    "它要从 {path} 恢复训练，而本机的该处没有检查点，运行所在的机器上可能有：请在该处放入该目录或其副本再排练，"
-    "或不恢复而排练（首次启动时没有可恢复的检查点，运行也会出现同样的错误）",
+    "it resumes from {path}, which has no checkpoint on this machine but may have one on the target "
+    "machine: copy the checkpoint there, or rehearse without resuming (on a first start, the real run "
+    "would fail the same way)",
+    "它要从 {path} 恢复训练，本机该处没有 checkpoint，而目标机器上可能有：请把 checkpoint 复制到该处，或"
+    "去掉恢复选项再排练（若是首次启动，真实训练也会出现同样的错误）",
 )
 _NO_SUCH_FILE = Text(
-    "{path} is not on this machine, and may be where the run is: put it, or a few rows or a copy of its form, there "
-    "(gonogo prepare -- COMMAND makes what can be made)",
+    "{path} does not exist on this machine, but may on the target machine: copy it, or a few rows in the "
+    "same format, to that path (gonogo prepare -- COMMAND generates what it can)",
     "{path} 不在本机，而运行所在的机器上可能有：请在该处放入它，或放入几行同样格式的数据或其副本"
     "（gonogo prepare -- 命令 会生成能生成的部分）",
 )
 _NO_PROGRAM = Text(
-    "the program {path} is not installed on this machine, and may be where the run is: install it here as well",
+    "the program {path} is not installed on this machine, but may be on the target machine: install it here too",
     "本机没有安装程序 {path}，而运行所在的机器上可能有：请在本机也安装它",
 )
 

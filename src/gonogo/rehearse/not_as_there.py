@@ -56,41 +56,44 @@ _QUOTED = re.compile(r"[\"']([A-Za-z][\w.-]*)(?:\[[\w,-]*\])?\s*((?:[<>=!~]=?=?\
 
 _LACKS = re.compile(r"cannot import name '\w+' from '([\w.]+)'|module '([\w.]+)' has no attribute")
 _NOT_INSTALLED = Text(
-    "{package} is not installed here, while {file} asks for it: pip install {package}, or rehearse with --environment "
-    "{file}",
+    "{package} is not installed here, but {file} requires it: pip install {package}, or rehearse with "
+    "--environment {file}",
     "本机没有安装 {package}，而 {file} 要求安装它：请 pip install {package}，或用 --environment {file} 排练",
 )
 _NOBODY_SAYS = Text(
-    "{package} is not installed here, and no file of the project says what the run's Python has: pip install {package} "
-    "(or the name that pip knows it by), or rehearse with --environment FILE, a list of what the run has",
+    "{package} is not installed here, and no file of the project lists the run's packages: pip install "
+    "{package} (or its pip name), or rehearse with --environment FILE, a list of the run's packages",
     "本机没有安装 {package}，项目中也没有文件说明运行所用的 Python 装有什么：请 pip install {package}（或 pip 所用的"
     "名称），或用 --environment FILE 给出运行的软件包清单",
 )
 _ITSELF = Text(
-    "{package} is this project itself ({file}), which is not installed here: pip install -e {folder}, or gonogo "
-    "prepare -- COMMAND, after which rehearsals find it",
+    "{package} is this project itself ({file}), which is not installed here: pip install -e {folder}, or "
+    "run gonogo prepare -- COMMAND once",
     "{package} 就是本项目（{file}），而本机没有安装它：请 pip install -e {folder}，或先执行 gonogo prepare -- 命令，"
     "之后排练会找到它",
 )
 _OTHER_VERSION = Text(
-    "{file} asks for {wanted}, here is {have}: rehearse with --environment {file}, or --with {name}==VERSION",
+    "{file} requires {wanted}, but {have} is installed here: rehearse with --environment {file}, or "
+    "--with {name}==VERSION",
     "{file} 要求 {wanted}，而本机是 {have}：请用 --environment {file} 排练，或用 --with {name}==版本",
 )
 _NIGHTLY = Text(
-    "{file} has a nightly build of torch installed, here is {have}: rehearse where that build is installed, with "
-    "--environment none",
+    "{file} requires a nightly build of torch, but {have} is installed here: rehearse in an environment "
+    "with that build, with --environment none",
     "{file} 要求安装 torch 的 nightly 版本，而本机是 {have}：请在装有该版本的环境中用 --environment none 排练",
 )
 _OF_ANOTHER_TIME = Text(
-    "{file} asks for {wanted}, here is {have}: this Python is not the run's, whose {package} may be of another time as "
-    "well: gonogo prepare -- COMMAND, or rehearse with --environment {file}",
+    "{file} requires {wanted}, but {have} is installed here: this is not the run's Python, so its "
+    "{package} may be another version as well: run gonogo prepare -- COMMAND, or rehearse with "
+    "--environment {file}",
     "{file} 要求 {wanted}，而本机是 {have}：此 Python 并非运行所用的环境，其 {package} 也可能是另一时期的版本："
     "请执行 gonogo prepare -- 命令，或用 --environment {file} 排练",
 )
 _LAID_OVER = Text(
-    "{laid} was laid over this Python's other packages, which may be newer than it knows: add them by --with, or "
-    "rehearse in an environment of the run's own",
-    "{laid} 是叠加在本机其他软件包之上的，后者可能比它所知的更新：请用 --with 一并指定，或在运行自己的环境中排练",
+    "{laid} was installed over this Python's other packages, which may be too new for it: pin those with "
+    "--with too, or rehearse in the run's own environment",
+    "{laid} 叠加安装在当前 Python 的其他软件包之上，后者对它而言可能过新：请用 --with 一并指定，或在真实"
+    "训练的环境中排练",
 )
 
 

@@ -29,7 +29,7 @@ def source_of(name: str) -> Text:
     """What a report says of a model that was taken from the table."""
     model = published_model(name)
     return Text(
-        "{name} is not on this machine: its published configuration stands for it, of {source}",
+        "{name} is not on this machine: its published config was used instead, from {source}",
         "{name} 不在本机：以其公开的配置代替，来自 {source}",
     ).format(name=name, source=model.source if model is not None else "?")
 
@@ -55,7 +55,7 @@ def _written(model: PublishedModel) -> Path:
     except OSError as error:
         raise UserError(
             Text(
-                "{path}: can't be written ({why}): point XDG_CACHE_HOME to a folder that can",
+                "{path}: can't be written ({why}): point XDG_CACHE_HOME to a writable folder",
                 "{path}：无法写入（{why}）：请用 XDG_CACHE_HOME 指向可写的目录",
             ).format(path=str(place), why=error.strerror or str(error))
         ) from None

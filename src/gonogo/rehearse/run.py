@@ -110,7 +110,7 @@ def _check_words(command: Sequence[str]) -> None:
         if told != word or "\0" in word:
             raise UserError(
                 Text(
-                    "{word!r} in the command is no UTF-8 text: rename what it names, or leave it out",
+                    "{word!r} in the command is not valid UTF-8: rename the file, or remove it",
                     "命令中的 {word!r} 不是 UTF-8 文本：请改名，或去掉它",
                 ).format(word=told)
             )
@@ -174,7 +174,7 @@ def _rehearsed(
         with say_if_full(scratch):
             keep_records(request.keep, record, assignments, variables.redact)
     if request.viewers:
-        show(Text("writing the files for viewers", "写出供查看器打开的文件"))
+        show(Text("writing viewer files", "写出查看器文件"))
         record.notes += write_viewer_files(request.viewers, record, assignments, log)
     return record
 
@@ -203,7 +203,7 @@ class _Job:
             looking, records = self._look(ranks[0])
             return [looking], records, None
         if is_sample(request.ranks) and len(ranks) < self.resolved.launch.world_size:
-            self.show(Text("looking at the ranks' data", "查看各 rank 的数据"))
+            self.show(Text("reading the ranks' data", "查看各 rank 的数据"))
             _, (looked,) = self._look(0)
             ranks, note = with_each_shape(ranks, looked)
             self.notes.append(note)
@@ -354,7 +354,7 @@ def _default_accelerator(request: RehearsalRequest, machine: Machine) -> list[Te
     if not only_a_count or machine.accelerator.name != DEFAULT_ACCELERATOR:
         return []
     return [
-        Text("--gpus names no accelerator: {name} was taken", "--gpus 没有指明加速卡型号：按 {name} 排练").format(
+        Text("--gpus names no GPU type: using {name}", "--gpus 没有指明 GPU 型号：按 {name} 排练").format(
             name=machine.accelerator.name
         )
     ]

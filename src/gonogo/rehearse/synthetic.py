@@ -37,7 +37,7 @@ class Synthetic:
         if given:
             raise UserError(
                 Text(
-                    "--synthetic-batch brings its own program: leave out the command ({command}), or the option",
+                    "--synthetic-batch uses its own training program: remove the command ({command}), or the option",
                     "--synthetic-batch 自带训练程序：请去掉命令（{command}）或去掉该选项",
                 ).format(command=" ".join(given))
             )
@@ -65,7 +65,8 @@ class Synthetic:
             if is_given:
                 raise UserError(
                     Text(
-                        "{name} goes with --synthetic-batch MODEL; a command has it among its own arguments",
+                        "{name} can only be used with --synthetic-batch MODEL; for a command, put it in the "
+                        "command's own arguments",
                         "{name} 只能与 --synthetic-batch MODEL 一起使用；命令的同类参数请写在命令中",
                     ).format(name=name)
                 )
@@ -85,14 +86,14 @@ def _model_at(model: Path) -> Path:
         )
         raise UserError(
             Text(
-                "--synthetic-batch {model}: it {what}; name a model's folder, or its config.json",
+                "--synthetic-batch {model}: it {what}; give a model folder, or its config.json",
                 "--synthetic-batch {model}：{what}；请给出模型目录或其 config.json",
             ).format(model=os.fspath(model), what=what)
         )
     if not isinstance(_read_object(file).get("model_type"), str):
         raise UserError(
             Text(
-                "{file}: it has no model_type, so transformers can't tell which model it is of",
+                "{file}: it has no model_type, so transformers can't tell which model it is",
                 "{file}：缺少 model_type，transformers 无法判断它属于哪个模型",
             ).format(file=os.fspath(file))
         )
@@ -111,7 +112,7 @@ def _read_object(file: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(found, dict):
         raise UserError(
-            Text("{file}: it is no JSON object: write {{...}}", "{file}：不是 JSON 对象：请写成 {{...}}").format(
+            Text("{file}: not a JSON object: write {{...}}", "{file}：不是 JSON 对象：请写成 {{...}}").format(
                 file=os.fspath(file)
             )
         )

@@ -18,12 +18,12 @@ from gonogo.rehearse.launch.own_texts import own_texts
 from gonogo.rehearse.request import RehearsalRequest
 
 WITHHELD = Text(
-    "the variable {name} is set here and was not handed on: --env {name}",
+    "the environment variable {name} is set here but was not passed on: add --env {name}",
     "此处设置了环境变量 {name}，但没有传给程序：请加 --env {name}",
 )
 REPLACED = Text(
-    "the variable {name} holds a secret, and the program got a placeholder for it: --env {name}=VALUE gives it a value "
-    "of your choice",
+    "the environment variable {name} contains a secret, so the program got a placeholder: set a value "
+    "with --env {name}=VALUE",
     "环境变量 {name} 含有密钥，程序得到的是占位值：可用 --env {name}=值 给出你选定的值",
 )
 _MISSING = re.compile(

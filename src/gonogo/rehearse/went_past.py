@@ -19,19 +19,19 @@ from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
 
 _WENT_PAST = Text(
-    "{cause} The rehearsal speaks against it: {ranks} went past it to the end, and it did not show.",
+    "{cause} The rehearsal contradicts this: {ranks} ran past this point to the end without the error.",
     "{cause}但排练结果与此不符：{ranks}经过该处并运行到结束，没有出现这一问题。",
 )
 
 _OTHER_VERSION = Text(
-    "{cause} Rehearsed was {name} {version}, with which it does not show.",
-    "{cause}排练使用的是 {name} {version}，没有出现这一问题。",
+    "{cause} This rehearsal used {name} {version}, which does not have the problem.",
+    "{cause}本次排练使用的是 {name} {version}，没有这一问题。",
 )
 
 _THIS_PYTHON = Text(
-    "{cause} These are the versions of this Python, with which {ranks} went to the end, what it lacks put in its "
-    "place: whether the run has them is not known.",
-    "{cause}这些是当前 Python 中的版本；{ranks}在补上所缺的内容后运行到结束，而运行所用的版本未知。",
+    "{cause} These are the versions of this Python; {ranks} ran to the end with them, with missing parts "
+    "replaced by stand-ins. Whether the real run has the same versions is not known.",
+    "{cause}这些是当前 Python 中的版本；{ranks}在用替代实现补上所缺内容后运行到结束，而真实训练所用的版本未知。",
 )
 
 

@@ -18,7 +18,7 @@ def known_format(name: str) -> str:
     """The name, if there is a renderer for it. Raises UserError that names those there are."""
     if name not in FORMATS:
         raise UserError(
-            Text("--format {name}: this version writes {known}", "--format {name}：本版本支持 {known}").format(
+            Text("--format {name}: must be one of {known}", "--format {name}：可选 {known}").format(
                 name=repr(name), known=", ".join(FORMATS)
             )
         )
@@ -30,7 +30,7 @@ def known_page_format(name: str) -> str:
     if name not in PAGE_FORMATS:
         raise UserError(
             Text(
-                "--format {name}: a page has no findings to report; it is written as {known}",
+                "--format {name}: an explain page can only be written as {known}",
                 "--format {name}：说明页不是检查报告，只支持 {known}",
             ).format(name=repr(name), known=", ".join(PAGE_FORMATS))
         )

@@ -13,7 +13,7 @@ from gonogo.report.words import word
 
 _STACK = ("torch", "deepspeed", "transformers", "accelerate", "trl", "ms-swift")
 _CLASSES_SHOWN = 3
-_ASKED = Text("asked for: {what}", "设置为 {what}")
+_ASKED = Text("set to: {what}", "设置为 {what}")
 
 
 def as_run_table(rehearsal: Rehearsal, language: str) -> Table:
@@ -85,7 +85,7 @@ def _model(run: AsRun, language: str) -> str:
     name = f"{run.model} ({run.adapter})" if run.adapter else run.model
     parts = [Text(name, name), Text("{count} parameters", "{count} 个参数").format(count=_number(run.parameters))]
     if run.trainable != run.parameters:
-        parts.append(Text("{count} of them trained", "其中训练 {count} 个").format(count=_number(run.trainable)))
+        parts.append(Text("{count} trainable", "可训练 {count} 个").format(count=_number(run.trainable)))
     if run.quantized:
         parts.append(Text("{count} quantized", "量化 {count} 个").format(count=_number(run.quantized)))
     return _joined(parts, language)
@@ -102,7 +102,7 @@ def _batch(rehearsal: Rehearsal, seen: list[AsRun], language: str) -> str:
             asked.micro_batch,
         ),
         (
-            Text("accumulation {count}", "累积 {count} 次"),
+            Text("gradient accumulation {count}", "梯度累积 {count}"),
             _over_ranks(seen, lambda run: run.accumulation),
             asked.accumulation,
         ),
@@ -119,17 +119,17 @@ def _batch(rehearsal: Rehearsal, seen: list[AsRun], language: str) -> str:
 def _precision(run: AsRun, language: str) -> str:
     parts = []
     if run.products:
-        parts.append(Text("matrix products in {dtype}", "矩阵乘法 {dtype}").format(dtype=run.products))
+        parts.append(Text("{dtype} compute", "{dtype} 计算").format(dtype=run.products))
     if run.weights:
         dtypes = Text(" and ".join(run.weights), "、".join(run.weights))
-        parts.append(Text("weights in {dtype}", "权重 {dtype}").format(dtype=dtypes))
+        parts.append(Text("{dtype} weights", "{dtype} 权重").format(dtype=dtypes))
     if run.masters:
-        parts.append(Text("stepped in {dtype}", "更新 {dtype}").format(dtype=run.masters))
+        parts.append(Text("{dtype} optimizer", "{dtype} 优化器").format(dtype=run.masters))
     return _joined(parts, language)
 
 
 def _strategy(run: AsRun, language: str) -> str:
-    none = Text("none: a model of its own in each process", "无：每个进程各有一份模型")
+    none = Text("none: each process has its own model", "无：每个进程各有一份模型")
     parts = [Text(run.strategy, run.strategy) if run.strategy else none]
     for where, what in (
         (run.states_on, Text("optimizer states on {where}", "优化器状态在 {where}")),
@@ -142,9 +142,9 @@ def _strategy(run: AsRun, language: str) -> str:
 
 def _checkpointing(run: AsRun, language: str) -> str:
     if not run.recomputed:
-        return Text("none: no forward ran again in backward", "无：反向中没有重算任何前向").in_language(language)
+        return Text("off", "关闭").in_language(language)
     shown = [f"{each.count}/{each.of} {each.module_class}" for each in run.recomputed[:_CLASSES_SHOWN]]
     if len(run.recomputed) > _CLASSES_SHOWN:
         shown.append("…")
     modules = ", ".join(shown)
-    return Text("{modules} ran again in backward", "反向中重算 {modules}").format(modules=modules).in_language(language)
+    return Text("on, {modules}", "开启，{modules}").format(modules=modules).in_language(language)

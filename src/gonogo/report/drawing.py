@@ -167,7 +167,7 @@ def check_suffix(path: Path, option: str) -> None:
     if suffix not in SUFFIXES:
         raise UserError(
             Text(
-                "{option} {path}: name a file that ends in .svg or .png",
+                "{option} {path}: give a file name that ends in .svg or .png",
                 "{option} {path}：文件名请以 .svg 或 .png 结尾",
             ).format(option=option, path=path)
         )

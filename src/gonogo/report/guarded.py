@@ -14,15 +14,15 @@ _OUTCOMES = {
     "running": Text("running", "运行中"),
     "raised": Text("raised an exception", "抛出异常"),
     "killed": Text("ended by {signal}", "被 {signal} 结束"),
-    "exited": Text("ended itself", "自行结束"),
-    "vanished": Text("vanished", "消失"),
+    "exited": Text("exited", "自行结束"),
+    "vanished": Text("disappeared", "消失"),
 }
-_FOLLOWING = Text(" (a consequence)", "（后果）")
+_FOLLOWING = Text(" (follow-on failure)", "（连带失败）")
 _STATES = {
-    "late": Text("has not come", "没有到达"),
-    "waiting": Text("waits", "等待"),
+    "late": Text("has not arrived", "没有到达"),
+    "waiting": Text("waiting", "等待"),
     "elsewhere": Text("elsewhere", "在别处"),
-    "silent": Text("does not answer", "没有响应"),
+    "silent": Text("not responding", "没有响应"),
 }
 _PLACES = {
     "parameter": Text("parameters", "参数"),
@@ -36,10 +36,13 @@ _HOW = Text("How the ranks ended", "各 rank 如何结束")
 _WAITS = Text("Who waits for whom", "谁在等谁")
 _OPERANDS = Text("Tensors where rank {rank} failed", "rank {rank} 失败处的张量")
 _ZERO = Text("The same parameters in ZeRO-3", "这些参数在 ZeRO-3 中的状态")
-_STANDS = Text("Where the state stood before the first step (rank {rank})", "第一步之前状态所在的位置（rank {rank}）")
+_STANDS = Text(
+    "Devices of parameters and states before the first step (rank {rank})",
+    "第一步之前参数与状态所在的设备（rank {rank}）",
+)
 _SECONDS = Text("s/step", "秒/步")
-_GPU = Text("GPU reserved, peak", "显存 reserved 峰值")
-_HOST = Text("host, peak", "主机内存峰值")
+_GPU = Text("peak GPU reserved", "显存 reserved 峰值")
+_HOST = Text("peak host memory", "主机内存峰值")
 _COUNT = Text("count", "数量")
 _EXPECTED = Text("expected", "应在")
 _CALL = Text("call", "第几次")
@@ -48,13 +51,13 @@ _PARTITION = Text("partition", "分片")
 _STEPS = Text("steps", "步数")
 _HOSTS = Text("host", "主机")
 _STATE = Text("state", "状态")
-_STALLS = Text("Stalls, and what each waited for", "停顿，以及各自在等什么")
+_STALLS = Text("Stalls and what each was waiting for", "停顿，以及各自在等什么")
 _STEP = Text("step", "步")
 _STOOD = Text("seconds", "秒")
 _THEN = Text("then", "之后")
 _WAITED = Text("waited in (call)", "等待的调用（第几次）")
-_WENT_ON = Text("went on", "自行恢复")
-_DID_NOT = Text("did not go on", "没有恢复")
+_WENT_ON = Text("continued", "自行恢复")
+_DID_NOT = Text("did not continue", "没有恢复")
 
 
 def guarded_summary(run: GuardedRun, language: str) -> str:

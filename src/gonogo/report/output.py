@@ -26,7 +26,7 @@ def check_writable(output: Path | None) -> None:
         if not os.access(output, os.W_OK):
             why = Text("it is not writable", "不可写")
     elif os.path.isdir(output):
-        why = Text("is a folder: name a file in it", "是一个目录：请写出其中的文件名")
+        why = Text("is a folder: give a file in it", "是一个目录：请写出其中的文件名")
     elif not os.path.isdir(output.parent):
         why = Text("the folder {folder} does not exist", "目录 {folder} 不存在").format(folder=output.parent)
     elif not os.access(output.parent, os.W_OK):
@@ -55,7 +55,7 @@ def _open(report: Report, written: Path | None, language: str) -> None:
         show(report, written, language)
     except OSError as error:
         raise UserError(
-            Text("--open: no page can be written: {why}", "--open：无法写出页面：{why}").format(
+            Text("--open: can't write the page: {why}", "--open：无法写出页面：{why}").format(
                 why=error.strerror or error
             )
         ) from error
@@ -83,7 +83,7 @@ def to_stdout(write: Callable[[TextIO], object]) -> None:
     except OSError as error:
         _let_the_rest_go_nowhere()
         raise UserError(
-            Text("the report can't be written to stdout: {why}", "无法把报告写到标准输出：{why}").format(
+            Text("can't write the report to stdout: {why}", "无法把报告写到标准输出：{why}").format(
                 why=error.strerror or error
             )
         ) from error

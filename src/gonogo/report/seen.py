@@ -46,7 +46,7 @@ def tables_of(report: Report, language: str) -> list[Table]:
     return [_bisection_table(report.bisection, language)] if report.bisection is not None else []
 
 
-_TRIED = Text("Releases of {package} that were tried", "试过的 {package} 版本")
+_TRIED = Text("Releases of {package} tried", "尝试过的 {package} 版本")
 _COLUMNS = (
     Text("version", "版本"),
     Text("verdict", "结论"),

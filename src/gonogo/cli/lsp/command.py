@@ -16,7 +16,9 @@ from gonogo.finding.language import chosen_language
 
 
 def server(
-    stdio: Annotated[bool, typer.Option("--stdio", help="Speak over stdin and stdout, as it always does.")] = False,
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Use stdin and stdout (the default; accepted for editors that pass it).")
+    ] = False,
     lang: Lang = None,
 ) -> None:
     """Serve editors: what gonogo check finds while one types, with hover, completion and fixes (LSP, over stdio).

@@ -21,13 +21,15 @@ from gonogo.finding.language import chosen_language
 def mcp(
     allow: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="A folder to work in; nothing else is read. Repeatable. Default: this one."),
+        typer.Option(
+            metavar="DIR", help="A folder to work in; nothing outside is read. Repeatable. Default: the current one."
+        ),
     ] = None,
     http: Annotated[
         str | None, typer.Option(metavar="PORT", help="Streamable HTTP on 127.0.0.1:PORT/mcp, instead of stdio.")
     ] = None,
     no_run: Annotated[
-        bool, typer.Option("--no-run", help="Without rehearse and cure, which run the program that a client names.")
+        bool, typer.Option("--no-run", help="Disable rehearse and cure, which run programs that a client names.")
     ] = False,
     lang: Lang = None,
 ) -> None:
@@ -64,7 +66,7 @@ def mcp(
             jobs.end_all()
 
 
-_WAY_OUT = Text("start gonogo mcp with --allow for it", "请用 --allow 启动 gonogo mcp 以允许它")
+_WAY_OUT = Text("start gonogo mcp with --allow to permit it", "请用 --allow 启动 gonogo mcp 以允许它")
 
 
 def _port(text: str) -> int:
@@ -72,7 +74,7 @@ def _port(text: str) -> int:
     if match is None or not 1 <= int(match[1]) <= 65535:
         raise UserError(
             Text(
-                "--http {text}: write a port of this machine, as in --http 8765; it is not served to others",
+                "--http {text}: must be a local port, for example --http 8765; it is not reachable from other machines",
                 "--http {text}：请写本机端口，例如 --http 8765；不对外提供服务",
             ).format(text=repr(text))
         )

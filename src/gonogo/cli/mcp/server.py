@@ -292,7 +292,7 @@ class _Tools:
     ) -> Reported:
         launched = ["--", *self.folders.command(command, folder)] if command else []
         if any("\0" in word for word in words):
-            raise Refused(Text("a word holds a zero byte", "某个词含有零字节"))
+            raise Refused(Text("an argument contains a null byte", "某个参数含有空字节"))
         job = self.jobs.start([tool, "--format=json", f"--lang={language}", *words, *launched], folder)
         try:
             return await self._waited(ctx, job, wait)
@@ -326,7 +326,7 @@ def _some(command: Sequence[str]) -> Sequence[str]:
     if not command:
         raise Refused(
             Text(
-                'no command: give it word by word, as in ["bash", "launch.sh"]',
+                'no command: give it as a list of words, for example ["bash", "launch.sh"]',
                 '没有命令：请逐词给出，例如 ["bash", "launch.sh"]',
             )
         )

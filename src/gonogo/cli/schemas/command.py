@@ -17,10 +17,13 @@ from gonogo.finding.language import chosen_language
 
 def schema(
     what: Annotated[
-        str, typer.Argument(metavar="deepspeed|report", help="DeepSpeed's configs, or what --format json writes.")
+        str,
+        typer.Argument(
+            metavar="deepspeed|report", help="deepspeed: DeepSpeed configs; report: the output of --format json."
+        ),
     ],
     version: Annotated[
-        str | None, typer.Option(metavar="X", help="DeepSpeed's release, e.g. 0.16.9. Default: the newest known.")
+        str | None, typer.Option(metavar="X", help="DeepSpeed version, e.g. 0.16.9. Default: the newest known.")
     ] = None,
     output: Output = None,
     lang: Lang = None,

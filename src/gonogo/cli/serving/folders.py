@@ -50,7 +50,7 @@ class Folders:
         if len(words) > _MOST_WORDS:
             raise Refused(
                 Text(
-                    "the command has {count} words; {most} are the most", "命令有 {count} 个词，最多 {most} 个"
+                    "the command has {count} words; the limit is {most}", "命令有 {count} 个参数，上限为 {most} 个"
                 ).format(count=len(words), most=_MOST_WORDS)
             )
         for word in words:
@@ -68,7 +68,7 @@ class Folders:
             allowed = ", ".join(str(root) for root in self.roots)
             raise Refused(
                 Text(
-                    "{name} is outside of the allowed folders ({allowed}): {way_out}",
+                    "{name} is outside the allowed folders ({allowed}): {way_out}",
                     "{name} 不在允许的目录（{allowed}）之内：{way_out}",
                 ).format(name=repr(name), allowed=allowed, way_out=self._way_out)
             )
@@ -77,8 +77,8 @@ class Folders:
 
 def _check(word: str) -> None:
     if "\0" in word or len(word) > _LONGEST_WORD:
-        raise Refused(Text("a word holds a zero byte, or is too long", "某个词含有零字节，或过长"))
+        raise Refused(Text("an argument contains a null byte, or is too long", "某个参数含有空字节，或过长"))
     try:
         word.encode()
     except UnicodeEncodeError:
-        raise Refused(Text("a word is no Unicode text", "某个词不是 Unicode 文本")) from None
+        raise Refused(Text("an argument is not valid Unicode", "某个参数不是有效的 Unicode 文本")) from None

@@ -134,7 +134,7 @@ class Jobs:
             names = ", ".join(f"{job.id} ({job.tool})" for job in running)
             raise Refused(
                 Text(
-                    "{count} jobs are under way ({names}): wait for one, or cancel it",
+                    "{count} jobs are running ({names}): wait for one to finish, or cancel it",
                     "已有 {count} 个任务在运行（{names}）：请等待其中一个结束，或取消它",
                 ).format(count=len(running), names=names)
             )
@@ -149,9 +149,9 @@ class Jobs:
         job = self._jobs.get(name)
         if job is None:
             raise Refused(
-                Text(
-                    "no job is called {name}; the latest {most} are kept", "没有任务 {name}；只保留最近 {most} 个"
-                ).format(name=repr(name), most=_MOST_KEPT)
+                Text("no job {name}; only the latest {most} are kept", "没有任务 {name}；只保留最近 {most} 个").format(
+                    name=repr(name), most=_MOST_KEPT
+                )
             )
         return job
 

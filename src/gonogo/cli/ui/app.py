@@ -223,7 +223,7 @@ async def _body(request: Request) -> Asked:
     try:
         return msgspec.json.decode(bytes(read), type=Asked)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refused(Text("it can't be understood: {why}", "无法理解：{why}").format(why=error)) from None
+        raise Refused(Text("invalid request: {why}", "请求无效：{why}").format(why=error)) from None
 
 
 def _json(value: object, status: int = 200) -> Response:

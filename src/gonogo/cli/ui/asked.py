@@ -60,7 +60,7 @@ def words_of(asked: Asked, folders: Folders) -> tuple[list[str], Path, bytes]:
         "report": _report,
     }[asked.tool](asked, folders, folder, launched)
     if any("\0" in word for word in words):
-        raise Refused(Text("a word holds a zero byte", "某个词含有零字节"))
+        raise Refused(Text("an argument contains a null byte", "某个参数含有空字节"))
     tool = "run" if asked.tool == "report" else asked.tool
     shown = ["--format=html", f"--lang={asked.language}"]
     given = asked.log.encode("utf-8", "replace") if asked.tool == "diagnose" else b""

@@ -23,20 +23,21 @@ from gonogo.finding.language import chosen_language
 
 _HOST = "127.0.0.1"
 _OPEN = Text(
-    "gonogo ui: {address}\nThis address is a key to it: keep it to yourself. Ctrl-C ends it.",
-    "gonogo ui：{address}\n该地址即是钥匙，请勿外传。按 Ctrl-C 结束。",
+    "gonogo ui: {address}\nAnyone with this address has access: don't share it. Ctrl-C stops the server.",
+    "gonogo ui：{address}\n知道该地址即可访问，请勿外传。按 Ctrl-C 停止。",
 )
 
 
 def ui(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Nothing outside of it is read. Default: this folder.")
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="Folder to serve; nothing outside is read. Default: the current folder."),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", min=1, max=65535, metavar="N", help="The port on 127.0.0.1. Default: one that is free."),
+        typer.Option("--port", min=1, max=65535, metavar="N", help="Port on 127.0.0.1. Default: a free one."),
     ] = None,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Print the address, and open no browser.")] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Print the address without opening a browser.")] = False,
     lang: Lang = None,
 ) -> None:
     """Show gonogo in the browser: choose what to launch, check, rehearse, plan, cure; paste a log; look at reports.
@@ -49,7 +50,7 @@ def ui(
     with exit_statuses(language):
         from gonogo.cli.serving.folders import Folders
 
-        way_out = Text("start gonogo ui with a folder that holds it", "请以包含它的目录启动 gonogo ui")
+        way_out = Text("start gonogo ui with a folder that contains it", "请以包含它的目录启动 gonogo ui")
         folders = Folders([folder or Path.cwd()], way_out)
         try:
             from uvicorn import Config, Server
@@ -94,7 +95,7 @@ def _listening(port: int) -> socket.socket:
         made.close()
         raise UserError(
             Text(
-                "--port {port}: {why}; without --port a free one is taken",
+                "--port {port}: {why}; without --port a free port is chosen",
                 "--port {port}：{why}；不写 --port 则自动选择空闲端口",
             ).format(port=port, why=error.strerror or error)
         ) from None

@@ -14,7 +14,7 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
 _DEFAULT_CONFIG = Text(
-    "accelerate launch names no --config_file: its settings come from this machine's default, {path}",
+    "accelerate launch has no --config_file: its settings come from this machine's default config, {path}",
     "accelerate launch 没有给出 --config_file：其设置来自本机的默认配置 {path}",
 )
 _BY_DEFAULT = Text("this machine's default config", "本机的默认配置")

@@ -49,7 +49,7 @@ _FROM_ARGUMENTS = Text("filled in from the training arguments: {names}", "由训
 _FROM_ACCELERATE = Text("filled in from accelerate's configuration: {names}", "由 accelerate 配置填充：{names}")
 _FROM_HIDDEN_SIZE = Text("filled in from the model's hidden size {size}", "由模型的 hidden_size（{size}）填充")
 _NO_ARGUMENT = Text(
-    '"auto" takes its value from {names}, which is not known here', "“auto” 的值取自 {names}，而此处无法得知"
+    '"auto" is filled in from {names}, which is not known here', "“auto” 的值取自 {names}，而此处无法得知"
 )
 _NO_HIDDEN_SIZE = Text(
     '"auto" takes its value from the model\'s hidden size, which is not known here',
@@ -62,7 +62,7 @@ _STEPS_NOT_KNOWN = Text(
 _NOBODY_FILLS_IN = Text(
     'neither transformers nor accelerate fills in an "auto" here', "transformers 和 accelerate 都不会填充此处的 “auto”"
 )
-_DROPPED = Text('DeepSpeed passes over "auto" here and takes its default', "DeepSpeed 会忽略此处的 “auto” 并使用默认值")
+_DROPPED = Text('DeepSpeed ignores "auto" here and uses its default', "DeepSpeed 会忽略此处的 “auto” 并使用默认值")
 _NO_SOURCE = Text(
     '"auto" is filled in from the training arguments, which are not known here',
     "“auto” 由训练参数填充，而此处不知道训练参数",

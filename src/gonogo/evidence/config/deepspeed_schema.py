@@ -37,7 +37,7 @@ def release_of(text: str | None) -> str:
     if version is None or version < Version(oldest):
         raise UserError(
             Text(
-                "--version {text}: a release of DeepSpeed from {oldest} on, as in {newest}",
+                "--version {text}: must be a DeepSpeed version of at least {oldest}, for example {newest}",
                 "--version {text}：请写 {oldest} 及以后的 DeepSpeed 版本，例如 {newest}",
             ).format(text=repr(text), oldest=oldest, newest=newest)
         )

@@ -10,7 +10,7 @@ from gonogo.evidence.launch.launch import Launch
 from gonogo.finding import Text
 
 _NO_LAUNCH = Text("the files do not show how the run is launched", "文件中看不出如何启动这次运行")
-_HIDDEN = Text("a part of the options can't be told", "有一部分选项无法确定")
+_HIDDEN = Text("some options can't be determined", "有一部分选项无法确定")
 _OPTION = "option"
 _OF_TRL = ("SFT", "DPO", "GRPO", "Reward", "KTO", "ORPO", "CPO", "PPO", "RLOO", "GKD")
 # Named whole: a glob in a call's last part would have every call of a script looked at.

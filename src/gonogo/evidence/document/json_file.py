@@ -25,7 +25,7 @@ DEEPEST = 100
 
 _MOST_PROBLEMS = 100
 # No person wrote a config of more words; what lies behind them is left out, and said so.
-_MOST_TOKENS = 40_000
+_MOST_TOKENS = 20_000
 _CLOSES = {b"}": True, b"]": False}
 
 

@@ -26,7 +26,7 @@ class ConfigProblem(msgspec.Struct, frozen=True):
 
 
 TEMPLATE_REASON = Text("{text} is filled in by another program before the run", "{text} 会在运行前由其他程序填充")
-UNREADABLE_REASON = Text("its value can't be read: {text}", "无法读取其值：{text}")
+UNREADABLE_REASON = Text("can't read its value: {text}", "无法读取其值：{text}")
 
 _READ_BY_HJSON = frozenset({"byte-order-mark", "comment", "trailing-comma", "single-quotes", "unquoted-key"})
 _READ_BY_JSON = frozenset({"duplicate-key", "not-a-number"})
@@ -34,15 +34,15 @@ _READ_BY_JSON = frozenset({"duplicate-key", "not-a-number"})
 _MESSAGES = {
     "encoding": Text("the file is not UTF-8 text; save it as UTF-8", "文件不是 UTF-8 文本；请另存为 UTF-8"),
     "byte-order-mark": Text(
-        "the file begins with a byte-order mark, which Python's json refuses",
+        "the file starts with a byte-order mark (BOM), which Python's json rejects",
         "文件以字节顺序标记（BOM）开头，Python 的 json 会拒绝读取",
     ),
-    "empty": Text("the file holds nothing", "文件没有内容"),
+    "empty": Text("the file is empty", "文件为空"),
     "not-an-object": Text(
         "a DeepSpeed config is one JSON object: {{ … }}", "DeepSpeed 配置必须是一个 JSON 对象：{{ … }}"
     ),
-    "comment": Text("JSON has no comments", "JSON 不支持注释"),
-    "trailing-comma": Text("JSON allows no comma after the last entry", "JSON 不允许在最后一项之后写逗号"),
+    "comment": Text("JSON doesn't allow comments", "JSON 不支持注释"),
+    "trailing-comma": Text("JSON doesn't allow a trailing comma", "JSON 不允许在最后一项之后写逗号"),
     "duplicate-key": Text(
         '"{text}" stands twice in this object (first on line {line}); DeepSpeed refuses that, and json takes the last',
         "“{text}”在此对象中出现两次（首次在第 {line} 行）；DeepSpeed 会报错，json 则只取最后一个",
@@ -54,11 +54,11 @@ _MESSAGES = {
         "{text} is Python; JSON writes true, false and null", "{text} 是 Python 的写法；JSON 用 true、false、null"
     ),
     "not-a-number": Text(
-        "{text} is no JSON, though Python's json reads it", "{text} 不是合法 JSON，但 Python 的 json 能读"
+        "{text} is not valid JSON, though Python's json accepts it", "{text} 不是合法 JSON，但 Python 的 json 能读"
     ),
-    "number": Text("no number that JSON knows: {text}", "不是 JSON 认识的数字：{text}"),
+    "number": Text("not a valid JSON number: {text}", "不是有效的 JSON 数字：{text}"),
     "template": Text("{text} is a placeholder that another program must fill in", "{text} 是占位符，须由其他程序填充"),
-    "escape": Text("a backslash sequence that JSON does not know: {text}", "JSON 不认识的反斜杠转义：{text}"),
+    "escape": Text("invalid escape sequence: {text}", "无效的转义序列：{text}"),
     "control-character": Text(
         "a tab or control character within a string; JSON writes \\t", "字符串中含有制表符或控制字符；JSON 应写作 \\t"
     ),
@@ -67,11 +67,13 @@ _MESSAGES = {
     "missing-colon": Text("a colon is missing after the key {text}", "键 {text} 之后缺少冒号"),
     "missing-value": Text("the key {text} has no value", "键 {text} 没有值"),
     "unclosed": Text("this bracket is never closed", "此括号没有闭合"),
-    "mismatched": Text("{text} closes nothing that is open here", "{text} 在此处没有对应的左括号"),
-    "extra": Text("the file goes on after the object's end", "对象结束之后文件还有内容"),
-    "nesting": Text("nested too deeply to be read", "嵌套过深，无法读取"),
-    "too-long": Text("the file goes on, and is too long to be a config", "文件过长，不像是配置文件，其余部分未读取"),
-    "syntax": Text("not expected here: {text}", "此处不应出现：{text}"),
+    "mismatched": Text("{text} has no matching opening bracket", "{text} 在此处没有对应的左括号"),
+    "extra": Text("extra data after the end of the object", "对象结束之后文件还有内容"),
+    "nesting": Text("nested too deeply", "嵌套过深，无法读取"),
+    "too-long": Text(
+        "the file is too long for a config; the rest was not read", "文件过长，不像是配置文件，其余部分未读取"
+    ),
+    "syntax": Text("unexpected: {text}", "此处不应出现：{text}"),
 }
 
 _SHOWN = 40

@@ -28,19 +28,18 @@ _MERGE = "<<"
 
 _SYNTAX = Text("it is not valid YAML: {why}", "不是合法的 YAML：{why}")
 _DUPLICATE = Text(
-    "`{key}` is given twice; the last one counts, and PyYAML says nothing",
-    "`{key}` 出现了两次；以最后一个为准，PyYAML 不会提示",
+    "`{key}` is given twice; PyYAML silently uses the last one", "`{key}` 出现了两次；以最后一个为准，PyYAML 不会提示"
 )
-_NOT_AN_OBJECT = Text("the file holds no mapping of names to values", "文件内容不是“键: 值”的映射")
-_DOCUMENTS = Text("the file holds a second YAML document, which is not read", "文件中有第二个 YAML 文档，不会被读取")
+_NOT_AN_OBJECT = Text("the file is not a mapping of keys to values", "文件内容不是“键: 值”的映射")
+_DOCUMENTS = Text("the file contains a second YAML document, which is not read", "文件中有第二个 YAML 文档，不会被读取")
 _ENCODING = Text("it is not UTF-8 text", "不是 UTF-8 文本")
 _TOO_LONG = Text(
-    "it has {size} KiB, and YAML is read up to {limit} KiB: give the config without the data",
+    "it has {size} KiB; YAML files are read up to {limit} KiB: give the config without the data",
     "它有 {size} KiB，而 YAML 最多读取 {limit} KiB：请给出不含数据的配置",
 )
-_TOO_LARGE = Text("it nests or repeats itself beyond what a config does", "嵌套或重复过多，不像是配置文件")
-_TOO_LARGE_VALUE = Text("its aliases make it too large to be read", "别名展开后过大，无法读取")
-_TAGGED = Text("its tag `{tag}` makes another value of it", "它的标签 `{tag}` 会改变取值")
+_TOO_LARGE = Text("too deeply nested or repetitive for a config", "嵌套或重复过多，不像是配置文件")
+_TOO_LARGE_VALUE = Text("its aliases expand to more than can be read", "别名展开后过大，无法读取")
+_TAGGED = Text("its tag `{tag}` changes the value", "它的标签 `{tag}` 会改变取值")
 
 
 class _Open:

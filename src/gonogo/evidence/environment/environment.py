@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 _UNKNOWN = Field.not_known()
-_NO_VERSION = Text("no exact version is given: {specifier}", "没有给出确切版本：{specifier}")
+_NO_VERSION = Text("not pinned to an exact version: {specifier}", "没有给出确切版本：{specifier}")
 _ANY = Text("any", "任意")
-_NOT_TOLD = Text("nothing tells the version of {name}", "没有给出 {name} 的版本")
+_NOT_TOLD = Text("the version of {name} is not known", "没有给出 {name} 的版本")
 
 
 class Package(msgspec.Struct, frozen=True):

@@ -105,8 +105,8 @@ def find_accelerator(name: str) -> Accelerator:
     if versions:
         raise UserError(
             Text(
-                "the accelerator {name!r} is ambiguous: say which of {nearest}",
-                "加速器 {name!r} 有多种规格：请写明是 {nearest} 中的哪一种",
+                "GPU {name!r} is ambiguous: use one of {nearest}",
+                "GPU {name!r} 有多种规格：请写明是 {nearest} 中的哪一种",
             ).format(name=name, nearest=", ".join(versions))
         )
     near = get_close_matches(wanted, _by_plain_name(), n=6, cutoff=0.4)
@@ -114,8 +114,7 @@ def find_accelerator(name: str) -> Accelerator:
     nearest = near_instances(name) or accelerators or names
     raise UserError(
         Text(
-            "unknown accelerator {name!r}: the nearest known are {nearest}",
-            "未知的加速器 {name!r}：最接近的有 {nearest}",
+            "unknown GPU {name!r}: the closest known are {nearest}", "未知的 GPU {name!r}：最接近的有 {nearest}"
         ).format(name=name, nearest=", ".join(nearest))
     )
 
@@ -152,7 +151,7 @@ def nodes_asked(gpus: str | None, nodes: int | None) -> int | None:
     if nodes is not None and instances is not None and nodes != instances:
         raise UserError(
             Text(
-                "--gpus {gpus} is {instances} node(s), --nodes says {nodes}: leave one of them out",
+                "--gpus {gpus} means {instances} nodes, but --nodes is {nodes}: remove one of them",
                 "--gpus {gpus} 是 {instances} 个节点，而 --nodes 为 {nodes}：请去掉其中一个",
             ).format(gpus=gpus, instances=instances, nodes=nodes)
         )
@@ -172,8 +171,8 @@ def _count_and_name(gpus: str | None) -> tuple[int | None, str]:
     if count < 1:
         raise UserError(
             Text(
-                "--gpus {gpus}: a node needs at least one accelerator, as in 8xH100-80G",
-                "--gpus {gpus}：每个节点至少要有一个加速器，例如 8xH100-80G",
+                "--gpus {gpus}: a node needs at least one GPU, for example 8xH100-80G",
+                "--gpus {gpus}：每个节点至少要有一张 GPU，例如 8xH100-80G",
             ).format(gpus=gpus)
         )
     return count, match[2] or ""
@@ -185,7 +184,7 @@ def memory_size(text: str, option: str) -> int:
     if match is None or float(match[1]) == 0:
         raise UserError(
             Text(
-                "{option} {text!r} is no size: write a number and a unit, as in 512G or 1.5T",
+                "{option} {text!r} is not a size: write a number and a unit, for example 512G or 1.5T",
                 "{option} {text!r} 不是有效的大小：请写数字加单位，例如 512G 或 1.5T",
             ).format(option=option, text=text)
         )

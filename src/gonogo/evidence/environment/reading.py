@@ -20,13 +20,13 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
 _TELLS_NOTHING = Text(
-    "{path} tells no versions: give requirements, a pip freeze, a lock file, a Dockerfile, JSON, or what `gonogo env` "
-    "printed",
+    "{path} contains no package versions: give requirements, a pip freeze, a lock file, a Dockerfile, "
+    "JSON, or the output of `gonogo env`",
     "{path} 没有给出任何版本：请提供 requirements、pip freeze、锁文件、Dockerfile、JSON 或 gonogo env 的输出",
 )
 _CANNOT_READ = Text("can't read {path}: {why}", "无法读取 {path}：{why}")
 _TOO_LARGE = Text(
-    "it has {size} KiB, and such a list of versions is read up to {limit} KiB: give the output of pip freeze",
+    "it has {size} KiB; version lists are read up to {limit} KiB: give the output of pip freeze",
     "它有 {size} KiB，而这类版本清单最多读取 {limit} KiB：请给出 pip freeze 的输出",
 )
 _HEAD = 1 << 18

@@ -17,7 +17,7 @@ Word = ShellWord
 """One word of a command: ``value`` (None where it can't be told), ``place``, ``reason``."""
 
 SEVERAL = Text("it is given several values", "它有多个取值")
-_NOT_READ = Text("a word that can't be told may be an option", "有无法确定的单词，可能是一个选项")
+_NOT_READ = Text("an argument that can't be determined may be an option", "有无法确定的单词，可能是一个选项")
 
 
 class OptionTable(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
 _NO_SUCH = Text("{path}: no such file", "{path}：没有这个文件")
-_NO_NOTEBOOK = Text("{path}: no notebook", "{path}：不是 notebook")
+_NO_NOTEBOOK = Text("{path}: not a notebook", "{path}：不是 notebook")
 YAML = (".yaml", ".yml")
 
 

@@ -33,11 +33,11 @@ _LARGEST = 1 << 20
 _MAX_JOBS = 50
 _MAX_DOCUMENTS = 500
 _TOO_MANY = Text(
-    "it holds more than {limit} jobs, and those behind them were not read: give the one that trains",
+    "it contains more than {limit} jobs, and the rest were not read: give only the training job",
     "其中超过 {limit} 个作业，其后的没有读取：请只给出训练所用的那一个",
 )
 _RENDER = Text(
-    "a template, which is no YAML before it is rendered: check what comes of it, as in: helm template . > job.yaml",
+    "a template, not YAML until it is rendered: check the rendered file, for example: helm template . > job.yaml",
     "这是模板，渲染之前不是 YAML：请检查渲染后的文件，例如 helm template . > job.yaml",
 )
 

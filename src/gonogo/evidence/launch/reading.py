@@ -33,12 +33,12 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
 _UNKNOWN_CWD = Text(
-    "the folder that {path} is started from is taken to be {folder}, where its files are found",
+    "assuming that {path} is started from {folder}, where its files are found",
     "{path} 的启动目录按 {folder} 处理，因为其中能找到它用到的文件",
 )
 _DEEPEST = 4
 _FOLLOWED = Text("{path}, which it runs, was not read: {why}", "它运行的 {path} 没有读取：{why}")
-_NOT_SET = Text("its value can't be told", "无法确定它的值")
+_NOT_SET = Text("its value can't be determined", "无法确定它的值")
 
 
 def read_launches(source: SourceFile) -> tuple[Launch, ...]:

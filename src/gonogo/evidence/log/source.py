@@ -85,7 +85,7 @@ def _unreadable(path: str, error: OSError) -> Text:
             "{path}：没有这个日志；请给出日志文件、日志目录，或用 - 表示标准输入",
         ).format(path=path)
     return Text(
-        "{path}: cannot be read ({why}); make it readable, or copy it somewhere you may read",
+        "{path}: cannot be read ({why}); make it readable, or copy it to where you can read it",
         "{path}：无法读取（{why}）；请修改权限，或复制到可读的位置",
     ).format(path=path, why=error.strerror or error)
 
@@ -111,7 +111,7 @@ def _in_folder(folder: Path) -> tuple[list[Source], list[Skipped]]:
     skipped = []
     if other:
         what = Text("{count} files in {folder}", "{folder} 中的 {count} 个文件").format(count=other, folder=folder)
-        skipped.append(Skipped(what, Text("by their names they are no logs", "从文件名看不是日志")))
+        skipped.append(Skipped(what, Text("not logs, judging by their names", "从文件名看不是日志")))
     if closed:
         skipped.append(Skipped(Text(", ".join(closed), "，".join(closed)), Text("not readable", "没有读取权限")))
     return found, skipped

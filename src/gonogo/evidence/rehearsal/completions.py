@@ -10,10 +10,10 @@ from gonogo.finding import Text
 _OF_COMPLETIONS = frozenset({"generate", "reward", "score", "forward", "backward"})
 _BY_LENGTH = frozenset({"activations", "temporary"})
 HOW_LONG = Text(
-    "Whether completions get as long as the limit that they were made to reach here; with a lower limit "
-    "(max_completion_length, data.max_response_length, --rollout.max_new_tokens) rehearse it again",
-    "生成的回答是否真会达到排练中所用的长度上限；可调低上限（max_completion_length、data.max_response_length、"
-    "--rollout.max_new_tokens）再排练",
+    "Completions were rehearsed at the length limit; if they stay shorter, lower it "
+    "(max_completion_length, data.max_response_length, --rollout.max_new_tokens) and rehearse again",
+    "排练中生成的回答都达到长度上限；若实际更短，可调低上限（max_completion_length、"
+    "data.max_response_length、--rollout.max_new_tokens）再排练",
 )
 """How to make sure of a shortage that hangs on the length of completions."""
 

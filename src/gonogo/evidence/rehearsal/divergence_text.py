@@ -44,17 +44,18 @@ def _outcome(divergence: RankDivergence) -> Text:
     """What comes of it."""
     if divergence.divergence.kind == "other-size":
         return Text(
-            "NCCL does not compare them: the run hangs, or goes on with wrong numbers.",
+            "NCCL does not check this: the run hangs, or continues with wrong results.",
             "NCCL 不检查这一点：训练会卡住，或带着错误的数值继续。",
         )
     if divergence.divergence.earlier:
         return Text(
-            "These are taken for one another, from then on every call meets another one, until ranks wait for ever: "
-            "{where}",
-            "它们被错误地配对，此后每次调用都与另一处配对，直到有 rank 永远等待：{where}",
+            "NCCL matches these calls with each other; from then on every call is matched with the wrong "
+            "one, until the ranks deadlock: {where}",
+            "这些调用被错误地配对，此后每次调用都会错配，直到各 rank 死锁：{where}",
         ).format(where=_joined(_describe_side(side) for side in divergence.divergence.sides))
     return Text(
-        "They wait for each other until the time-out (NCCL: 10 minutes).", "它们互相等待，直到超时（NCCL 为 10 分钟）。"
+        "This is a deadlock: they wait for each other until the timeout (NCCL: 10 minutes).",
+        "形成死锁：它们互相等待，直到超时（NCCL 为 10 分钟）。",
     )
 
 
@@ -63,7 +64,7 @@ def _condition(divergence: RankDivergence, telling: Side) -> Text | None:
     if divergence.rank_test is None and divergence.left_loop is not None:
         side, other, loop = divergence.left_loop
         return Text(
-            "{ranks} stand{s} in the loop at {place} (`{test}`), which {others} {have} left.",
+            "{ranks} still iterate{s} the loop at {place} (`{test}`), which {others} {have} left.",
             "{ranks} 还在 {place} 的循环中（`{test}`），而 {others} 已经离开。",
         ).format(
             ranks=capital(ranks_text(side.ranks)),
@@ -76,8 +77,8 @@ def _condition(divergence: RankDivergence, telling: Side) -> Text | None:
     for side in (telling, *divergence.sides):
         for guard in divergence.own_guards(side)[:1]:
             return Text(
-                "{ranks} came there because `{test}` at {place} is {what} there; the others did not.",
-                "{ranks} 走到那里，是因为 {place} 处的 `{test}` 在其上{what}；其他 rank 没有。",
+                "{ranks} got there because `{test}` at {place} is {what} there; the others did not.",
+                "{ranks} 执行到此处，是因为 {place} 处的 `{test}` 在该 rank 上{what}；其他 rank 没有。",
             ).format(
                 ranks=capital(ranks_text(side.ranks)),
                 test=guard.text,
@@ -128,7 +129,7 @@ def places_of_divergence(divergence: RankDivergence, telling: Side) -> tuple[Spa
     for side in first if left is None else ():
         for guard in divergence.own_guards(side)[:1]:
             frame = Frame(guard.path, guard.line, "", guard.text, "user")
-            marked.append((frame, Text("not alike on all ranks", "各 rank 的结果不同")))
+            marked.append((frame, Text("different across ranks", "各 rank 的结果不同")))
     return places(*marked)
 
 

@@ -112,7 +112,7 @@ def failure_places(failure: Failure) -> tuple[Span, ...]:
     return places(
         (failure.innermost("user"), None),
         (library_frame(failure), raised),
-        (begun, Text("what it was raised from began here", "其起因由此开始")),
+        (begun, Text("its original cause was raised here", "最初的异常由此抛出")),
     )
 
 

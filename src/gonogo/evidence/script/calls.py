@@ -16,7 +16,7 @@ from gonogo.evidence.script.index import position
 from gonogo.evidence.script.python_file import PythonFile
 from gonogo.finding import Text
 
-_STAR = Text("**{name} may hold it", "它可能在 **{name} 之中")
+_STAR = Text("**{name} may contain it", "它可能在 **{name} 之中")
 _POSITIONAL = Text("an argument before it is unpacked with *", "它之前的参数是用 * 展开的")
 _CONDITION = Text("it is set only under a condition", "仅在某个条件下设置")
 

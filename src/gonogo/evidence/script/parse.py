@@ -182,25 +182,25 @@ def _needs_newer(line: str, message: str) -> tuple[int, int] | None:
 
 
 _TOO_LARGE = Text(
-    "it has {size} KiB, and Python files are read up to {limit} KiB: move data and generated code to other files",
+    "it has {size} KiB; Python files are read up to {limit} KiB: move data and generated code to other files",
     "它有 {size} KiB，而 Python 文件最多读取 {limit} KiB：请把数据和生成的代码移到单独的文件",
 )
 _TOO_DEEP = Text(
-    "its expressions are nested too deeply for Python's parser", "表达式嵌套过深，超出 Python 解析器的能力"
+    "its expressions are too deeply nested for Python's parser", "表达式嵌套过深，超出 Python 解析器的能力"
 )
-_NULL = Text("it holds a null byte, which Python refuses", "文件中含有空字节（null byte），Python 会拒绝执行")
+_NULL = Text("it contains a null byte, which Python rejects", "文件中含有空字节（null byte），Python 会拒绝执行")
 _NOT_UTF8 = Text(
-    "it is not UTF-8 and names no other encoding: save it as UTF-8, or name the encoding on its first line",
+    "it is not UTF-8 and declares no other encoding: save it as UTF-8, or declare the encoding in its first line",
     "文件不是 UTF-8，也没有声明其他编码：请另存为 UTF-8，或在首行声明编码",
 )
 _NOT_IN_ENCODING = Text(
-    "its bytes are not the {encoding} that its first lines name", "文件内容与开头声明的编码 {encoding} 不符"
+    "its content is not in the declared encoding {encoding}", "文件内容与开头声明的编码 {encoding} 不符"
 )
 _UNKNOWN_ENCODING = Text(
-    "its encoding {encoding} is not one that gonogo reads", "gonogo 不支持该文件声明的编码 {encoding}"
+    "gonogo doesn't support its declared encoding {encoding}", "gonogo 不支持该文件声明的编码 {encoding}"
 )
 _SAYS = Text("Python can't parse it: {message}", "Python 无法解析：{message}")
 _NEWER = Text(
-    "this line may need Python {needs}, and gonogo runs on Python {running}: run gonogo with the script's own Python",
+    "this line may need Python {needs}, but gonogo runs on Python {running}: run gonogo with the script's own Python",
     "这一行可能需要 Python {needs}，而 gonogo 运行在 Python {running} 上：请用脚本所用的 Python 运行 gonogo",
 )

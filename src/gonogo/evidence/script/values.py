@@ -18,11 +18,11 @@ from gonogo.finding import Text
 
 _UNDEFINED = Text("{name} is not defined in this file", "{name} 不是在这个文件中定义的")
 _COMPUTED = Text("it is computed when the script runs: {text}", "其值在脚本运行时才计算：{text}")
-_SEVERAL = Text("{name} gets more than one value", "{name} 被赋予了多个值")
-_CHANGED = Text("the script changes {name} after making it", "脚本在创建 {name} 之后又修改了它")
+_SEVERAL = Text("{name} is assigned more than one value", "{name} 被赋予了多个值")
+_CHANGED = Text("the script modifies {name} after creating it", "脚本在创建 {name} 之后又修改了它")
 _PARAMETER = Text("{name} is a parameter of {function}", "{name} 是 {function} 的参数")
 _OPTION = Text("{text} comes from the command line (--{option})", "{text} 来自命令行（--{option}）")
-_ENVIRONMENT = Text("the environment variable {name} decides it", "由环境变量 {name} 决定")
+_ENVIRONMENT = Text("it depends on the environment variable {name}", "由环境变量 {name} 决定")
 _SHOWN = 80
 _DEEPEST = 30
 _LONGEST = 10_000

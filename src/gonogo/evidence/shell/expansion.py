@@ -15,8 +15,8 @@ from gonogo.evidence.shell.state import NOT_SET, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord, changed_text, literal_pieces, reason_of, text_of, words_of
 from gonogo.finding import Text
 
-_ALL_ARGUMENTS = Text("whatever arguments the script gets", "取决于脚本得到的参数")
-_DEFAULT = Text("the default of `{text}`", "取 `{text}` 的默认值")
+_ALL_ARGUMENTS = Text("the arguments that the script gets", "取决于脚本得到的参数")
+_DEFAULT = Text("default value of `{text}`", "取 `{text}` 的默认值")
 _ARGUMENT = Text("the script's argument `${name}` is not given", "没有给出脚本的参数 `${name}`")
 _DEEPEST = 24
 _EXPANSIONS = frozenset({"simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"})

@@ -13,6 +13,8 @@ MAX_SCRIPT = 512 << 10
 """Bytes. Launch scripts have some kilobytes; what has more is an installer with an archive behind it."""
 _MAX_DEPTH = 500
 """Nodes within nodes. Below it the parser's memory and time grow with the depth times the size."""
+_MAX_PIPES = 5000
+"""In one script; tree-sitter hangs in, or overflows its stack over, a pipeline of some ten thousand commands."""
 _MAX_SECONDS = 0.7
 """Of processor time. A script that bash accepts takes 20 ms at the most; behind a syntax error the parser tries all
 ways to go on, and its time is quadratic in what it fails to understand."""
@@ -20,24 +22,27 @@ _CHUNK = 1 << 12
 """Bytes that the parser is given at a time; where it goes back, it asks anew."""
 
 _TOO_LARGE = Text(
-    "it has {size} KiB, and shell scripts are read up to {limit} KiB: give the script that starts the training",
+    "it has {size} KiB; shell scripts are read up to {limit} KiB: give the script that starts the training",
     "它有 {size} KiB，而 shell 脚本最多读取 {limit} KiB：请给出启动训练的脚本",
 )
 _NUL = Text(
-    "line {line} holds a NUL byte, so it is no text that bash reads: save it as UTF-8",
+    "line {line} contains a NUL byte, which bash can't read: save it as UTF-8",
     "第 {line} 行含有 NUL 字节，不是 bash 能读取的文本：请另存为 UTF-8",
 )
 _UTF16 = Text(
     "it is UTF-16, which bash can't read: save it as UTF-8 without a byte-order mark",
     "它是 UTF-16 编码，bash 无法读取：请另存为不带 BOM 的 UTF-8",
 )
+_TOO_MANY_PIPES = Text(
+    "it holds more than {limit} pipes, so it was not read: give the script that starts the training",
+    "它含有超过 {limit} 个管道符，因此没有读取：请给出启动训练的脚本",
+)
 _TOO_DEEP = Text(
-    "line {line} nests more than {limit} levels deep, so the script was not read: write it flatter",
+    "line {line} is nested more than {limit} levels deep, so the script was not read: reduce the nesting",
     "第 {line} 行嵌套超过 {limit} 层，因此没有读取该脚本：请减少嵌套",
 )
 _NO_SYNTAX = Text(
-    "its syntax could not be made out around line {line}: run `bash -n` on it",
-    "第 {line} 行附近的语法无法解析：请用 `bash -n` 检查",
+    "syntax error near line {line}: check it with `bash -n`", "第 {line} 行附近的语法无法解析：请用 `bash -n` 检查"
 )
 
 
@@ -88,6 +93,8 @@ def _unreadable(source: SourceFile, start: int, end: int) -> Text | None:
     """Why these bytes are not given to the parser."""
     if end - start > MAX_SCRIPT:
         return _TOO_LARGE.format(size=(end - start) >> 10, limit=MAX_SCRIPT >> 10)
+    if source.data.count(b"|", start, end) > _MAX_PIPES:
+        return _TOO_MANY_PIPES.format(limit=_MAX_PIPES)
     nul = source.data.find(b"\0", start, end)
     if nul < 0:
         return None
@@ -105,23 +112,17 @@ def _parsed(source: SourceFile, part: tuple[int, int] | None) -> tuple[Any, Text
         parser.included_ranges = [tree_sitter.Range(_point(source, part[0]), _point(source, part[1]), *part)]
     reached = 0
     latest = time.thread_time() + _MAX_SECONDS
-    given_up = False
 
     def give_up(offset: int, _has_error: bool) -> bool:
-        nonlocal reached, given_up
+        nonlocal reached
         reached = max(reached, offset)
-        given_up = given_up or time.thread_time() > latest
-        return given_up
-
-    def read(offset: int, _point: object) -> bytes:
-        # Between two calls of the other the parser may read all of a file, over and over.
-        return b"" if give_up(offset, False) else data[offset : offset + _CHUNK]
+        return time.thread_time() > latest
 
     try:
-        tree = parser.parse(read, progress_callback=give_up)
+        tree = parser.parse(lambda offset, _point: data[offset : offset + _CHUNK], progress_callback=give_up)
     except ValueError:  # it was told to give up
         tree = None
-    if tree is None or given_up:
+    if tree is None:
         return None, _NO_SYNTAX.format(line=source.line_of(reached))
     deep = _too_deep_at(tree) if len(data) > 2 * _MAX_DEPTH else None
     if deep is not None:

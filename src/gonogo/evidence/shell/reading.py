@@ -14,7 +14,7 @@ from gonogo.finding import Text
 
 _SET_BY_SHELL = Text("`${name}` is set only when the script runs", "`${name}` 只有在脚本运行时才有值")
 _SET_BY_SLURM = Text("slurm sets `${name}` when the job runs", "`${name}` 由 slurm 在作业运行时设置")
-_FROM_DIRECTIVE = Text("as the job's #SBATCH lines ask", "按作业的 #SBATCH 行")
+_FROM_DIRECTIVE = Text("from the job's #SBATCH lines", "按作业的 #SBATCH 行")
 
 
 class Reading:

@@ -12,7 +12,7 @@ from gonogo.evidence.shell.text import Piece, ShellWord, reason_of, text_of
 from gonogo.finding import Text
 
 DIFFERENT = Text(
-    "`{name}` depends on a condition on line {line} that the files don't settle",
+    "`{name}` depends on the condition in line {line}, which can't be decided from the files",
     "`{name}` 取决于第 {line} 行的条件，仅凭文件无法判定",
 )
 NOT_SET = Text("`${name}` is not set in the script", "脚本中没有设置 `${name}`")

@@ -59,7 +59,7 @@ def _callback_class() -> Any:
         def _start(self, folder: str) -> None:
             from gonogo.guard.rank.faults import harmless
 
-            harmless("the start")(_start)(folder, self.options)
+            harmless("startup")(_start)(folder, self.options)
 
     GonogoCallback.__module__, GonogoCallback.__qualname__ = __name__, "GonogoCallback"
     return GonogoCallback

@@ -167,9 +167,9 @@ def _printed(error: BaseException, outside: FrameType | None) -> str:
 
 _WHERE = Text("gonogo: {where}", "gonogo：{where}")
 _MODULE = Text("  in module {module} ({kind})", "  模块 {module}（{kind}）")
-_OPERANDS = Text("  tensors of the line that failed:", "  出错行上的张量：")
+_OPERANDS = Text("  tensors on the failing line:", "  出错行上的张量：")
 _STATE = Text(
-    "  ZeRO-3: {name} is {status}, whole shape {shape}, {elements} elements of it on {device} here",
+    "  ZeRO-3: {name} is {status}, full shape {shape}, {elements} elements on {device} on this rank",
     "  ZeRO-3：{name} 为 {status}，完整形状 {shape}，本 rank 在 {device} 上持有 {elements} 个元素",
 )
 _KINDS = {"parameter": Text("parameter {name}", "参数 {name}"), "buffer": Text("buffer {name}", "缓冲区 {name}")}

@@ -19,8 +19,8 @@ _announced = threading.Event()
 _busy = threading.local()
 
 _FAULT = Text(
-    "gonogo: a fault of the guard itself ({what}); {part} is no longer watched in this process, and training goes on",
-    "gonogo：监护程序自身出错（{what}）；本进程不再监视 {part}，训练照常继续",
+    "gonogo: internal error in the guard ({what}); {part} is no longer watched in this process, training continues",
+    "gonogo：监护程序内部错误（{what}）；本进程不再监视 {part}，训练照常继续",
 )
 
 

@@ -29,12 +29,12 @@ _PATIENCE = 120.0
 _FOR_OTHERS = 5.0
 """Seconds to wait for the other ranks' ends."""
 _HANDED = Text(
-    "gonogo: {count} finding(s) so far; the report is in {name} too ({where})",
+    "gonogo: findings so far: {count}; the report is also in {name} ({where})",
     "gonogo：目前有 {count} 项发现；报告也已放入 {name}（{where}）",
 )
 
 _NOT_HANDED = Text(
-    "gonogo: the report could not be handed to {name} ({why}); training is as it was",
+    "gonogo: could not send the report to {name} ({why}); training is not affected",
     "gonogo：无法把报告交给 {name}（{why}）；训练不受影响",
 )
 

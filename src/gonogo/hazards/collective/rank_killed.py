@@ -101,7 +101,7 @@ def _what(death: Death) -> Text:
         return Text(f"was ended by {name}", f"被 {name} 结束")
     if death.status is not None:
         return Text(f"ended with status {death.status}", f"以状态码 {death.status} 结束")
-    return Text("vanished", "消失了")
+    return Text("disappeared", "消失了")
 
 
 def _how(death: Death) -> Text:

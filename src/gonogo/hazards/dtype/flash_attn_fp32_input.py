@@ -60,7 +60,7 @@ class FlashAttnFp32Input(Hazard):
                     "bf16 or fp16.",
                     "FlashAttention 只接受 fp16 和 bf16；该模型以 fp32 加载（{why}），训练时也没有开启 bf16 或 fp16。",
                 ).format(
-                    why=Text("as it says", "已明确写出")
+                    why=Text("from the command", "已明确写出")
                     if explicit
                     else Text("the default where no torch_dtype is given", "未给出 torch_dtype 时的默认值")
                 ),

@@ -24,7 +24,7 @@ _ALLOC_FAILED = compiled_when_used(r"CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED")
 _HOST = compiled_when_used(r"DefaultCPUAllocator|[Uu]nable to allocate .{1,60} for an array|^$")
 _HOST_WORDS = compiled_when_used(r"(?i)\b(?:cpu|host|system|ram)\b|内存|oom[-_ ]?kill")
 
-_SIZE = r"(\d+(?:\.\d+)?) ?([KMGT]?)i?(?:B|bytes)"
+_SIZE = r"(?<!\d)(\d{1,20}(?:\.\d{1,20})?) ?([KMGT]?)i?(?:B|bytes)"
 _ASKED = compiled_when_used(rf"Tried to allocate {_SIZE}")
 _CAPACITY = compiled_when_used(rf"{_SIZE} total capacity|total capaci?ty of {_SIZE}")
 _ALLOCATED = compiled_when_used(rf"{_SIZE} already allocated|Of the allocated memory {_SIZE} is allocated")

@@ -119,7 +119,7 @@ def _would_end_so_again(rank: RankRecord) -> bool:
 def _note(made_at: float) -> tuple[str, str]:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(made_at))
     note = Text(
-        "answered by the rehearsal of {when}: nothing that it read has changed since (--no-cache rehearses again)",
+        "cached result of the rehearsal of {when}: nothing that it read has changed since (--no-cache rehearses again)",
         "直接采用 {when} 那次排练的结果：它读取的内容此后没有变化（--no-cache 可重新排练）",
     ).format(when=when)
     return note.en, note.zh

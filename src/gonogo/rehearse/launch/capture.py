@@ -82,7 +82,7 @@ def captured(
     except subprocess.TimeoutExpired:
         raise UserError(
             Text(
-                "`{command}` was still not read after {seconds:.0f} s: give a longer --timeout",
+                "parsing `{command}` took longer than {seconds:.0f} s: raise --timeout",
                 "{seconds:.0f} 秒后仍未能解析 `{command}`：请用 --timeout 给出更长的时间",
             ).format(command=command, seconds=timeout)
         ) from None
@@ -92,7 +92,7 @@ def captured(
         last = process.stdout.decode(errors="replace").strip().splitlines()[-1:] or [f"status {process.returncode}"]
         raise UserError(
             Text(
-                "`{command}` could not be read with {python}: {last}", "用 {python} 无法解析 `{command}`：{last}"
+                "could not parse `{command}` with {python}: {last}", "用 {python} 无法解析 `{command}`：{last}"
             ).format(command=command, python=python, last=last[0])
         )
     answer = msgspec.json.decode(written, type=Answer)
@@ -103,8 +103,8 @@ def captured(
         own = answer.missing == launcher.described.package
         raise UserError(
             Text(
-                "`{command}` needs {package}, which {python} doesn't have: {install} there, or start gonogo from the "
-                "environment that has it",
+                "`{command}` needs {package}, which is not installed for {python}: {install} there, or start "
+                "gonogo from an environment that has it",
                 "`{command}` 需要 {package}，但 {python} 中没有：请先在其中{install}，或在装有它的环境中启动 gonogo",
             ).format(
                 command=command,
@@ -117,7 +117,7 @@ def captured(
         )
     if answer.started is None:
         raise UserError(
-            Text("`{command}` would not start: {why}", "`{command}` 无法启动：{why}").format(
+            Text("`{command}` failed to start: {why}", "`{command}` 无法启动：{why}").format(
                 command=command, why=answer.refusal
             )
         )

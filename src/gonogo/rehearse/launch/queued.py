@@ -37,21 +37,21 @@ _NAMES = {
 """What Google's labels and SkyPilot call accelerators that have another name here."""
 _SHOWN = 4
 _NOT_ONE = Text(
-    "{path}: not one job with a command of its own (PyTorchJob, TrainJob, JobSet, Job, MPIJob, RayJob, Pod, or a "
-    "SkyPilot task): give its command after --",
+    "{path}: not exactly one job with a command (PyTorchJob, TrainJob, JobSet, Job, MPIJob, RayJob, Pod, "
+    "or a SkyPilot task): give the command after --",
     "{path}：其中不是恰好一个带有命令的任务（PyTorchJob、TrainJob、JobSet、Job、MPIJob、RayJob、Pod 或 SkyPilot "
     "任务）：请把命令写在 -- 之后",
 )
 _TO_FILL_IN = Text(
-    "{path}: to be filled in before it is submitted: {names}; set them and rehearse what comes of it, as in: "
+    "{path}: placeholders still to be filled in: {names}; set them and rehearse the result, for example: "
     "envsubst < {path} > filled.yaml",
     "{path}：提交前需要先填写 {names}：请设置它们，再排练填写后的文件，例如 envsubst < {path} > filled.yaml",
 )
 _RAY_OF_ONE = Text(
-    "{path}: a Ray cluster of {nodes} nodes, and a rehearsal's has one: say --nodes 1, with as many accelerators on it "
-    "as the program asks for, as in --gpus {count}xH100-80G",
-    "{path}：Ray 集群有 {nodes} 个节点，而排练中的只有一个：请给出 --nodes 1，并在其上放置程序所需的加速器，例如 "
-    "--gpus {count}xH100-80G",
+    "{path}: a Ray cluster of {nodes} nodes, but only single-node clusters can be rehearsed: use --nodes "
+    "1 with as many GPUs as the program requests, for example --gpus {count}xH100-80G",
+    "{path}：Ray 集群有 {nodes} 个节点，而排练只支持单节点集群：请使用 --nodes 1，并给出程序请求的 GPU 数，"
+    "例如 --gpus {count}xH100-80G",
 )
 
 

@@ -118,8 +118,8 @@ def _own_on_path(name: str, own: str, path: str) -> str | None:
 
 
 _NOT_LAID = Text(
-    "{name} is a command of this project's own package, which is not installed here: gonogo prepare -- COMMAND lays "
-    "it, or pip install -e . --no-deps",
+    "{name} is a command of this project's own package, which is not installed: run gonogo prepare -- "
+    "COMMAND, or pip install -e . --no-deps",
     "{name} 是本项目自带软件包的命令，而该软件包未安装：请运行 gonogo prepare -- 命令，或 pip install -e . --no-deps",
 )
 
@@ -129,7 +129,7 @@ def _not_accepted(command: Sequence[str]) -> UserError:
     forms = "; ".join([*examples, "python train.py", "bash launch.sh"])
     return UserError(
         Text(
-            "can't rehearse `{command}`: give one of these forms: {forms}",
+            "can't rehearse `{command}`: use one of these forms: {forms}",
             "无法排练 `{command}`：请使用以下形式之一：{forms}",
         ).format(command=shortened(command), forms=forms)
     )
@@ -172,7 +172,7 @@ def _python(words: list[str], situation: Situation) -> ResolvedLaunch:
         return _alone(command.kind, command.target, command.arguments, situation, interpreter)
     raise UserError(
         Text(
-            "`{command}` names no program: put the code into a file, as in: python train.py",
+            "`{command}` has no program file: put the code into a file, for example: python train.py",
             "`{command}` 没有给出程序文件：请把代码写入文件，例如 python train.py",
         ).format(command=shortened(words))
     )
@@ -254,7 +254,7 @@ def _check_module(name: str, situation: Situation) -> None:
             raise UserError(itself(name, project))
         raise UserError(
             Text(
-                "{python} finds no module {name} from {cwd}: start gonogo where the command is to be started",
+                "{python} can't find module {name} from {cwd}: run gonogo in the folder where you start the command",
                 "{python} 在 {cwd} 中找不到模块 {name}：请在启动该命令的目录中运行 gonogo",
             ).format(python=situation.python, name=name, cwd=situation.cwd)
         )
@@ -284,7 +284,8 @@ def _interpreter(program: str, situation: Situation) -> _Interpreter:
         if works.returncode == 0:
             return _Interpreter(python)
     note = Text(
-        "the command names {program}, which has no gonogo: rehearsed with {python} and the packages there",
+        "the command uses {program}, which does not have gonogo installed: rehearsed with {python} and its "
+        "packages instead",
         "命令指定了 {program}，但其中没有安装 gonogo：改用 {python} 及其中的软件包排练",
     ).format(program=program, python=situation.python)
     return _Interpreter(situation.python, notes=(note,))
@@ -328,7 +329,7 @@ def _trains(words: Sequence[str]) -> bool:
 
 
 _NOT_SET = Text(
-    "{why}; the script uses these variables, and nothing sets them: {names} (export them first)",
+    "{why}; the script uses variables that are not set: {names} (export them first)",
     "{why}；脚本使用了以下变量而没有任何地方设置它们：{names}（请先 export）",
 )
 
@@ -337,6 +338,6 @@ def _with_left_out(why: Text, run: ScriptRun) -> Text:
     """Why a script's launch is refused, with the commands that were not run: an empty value may be one's answer."""
     names = list(dict.fromkeys(shortened(left_out, 60) for left_out in run.left_out))
     return Text(
-        "{why}; of the script these were not run, and answered nothing: {listed}",
+        "{why}; these commands of the script were not run and had no output: {listed}",
         "{why}；脚本中以下命令未执行，没有输出：{listed}",
     ).format(why=why, listed="; ".join(names[:4]) + (f"; … ({len(names)})" if len(names) > 4 else ""))

@@ -26,8 +26,8 @@ def check_torch() -> None:
     if version is not None and version < OLDEST_TORCH:
         raise UserError(
             Text(
-                "torch {version} of {python} is too old to rehearse with: it takes torch {oldest} or newer (the CPU "
-                "build will do), in a Python environment of its own if need be",
+                "torch {version} of {python} is too old for rehearsals: torch {oldest} or newer is required "
+                "(a CPU build is enough), in a separate Python environment if necessary",
                 "{python} 的 torch {version} 过旧，无法排练：需要 torch {oldest} 或更新（CPU 版即可），必要时请单独建一"
                 "个 Python 环境",
             ).format(version=version, python=sys.executable, oldest=OLDEST_TORCH)

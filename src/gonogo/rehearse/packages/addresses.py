@@ -24,12 +24,12 @@ _WHEEL = re.compile(r"([\w.]+)-([\w.!+%]+)(?:-\d\w*)?-[\w.]+-[\w.]+-[\w.]+\.whl"
 _ARCHIVE = re.compile(r"\.(?:tar\.gz|tgz|tar\.bz2|tar\.xz|zip)$|/(?:archive|zipball|tarball)/")
 
 MISSING = Text(
-    "not in this environment; what imports it can't be told ({why}). --with {name} takes the package of that name from "
-    "the index instead",
+    "not installed in this environment; whatever imports it can't be judged ({why}). --with {name} "
+    "installs the package of that name from the index instead",
     "不在此环境中，用到它的代码无法判断（{why}）。可用 --with {name} 改用软件包索引中的同名包",
 )
 NOT_KNOWN_TO_BE_IT = Text(
-    "rehearsed with the installed {name} {version}; nothing says that it is from there",
+    "rehearsed with the installed {name} {version}, which may not be from that address",
     "使用已安装的 {name} {version} 排练，无法确认它来自该地址",
 )
 

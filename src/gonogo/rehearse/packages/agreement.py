@@ -48,25 +48,27 @@ class Intended:
 
 
 _HEAD = Text(
-    "{file} asks for packages that are not here: {count} would be installed{size}, into gonogo's own folder {folder}",
+    "{file} requires packages that are not installed: {count} would be installed{size} into gonogo's own "
+    "folder {folder}",
     "{file} 要求的软件包本机没有：将安装 {count} 个{size}，放在 gonogo 自己的目录 {folder}",
 )
-_SIZE = Text(" ({size} to download at the most)", "（最多需下载 {size}）")
+_SIZE = Text(" (up to {size} to download)", "（最多需下载 {size}）")
 _FROM = Text("  from {host}: {names}", "  来自 {host}：{names}")
-_THIS_MACHINE = Text("files of this machine", "本机文件")
-_BUILT = Text("  built here, confined: {names}", "  在本机受限环境中构建：{names}")
+_THIS_MACHINE = Text("local files", "本机文件")
+_BUILT = Text("  built from source on this machine, confined: {names}", "  在本机受限环境中构建：{names}")
 _TORCH = Text(
-    "  and torch as a CPU build or this Python's own, with what it requires", "  以及 CPU 版或本机的 torch 及其依赖"
+    "  and torch (a CPU build, or that of this Python) with its dependencies", "  以及 CPU 版或本机的 torch 及其依赖"
 )
 _QUESTION = Text("Install these packages ({count})? [Y/n] ", "安装这 {count} 个软件包？[Y/n] ")
 _NO_TERMINAL = Text(
-    "{file} asks for packages that are not here ({count}){size}, and nobody can be asked whether to install them into "
-    "gonogo's own folder {folder}: add --yes, or --environment none to rehearse with what is installed",
+    "{file} requires {count} packages that are not installed{size}; installing them into gonogo's own "
+    "folder {folder} needs confirmation, and there is no terminal to ask: add --yes, or --environment "
+    "none to rehearse with the installed packages",
     "{file} 要求的 {count} 个软件包{size}本机没有，且无法询问是否安装到 gonogo 自己的目录 {folder}：请加上 --yes，"
     "或用 --environment none 以已安装的软件包排练",
 )
 _DECLINED = Text(
-    "the packages that {file} asks for were not installed: --environment none rehearses with what is installed",
+    "the packages that {file} requires were not installed: --environment none rehearses with the installed packages",
     "没有安装 {file} 要求的软件包：用 --environment none 可按已安装的软件包排练",
 )
 

@@ -114,7 +114,7 @@ def _install(cache: Path, name: str, specifier: SpecifierSet, say: Say, *, uncon
     except OSError as error:
         raise UserError(
             Text(
-                "the cache {path} can't be written ({why}): point XDG_CACHE_HOME to a folder that can",
+                "can't write to the cache {path} ({why}): point XDG_CACHE_HOME to a writable folder",
                 "缓存目录 {path} 无法写入（{why}）：请用 XDG_CACHE_HOME 指向可写的目录",
             ).format(path=cache, why=error.strerror)
         ) from None

@@ -20,8 +20,8 @@ _PACKAGE = re.compile(r".*-packages/[^/]+(?=/)")
 _NEAR = 6
 """Innermost frames in which a package's own file makes it the suspect."""
 _NOT_AS_ASKED = Text(
-    "{package} is not here as the environment's file says (see below), and may be the reason",
-    "本机的 {package} 与环境文件所说的不同（见下文），可能就是原因",
+    "{package} differs from what the environment file requires (see below), which may be the reason",
+    "本机的 {package} 与环境文件的要求不同（见下文），可能就是原因",
 )
 # Distributions whose module has another name.
 _MODULES = {"pillow": "PIL", "scikit-learn": "sklearn", "opencv-python": "cv2", "pyyaml": "yaml"}

@@ -60,7 +60,7 @@ def releases_in(listing: str) -> list[Version]:
 def _not_listed(name: str, why: str) -> UserError:
     return UserError(
         Text(
-            "pip lists no releases of {name} for this Python ({why}): check the name, and pip's settings",
+            "pip finds no releases of {name} for this Python ({why}): check the name and pip's settings",
             "pip 没有列出适用于当前 Python 的 {name} 版本（{why}）：请检查包名和 pip 的配置",
         ).format(name=name, why=why)
     )

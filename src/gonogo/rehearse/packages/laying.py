@@ -21,7 +21,10 @@ from gonogo.rehearse.packages.names import STACK, can_be_laid_over
 from gonogo.rehearse.packages.places import Say
 from gonogo.rehearse.packages.wanted import wanted_by_options
 
-BUILT_HERE = Text("built here, confined, since there is no wheel: {names}", "没有 wheel，在本机受限环境中构建：{names}")
+BUILT_HERE = Text(
+    "no wheel available, built from source on this machine, confined: {names}",
+    "没有 wheel，在本机受限环境中构建：{names}",
+)
 
 
 @dataclass(frozen=True)
@@ -122,10 +125,13 @@ class _Laying:
         """Take down a package that can't be laid over."""
         have = installed_version(name)
         why = (
-            Text("it isn't installed here, and can't be laid over: it is compiled", "本机未安装，且因是编译包无法叠加")
+            Text(
+                "it is not installed here, and can't be overlaid because it is a compiled package",
+                "本机未安装，且因是编译包无法叠加",
+            )
             if have is None
             else Text(
-                "can't be laid over; rehearsed with the installed {name} {have}",
+                "can't be overlaid; rehearsed with the installed {name} {have}",
                 "无法叠加；使用已安装的 {name} {have} 排练",
             ).format(name=name, have=have)
         )
@@ -137,7 +143,7 @@ class _Laying:
         for name in STACK:
             self._check_installed(name)
         laid = ", ".join(f"{name} {version}" for name, version in self._versions.items())
-        note = Text("laid over: {laid}", "已叠加：{laid}").format(laid=laid)
+        note = Text("installed over this Python's packages: {laid}", "已叠加安装：{laid}").format(laid=laid)
         built = [f"{name} {self._versions[name]}" for name, folder in self._folders.items() if was_built(folder)]
         notes = [note] if self._versions else []
         notes += [BUILT_HERE.format(names=", ".join(built))] if built else []
@@ -192,7 +198,7 @@ def _not_there(name: str, specifier: SpecifierSet, error: NotInstalled) -> UserE
     releases = [version for version in error.versions if not version.is_prerelease] or list(error.versions)
     return UserError(
         Text(
-            "there is no {what} for Python {python}: the nearest are {nearest}, the newest is {newest}",
+            "no {what} for Python {python}: the nearest are {nearest}, the newest is {newest}",
             "没有适用于 Python {python} 的 {what}：最接近的有 {nearest}，最新的是 {newest}",
         ).format(
             what=f"{name}{specifier}",

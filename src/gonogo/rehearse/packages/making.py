@@ -47,8 +47,8 @@ OF_GONOGO = ("msgspec", "safetensors")
 Consent = Callable[[Intended], None]
 """Told what is about to be installed; raises where the user does not agree."""
 _NOT_FOLLOWED = Text(
-    "not followed: {line} (packages come from where your own pip and uv are set to look)",
-    "未采用：{line}（软件包只来自你自己的 pip 和 uv 所设的来源）",
+    "ignored: {line} (packages are installed only from the indexes in your own pip and uv configuration)",
+    "已忽略：{line}（软件包只从你自己的 pip 和 uv 配置的索引安装）",
 )
 _CUDA_ALONE = (
     *("flash-attn", "apex", "xformers", "torchvision", "torchaudio", "deepspeed-kernels", "pytorch-triton"),
@@ -89,7 +89,7 @@ def make_environment(
     folder: Path, asked: Requested, file: Path, wanted: Wanted, say: Say, consent: Consent, *, unconfined: bool
 ) -> None:
     """Make the environment under another name, then give it its own: it is there whole or not at all."""
-    what = Text("making the environment of {file}", "正在创建 {file} 的环境").format(file=file.name)
+    what = Text("creating the environment of {file}", "正在创建 {file} 的环境").format(file=file.name)
     filling = Path(tempfile.mkdtemp(prefix=".filling-", dir=folder.parent))
     try:
         say(what)
@@ -137,7 +137,7 @@ def make_environment(
         os.rename(venv, folder)
     except UvFailed as error:
         raise UserError(
-            Text("the environment of {file} can't be made: {why}", "无法创建 {file} 的环境：{why}").format(
+            Text("can't create the environment of {file}: {why}", "无法创建 {file} 的环境：{why}").format(
                 file=file, why=error.reason
             )
         ) from None

@@ -31,7 +31,8 @@ def other_versions_pinned(record: RehearsalRecord, runs: Sequence[Run]) -> Itera
         had = ", ".join(have for _, have in pairs[:_MOST])
         if pairs:
             yield Text(
-                "{file} asks for {wanted}, rehearsed with {had}: --environment {file} rehearses with what it asks for",
+                "{file} requires {wanted}, but the rehearsal used {had}: use --environment {file} to "
+                "rehearse with the required version",
                 "{file} 要求 {wanted}，而排练使用的是 {had}：用 --environment {file} 可按其要求排练",
             ).format(file=file, wanted=wanted, had=had)
 

@@ -124,7 +124,7 @@ def _uv() -> str:
     except ImportError:
         raise UserError(
             Text(
-                "--environment needs uv, which makes the environment: pip install uv",
+                "--environment needs uv to create the environment: pip install uv",
                 "--environment 需要用 uv 创建环境：请执行 pip install uv",
             )
         ) from None

@@ -51,7 +51,7 @@ def wanted_by_options(
         except InvalidRequirement:
             raise UserError(
                 Text(
-                    "--with {option}: write NAME==VERSION, as in deepspeed==0.14.2, or NAME for any version",
+                    "--with {option}: write NAME==VERSION, for example deepspeed==0.14.2, or NAME for any version",
                     "--with {option}：请写成 NAME==VERSION，例如 deepspeed==0.14.2；任意版本则只写 NAME",
                 ).format(option=option)
             ) from None

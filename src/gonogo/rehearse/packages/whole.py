@@ -100,8 +100,7 @@ def whole_environment(
     except OSError as error:
         raise UserError(
             Text(
-                "the environment of {file} can't be made in {path} ({why}): point XDG_CACHE_HOME to a folder that can "
-                "be written",
+                "can't create the environment of {file} in {path} ({why}): point XDG_CACHE_HOME to a writable folder",
                 "无法在 {path} 中创建 {file} 的环境（{why}）：请用 XDG_CACHE_HOME 指向可写的目录",
             ).format(file=file, path=folder.parent, why=error.strerror or error)
         ) from None
@@ -168,9 +167,9 @@ def _day(text: str) -> str:
         return date.fromisoformat(text).isoformat()
     except ValueError:
         raise UserError(
-            Text("--as-of {value}: write a day, as in 2023-11-02", "--as-of {value}：请写日期，例如 2023-11-02").format(
-                value=text
-            )
+            Text(
+                "--as-of {value}: write a date, for example 2023-11-02", "--as-of {value}：请写日期，例如 2023-11-02"
+            ).format(value=text)
         ) from None
 
 
@@ -182,7 +181,7 @@ def _asked(wanted: Wanted, pins: dict[str, SpecifierSet], day: str | None) -> tu
         made.differing.append(
             (
                 Text(f"Python {wanted.python}", f"Python {wanted.python}"),
-                Text("rehearsed with {here}, for which there is a torch", "使用 {here} 排练，它有可用的 torch").format(
+                Text("rehearsed with {here}, which has a torch build", "使用 {here} 排练，它有可用的 torch").format(
                     here=python
                 ),
             )
@@ -253,7 +252,7 @@ def _alone(folder: Path, say: Say) -> Iterator[None]:
             except BlockingIOError:
                 say(
                     Text(
-                        "another gonogo is making this environment ({seconds:.0f} s)",
+                        "another gonogo process is creating this environment ({seconds:.0f} s)",
                         "另一个 gonogo 正在创建该环境（{seconds:.0f} 秒）",
                     ).format(seconds=time.monotonic() - started)
                 )
@@ -303,10 +302,10 @@ def _tell(made: _Made, kept: dict[str, Any], asked: Requested, file: Path, wante
         made.differing.append((what_is_missing(name, address), MISSING.format(why=why, name=name)))
     of_day = Text("", "")
     if asked.as_of is not None:
-        of_day = Text(", with the releases of {day}", "，版本以 {day} 为准").format(day=asked.as_of)
+        of_day = Text(", with releases as of {day}", "，版本以 {day} 为准").format(day=asked.as_of)
     if asked.as_of is not None and not given:
         of_day = Text(
-            "{of_day} (the repository's last commit; --as-of DATE takes another)",
+            "{of_day} (the repository's last commit; change it with --as-of DATE)",
             "{of_day}（仓库的最后一次提交；可用 --as-of DATE 另行指定）",
         ).format(of_day=of_day)
     made.notes.append(
@@ -322,10 +321,10 @@ def _tell(made: _Made, kept: dict[str, Any], asked: Requested, file: Path, wante
 
 _OTHER = Text("rehearsed with {name} {version}", "使用 {name} {version} 排练")
 _WITHOUT_OPERATORS = Text(
-    "rehearsed with {name} {version}, without its compiled operators, which want CUDA's libraries",
+    "rehearsed with {name} {version} without its compiled ops, which need CUDA libraries",
     "使用 {name} {version} 排练，不含需要 CUDA 库的编译算子",
 )
 _BUILT_FOR_CUDA = Text(
-    "built for CUDA: not installed, its stand-in takes its place where gonogo has one",
-    "针对 CUDA 编译：未安装，gonogo 有替身时由替身代替",
+    "built for CUDA: not installed; replaced by gonogo's stand-in if there is one",
+    "针对 CUDA 编译：未安装；若 gonogo 有替代实现则使用替代实现",
 )

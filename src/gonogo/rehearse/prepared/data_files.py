@@ -18,7 +18,7 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
 _NO_PYARROW = Text(
-    "{path} is a Parquet file, and making one needs pyarrow: pip install pyarrow",
+    "{path} is a Parquet file, and generating one needs pyarrow: pip install pyarrow",
     "{path} 是 Parquet 文件，生成它需要 pyarrow：pip install pyarrow",
 )
 

@@ -20,10 +20,10 @@ _KEPT = ("models", "data", "media")
 _PLACES = ("models", "datasets", "paths", "addresses")
 _NAMES = (*_PLACES, "chosen")
 _NOT_OURS = Text(
-    "{folder} is there and was not made by gonogo prepare (it has no {manifest}): move it away, or prepare elsewhere",
+    "{folder} exists but was not created by gonogo prepare (it has no {manifest}): move it away, or prepare elsewhere",
     "{folder} 已存在，且不是 gonogo prepare 生成的（其中没有 {manifest}）：请移走它，或换一个目录",
 )
-_CANNOT_WRITE = Text("{folder} can't be written: {why}", "无法写入 {folder}：{why}")
+_CANNOT_WRITE = Text("can't write to {folder}: {why}", "无法写入 {folder}：{why}")
 
 
 def check_folder(parent: Path) -> Path:
@@ -32,7 +32,7 @@ def check_folder(parent: Path) -> Path:
     if os.path.lexists(folder) and (folder.is_symlink() or not (folder / MANIFEST).is_file()):
         raise UserError(_NOT_OURS.format(folder=FOLDER, manifest=MANIFEST))
     if not os.access(parent, os.W_OK):
-        why = Text("the folder that it would stand in is not writable", "它所在的目录不可写")
+        why = Text("its parent folder is not writable", "其父目录不可写")
         raise UserError(_CANNOT_WRITE.format(folder=FOLDER, why=why))
     return folder
 

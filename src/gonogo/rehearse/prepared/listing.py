@@ -42,48 +42,49 @@ _HUB_OPTIONS = frozenset({"dataset_name", "dataset_id", "dataset", "model_name",
 _SWIFT_DATA = re.compile(r"^(?:HF::|MS::)?(?P<name>[^:#]+)(?::(?P<subset>[^#]*))?(?:#\d+)?$")
 
 _AS_PUBLISHED = Text(
-    "{name} as it is published, without weights; its tokenizer has the published size and special tokens, trained on "
-    "nothing",
+    "{name} from its published config, without weights; its tokenizer has the published size and special "
+    "tokens but is untrained",
     "按公开的 {name} 生成（不含权重）；分词器的大小与特殊 token 与公开的一致，但未经训练",
 )
-_WITHOUT_TOKENIZER = Text("{name} as it is published, without weights", "按公开的 {name} 生成（不含权重）")
+_WITHOUT_TOKENIZER = Text("{name} from its published config, without weights", "按公开的 {name} 生成（不含权重）")
 _NOT_PUBLISHED = Text(
-    "gonogo's table of published models has none called so{close}: name one like it (--model {name}=PUBLISHED-NAME), "
-    "or get its configuration and tokenizer (hf download {name} --exclude '*.safetensors' '*.bin')",
+    "not in gonogo's table of published models{close}: choose a similar one (--model "
+    "{name}=PUBLISHED-NAME), or download its config and tokenizer (hf download {name} --exclude "
+    "*.safetensors *.bin)",
     "gonogo 的公开模型表中没有它{close}：请指定相近的模型（--model {name}=公开模型名），"
     "或下载它的配置和分词器（hf download {name} --exclude '*.safetensors' '*.bin'）",
 )
 _PATH_UNTOLD = Text(
-    "which model should lie there can't be told by its name{close}: --model {name}=PUBLISHED-NAME says so",
+    "can't determine from the name which model this is{close}: choose it with --model {name}=PUBLISHED-NAME",
     "从名称看不出该处应是哪个模型{close}：请用 --model {name}=公开模型名 指定",
 )
-_ROWS = Text("made rows ({format})", "生成的数据行（{format}）")
-_KNOWN_ROWS = Text("made rows with the published columns: {columns}", "按公开的列生成数据行：{columns}")
-_NO_FORMAT = Text("the columns that the program reads can't be told from its files", "从文件中看不出程序读取哪些列")
+_ROWS = Text("generated rows ({format})", "生成的数据行（{format}）")
+_KNOWN_ROWS = Text("generated rows with the published columns: {columns}", "按公开的列生成数据行：{columns}")
+_NO_FORMAT = Text("can't determine from the files which columns the program reads", "从文件中看不出程序读取哪些列")
 _VARIABLE = Text(
-    "the program reads it with os.environ[…], and nothing in the launch's files sets it: export it",
+    "the program reads it with os.environ[…], but no file of the launch sets it: export it",
     "程序用 os.environ[…] 读取它，而启动文件没有设置：请 export",
 )
 _OF_SHELL = Text(
-    "the launch script uses it and does not set it: export it (where nothing sets it, it is empty)",
+    "the launch script uses it without setting it: export it (otherwise it is empty)",
     "启动脚本使用了它而没有设置：请 export（没有设置时为空）",
 )
-_MEDIA = Text("a folder with made pictures", "含生成图片的目录")
+_MEDIA = Text("a folder with generated images", "含生成图片的目录")
 _OF_NO_ROWS = frozenset({
     ".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".safetensors", ".gguf", ".onnx", ".npy", ".npz", ".h5", ".hdf5",
     ".arrow", ".mdb", ".tar", ".zip", ".gz", ".zst", ".model", ".vocab", ".so",
 })  # fmt: skip
 _NO_ROWS = Text(
-    "a file of that kind is not made: put it there, as the step before leaves it",
+    "files of this kind are not generated: put the output of the preceding step there",
     "不生成这类文件：请放入上一步得到的文件",
 )
 _SETTINGS = re.compile(r"(?:^|_)(?:config|cfg|args|arguments|settings)(?:_|$)")
 _NO_SETTINGS = Text(
-    "a file of settings, which only its author can write: is the path right?",
-    "这是设置文件，只能由作者编写：路径是否正确？",
+    "a settings file, which can't be generated: is the path right?", "这是设置文件，无法生成：路径是否正确？"
 )
 _UNTOLD = Text(
-    "the files don't settle it: the rehearsal's first worker shows it", "仅凭文件无法确定：由排练的第一个进程查明"
+    "can't be determined from the files; found out by running the program to its first batch",
+    "仅凭文件无法确定；运行程序到第一个批次时查明",
 )
 
 
@@ -176,7 +177,9 @@ def model_wanted(name: str, place: str, folder: Path, options: Options, *, asked
 def alike(name: str) -> Text:
     """Published names that look like one that is not, in brackets; empty where there are none."""
     close = close_names(name)
-    return Text(" (alike: {names})", "（相近的有：{names}）").format(names=", ".join(close)) if close else Text("", "")
+    return (
+        Text(" (similar: {names})", "（相近的有：{names}）").format(names=", ".join(close)) if close else Text("", "")
+    )
 
 
 def published(name: str, options: Options) -> PublishedModel | None:

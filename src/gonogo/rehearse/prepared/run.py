@@ -52,7 +52,7 @@ _TOO_FEW = re.compile(
 )
 _SPLIT = re.compile(r"Unknown split \"(\w+)\"")
 _MODEL_UNKNOWN = Text(
-    "--model {name}: gonogo's table of published models has none called so{close}",
+    "--model {name}: not in gonogo's table of published models{close}",
     "--model {name}：gonogo 的公开模型表中没有它{close}",
 )
 

@@ -26,11 +26,11 @@ _KINDS = {
     "variable": Text("environment variable", "环境变量"),
 }
 _STATES = {
-    "here": Text("here", "已有"),
-    "made": Text("made", "已生成"),
-    "can-be-made": Text("can be made", "可生成"),
+    "here": Text("present", "已有"),
+    "made": Text("generated", "已生成"),
+    "can-be-made": Text("can be generated", "可生成"),
     "missing": Text("MISSING", "缺失"),
-    "unknown": Text("not known", "未知"),
+    "unknown": Text("unknown", "未知"),
 }
 _PARTS = {
     "configuration": Text("configuration", "配置"),
@@ -38,9 +38,10 @@ _PARTS = {
     "processor": Text("processor", "处理器"),
     "chat template": Text("chat template", "对话模板"),
 }
-_NOTHING = Text("the launch's files name nothing that it opens", "启动文件没有指明它要打开的内容")
+_NOTHING = Text("the files of the launch name no models or data", "启动文件中没有给出模型或数据")
 _WRITTEN = Text(
-    "written: {folder}/ ({rows} rows or more a data set, of about {tokens} tokens); gonogo rehearse finds it by itself",
+    "written: {folder}/ (at least {rows} rows per data set, about {tokens} tokens each); gonogo rehearse "
+    "uses it automatically",
     "已写入：{folder}/（每个数据集至少 {rows} 行，每行约 {tokens} 个 token）；gonogo rehearse 会自动使用它",
 )
 _MODELS_WRITTEN = Text(
@@ -48,48 +49,47 @@ _MODELS_WRITTEN = Text(
     "已写入：{folder}/；在此目录中排练时会按模型名称自动找到它",
 )
 _MODELS_NEXT = Text(
-    "next: the launch that opens it, gonogo prepare -- COMMAND; or, with a made batch, gonogo rehearse "
-    "--synthetic-batch {name}",
-    "下一步：打开它的启动命令 gonogo prepare -- 命令；或用生成的批次 gonogo rehearse --synthetic-batch {name}",
+    "next: gonogo prepare -- COMMAND for a launch that uses it, or gonogo rehearse --synthetic-batch {name}",
+    "下一步：对使用它的启动命令运行 gonogo prepare -- 命令，或 gonogo rehearse --synthetic-batch {name}",
 )
-_NOT_WRITTEN = Text("nothing was written: there was nothing to make", "没有写入任何内容：没有需要生成的")
+_NOT_WRITTEN = Text("nothing written: nothing to generate", "没有写入任何内容：没有需要生成的")
 _LISTED = Text(
-    "nothing was written (--list); without --list it is made", "没有写入任何内容（--list）；去掉 --list 即可生成"
+    "nothing written (--list); run without --list to generate it", "没有写入任何内容（--list）；去掉 --list 即可生成"
 )
-_LOOKED = Text("the rehearsal's first worker went as far as its first batch", "排练的第一个进程已运行到第一个批次")
-_ENDED = Text("the rehearsal's first worker ended with: {why}", "排练的第一个进程结束于：{why}")
+_LOOKED = Text("the program ran up to its first batch", "程序已运行到第一个批次")
+_ENDED = Text("the program ended before its first batch: {why}", "程序在第一个批次之前结束：{why}")
 _ENVIRONMENT = Text(
-    "packages: as {files} asks for them ({file}); rehearsals have them by themselves, --environment none has what is "
-    "installed",
+    "packages: as {files} requires ({file}); rehearsals use them automatically, --environment none uses "
+    "the installed ones",
     "软件包：按 {files} 的要求（{file}）；排练会自动使用，--environment none 则使用已安装的",
 )
 _ADDED = Text(
-    "packages that the launch needs beside: {names} (pip install them there too)",
-    "启动还需要的软件包：{names}（训练机上也要 pip install）",
+    "additional packages that the launch needs: {names} (pip install them on the target machine too)",
+    "启动还需要的软件包：{names}（目标机器上也要 pip install）",
 )
-_INSTALLED = Text("packages: what {files} asks for is installed here", "软件包：{files} 要求的均已安装")
+_INSTALLED = Text("packages: what {files} requires is installed", "软件包：{files} 要求的均已安装")
 _OWN = Text(
-    "the project's own package {name}: taken from {source}, as after pip install -e . --no-deps",
+    "the project's own package {name}: imported from {source}, as after pip install -e . --no-deps",
     "项目自身的包 {name}：取自 {source}，相当于 pip install -e . --no-deps",
 )
-_NOT_AS_ASKED = Text("not as asked for: {what}: {why}", "与要求不同：{what}：{why}")
+_NOT_AS_ASKED = Text("not as required: {what}: {why}", "与要求不同：{what}：{why}")
 _FROM_ADDRESS = Text(
-    "packages from addresses, fetched as they are or missing, never taken from the index by their name: {names}",
-    "来自地址的软件包（按地址获取，否则缺失，绝不按名称从索引中代替）：{names}",
+    "packages from URLs (fetched from there or missing, never replaced by the index's package of that name): {names}",
+    "来自 URL 的软件包（只从该地址获取，否则缺失，绝不用索引中的同名包代替）：{names}",
 )
 _NOT_FOLLOWED = Text(
-    "not followed: {line} (packages come from where your own pip and uv are set to look)",
-    "未采用：{line}（软件包只来自你自己的 pip 和 uv 所设的来源）",
+    "ignored: {line} (packages are installed only from the indexes in your own pip and uv configuration)",
+    "已忽略：{line}（软件包只从你自己的 pip 和 uv 配置的索引安装）",
 )
 _NEXT = Text("next: gonogo rehearse {options}-- {command}", "下一步：gonogo rehearse {options}-- {command}")
-_SKIPPED = Text("not looked at: {what}: {why}", "未查看：{what}：{why}")
+_SKIPPED = Text("not checked: {what}: {why}", "未检查：{what}：{why}")
 
 
 def known_format(name: str) -> str:
     """The name, if a list is written so. Raises UserError that names those there are."""
     if name not in FORMATS:
         raise UserError(
-            Text("--format {name}: a list is written as {known}", "--format {name}：清单只支持 {known}").format(
+            Text("--format {name}: a list can be written as {known}", "--format {name}：清单只支持 {known}").format(
                 name=repr(name), known=", ".join(FORMATS)
             )
         )

@@ -36,11 +36,11 @@ def with_each_shape(ranks: Iterable[int], probed: RankRecord) -> tuple[list[int]
     why = Text(
         "one for each of {count} kind(s) of batches", "以及 {count} 种 batch 各一个"
     ).format(count=len(seen)) if shapes else Text(
-        "the other ranks' batches could not be looked at beforehand", "无法事先查看其他 rank 的 batch"
+        "the other ranks' batches could not be read in advance", "无法事先查看其他 rank 的 batch"
     )  # fmt: skip
     listed = ", ".join(str(rank) for rank in sorted(chosen))
     note = Text(
-        "--ranks sample took ranks {ranks}: the first, the last, the first of each node; {why}",
+        "--ranks sample chose ranks {ranks}: the first, the last, the first of each node; {why}",
         "--ranks sample 选取了 rank {ranks}：第一个、最后一个、每个节点的第一个；{why}",
     )
     return sorted(chosen), note.format(ranks=listed, why=why)

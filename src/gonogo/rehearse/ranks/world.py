@@ -25,16 +25,16 @@ def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, stated: Machi
     if is_unstated(per_node):
         raise CountNotSaid(
             Text(
-                "neither the command nor --gpus says how many accelerators a node has: add --gpus 8x{name}",
-                "命令和 --gpus 都没有说明每个节点有多少加速器：请加上 --gpus 8x{name}",
+                "neither the command nor --gpus says how many GPUs a node has: add --gpus 8x{name}",
+                "命令和 --gpus 都没有说明每个节点有多少 GPU：请加上 --gpus 8x{name}",
             ).format(name=stated.accelerator.name)
         )
     asked = nodes_asked(request.gpus, request.nodes)
     if asked is not None and asked != launch.nodes:
         raise UserError(
             Text(
-                "the command starts {launched} node(s), {asked} are asked for: change --nodes (--gpus), or the command "
-                "(torchrun --nnodes, accelerate --num_machines, deepspeed --hostfile)",
+                "the command starts {launched} node(s), but {asked} are requested: change --nodes (--gpus), "
+                "or the command (torchrun --nnodes, accelerate --num_machines, deepspeed --hostfile)",
                 "命令启动 {launched} 个节点，而要求的是 {asked} 个：请修改 --nodes（--gpus）或命令（torchrun --nnodes、"
                 "accelerate --num_machines、deepspeed --hostfile）",
             ).format(launched=launch.nodes, asked=asked)
@@ -45,10 +45,10 @@ def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, stated: Machi
     if per_node > stated.count:
         raise UserError(
             Text(
-                "the command starts {processes} processes on a node, --gpus gives it {count} accelerators: start "
-                "{count}, or say --gpus {processes}x{name}",
-                "命令在每个节点启动 {processes} 个进程，而 --gpus 只有 {count} 个加速器：请启动 {count} 个，或使用 "
-                "--gpus {processes}x{name}",
+                "the command starts {processes} processes per node, but --gpus has {count} GPUs: start "
+                "{count}, or use --gpus {processes}x{name}",
+                "命令在每个节点启动 {processes} 个进程，而 --gpus 只有 {count} 张 GPU：请启动 {count} 个，或"
+                "使用 --gpus {processes}x{name}",
             ).format(processes=per_node, count=stated.count, name=stated.accelerator.name)
         )
     return machine_from(request.gpus, launch.nodes, request.host_memory, stated.count)
@@ -84,7 +84,8 @@ def ranks_to_run(asked: str, launch: ResolvedLaunch, machine: Machine, *, may_be
         if match is None:
             raise UserError(
                 Text(
-                    "--ranks {asked}: write 0, 0,3, sample or all", "--ranks {asked}：请写成 0、0,3、sample 或 all"
+                    "--ranks {asked}: must be like 0 or 0,3, or sample or all",
+                    "--ranks {asked}：请写成 0、0,3、sample 或 all",
                 ).format(asked=asked)
             )
         ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))
@@ -93,7 +94,7 @@ def ranks_to_run(asked: str, launch: ResolvedLaunch, machine: Machine, *, may_be
         if max(ranks, default=0) >= world:
             raise UserError(
                 Text(
-                    "--ranks {asked}: the command starts {world} process(es), ranks 0 to {last}",
+                    "--ranks {asked}: the command starts {world} process(es): ranks 0 to {last}",
                     "--ranks {asked}：命令启动 {world} 个进程，rank 为 0 到 {last}",
                 ).format(asked=asked, world=world, last=world - 1)
             )

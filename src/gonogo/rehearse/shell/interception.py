@@ -81,7 +81,7 @@ class Interception:
         """Put another path in the place of one; False where it is too long."""
         if len(other) > len(path):
             return False
-        call.memory.write(call.pid, address, other + b"\0")
+        call.memory.write(call.pid, address, other + b"\0", call.still_waits)
         return True
 
 

@@ -20,13 +20,13 @@ def skipped_of(
             continue
         if call.kind == "launch" or chosen.kind != "launch":
             why = Text(
-                "{script} starts it besides; rehearse it by itself: gonogo rehearse -- {command}",
+                "{script} also starts it; rehearse it separately: gonogo rehearse -- {command}",
                 "{script} 还会启动它；可单独排练：gonogo rehearse -- {command}",
             ).format(script=shortened(words, 80), command=shortened(call.words, 400))
         else:
             why = Text(
-                "{script} runs it beside the training; what it would have made is not there",
-                "{script} 在训练之外运行它；它本应生成的内容不存在",
+                "{script} runs it next to the training; its output is missing",
+                "{script} 在训练之外运行它；缺少它的输出",
             ).format(script=shortened(words, 80))
         what = shortened(call.words, 120)
         yield Text(what, what), why
@@ -38,8 +38,8 @@ def skipped_of(
                 script=shortened(words, 80), listed=listed
             ),
             Text(
-                "not run: they would change files or this machine, or are not known to be harmless",
-                "未执行：它们会改动文件或本机，或不确定是否无害",
+                "not run: they need a network or another machine, never end, or are not installed here",
+                "未执行：它们需要网络或其他机器、不会结束，或本机没有安装",
             ),
         )
     environment = chosen.environment
@@ -50,7 +50,7 @@ def skipped_of(
                     "the Python environment {path}, which {script} activates", "{script} 激活的 Python 环境 {path}"
                 ).format(path=environment[name], script=shortened(words, 80)),
                 Text(
-                    "rehearsed with {python} and the packages there; start gonogo from that environment",
+                    "rehearsed with {python} and its packages instead; start gonogo from that environment",
                     "改用 {python} 及其中的软件包排练；请在该环境中启动 gonogo",
                 ).format(python=sys.executable),
             )

@@ -136,7 +136,7 @@ def _as_bash(words: Sequence[str]) -> list[str]:
     if name in SHELLS and name not in ("bash", "sh", "dash"):
         raise UserError(
             Text(
-                "{shell} scripts can't be rehearsed, only bash and sh ones: give the launch command itself",
+                "{shell} scripts can't be rehearsed, only bash and sh: give the launch command itself",
                 "只能排练 bash 和 sh 脚本，不支持 {shell}：请直接给出启动命令",
             ).format(shell=name)
         )

@@ -42,7 +42,7 @@ class ViewerFiles:
         if self.flight_recorder is not None and ranks < 2:
             raise UserError(
                 Text(
-                    "--flight-recorder compares ranks, and one is rehearsed: add --ranks all, or --ranks sample",
+                    "--flight-recorder compares ranks, but only one is rehearsed: add --ranks all, or --ranks sample",
                     "--flight-recorder 用于比较各 rank，而这里只排练一个：请加上 --ranks all 或 --ranks sample",
                 )
             )
@@ -56,14 +56,14 @@ def refused(option: str, path: Path, error: OSError) -> UserError:
 def _check_file(option: str, path: Path) -> None:
     if is_folder(path):
         raise UserError(
-            _SAYS.format(option=option, path=path, why=Text("is a folder: name a file", "是一个目录：请写出文件名"))
+            _SAYS.format(option=option, path=path, why=Text("is a folder: give a file", "是一个目录：请写出文件名"))
         )
     _check_parent(option, path)
 
 
 def _check_folder(option: str, path: Path) -> None:
     if exists(path) and (not is_folder(path) or any(path.iterdir())):
-        why = Text("name a folder that is new or empty", "请指定一个新的或空的目录")
+        why = Text("give a new or empty folder", "请指定一个新的或空的目录")
         raise UserError(_SAYS.format(option=option, path=path, why=why))
     _check_parent(option, path)
 

@@ -40,7 +40,7 @@ def write_viewer_files(
     if not missing:
         return []
     said = Text(
-        "the files for viewers lack {ranks}: the worker was killed", "供查看器打开的文件缺少 {ranks}：工作进程被终止"
+        "viewer files are missing {ranks}: the worker was killed", "查看器文件缺少 {ranks}：工作进程被终止"
     ).format(ranks=ranks_text(missing))
     return [(said.en, said.zh)]
 

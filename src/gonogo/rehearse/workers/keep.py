@@ -25,9 +25,9 @@ def check_keep(folder: Path | None) -> None:
         return
     if not is_folder(folder) or any(folder.iterdir()):
         raise UserError(
-            Text(
-                "--keep {folder}: name a folder that is new or empty", "--keep {folder}：请指定一个新的或空的目录"
-            ).format(folder=folder)
+            Text("--keep {folder}: give a new or empty folder", "--keep {folder}：请指定一个新的或空的目录").format(
+                folder=folder
+            )
         )
 
 

@@ -55,8 +55,8 @@ def _check_reached(address: str) -> None:
     if address.startswith("ray://"):
         raise UserError(
             Text(
-                "--ray {address}: ranks are started from a node of the cluster, not by Ray's client: run gonogo there, "
-                "with --ray auto",
+                "--ray {address}: ranks can only be started from a node of the cluster, not through Ray "
+                "Client: run gonogo there, with --ray auto",
                 "--ray {address}：各 rank 由集群的节点启动，不能通过 Ray client：请在某个节点上运行 gonogo，并使用 "
                 "--ray auto",
             ).format(address=address)
@@ -65,7 +65,7 @@ def _check_reached(address: str) -> None:
     if not colon or not host or not port.isdigit():
         raise UserError(
             Text(
-                "--ray {address}: write HOST:PORT, as in 10.0.0.1:6379, or auto for the cluster of this machine",
+                "--ray {address}: write HOST:PORT, for example 10.0.0.1:6379, or auto for this machine's cluster",
                 "--ray {address}：请写成 主机:端口，例如 10.0.0.1:6379；auto 表示本机所在的集群",
             ).format(address=address)
         )
@@ -78,8 +78,8 @@ def _check_reached(address: str) -> None:
 def _unreachable(address: str, why: str) -> UserError:
     return UserError(
         Text(
-            "--ray {address}: no Ray cluster is reached there ({why}): start one with ray start --head, or name the "
-            "address that it printed",
+            "--ray {address}: can't connect to a Ray cluster ({why}): start one with ray start --head, or "
+            "use the address that it printed",
             "--ray {address}：无法连接到 Ray 集群（{why}）：请用 ray start --head 启动，或填写它打印的地址",
         ).format(address=address, why=why)
     )

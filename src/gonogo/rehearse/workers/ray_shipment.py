@@ -117,8 +117,8 @@ def refusal(shipment: Shipment, node: str) -> Text | None:
     missing = next((path for path in shipment.needed if not os.path.exists(path)), None)
     if missing is not None:
         return Text(
-            "Ray node {node}: {path} is not there: every node needs the program, its data and the same Python "
-            "environment under the same paths, as on a shared file system",
+            "Ray node {node}: {path} does not exist: every node needs the program, its data and the same "
+            "Python environment under the same paths, for example on a shared file system",
             "Ray 节点 {node} 上没有 {path}：每个节点都需要在相同路径下有程序、数据和同样的 Python 环境（例如使用共享文"
             "件系统）",
         ).format(node=node, path=missing)
@@ -126,7 +126,8 @@ def refusal(shipment: Shipment, node: str) -> Text | None:
     for name, version in shipment.versions.items():
         if ours.get(name) != version:
             return Text(
-                "Ray node {node} has {name} {there}, this machine {here}: install the same versions on every node",
+                "Ray node {node} has {name} {there}, but this machine has {here}: install the same versions "
+                "on every node",
                 "Ray 节点 {node} 上的 {name} 是 {there}，本机是 {here}：请在每个节点安装相同的版本",
             ).format(node=node, name=name, there=ours.get(name, "-"), here=version)
     return None

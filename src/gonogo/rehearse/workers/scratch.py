@@ -32,7 +32,7 @@ def scratch_folder() -> Iterator[Path]:
     except OSError as error:
         raise UserError(
             Text(
-                "the temporary folder {path} can't be used ({why}): point TMPDIR to one that can be written",
+                "can't use the temporary folder {path} ({why}): point TMPDIR to a writable folder",
                 "临时目录 {path} 无法使用（{why}）：请用 TMPDIR 指向可写的目录",
             ).format(path=parent, why=error.strerror or error)
         ) from None
@@ -85,8 +85,8 @@ def say_if_full(folder: Path) -> Iterator[None]:
 def _full(path: str, free: int) -> UserError:
     return UserError(
         Text(
-            "the temporary folder {path} is full ({free:.1f} MiB free, a rehearsal needs {least}): free some space, or "
-            "point TMPDIR to another disk",
+            "the temporary folder {path} is full ({free:.1f} MiB free, a rehearsal needs {least} MiB): free "
+            "some space, or point TMPDIR to another disk",
             "临时目录 {path} 已满（剩余 {free:.1f} MiB，排练需要 {least} MiB）：请清理空间，或用 TMPDIR 指向另一块磁盘",
         ).format(path=path, free=free / (1 << 20), least=_LEAST_FREE >> 20)
     )

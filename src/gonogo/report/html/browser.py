@@ -13,8 +13,8 @@ from gonogo.report.atomic import write_atomically
 
 _SHOWN = Text("gonogo: shown in the browser: {path}", "gonogo：已在浏览器中打开：{path}")
 _NOT_SHOWN = Text(
-    "gonogo: there is no browser here; open {path} where there is one",
-    "gonogo：此处没有浏览器；请在有浏览器处打开 {path}",
+    "gonogo: no browser on this machine; open {path} on one that has a browser",
+    "gonogo：本机没有浏览器；请在有浏览器的机器上打开 {path}",
 )
 
 

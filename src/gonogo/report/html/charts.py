@@ -20,7 +20,7 @@ _WORDS = {
     "capacity": Text("capacity", "总量"),
     "allocations": Text("allocations", "分配次数"),
     "step number": Text("step", "步"),
-    "reached by": Text("reached by", "由此达到"),
+    "caused by": Text("caused by", "引起者："),
     "at": Text("at", "位于"),
     "peak": Text("peak", "峰值"),
     "steps": Text("steps", "步"),
@@ -28,7 +28,7 @@ _WORDS = {
     "slowest": Text("slowest: rank {rank}, {value}", "最慢：rank {rank}，{value}"),
     "most": Text("most: rank {rank}, {value}", "最多：rank {rank}，{value}"),
     "median of ranks": Text("median of the ranks {value}", "各 rank 的中位数 {value}"),
-    "stood": Text("rank {rank} stood still for {value}", "rank {rank} 停住 {value}"),
+    "stood": Text("rank {rank} stalled for {value}", "rank {rank} 停住 {value}"),
     "outside": Text("outside any module", "不属于任何模块"),
     "all": Text("all", "全部"),
 }

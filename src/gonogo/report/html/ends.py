@@ -11,13 +11,13 @@ from gonogo.report.html.markup import element, heading, lines, text
 from gonogo.report.html.over_time import over_time
 from gonogo.report.untrusted import clean_line
 
-_ORDER = Text("The order in which ranks failed", "各 rank 失败的先后")
-_AXIS = Text("seconds after the first", "距第一个的秒数")
+_ORDER = Text("Order in which the ranks failed", "各 rank 失败的先后")
+_AXIS = Text("seconds after the first failure", "距首个失败的秒数")
 _READ = Text(
-    "Full: what failed by itself. Hollow: what fell over because of another.",
-    "实心：自身出错；空心：因其他 rank 出错而倒下。",
+    "Solid: failed on its own. Hollow: failed because of another rank.",
+    "实心：自身出错；空心：因其他 rank 出错而失败。",
 )
-_FIRST = Text("The first {shown} of {count} are shown.", "只显示 {count} 个中最先失败的 {shown} 个。")
+_FIRST = Text("Showing the first {shown} of {count}.", "只显示 {count} 个中最先失败的 {shown} 个。")
 _IN_LOG = Text("The decisive lines in their context", "关键行及其上下文")
 _STEPS = Text("The steps of all ranks", "各 rank 的每一步")
 _SHOWN = Text("Shown", "显示")
@@ -25,9 +25,9 @@ _TIME = Text("time of a step", "每步用时")
 _GPU = Text("GPU memory reserved", "显存（已预留）")
 _HOST = Text("host memory", "主机内存")
 _HIGHEST = Text(
-    "A line a rank; of steps that share a point the highest figure is drawn. Shaded: a rank stood still. Drag to zoom, "
-    "double-click for all of it; with the keyboard: arrows, + and -, 0.",
-    "每个 rank 一条线；同一个点上的多步取最大值。阴影：有 rank 停住。拖动可放大，双击恢复；键盘：方向键、+ 与 -、0。",
+    "One line per rank; where several steps share a point, the maximum is drawn. Shaded: a rank stalled. "
+    "Drag to zoom, double-click to reset; keyboard: arrows, + and -, 0.",
+    "每个 rank 一条线；同一个点上的多步取最大值。阴影：有 rank 停顿。拖动可放大，双击恢复；键盘：方向键、+ 与 -、0。",
 )
 _WIDTH, _LEFT, _ROW, _RIGHT = 900, 90, 22, 230
 _MOST = 64

@@ -14,12 +14,12 @@ from gonogo.report.untrusted import clean_line
 
 _TITLE = Text("Ranks side by side", "各 rank 并排")
 _READ = Text(
-    "Each lane is the last collectives of a rank, the latest on the right; marked is the first one that not all make "
-    "alike. Below it, how each side came there.",
+    "Each lane shows the last collectives of a rank, the latest on the right; the first one that differs "
+    "between ranks is marked. Below: the call stacks of each side.",
     "每一行是一个 rank 最近的集合通信，最新的在右边；标出的是第一个各 rank 不一致的。下面是各方到达那里的调用栈。",
 )
 _ENDED = Text("has ended", "已结束")
-_NUMBER = Text("number {number} of its group", "本组第 {number} 个")
+_NUMBER = Text("number {number} in its group", "本组第 {number} 个")
 _MOST_LANES = 16
 """Ranks of one side share a lane where there are more."""
 

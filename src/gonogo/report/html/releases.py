@@ -10,7 +10,7 @@ from gonogo.report.html.markup import element, heading, text
 
 _TITLE = Text("{package}, release by release", "{package} 的各个版本")
 _JUDGED = {"good": Text("good", "好"), "bad": Text("bad", "坏"), "skipped": Text("skipped", "跳过")}
-_CHANGES = {"breaks": Text("breaks it", "在此损坏"), "mends": Text("mends it", "在此修复")}
+_CHANGES = {"breaks": Text("breaks", "引入问题"), "mends": Text("fixes it", "修复问题")}
 
 
 def releases(bisection: Bisection, language: str) -> str:

@@ -16,8 +16,8 @@ from gonogo.report.words import colon
 
 _TITLE = Text("Memory against speed", "显存与速度")
 _READ = Text(
-    "Further right is faster, higher takes more memory; the upright strokes are how far the memory may be off. Choose "
-    "a point to see its config and its launch command. Hollow: does not fit.",
+    "Further right is faster, higher takes more memory; the error bars show the uncertainty of the "
+    "memory estimate. Select a point to see its config and launch command. Hollow: does not fit.",
     "越靠右越快，越靠上占用显存越多；竖线表示显存估计的误差范围。选择一个点可查看其配置和启动命令。空心：放不下。",
 )
 _ALL = Text(
@@ -27,7 +27,7 @@ _ALL = Text(
 _SPEED = Text("tokens/s/GPU", "token/s/卡")
 _MEMORY = Text("GPU memory", "显存")
 _CAPACITY = Text("capacity {size}", "总量 {size}")
-_CHOICES = Text("The strategies, one by one", "逐个方案")
+_CHOICES = Text("All strategies", "全部方案")
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 760, 380, 76, 44, 16
 _GIB = 1 << 30
 _RADIUS = 9

@@ -25,16 +25,17 @@ from gonogo.report.words import colon, counted, word
 
 _OVER_TIME = Text("Memory over time", "内存随时间的变化")
 _DRAG = Text(
-    "Drag to zoom, double-click for all of it; with the keyboard: arrows, + and -, 0. Each point is the highest moment "
-    "of a stretch of allocations; a virtual accelerator has no clock.",
-    "拖动可放大，双击恢复；键盘：方向键、+ 与 -、0。每个点是一段分配过程中的最高时刻；虚拟加速卡没有时钟。",
+    "Drag to zoom, double-click to reset; keyboard: arrows, + and -, 0. Each point is the maximum over a "
+    "range of allocations; the x axis counts allocations, since a virtual GPU has no clock.",
+    "拖动可放大，双击恢复；键盘：方向键、+ 与 -、0。每个点是一段分配过程中的最大值；虚拟 GPU 没有时钟，横"
+    "轴为分配次数。",
 )
-_BY_MODULE = Text("Who holds it at the peak", "峰值时由谁占用")
+_BY_MODULE = Text("Memory at the peak, by part", "峰值时各部分的占用")
 _CLICK = Text(
-    "Of the device that is chosen above. Choose a part to see what it is made of.",
+    "For the device selected above. Select a part to see what it consists of.",
     "所示为上面选中的设备。选择一个部分以查看其构成。",
 )
-_CLICK_ALONE = Text("Choose a part to see what it is made of.", "选择一个部分以查看其构成。")
+_CLICK_ALONE = Text("Select a part to see what it consists of.", "选择一个部分以查看其构成。")
 _DEVICE = Text("Device", "设备")
 _SHORT = 24
 """Letters of a cell that stand on one line: a column of node-a or ZeRO-2 is else one letter wide on a phone."""

@@ -14,11 +14,11 @@ from gonogo.report.untrusted import clean, clean_line
 
 _STEP = Text("Step {number}: {title}", "第 {number} 步：{title}")
 _BECAUSE = Text("{hazard}: {why}", "{hazard}：{why}")
-_UNSAFE = Text("it changes what the run does beyond the error: look at it", "除修正错误外还会改变运行的行为：请确认")
-_TO_DO = Text("What to do", "操作")
-_PATCH = Text("the patch is in {file}; in {folder} run one of", "补丁在 {file} 中；在 {folder} 下执行其中之一")
+_UNSAFE = Text("it changes more than the error: review it", "除修正错误外还会改变训练行为：请确认")
+_TO_DO = Text("Next steps", "后续操作")
+_PATCH = Text("the patch is in {file}; in {folder}, run one of", "补丁在 {file} 中；在 {folder} 下执行其中之一")
 _GIT, _PLAIN = Text("git apply {file}", "git apply {file}"), Text("patch -p1 < {file}", "patch -p1 < {file}")
-_APPLIED = Text("the files have been changed as the patch {file} says", "文件已按补丁 {file} 修改")
+_APPLIED = Text("the patch {file} has been applied", "补丁 {file} 已应用")
 _INSTALL = Text("install: pip install {pins}", "安装：pip install {pins}")
 _EXPORT = Text("set: export {name}={value}", "设置：export {name}={value}")
 _LAUNCH = Text("launch: {command}", "启动：{command}")
@@ -26,19 +26,19 @@ _COMPARED = Text("Before and after", "修改前后")
 _COLUMNS = (
     Text("", ""),
     Text("verdict", "结论"),
-    Text("in the way", "存在的问题"),
+    Text("blocker", "阻碍"),
     Text("ranks", "rank"),
     Text("GPU memory", "显存"),
-    Text("host memory of a node", "每节点主机内存"),
+    Text("host memory per node", "每节点主机内存"),
     Text("step", "每步"),
 )
 _BEFORE, _AFTER, _OR = Text("before", "修改前"), Text("after", "修改后"), Text("or: {title}", "或者：{title}")
 _ROOFLINE = Text(
-    "GPU memory: reserved of what is there; step: by a roofline, to compare, no promise",
-    "显存：已预留 / 可用；每步耗时由 roofline 模型给出，仅供比较，不是承诺",
+    "GPU memory: reserved / usable; step time: roofline estimate, for comparison only",
+    "GPU 显存：已预留 / 可用；每步耗时为 roofline 估计，仅供比较",
 )
-_TRIED = Text("Tried, and not taken", "尝试过但未采用")
-_TRIED_COLUMNS = (Text("against", "针对"), Text("change", "改动"), Text("what came of it", "结果"))
+_TRIED = Text("Tried and rejected", "尝试过但未采用")
+_TRIED_COLUMNS = (Text("against", "针对"), Text("change", "改动"), Text("outcome", "结果"))
 _COST = Text("{count} rehearsals, {seconds:.0f} s", "{count} 次排练，{seconds:.0f} 秒")
 
 

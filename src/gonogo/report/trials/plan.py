@@ -42,7 +42,7 @@ _SOLVED = {
     "seq-len": (Text("The longest sequences that fit", "能放下的最长序列"), Text("tokens", "token")),
     "micro-batch": (Text("The largest micro-batches that fit", "能放下的最大 micro-batch"), Text("samples", "样本")),
     "generations": (
-        Text("The most completions of a prompt that fit and run at once", "放得下且能同时生成的最多回答数"),
+        Text("The most completions per prompt that fit and run at once", "放得下且能同时生成的最多回答数"),
         Text("completions", "回答数"),
     ),
     "gpus": (Text("The fewest GPUs that hold it", "所需的最少 GPU 数"), Text("GPUs", "GPU 数")),
@@ -50,9 +50,9 @@ _SOLVED = {
 """By what was asked for: the table's title, and the column's."""
 _SOURCES = {
     "rehearsed": Text("± {band:.0%}: rehearsed at full depth", "± {band:.0%}：以完整深度排练"),
-    "extended": Text("± {band:.0%}: extended from short rehearsals", "± {band:.0%}：由短排练外推"),
+    "extended": Text("± {band:.0%}: extrapolated from short rehearsals", "± {band:.0%}：由短排练外推"),
     "formula": Text(
-        "± {band:.0%}: by formula, and not rehearsed, as slower ones need no closer look",
+        "± {band:.0%}: by formula; slower strategies were not rehearsed",
         "± {band:.0%}：仅按公式估算；较慢的方案没有排练",
     ),
 }
@@ -129,7 +129,7 @@ def _fitting(plan: Plan, language: str) -> Table:
 def _solved(choice: Solution, language: str) -> str:
     value = f"{choice.solved:,}"
     if choice.at_limit:
-        return Text("{value} (no more tried)", "{value}（未再尝试）").format(value=value).in_language(language)
+        return Text("{value} (larger not tried)", "{value}（未尝试更大的值）").format(value=value).in_language(language)
     return value
 
 
@@ -158,16 +158,16 @@ def _too_large(plan: Plan, language: str) -> Table:
     )
     columns = (
         _COLUMNS[1].in_language(language),
-        Text("short of", "差多少").in_language(language),
+        Text("missing", "缺口").in_language(language),
         Text("what would make it fit", "怎样能放下").in_language(language),
     )
     return Table(_TITLES["too_large"].in_language(language), columns, rows)
 
 
 _COST_NOTE = Text(
-    "from all that the maker states of the machine to half the estimated speed, at the lowest and the highest price; "
-    "loading, checkpoints and restarts are not in it",
-    "从厂商标称速度到估计速度的一半，按最低与最高价格；不含加载、检查点和重启的时间",
+    "range: from the hardware's peak to half the estimated speed, at the lowest and highest price; "
+    "without loading, checkpoints and restarts",
+    "范围：从硬件标称速度到估计速度的一半，按最低与最高价格；不含加载、checkpoint 和重启的时间",
 )
 
 
@@ -235,6 +235,6 @@ def _told(language: str, engine: bool) -> list[tuple[str, str]]:
 def legend_names(language: str) -> dict[str, str]:
     """What the parts of a bar are called, in the picture's order."""
     names = {name: word(name, language) for name in CATEGORIES if name in _LETTERS}
-    names["reserve"] = Text("reserved, not used", "已保留未使用").in_language(language)
+    names["reserve"] = Text("reserved, unused", "已保留未使用").in_language(language)
     names["free"] = Text("free", "空闲").in_language(language)
     return names

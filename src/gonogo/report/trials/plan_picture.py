@@ -35,7 +35,7 @@ _GREY, _RED = "#57606a", "#cf222e"
 _TITLE = Text("Memory of one GPU", "单卡显存")
 _TOO_LARGE = Text("does not fit", "放不下")
 _NO_CHINESE_FONT = Text(
-    "{path}: this machine has no Chinese font, so its words are English; an .svg has them in Chinese",
+    "{path}: this machine has no Chinese font, so the picture is in English; an .svg can be in Chinese",
     "{path}：本机没有中文字体，图中文字改用英文；.svg 图可显示中文",
 )
 """A PNG takes its letters from the machine that draws it, an SVG from the one that shows it."""
@@ -51,7 +51,7 @@ def check_picture(path: Path | None) -> None:
     check_suffix(path, OPTION)
     why = None
     if os.path.isdir(path):
-        why = Text("is a folder: name a file in it", "是一个目录：请写出其中的文件名")
+        why = Text("is a folder: give a file in it", "是一个目录：请写出其中的文件名")
     elif not os.path.isdir(path.parent):
         why = Text("the folder {folder} does not exist", "目录 {folder} 不存在").format(folder=path.parent)
     if why is not None:

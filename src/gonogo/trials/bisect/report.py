@@ -7,16 +7,16 @@ from gonogo.finding.bisection import Bisection, TriedRelease
 from gonogo.trials.bisect.run import Bisected, Trial
 
 _BREAKS = Text(
-    "{package} {bad} breaks it: {good} is the last release with which it runs",
+    "{package} {bad} breaks the run: {good} is the last release that works",
     "{package} {bad} 引入了问题：{good} 是最后一个能跑的版本",
 )
 _MENDS = Text(
-    "{package} {good} mends it: {bad} is the last release with which it fails",
+    "{package} {good} fixes the run: {bad} is the last release that fails",
     "{package} {good} 修复了问题：{bad} 是最后一个会失败的版本",
 )
 _AMONG = Text(
-    "it runs with {package} {good} and fails with {bad}; which release between them makes the difference is open: "
-    "{untold} could not be judged",
+    "it runs with {package} {good} and fails with {bad}; the release that makes the difference is not "
+    "known, because {untold} could not be judged",
     "{package} {good} 能跑，{bad} 失败；其间哪个版本造成差别尚无定论：{untold} 无法判断",
 )
 _BETWEEN = Text(
@@ -24,18 +24,18 @@ _BETWEEN = Text(
     "{package} {good} 能跑，{bad} 失败；其间还有 {count} 个版本未试",
 )
 _BOTH_RUN = Text(
-    "it runs with {package} {good} and with {bad}: there is nothing to find",
+    "it runs with both {package} {good} and {bad}: there is nothing to find",
     "{package} {good} 与 {bad} 都能跑：没有可查找的差别",
 )
 _BOTH_FAIL = Text(
-    "it fails with {package} {good} and with {bad}: the version makes no difference, or --good is no good one",
+    "it fails with both {package} {good} and {bad}: the version makes no difference, or --good is not a working one",
     "{package} {good} 与 {bad} 都失败：与版本无关，或者 --good 并不是好的版本",
 )
 _NOT_TOLD = Text(
-    "{package} {version} can't be judged, so there is no end to search from",
-    "{package} {version} 无法判断，因此无从查找",
+    "{package} {version} can't be judged, so the bisection has no starting point",
+    "{package} {version} 无法判断，因此二分查找没有起点",
 )
-_INTERRUPTED = Text("interrupted: this is what was known by then", "已中断：以下为当时已知的结果")
+_INTERRUPTED = Text("interrupted: partial result", "已中断：以下为部分结果")
 _UNTRIED = Text("{package} {version}", "{package} {version}")
 
 

@@ -73,7 +73,7 @@ def bisect(request: BisectRequest, attempt: Try, on_progress: OnProgress | None 
     if good == bad:
         raise UserError(
             Text(
-                "--good and --bad are both {version}: name two releases",
+                "--good and --bad are both {version}: give two different releases",
                 "--good 与 --bad 都是 {version}：请给出两个不同的版本",
             ).format(version=good)
         )
@@ -178,7 +178,7 @@ def _trial(version: Version, report: Report, failure: str | None) -> Trial:
 def _why_skipped(report: Report) -> Text:
     if report.verdict is Verdict.NO_GO:
         first = next(finding for finding in report.findings if _is_certain_error(finding))
-        return Text("it fails in another way: {hazard}", "它因其他原因失败：{hazard}").format(hazard=first.hazard)
+        return Text("it fails for another reason: {hazard}", "它因其他原因失败：{hazard}").format(hazard=first.hazard)
     reasons = [skipped for skipped in report.skipped if "--ranks" not in skipped.why.en]
     if not reasons:
         return Text("CANNOT-TELL", "CANNOT-TELL")
@@ -190,9 +190,9 @@ def _version(option: str, text: str) -> Version:
         return Version(text)
     except InvalidVersion:
         raise UserError(
-            Text("{option} {text}: write a version, as in 0.14.2", "{option} {text}：请写成版本号，例如 0.14.2").format(
-                option=option, text=repr(text)
-            )
+            Text(
+                "{option} {text}: must be a version, for example 0.14.2", "{option} {text}：请写成版本号，例如 0.14.2"
+            ).format(option=option, text=repr(text))
         ) from None
 
 
@@ -200,8 +200,8 @@ def _check_package(name: str, rehearsal: RehearsalRequest) -> None:
     if not can_be_laid_over(name):
         raise UserError(
             Text(
-                "--package {name}: it is compiled, and can't be laid over the installed one; make a Python environment "
-                "for each version, and rehearse there",
+                "--package {name}: a compiled package can't be installed over the present one; create a "
+                "Python environment for each version, and rehearse there",
                 "--package {name}：它是编译包，无法叠加安装；请为每个版本各建一个 Python 环境，分别排练",
             ).format(name=name)
         )
@@ -209,8 +209,8 @@ def _check_package(name: str, rehearsal: RehearsalRequest) -> None:
         if canonicalize_name(option.partition("==")[0].strip()) == name:
             raise UserError(
                 Text(
-                    "--with {option}: the versions of --package {name} are chosen by the bisection; leave this out",
-                    "--with {option}：--package {name} 的版本由二分查找决定，请去掉此选项",
+                    "--with {option}: the bisection chooses the versions of {name}; remove this option",
+                    "--with {option}：{name} 的版本由二分查找决定，请去掉此选项",
                 ).format(option=option, name=name)
             )
 

@@ -16,20 +16,20 @@ from gonogo.trials.cure.pace import seconds_of_step
 from gonogo.trials.cure.search import Found
 from gonogo.trials.cure.trial import Trial
 
-_INTERRUPTED = Text("interrupted: this is what was known by then", "已中断：以下为当时已知的结果")
-_OUT_OF_TIME = Text("--budget is over: there may be more to try", "--budget 规定的时间已用完：可能还有未尝试的改动")
-_NOTHING_TO_DO = Text("it is GO as it is: there is nothing to cure", "原样即为 GO：无需修复")
+_INTERRUPTED = Text("interrupted: partial result", "已中断：以下为部分结果")
+_OUT_OF_TIME = Text("--budget used up: there may be more to try", "--budget 规定的时间已用完：可能还有未尝试的改动")
+_NOTHING_TO_DO = Text("GO without changes: nothing to cure", "原样即为 GO：无需修复")
 _CURED = Text("cured: rehearsed GO with the patch", "已修复：打上补丁后排练结果为 GO")
 _NO_CURE = Text(
-    "no cure was found: what was tried is below, and what still stands in the way",
-    "没有找到修复办法：以下是尝试过的改动，以及仍然存在的问题",
+    "no cure found: what was tried and the remaining blockers are below",
+    "没有找到修复办法：以下是尝试过的改动，以及剩余的阻碍",
 )
 _NEAR_CURE = Text(
-    "no whole cure was found: the patch brings it further, and what still stands in the way is below",
-    "没有找到完整的修复办法：补丁能让它走得更远，仍然存在的问题见下",
+    "no complete cure found: the patch gets further, and the remaining blockers are below",
+    "没有找到完整的修复办法：补丁能让它执行得更远，剩余的阻碍见下",
 )
-_PARTLY = Text("what comes after the errors below", "下列错误之后的内容")
-_NOT_SEEN = Text("a rehearsal ends where the program does", "程序在哪里结束，排练就到哪里")
+_PARTLY = Text("everything after the errors below", "下列错误之后的内容")
+_NOT_SEEN = Text("the rehearsal ends where the program fails", "程序在哪里失败，排练就到哪里结束")
 
 
 def cure_report(found: Found, copy: Copy, *, rehearsals: int, seconds: float, patch_file: str | None) -> Report:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gonogo.evidence.run import Run
     from gonogo.trials.cure.trial import Trial
 
-_STAGE_2 = Text("ZeRO stage 2: parameters stay whole on every rank", "ZeRO stage 2：每个 rank 保留完整的参数")
+_STAGE_2 = Text("ZeRO stage 2: parameters are not partitioned", "ZeRO stage 2：不切分参数")
 _ORDER = {Applicability.SAFE: 0, Applicability.UNSAFE: 1}
 
 

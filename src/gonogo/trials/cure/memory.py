@@ -162,7 +162,8 @@ def _title(change: Change, batch: Batch | None) -> Text:
     if change.micro_batch is not None and batch is not None:
         said.append(
             Text(
-                "micro-batch {size} and {times} accumulation steps (were {before} and {steps}; as many samples a step)",
+                "micro-batch {size} and gradient accumulation {times} (were {before} and {steps}; same "
+                "samples per step)",
                 "micro-batch {size}、梯度累积 {times} 步（原为 {before} 和 {steps}；每步样本数不变）",
             ).format(
                 size=change.micro_batch, times=batch.accumulation * (batch.micro_batch // change.micro_batch),
@@ -174,16 +175,16 @@ def _title(change: Change, batch: Batch | None) -> Text:
     if change.stage is not None:
         said.append(Text(f"ZeRO stage {change.stage}", f"ZeRO stage {change.stage}"))
     if change.offload_optimizer:
-        said.append(Text("the optimizer offloaded to the host", "优化器卸载到主机"))
+        said.append(Text("optimizer offload to the CPU", "优化器卸载到 CPU"))
     if change.offload_parameters:
-        said.append(Text("the parameters offloaded to the host", "参数卸载到主机"))
+        said.append(Text("parameter offload to the CPU", "参数卸载到 CPU"))
     return Text(", ".join(one.en for one in said), "，".join(one.zh for one in said))
 
 
 _EVALUATION = {
     "per_device_eval_batch_size": (1, Text("evaluate one sample at a time", "每次评估一个样本")),
-    "prediction_loss_only": (True, Text("keep the loss alone in evaluation", "评估时只保留 loss")),
-    "eval_accumulation_steps": (1, Text("move what evaluation keeps to the host", "把评估保留的内容移到主机")),
+    "prediction_loss_only": (True, Text("keep only the loss in evaluation", "评估时只保留 loss")),
+    "eval_accumulation_steps": (1, Text("move evaluation outputs to host memory", "把评估的输出移到主机内存")),
 }
 
 

@@ -17,8 +17,8 @@ from gonogo.trials.cure.request import CureRequest
 from gonogo.trials.cure.trial import Trial, Trier
 
 _MOST_STEPS = 12
-_LOOKING = Text("as it is", "原样")
-_PROOF = Text("the proof", "最终验证")
+_LOOKING = Text("unchanged", "原样")
+_PROOF = Text("final verification", "最终验证")
 
 
 @dataclass(frozen=True)
@@ -211,13 +211,13 @@ class Search:
         self._trier.pins = tuple(pin for step in steps for pin in step.pins)
 
 
-_BRINGS = Text("it brings another error: {what}", "会带来另一个错误：{what}")
+_BRINGS = Text("it causes another error: {what}", "会带来另一个错误：{what}")
 _CHANGES_TRAINING = Text(
-    "it changes what is learned (--allow-training-changes): {what}",
-    "它会改变训练内容（--allow-training-changes）：{what}",
+    "it affects training results (--allow-training-changes): {what}",
+    "它会影响训练结果（--allow-training-changes）：{what}",
 )
-_STAYS = Text("the error stays", "错误仍然存在")
-_NOT_NEEDED = Text("taken out again: it is GO without it", "已撤回：不做这一步也是 GO")
+_STAYS = Text("the error remains", "错误仍然存在")
+_NOT_NEEDED = Text("reverted: GO without it", "已撤回：不改也是 GO")
 
 
 def _certain(findings: Iterable[Finding]) -> bool:
@@ -266,6 +266,6 @@ def _outcome(cured: Finding, trial: Trial) -> Text:
     if first.hazard == cured.hazard:
         return _STAYS
     fallback = first.hazard in {hazard.name for hazard in all_hazards() if hazard.fallback}
-    return Text("it then fails otherwise: {what}", "随后以其他方式失败：{what}").format(
+    return Text("it then fails for another reason: {what}", "随后因其他原因失败：{what}").format(
         what=first.cause if fallback else first.title
     )

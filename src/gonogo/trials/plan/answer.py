@@ -47,7 +47,7 @@ def _notes(plan: Plan) -> list[Text]:
     if plan.request.global_batch is None:
         notes.append(
             Text(
-                "--global-batch says nothing: {batch} samples a step were taken",
+                "--global-batch not given: using {batch} samples per step",
                 "未指定 --global-batch：按每步 {batch} 个样本规划",
             ).format(batch=plan.global_batch)
         )
@@ -60,8 +60,8 @@ def unstated(request: PlanRequest) -> list[Text]:
         return []
     return [
         Text(
-            "--host-memory says nothing: whether offloaded states fit into it was not judged",
-            "未指定 --host-memory：没有判断卸载的状态能否放进主机内存",
+            "--host-memory not given: whether offloaded states fit in host memory was not checked",
+            "未指定 --host-memory：没有检查卸载的状态能否放进主机内存",
         )
     ]
 
@@ -103,7 +103,7 @@ def _skipped(plan: Plan) -> list[Skipped]:
             Skipped(
                 names,
                 Text(
-                    "may or may not fit; since none is clearly faster than the best, they were not rehearsed whole",
+                    "may or may not fit; not rehearsed at full depth, because none is clearly faster than the best",
                     "可能放得下，也可能放不下；由于并不比最优方案明显更快，没有以完整深度排练",
                 ),
             )
@@ -118,10 +118,9 @@ def uncovered(failed: Sequence[tuple[Choice, str]], request: PlanRequest) -> lis
         Skipped(
             Text("step times", "每步耗时"),
             Text(
-                "by a roofline ({matmul:.0%} of matrix FLOP/s, {memory:.0%} of memory, {link:.0%} of link bandwidth): "
-                "they rank strategies, and are no promise",
-                "由 roofline 模型给出（矩阵算力 {matmul:.0%}、显存带宽 {memory:.0%}、链路带宽 {link:.0%}）：用于排序，"
-                "不是承诺",
+                "roofline estimates ({matmul:.0%} of matmul FLOP/s, {memory:.0%} of memory bandwidth, "
+                "{link:.0%} of link bandwidth), for ranking only",
+                "roofline 估计（矩阵算力 {matmul:.0%}、显存带宽 {memory:.0%}、链路带宽 {link:.0%}），仅用于排序",
             ).format(matmul=roofline.MATMUL_SHARE, memory=roofline.MEMORY_SHARE, link=roofline.LINK_SHARE),
         ),
     ]
@@ -222,10 +221,10 @@ def too_large(choice: Choice, request: PlanRequest) -> planned.TooLarge:
     )
 
 
-_HOST = Text("{size} GiB of host memory a node", "每节点 {size} GiB 主机内存")
-_AND_HOST = Text("and in any case {size} GiB of host memory a node", "且无论如何每节点需要 {size} GiB 主机内存")
-_NVME = Text("{size} GiB of NVMe a node", "每节点 {size} GiB NVMe")
-_AND_NVME = Text("and in any case {size} GiB of NVMe a node", "且无论如何每节点需要 {size} GiB NVMe")
+_HOST = Text("{size} GiB of host memory per node", "每节点 {size} GiB 主机内存")
+_AND_HOST = Text("and in any case {size} GiB of host memory per node", "且无论如何每节点需要 {size} GiB 主机内存")
+_NVME = Text("{size} GiB of NVMe per node", "每节点 {size} GiB NVMe")
+_AND_NVME = Text("and in any case {size} GiB of NVMe per node", "且无论如何每节点需要 {size} GiB NVMe")
 
 
 def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
@@ -233,12 +232,12 @@ def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
     machine = request.machine
     cures = []
     if choice.room.short_of == "engine":
-        cures.append(Text("an engine on GPUs of its own (--engine server)", "让引擎使用单独的 GPU（--engine server）"))
+        cures.append(Text("an engine on separate GPUs (--engine server)", "让引擎使用单独的 GPU（--engine server）"))
     if choice.room.short_of == "accelerator":
         needed = choice.reserved * (1 + BANDS[choice.source])
         larger = _next_larger(machine.accelerator, needed)
         if larger is not None:
-            cures.append(Text("{name} would hold it", "换成 {name} 可以放下").format(name=larger.name))
+            cures.append(Text("{name} would fit it", "换成 {name} 可以放下").format(name=larger.name))
         growing = sum(choice.by_category.get(name, 0.0) for name in ("activations", "temporary"))
         capacity = machine.accelerator.total_bytes - machine.accelerator.allowance_bytes
         share = (growing - (needed - capacity)) / growing if growing else 0.0
@@ -253,7 +252,7 @@ def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
         if not cures:
             cures.append(
                 Text(
-                    "a strategy that keeps less on the GPU, or fewer trained parameters (--tune lora)",
+                    "a strategy that keeps less on the GPU, or fewer trainable parameters (--tune lora)",
                     "在显存中保留更少内容的方案，或训练更少参数（--tune lora）",
                 )
             )

@@ -20,8 +20,8 @@ from gonogo.trials.plan.solve import Solution, Solved
 from gonogo.trials.plan.task.batches import global_batch
 
 _RECOMPUTED = Text(
-    "only strategies with gradient checkpointing were tried: without it less fits",
-    "只尝试了开启梯度检查点的方案：不开启时能放下的更少",
+    "only strategies with gradient checkpointing were tried: they fit the most",
+    "只尝试了开启梯度检查点的方案：它们能放下的最多",
 )
 
 

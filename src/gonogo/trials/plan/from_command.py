@@ -69,7 +69,7 @@ def read_training_command(command: Sequence[str]) -> TrainingCommand:
     if run is None or run.launch is None:
         raise UserError(
             Text(
-                "{command}: starts no training that gonogo can follow: give MODEL and options instead",
+                "{command}: starts no training that gonogo recognizes: give MODEL and options instead",
                 "{command}：没有启动 gonogo 能识别的训练：请改为给出 MODEL 和选项",
             ).format(command=" ".join(command))
         )

@@ -20,7 +20,7 @@ def check_packages(tune: Tune, task: str = "sft") -> None:
     if task != "sft" and importlib.util.find_spec("trl") is None:
         raise UserError(
             Text(
-                "--task {task} rehearses TRL's own trainer, which is not installed for {python}: pip install trl",
+                "--task {task} rehearses TRL's trainer, but TRL is not installed for {python}: pip install trl",
                 "--task {task} 会排练 TRL 自己的训练器，而 {python} 没有安装：pip install trl",
             ).format(task=task, python=sys.executable)
         )
@@ -42,18 +42,18 @@ def check_model(path: Path, name: str) -> None:
     except OSError as error:
         raise UserError(
             Text(
-                "{name}: {file} can't be read ({why}): name a folder with the model's config.json",
+                "{name}: can't read {file} ({why}): give a folder with the model's config.json",
                 "{name}：无法读取 {file}（{why}）：请指定含有 config.json 的模型目录",
             ).format(name=name, file=file, why=error.strerror)
         ) from error
     except ValueError as error:
         raise UserError(
-            Text("{file} is no JSON: {why}", "{file} 不是合法的 JSON：{why}").format(file=file, why=error)
+            Text("{file} is not valid JSON: {why}", "{file} 不是合法的 JSON：{why}").format(file=file, why=error)
         ) from error
     if not isinstance(config, dict) or not config.get("model_type"):
         raise UserError(
             Text(
-                "{file} names no model_type: it is no transformers configuration",
+                "{file} has no model_type: not a transformers config",
                 "{file} 没有 model_type：不是 transformers 的模型配置",
             ).format(file=file)
         )

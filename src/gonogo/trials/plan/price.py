@@ -45,7 +45,8 @@ def tokens_of(text: str | None) -> int:
     if not 1 <= tokens < inf:
         raise UserError(
             Text(
-                "--tokens {text}: write how many, as in 300M or 1.5B", "--tokens {text}：请写数量，例如 300M 或 1.5B"
+                "--tokens {text}: write a number, for example 300M or 1.5B",
+                "--tokens {text}：请写数量，例如 300M 或 1.5B",
             ).format(text=repr(text))
         )
     return round(tokens)
@@ -80,7 +81,7 @@ def read_price(path: Path, gpus: str | None, accelerator: str) -> Price:
     wanted = accelerator if found is None else f"{found[0].name} / {accelerator}"
     raise _unusable(
         path,
-        Text("it has no price of {wanted}, but of {known}", "没有 {wanted} 的价格，只有 {known}").format(
+        Text("it has no price for {wanted}, only for {known}", "没有 {wanted} 的价格，只有 {known}").format(
             wanted=wanted, known=", ".join(prices) or Text("nothing", "空表")
         ),
     )
@@ -119,7 +120,7 @@ def _range(path: Path, name: str, value: Any) -> tuple[float, float]:
         raise _unusable(
             path,
             Text(
-                "`{name}` is no price: write a number, or [lowest, highest]",
+                "`{name}` is not a price: write a number, or [lowest, highest]",
                 "`{name}` 不是价格：请写数字，或 [最低, 最高]",
             ).format(name=name),
         )

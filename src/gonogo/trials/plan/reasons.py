@@ -14,75 +14,73 @@ GIB = 1 << 30
 
 _SPREAD = {
     0: Text(
-        "Every GPU keeps the whole model, its gradients and its optimizer states.",
-        "每张卡都保存完整的模型、梯度和优化器状态。",
+        "Every GPU holds the full model, gradients and optimizer states.", "每张卡都保存完整的模型、梯度和优化器状态。"
     ),
     1: Text(
-        "Every GPU keeps all weights and gradients; the optimizer's states are split over the {n} GPUs.",
+        "Every GPU holds all weights and gradients; optimizer states are sharded over {n} GPUs.",
         "每张卡保存全部权重和梯度；优化器状态切分到 {n} 张卡上。",
     ),
     2: Text(
-        "Every GPU keeps all weights, so none have to be fetched; gradients and the optimizer's states are split over "
-        "the {n} GPUs.",
+        "Every GPU holds all weights, so none need to be gathered; gradients and optimizer states are "
+        "sharded over {n} GPUs.",
         "每张卡保存全部权重，计算时不必从别的卡取；梯度和优化器状态切分到 {n} 张卡上。",
     ),
     3: Text(
-        "Weights, gradients and the optimizer's states are all split over the {n} GPUs; a layer's weights are fetched "
-        "from the other GPUs just before it is computed.",
+        "Weights, gradients and optimizer states are sharded over {n} GPUs; a layer's weights are gathered "
+        "just before it runs.",
         "权重、梯度和优化器状态都切分到 {n} 张卡上；每一层计算之前，才从其他卡取来它的权重。",
     ),
 }
-_ALONE = Text("With one GPU there is nothing to split.", "只有一张卡，没有可切分的对象。")
+_ALONE = Text("With one GPU there is nothing to shard.", "只有一张卡，没有可切分的对象。")
 _HOST_OPTIMIZER = Text(
-    "The optimizer's states stay in host memory ({size:.0f} GiB a node) and the CPU updates them: less GPU memory, a "
-    "slower step.",
+    "Optimizer states are offloaded to host memory ({size:.0f} GiB per node) and updated by the CPU: "
+    "less GPU memory, slower steps.",
     "优化器状态留在主机内存（每节点 {size:.0f} GiB），由 CPU 更新：省显存，但每步更慢。",
 )
 _HOST_WEIGHTS = Text(
-    "Weights and the optimizer's states wait in host memory ({size:.0f} GiB a node); weights are copied to the GPU "
-    "when a layer needs them.",
+    "Weights and optimizer states are offloaded to host memory ({size:.0f} GiB per node); weights are "
+    "copied to the GPU when a layer needs them.",
     "权重和优化器状态放在主机内存（每节点 {size:.0f} GiB），某一层用到时才把权重拷贝到显存。",
 )
 _NVME = Text(
-    "The optimizer's states lie on NVMe ({size:.0f} GiB a node) and are read and written in every step.",
+    "Optimizer states are offloaded to NVMe ({size:.0f} GiB per node), and read and written every step.",
     "优化器状态放在 NVMe 上（每节点 {size:.0f} GiB），每一步都要读写一次。",
 )
 _LOADING = Text(
-    "Nothing is offloaded, but the model is loaded through host memory: up to {size:.0f} GiB a node.",
+    "Nothing is offloaded, but the model is loaded through host memory: up to {size:.0f} GiB per node.",
     "没有卸载到主机，但加载模型要经过主机内存：每节点最多 {size:.0f} GiB。",
 )
 _SMALL_BUCKETS = Text(
-    "With DeepSpeed's usual buffers for communication it does not fit; with a tenth of them it does, for more and "
-    "smaller messages.",
+    "It does not fit with DeepSpeed's default communication buffers, but does with a tenth of them, at "
+    "the cost of more and smaller messages.",
     "按 DeepSpeed 默认的通信缓冲区放不下，缩小到十分之一就放得下；代价是消息更多、更小。",
 )
 _RECOMPUTED = Text(
-    "Gradient checkpointing: activations are dropped and computed again in the backward pass, a third more computing "
-    "for far less memory.",
-    "梯度检查点：丢弃激活，反向时重新计算；计算量约多三分之一，显存大幅减少。",
+    "Gradient checkpointing: activations are recomputed in the backward pass, which costs about a third "
+    "more compute for far less memory.",
+    "梯度检查点：反向时重新计算激活；计算量约多三分之一，显存大幅减少。",
 )
 _KEPT = Text(
-    "There is room for all activations, so nothing is computed twice (no gradient checkpointing).",
+    "All activations fit, so nothing is recomputed (no gradient checkpointing).",
     "显存放得下全部激活，无需重复计算（不开梯度检查点）。",
 )
 _MOST = Text(
-    "{used:.1f} of {all:.1f} GiB are taken on each GPU, most of it by {what} ({most:.1f} GiB).",
+    "Each GPU uses {used:.1f} of {all:.1f} GiB, most of it for {what} ({most:.1f} GiB).",
     "每张卡占用 {used:.1f} / {all:.1f} GiB，其中{what}最多（{most:.1f} GiB）。",
 )
 _FASTEST = Text(
-    "Nothing that fits is clearly faster; a step waits longest for {limit}.",
-    "放得下的方案里没有明显更快的；每步最主要的耗时是{limit}。",
+    "No strategy that fits is clearly faster; the bottleneck is {limit}.",
+    "放得下的方案里没有明显更快的；瓶颈是{limit}。",
 )
 _AS_FAST = Text(
-    "As fast as the first, by what is known; a step waits longest for {limit}.",
-    "就已知情况而言与第一个一样快；每步最主要的耗时是{limit}。",
+    "As fast as the first, within the uncertainty; the bottleneck is {limit}.",
+    "在误差范围内与第一个一样快；瓶颈是{limit}。",
 )
 _SLOWER = Text(
-    "{percent:.0%} slower than the first; a step waits longest for {limit}.",
-    "比第一个慢 {percent:.0%}；每步最主要的耗时是{limit}。",
+    "{percent:.0%} slower than the first; the bottleneck is {limit}.", "比第一个慢 {percent:.0%}；瓶颈是{limit}。"
 )
 _LIMITS = {
-    "compute": Text("computing", "计算"),
+    "compute": Text("compute", "计算"),
     "communication": Text("communication", "卡间通信"),
     "host_link": Text("PCIe copies", "PCIe 拷贝"),
     "host_optimizer": Text("CPU optimizer", "CPU 优化器"),
@@ -94,14 +92,14 @@ _LIMITS_SAID = {
     "communication": Text("communication between GPUs", "卡间通信"),
     "host_link": Text("copies between GPU and host (PCIe)", "显存与内存之间的拷贝（PCIe）"),
     "host_optimizer": Text("the optimizer on the CPU", "CPU 上的优化器"),
-    "generation": Text("completions to be generated", "生成回答"),
+    "generation": Text("generation of completions", "生成回答"),
 }
 _CATEGORIES = {
-    "parameters": Text("the weights", "权重"),
+    "parameters": Text("weights", "权重"),
     "gradients": Text("gradients", "梯度"),
-    "optimizer": Text("the optimizer's states", "优化器状态"),
+    "optimizer": Text("optimizer states", "优化器状态"),
     "activations": Text("activations", "激活"),
-    "communication": Text("buffers for communication", "通信缓冲区"),
+    "communication": Text("communication buffers", "通信缓冲区"),
     "temporary": Text("temporary tensors", "临时张量"),
     "rollout": Text("the rollout engine", "rollout 引擎"),
 }
@@ -170,18 +168,18 @@ def shortfall(choice: Choice, request: PlanRequest) -> Text:
     missing = -getattr(choice.room, name) / GIB
     if name == "engine":
         return Text(
-            "the rollout engine lacks {missing:.1f} GiB to start surely beside the trainer",
+            "the rollout engine is {missing:.1f} GiB short of starting reliably next to the trainer",
             "rollout 引擎要在训练器旁可靠启动，还缺 {missing:.1f} GiB",
         ).format(missing=missing)
     if name == "accelerator":
         accelerator = request.machine.accelerator
         return Text(
-            "needs {needs:.1f} GiB a GPU at the smallest micro-batch, {has:.1f} GiB are there",
+            "needs {needs:.1f} GiB per GPU at the smallest micro-batch, but has {has:.1f} GiB",
             "最小 micro-batch 下每张卡需要 {needs:.1f} GiB，只有 {has:.1f} GiB",
         ).format(
             needs=choice.reserved * (1 + choice.band if choice.source != "formula" else 1) / GIB,
             has=(accelerator.total_bytes - accelerator.allowance_bytes) / GIB,
         )
-    return Text("{what}: {missing:.0f} GiB too little a node", "{what}：每节点缺 {missing:.0f} GiB").format(
+    return Text("{what}: {missing:.0f} GiB short per node", "{what}：每节点缺 {missing:.0f} GiB").format(
         what=_HARDWARE[name], missing=missing
     )

@@ -98,7 +98,7 @@ def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[P
     chosen = next((known for known in TUNES if known == tune), None)
     if chosen is None:
         raise UserError(
-            Text("--tune {tune}: one of {known}", "--tune {tune}：可选 {known}").format(
+            Text("--tune {tune}: must be one of {known}", "--tune {tune}：可选 {known}").format(
                 tune=tune, known=", ".join(TUNES)
             )
         )
@@ -136,29 +136,29 @@ def check_rollouts(request: PlanRequest) -> None:
     if accelerator.device_type != "cuda" or request.dtype != "bf16":
         raise UserError(
             Text(
-                "--task {task} on {name}: how much memory vLLM takes there is not known; --engine none plans without",
+                "--task {task} on {name}: vLLM's memory use there is not known; plan without it with --engine none",
                 "--task {task} 在 {name} 上：不知道 vLLM 在其上占用多少显存；--engine none 可不用它来规划",
             ).format(task=task.task, name=accelerator.name)
         )
     if task.engine == "server" and request.world_size < 2:
         raise UserError(
             Text(
-                "--engine server needs GPUs of its own: with one GPU none is left for the trainer",
+                "--engine server needs separate GPUs: with one GPU none is left for the trainer",
                 "--engine server 需要单独的 GPU：只有一张卡时没有卡可供训练",
             )
         )
 
 
 _NO_MODEL = Text(
-    "no model: name its folder or hub name, as in: gonogo plan Qwen/Qwen2.5-7B --gpus 8xA100-80G",
+    "no model: give its folder or hub name, for example: gonogo plan Qwen/Qwen2.5-7B --gpus 8xA100-80G",
     "没有给出模型：请给出目录或 hub 名称，例如 gonogo plan Qwen/Qwen2.5-7B --gpus 8xA100-80G",
 )
 _MODEL_UNTOLD = Text(
-    "the command does not show which model it trains: name it before --, as in: gonogo plan MODEL -- COMMAND",
+    "can't tell from the command which model it trains: give it before --, for example: gonogo plan MODEL -- COMMAND",
     "从命令看不出训练哪个模型：请写在 -- 之前，例如 gonogo plan MODEL -- COMMAND",
 )
 _LENGTH_UNTOLD = Text(
-    "the command does not show how long its samples are: add --seq-len TOKENS",
+    "can't tell from the command how long its samples are: add --seq-len TOKENS",
     "从命令看不出样本长度：请加上 --seq-len TOKEN数",
 )
 
@@ -166,10 +166,10 @@ _LENGTH_UNTOLD = Text(
 def _taken(request: PlanRequest) -> Text:
     machine = request.machine
     return Text(
-        "planned for what the command shows: {model}, {task}{tune}, sequences of {length}, {nodes} node(s) x {count} "
-        "GPUs, {batch} samples a step; options change it",
-        "按命令中的信息规划：{model}，{task}{tune}，序列长度 {length}，{nodes} 个节点 x {count} 卡，每步 {batch} 个样本"
-        "；可用选项修改",
+        "planned for the settings in the command: {model}, {task}{tune}, sequence length {length}, {nodes} "
+        "node(s) x {count} GPUs, {batch} samples per step; override with options",
+        "按命令中的设置规划：{model}，{task}{tune}，序列长度 {length}，{nodes} 个节点 x {count} 卡，每步 "
+        "{batch} 个样本；可用选项修改",
     ).format(
         model=request.name,
         task="" if request.task is None else Text(f"{request.task.task}, ", f"{request.task.task}，"),
@@ -191,8 +191,8 @@ def model_folder(name: str) -> Path:
         return here
     raise UserError(
         Text(
-            "{name}: no such folder, no model of that name in the hub's cache, nor among the published ones that "
-            "gonogo knows: give a folder with its config.json",
+            "{name}: no such folder, and no model of that name in the hub cache or gonogo's table of "
+            "published models: give a folder with its config.json",
             "{name}：没有这个目录，hub 缓存和 gonogo 所知的公开模型中都没有这个模型：请给出含有 config.json 的目录",
         ).format(name=name)
     )

@@ -52,7 +52,7 @@ def check_batch(request: PlanRequest) -> None:
         below, above = batch // world * world, (batch // world + 1) * world
         raise UserError(
             Text(
-                "--global-batch {batch}: {world} GPUs can't share it evenly; {numbers} they can",
+                "--global-batch {batch}: not divisible over {world} GPUs; use {numbers}",
                 "--global-batch {batch}：无法平均分给 {world} 张卡；可改为 {numbers}",
             ).format(
                 batch=batch, world=world, numbers=Text(f"{below} or {above}", f"{below} 或 {above}") if below else above
@@ -66,7 +66,7 @@ def search(request: PlanRequest, meter: Meter, say: Say) -> Plan:
     say(Text("reading the model", "读取模型"))
     candidates = Candidates(request, meter.facts(), meter)
     groups = [group for group in candidates.groups() if not candidates.hopeless(group)]
-    say(Text("rehearsing short stacks of layers", "用较少的层排练"))
+    say(Text("rehearsing with few layers", "用较少的层排练"))
     _measure_the_best(candidates, groups)
     for _ in range(_WHOLE_ROUNDS):
         best = _hopeful(candidates, groups)[:1]

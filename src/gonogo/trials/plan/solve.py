@@ -78,15 +78,15 @@ def check_unknown(name: str, request: PlanRequest) -> Unknown:
     if name == "gpus" and request.task is not None and request.task.engine == "server":
         raise UserError(
             Text(
-                "--solve gpus with --engine server: how many GPUs a server is given is a choice; solve it colocated",
-                "--solve gpus 与 --engine server：服务占几张卡由您选择；请用 colocate 求解",
+                "--solve gpus with --engine server: the number of server GPUs is your choice; use --engine colocate",
+                "--solve gpus 与 --engine server：服务占几张卡由你选择；请用 --engine colocate",
             )
         )
     for known in UNKNOWNS:
         if known == name:
             return known
     raise UserError(
-        Text("--solve {name}: one of {known}", "--solve {name}：可选 {known}").format(
+        Text("--solve {name}: must be one of {known}", "--solve {name}：可选 {known}").format(
             name=name, known=", ".join(UNKNOWNS)
         )
     )
@@ -97,7 +97,7 @@ def solve(unknown: Unknown, request: PlanRequest, meter: Meter, say: Say) -> Sol
     started = time.monotonic()
     say(Text("reading the model", "读取模型"))
     found = _Solver(unknown, request, meter)
-    say(Text("rehearsing short stacks of layers", "用较少的层排练"))
+    say(Text("rehearsing with few layers", "用较少的层排练"))
     found.measure()
     solutions = found.solutions()
     if solutions:

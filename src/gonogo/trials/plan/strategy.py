@@ -29,7 +29,7 @@ _PLACES = {"cpu": "CPU", "nvme": "NVMe"}
 _BOTH_ON = Text("optimizer + parameters on {place}", "优化器和参数在 {place}")
 _OPTIMIZER_ON = Text("optimizer on {place}", "优化器在 {place}")
 _PARAMETERS_ON = Text("parameters on {place}", "参数在 {place}")
-_CHECKPOINTING = Text("checkpointing", "梯度检查点")
+_CHECKPOINTING = Text("gradient checkpointing", "梯度检查点")
 _PRECOMPUTED = Text("reference precomputed", "参考模型预先计算")
 
 
@@ -66,7 +66,7 @@ class Family(msgspec.Struct, frozen=True, order=True):
             if self.parameters != "gpu":
                 words.append(_PARAMETERS_ON.format(place=_PLACES[self.parameters]))
         if self.small_buckets:
-            words.append(Text("small buckets", "小 bucket"))
+            words.append(Text("reduced buckets", "小 bucket"))
         return listed(words)
 
 

@@ -29,11 +29,11 @@ from gonogo.virtual.measuring.jobs import Facts
 def check_folder(folder: Path) -> None:
     """Raise UserError where the files can't be written into the folder, or would replace others."""
     if exists(folder) and not is_folder(folder):
-        raise UserError(Text("--write {path}: is no folder", "--write {path}：不是目录").format(path=folder))
+        raise UserError(Text("--write {path}: not a folder", "--write {path}：不是目录").format(path=folder))
     if is_folder(folder) and any(folder.iterdir()):
         raise UserError(
             Text(
-                "--write {path}: there are files in it already: name a new or empty folder",
+                "--write {path}: not empty: give a new or empty folder",
                 "--write {path}：目录中已有文件：请指定新的或空的目录",
             ).format(path=folder)
         )
@@ -66,7 +66,7 @@ def write_best(folder: Path, plan: Plan | Solved) -> list[Text]:
     if best is None:
         return [
             Text(
-                "{path}: nothing was written, since no strategy was shown to fit",
+                "{path}: nothing was written, because no strategy was found to fit",
                 "{path}：没有写入文件，因为没有方案被证实放得下",
             ).format(path=folder)
         ]
@@ -78,7 +78,7 @@ def write_best(folder: Path, plan: Plan | Solved) -> list[Text]:
     return [
         written,
         *(
-            Text("still yours to give: {what}", "还需您提供：{what}").format(what=one)
+            Text("still to be provided by you: {what}", "还需你提供：{what}").format(what=one)
             for one in to_change(best, request, plan.facts)
         ),
     ]
@@ -89,7 +89,7 @@ def to_change(choice: Choice, request: PlanRequest, facts: Facts) -> list[Text]:
     task = request.task
     said = [
         Text(
-            "data.jsonl beside them, or DATA=…: a line for each sample, {example}",
+            "data.jsonl next to them, or DATA=…: one line per sample, {example}",
             "在旁边放 data.jsonl，或设置 DATA=…：每行一个样本，{example}",
         ).format(example='{"messages": [...]}' if task is None else lines_of(task.task))
     ]
@@ -105,7 +105,7 @@ def to_change(choice: Choice, request: PlanRequest, facts: Facts) -> list[Text]:
     if choice.strategy.rollout.engine == "server":
         said.append(
             Text(
-                "{server} has to be up before the training starts; for ms-swift start swift rollout in its place",
+                "start {server} before the training; for ms-swift start swift rollout instead",
                 "训练开始前须先启动 {server}；用 ms-swift 时改为启动 swift rollout",
             ).format(server=SERVER)
         )
@@ -114,7 +114,7 @@ def to_change(choice: Choice, request: PlanRequest, facts: Facts) -> list[Text]:
     if request.without(choice.strategy.rollout.gpus).machine.nodes > 1:
         said.append(
             Text(
-                "the nodes' names in hostfile; NODE_RANK and MASTER_ADDR on each node",
+                "the node names in hostfile; NODE_RANK and MASTER_ADDR on each node",
                 "在 hostfile 中填写各节点名称；在每个节点上设置 NODE_RANK 和 MASTER_ADDR",
             )
         )
@@ -150,7 +150,8 @@ def _chosen_for_swift(found: SwiftKind) -> Iterator[Text]:
     ):
         if chosen and len(of) > 1:
             yield Text(
-                "{option} in launch_swift.sh, which the folder's name doesn't tell: {chosen}, or another of {of}",
+                "{option} in launch_swift.sh, which can't be determined from the folder's name: {chosen}, or "
+                "another of {of}",
                 "launch_swift.sh 中的 {option}，从目录名看不出：现为 {chosen}，也可以是 {of} 中的另一个",
             ).format(option=option, chosen=chosen, of=", ".join(of))
 

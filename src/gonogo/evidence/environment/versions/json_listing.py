@@ -17,7 +17,7 @@ from gonogo.finding import Text
 
 _NOT_JSON = Text("{where}: not valid JSON: {why}", "{where}：不是有效的 JSON：{why}")
 _NO_VERSION = Text(
-    '{path}: {name}: {version} is no version: write {{"deepspeed": "0.14.2", …}}',
+    '{path}: {name}: {version} is not a version: write {{"deepspeed": "0.14.2", …}}',
     '{path}：{name}：{version} 不是有效的版本：请写成 {{"deepspeed": "0.14.2", …}}',
 )
 

@@ -27,17 +27,17 @@ _LONGEST_LINE = 20_000
 _MAX_LINES = 10_000
 """Lines of all files together that are read; a file that includes others over and over is read so far."""
 _TOO_LONG = Text(
-    "{where}: the lines from here on were not read: a list of versions has up to {limit}",
+    "{where}: not read from this line on: version lists are read up to {limit} lines",
     "{where}：从此行起没有读取：版本清单最多 {limit} 行",
 )
 _MOST_UNREAD = 100
 """Lines that are told of; a file with more is no list of requirements."""
 _NO_REQUIREMENT = Text(
-    "{where}: {line!r} is no requirement: give a requirements file, a pip freeze, or JSON",
+    "{where}: {line!r} is not a requirement: give a requirements file, a pip freeze, or JSON",
     "{where}：{line!r} 不是有效的依赖：请给出 requirements 文件、pip freeze 的输出或 JSON",
 )
 _NOT_INCLUDED = Text(
-    "{where}: can't read {path}: it is not there, or outside of the folders below this file and the current one",
+    "{where}: can't read {path}: it does not exist, or lies outside this file's folder and the current folder",
     "{where}：无法读取 {path}：文件不存在，或不在该文件所在目录和当前目录之内",
 )
 _TOO_DEEP = Text("{where}: {line!r} ({depth} files deep)", "{where}：{line!r}（已嵌套 {depth} 层文件）")

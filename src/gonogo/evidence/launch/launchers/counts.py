@@ -16,9 +16,9 @@ ALL_GPUS = Text("it starts one process for each GPU of the machine", "每张 GPU
 _NO_NUMBER = Text("`{value}` is not a number of processes", "`{value}` 不是进程数")
 _VISIBLE = Text("the GPUs of CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES 中的 GPU")
 ALONE = Text("no launcher: one process", "没有启动器：单进程")
-UNSETTLED = Text("the number of processes is not told by the files", "文件没有给出进程数")
+UNSETTLED = Text("the files don't say how many processes are started", "文件没有给出进程数")
 UNEVEN = Text(
-    "{total} processes are not the same number on each of {nodes} nodes", "{total} 个进程无法平均分到 {nodes} 个节点"
+    "{total} processes can't be divided evenly over {nodes} nodes", "{total} 个进程无法平均分到 {nodes} 个节点"
 )
 
 

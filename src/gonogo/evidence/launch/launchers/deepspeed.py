@@ -24,7 +24,7 @@ from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE, filtered, ho
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
-_HOSTFILE = Text("as the hostfile {path} says", "按 hostfile {path}")
+_HOSTFILE = Text("from the hostfile {path}", "按 hostfile {path}")
 _NO_HOSTFILE = Text("the hostfile {path} can't be read here", "此处无法读取 hostfile {path}")
 _DEFAULT_HOSTFILE = "/job/hostfile"
 _OPTIONS = OptionTable(

@@ -10,7 +10,7 @@ from gonogo.evidence.launch.launchers.counts import LaunchSettings, World, count
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 from gonogo.finding import Text
 
-_ELASTIC = Text("`{value}` nodes: their number is settled when it starts", "节点数 `{value}` 在启动时才确定")
+_ELASTIC = Text("`{value}` nodes: the number is decided at launch", "节点数 `{value}` 在启动时才确定")
 _OPTIONS = OptionTable(
     names(
         """

@@ -12,7 +12,7 @@ from gonogo.evidence.launch.launchers.recognise import LauncherCall
 from gonogo.evidence.launch.launchers.slurm import processes_of_srun
 from gonogo.finding import Text
 
-_BY_MPI = Text("MPI spreads them over its hosts", "由 MPI 分配到各主机")
+_BY_MPI = Text("MPI distributes them over its hosts", "由 MPI 分配到各主机")
 
 
 def world_of(

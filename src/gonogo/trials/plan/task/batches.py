@@ -59,7 +59,7 @@ def check_completions(request: PlanRequest) -> None:
     whole = lcm(of, request.world_size)
     raise UserError(
         Text(
-            "--global-batch {batch} counts completions: it must hold all {of} of each prompt; {near} can be shared",
+            "--global-batch {batch} counts completions and must contain all {of} of each prompt; use {near}",
             "--global-batch {batch}：按回答计数，每个提示的 {of} 个回答须在同一步内；可改为 {near}",
         ).format(batch=batch, of=of, near=-(-batch // whole) * whole)
     )

@@ -11,35 +11,35 @@ from gonogo.trials.plan.request import PlanRequest
 _GIB = 1 << 30
 _REFERENCES = {
     "model": Text(
-        "A second, frozen copy of the model gives the reference's log-probabilities.",
+        "A second, frozen copy of the model computes the reference log-probabilities.",
         "参考模型是另一份冻结的模型，由它给出参考对数概率。",
     ),
     "adapter": Text(
-        "The reference is the same model without its adapters: it takes no memory of its own.",
+        "The reference is the same model without its adapters: it takes no extra memory.",
         "参考模型就是去掉 adapter 的同一个模型：不额外占用显存。",
     ),
     "precomputed": Text(
-        "The reference's log-probabilities are computed once, before the training: no second model is held meanwhile, "
-        "and the pass over the data is not in the speed.",
+        "The reference log-probabilities are computed once before training: no second model is held during "
+        "training, and this pass over the data is not included in the speed.",
         "参考对数概率在训练前一次算好：训练时不保留第二个模型；这次遍历数据的时间不计入速度。",
     ),
 }
 _COLOCATED = Text(
-    "vLLM runs in the trainer's processes with {share:.0%} of each GPU ({size:.0f} GiB), a model on every {tp} GPU(s).",
-    "vLLM 运行在训练进程中，占每张卡的 {share:.0%}（{size:.0f} GiB），每 {tp} 张卡一个模型。",
+    "vLLM runs in the trainer's processes with {share:.0%} of each GPU ({size:.0f} GiB) and tensor parallel size {tp}.",
+    "vLLM 运行在训练进程中，占每张卡的 {share:.0%}（{size:.0f} GiB），张量并行数为 {tp}。",
 )
 _SLEEPS = Text(
-    "It gives its weights and cache back while the trainer works (sleep mode).",
-    "训练器工作时，它归还权重和缓存（sleep 模式）。",
+    "It releases its weights and cache while the trainer works (sleep mode).",
+    "训练器工作时，它释放权重和缓存（sleep 模式）。",
 )
-_AWAKE = Text("There is room for it to stay awake while the trainer works.", "训练器工作时它也无需让出显存。")
+_AWAKE = Text("There is enough memory to keep it loaded while the trainer works.", "训练器工作时它也无需让出显存。")
 _SERVED = Text(
-    "vLLM runs as a server on {gpus} GPU(s), a model on every {tp}; {left} train, and wait while it generates.",
-    "vLLM 作为服务运行在 {gpus} 张卡上，每 {tp} 张卡一个模型；{left} 张卡训练，并在它生成时等待。",
+    "vLLM runs as a server on {gpus} GPU(s) with tensor parallel size {tp}; {left} train, and wait while it generates.",
+    "vLLM 作为服务运行在 {gpus} 张卡上，张量并行数为 {tp}；{left} 张卡训练，并在它生成时等待。",
 )
-_GENERATING = Text("Generating takes {share:.0%} of a step, by estimate.", "按估计，生成占每步的 {share:.0%}。")
+_GENERATING = Text("Generation takes an estimated {share:.0%} of a step.", "按估计，生成占每步的 {share:.0%}。")
 _ALONE = Text(
-    "The model itself generates, by transformers: what Python takes between its tokens is not in the speed.",
+    "The model itself generates through transformers; Python overhead between tokens is not included in the speed.",
     "由模型自身通过 transformers 生成：token 之间 Python 的耗时不计入速度。",
 )
 
@@ -71,7 +71,7 @@ def not_rehearsed(request: PlanRequest) -> list[Skipped]:
         Skipped(
             Text("ms-swift's launch", "ms-swift 的启动脚本"),
             Text(
-                "rehearsed was TRL: rehearse launch_swift.sh as well before you train by it",
+                "TRL was rehearsed: rehearse launch_swift.sh too before you train with it",
                 "排练的是 TRL：用 launch_swift.sh 训练之前请先排练它",
             ),
         )
@@ -80,10 +80,10 @@ def not_rehearsed(request: PlanRequest) -> list[Skipped]:
         return skipped
     skipped.append(
         Skipped(
-            Text("the speed of generating", "生成的速度"),
+            Text("generation speed", "生成的速度"),
             Text(
-                "reckoned by what vLLM has to read for each token, all completions to their limit; sampling, "
-                "scheduling and early ends are not in it",
+                "estimated from what vLLM has to read per token, with all completions at the length limit; "
+                "sampling, scheduling and early stopping are not included",
                 "按 vLLM 生成每个 token 需读取的数据量估算，所有回答都计到长度上限；不含采样、调度和提前结束",
             ),
         )
@@ -93,7 +93,7 @@ def not_rehearsed(request: PlanRequest) -> list[Skipped]:
             Skipped(
                 Text("the rollout server's GPUs", "rollout 服务的 GPU"),
                 Text(
-                    "that model and cache fit there is by vLLM's figures, not by a rehearsal",
+                    "whether model and cache fit there is estimated from vLLM's memory use, not rehearsed",
                     "模型和缓存能否放下，依据的是 vLLM 的占用数据，而非排练",
                 ),
             )

@@ -72,7 +72,7 @@ def merged(options: TaskOptions, said: TaskOptions) -> TaskOptions:
     if options.task is None and said.task is not None and said.task not in TASKS:
         raise UserError(
             Text(
-                "the command trains by {name}, which no plan knows: --task names the nearest of {known}",
+                "the command trains with {name}, which can't be planned: choose the nearest of {known} with --task",
                 "命令使用 {name} 训练，无法规划：请用 --task 指定最接近的一种：{known}",
             ).format(name=said.task, known=", ".join(TASKS))
         )
@@ -94,14 +94,14 @@ def settings_of(
     if tune not in _TUNES:
         raise UserError(
             Text(
-                "--tune {tune} with --task {task}: only {known} are planned for there",
+                "--tune {tune} with --task {task}: only {known} can be planned",
                 "--tune {tune} 与 --task {task}：这里只能规划 {known}",
             ).format(tune=tune, task=task, known=", ".join(_TUNES))
         )
     if task == "gkd" and asked.teacher is None:
         raise UserError(
             Text(
-                "--task gkd distils from a teacher: name it, as in --teacher Qwen2.5-32B/",
+                "--task gkd distils from a teacher: give it, for example --teacher Qwen2.5-32B/",
                 "--task gkd 需要教师模型：请指定，例如 --teacher Qwen2.5-32B/",
             )
         )
@@ -110,7 +110,7 @@ def settings_of(
     if kind.rolls_out and generations < 2:
         raise UserError(
             Text(
-                "--generations {count}: {task} compares completions of a prompt with one another, so at least 2",
+                "--generations {count}: {task} compares completions of the same prompt, so it needs at least 2",
                 "--generations {count}：{task} 比较同一提示的多个回答，至少需要 2 个",
             ).format(count=generations, task=task)
         )
@@ -132,7 +132,9 @@ def _known_task(name: str) -> Task:
         if known == name:
             return known
     raise UserError(
-        Text("--task {name}: one of {known}", "--task {name}：可选 {known}").format(name=name, known=", ".join(TASKS))
+        Text("--task {name}: must be one of {known}", "--task {name}：可选 {known}").format(
+            name=name, known=", ".join(TASKS)
+        )
     )
 
 
@@ -143,7 +145,7 @@ def _known_engine(name: str | None) -> Where:
         if known == name:
             return known
     raise UserError(
-        Text("--engine {name}: one of {known}", "--engine {name}：可选 {known}").format(
+        Text("--engine {name}: must be one of {known}", "--engine {name}：可选 {known}").format(
             name=name, known=", ".join(ENGINES)
         )
     )
@@ -163,8 +165,8 @@ def _refuse_what_it_has_not(asked: TaskOptions, task: Task) -> None:
     having = [one for one in TASKS if not _is_useless(useless[0], one)]
     raise UserError(
         Text(
-            "{option} means nothing for --task {task}: it is of {having}",
-            "{option} 对 --task {task} 没有意义：它属于 {having}",
+            "{option} does not apply to --task {task}, only to {having}",
+            "{option} 不适用于 --task {task}，只适用于 {having}",
         ).format(option=option, task=task, having=", ".join(having))
     )
 
@@ -193,14 +195,14 @@ def _lengths(asked: TaskOptions, seq_len: int | None, *, rolls_out: bool) -> tup
     if min(prompt, completion) < 1:
         raise UserError(
             Text(
-                "--seq-len {length} is prompt and completion together: one of them alone is no shorter",
+                "--seq-len {length} must cover prompt and completion together, but one of them alone is as long",
                 "--seq-len {length} 是提示与回答的总长度：其中一项单独就已不小于它",
             ).format(length=seq_len)
         )
     if prompt + completion != seq_len:
         raise UserError(
             Text(
-                "--seq-len {length} is prompt and completion together: {prompt} and {completion} are not",
+                "--seq-len {length} must be the sum of prompt and completion, which are {prompt} and {completion}",
                 "--seq-len {length} 是提示与回答的总长度：{prompt} 与 {completion} 之和不等于它",
             ).format(length=seq_len, prompt=prompt, completion=completion)
         )
