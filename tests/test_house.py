@@ -99,7 +99,8 @@ def test_the_design_names_files_that_exist(document: str) -> None:
     text = (ROOT / "docs" / document).read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:\w+/)*\w+\.(?:py|json))`", text)) | set(re.findall(r"`((?:\w+/)+)`", text))
     assert len(named) > 40
-    rooms = [PACKAGE, ROOT, *(PACKAGE / room for room in ("virtual", "hazards", "evidence", "rehearse", "trials"))]
+    names = ("virtual", "hazards", "evidence", "rehearse", "trials", "confinement")
+    rooms = [PACKAGE, ROOT, *(PACKAGE / room for room in names)]
     for path in named:
         assert any((room / path).exists() for room in rooms), path
 
