@@ -172,7 +172,7 @@ class TestTestsOfRanks:
 
 
 class TestHowSure:
-    """``check/sureness.py``: a finding under a condition stays certain only where that surely holds."""
+    """``check/certainty.py``: a finding under a condition stays certain only where that surely holds."""
 
     HAZARD = "collective-in-branch-of-one-rank"
 

@@ -22,7 +22,7 @@ from gonogo.trials.plan.request import PlanOptions, PlanRequest, request_of
 from gonogo.trials.plan.search import search
 from gonogo.trials.plan.solve import Unknown, solve
 from gonogo.trials.plan.strategy import Family, Strategy
-from gonogo.trials.plan.task import ways
+from gonogo.trials.plan.task import engine_layouts
 from gonogo.trials.plan.task.batches import global_batch, measured_accumulation, measured_generations
 from gonogo.trials.plan.task.generation import generation_seconds
 from gonogo.trials.plan.task.rollout import Rollout, memory_of, shares, with_engine
@@ -262,9 +262,12 @@ def test_the_most_that_fits_beside_an_engine(unknown: Unknown, tmp_path: Path) -
     if unknown == "generations":
         of_gpu = best.choice.strategy.micro_batch * best.choice.strategy.accumulation
         assert of_gpu == best.value  # eight prompts on eight GPUs
-        assert ways.holding(best.request, FACTS, of_gpu) is not None
+        assert engine_layouts.holding(best.request, FACTS, of_gpu) is not None
         if not best.at_limit:
-            assert ways.holding(best.request, FACTS, of_gpu + 1) is None or best.choice.room.accelerator < 2 * GIB
+            assert (
+                engine_layouts.holding(best.request, FACTS, of_gpu + 1) is None
+                or best.choice.room.accelerator < 2 * GIB
+            )
 
 
 def test_where_the_engine_may_not_start_it_is_ruled_out_and_said(tmp_path: Path) -> None:

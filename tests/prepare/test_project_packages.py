@@ -15,11 +15,11 @@ import pytest
 from gonogo.evidence.environment.own_package import own_package
 from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, RankRecord, RehearsalRecord
+from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.environment import ON_PATH, with_packages
 from gonogo.rehearse.launch.resolve import _own_on_path
 from gonogo.rehearse.made_data import set_data_apart
-from gonogo.rehearse.not_as_there import itself, project_with
-from gonogo.rehearse.packages.wanted import wanted_by_file
+from gonogo.rehearse.packages.requested import requested_by_file
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.given import AS_INSTALLED, in_prepared_environment, with_own_package
 from gonogo.rehearse.prepared.laid_package import beside_others, lay_scripts
@@ -285,9 +285,9 @@ def test_no_model_is_made_for_a_function_that_nothing_calls(project: Path) -> No
 
 
 def test_what_is_said_where_the_project_is_not_installed(project: Path) -> None:
-    file = project_with("open_r1", project)
+    file = find_project_file("open_r1", project)
     assert file == project / "setup.py"
-    assert "pip install -e ., or gonogo prepare" in itself("open_r1", file).en
+    assert "pip install -e ., or gonogo prepare" in project_not_installed("open_r1", file).en
 
 
 def test_what_a_projects_page_has_pip_install_is_asked_for_where_it_has_no_list(
@@ -407,7 +407,7 @@ def test_addresses_stay_and_index_lines_are_said(project: Path) -> None:
     assert packages.add("extra-one")
     assert packages.lines["extra-one"] == "extra-one @ git+https://host/extra-one"
     (project / "environment.txt").write_bytes(packages.text())
-    wanted = wanted_by_file(project / "environment.txt")
+    wanted = requested_by_file(project / "environment.txt")
     assert wanted.addresses.keys() == {"coolpkg", "peft", "trl", "extra-one"}
     assert "jieba" in wanted.specifiers
     done = prepare(["python", "src/open_r1/sft.py"], Options(), InEnvironment(), write=False, look=None)

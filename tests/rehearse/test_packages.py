@@ -16,7 +16,7 @@ from wheels import wheel
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.environment import with_packages
 from gonogo.rehearse.packages import installed_version, lay_over
-from gonogo.rehearse.packages.wanted import wanted_by_file
+from gonogo.rehearse.packages.requested import requested_by_file
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 
@@ -132,7 +132,7 @@ def test_an_installed_package_that_asks_for_another_version_is_told(index: Path)
 def test_an_installed_package_gives_way_to_a_release_that_goes_with_what_is_laid_over(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gonogo.rehearse.packages.laying.STACK", ("datasets",))
+    monkeypatch.setattr("gonogo.rehearse.packages.overlay.STACK", ("datasets",))
     wheel(index, "huggingface-hub", "0.1.0")
     for version, wanted in {"2.1": "<0.2", "4.0": ">=0.1", "4.1": "<0.2,>=0.1", "4.2": ">=0.2", "5.1": ">=1"}.items():
         wheel(index, "datasets", version, (f"huggingface-hub{wanted}",))
@@ -155,7 +155,7 @@ def test_an_installed_package_gives_way_to_a_release_that_goes_with_what_is_laid
 def test_a_file_may_be_json(index: Path, tmp_path: Path, content: object) -> None:
     path = tmp_path / "environment.json"
     path.write_text(json.dumps(content))
-    wanted = wanted_by_file(path)
+    wanted = requested_by_file(path)
     assert {name: str(specifier) for name, specifier in wanted.specifiers.items()} == {"trl": "==0.9.1"}
 
 
@@ -174,7 +174,7 @@ def test_a_file_that_can_not_be_read_says_where(tmp_path: Path, text: str, said:
     path = tmp_path / "requirements.txt"
     path.write_text(text)
     with pytest.raises(UserError) as error:
-        wanted_by_file(path)
+        requested_by_file(path)
     assert said in error.value.text.en
     assert "\n" not in error.value.text.en
 
@@ -182,7 +182,7 @@ def test_a_file_that_can_not_be_read_says_where(tmp_path: Path, text: str, said:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     for path in (tmp_path / "none.txt", tmp_path):
         with pytest.raises(UserError, match="can't read --environment"):
-            wanted_by_file(path)
+            requested_by_file(path)
 
 
 @pytest.mark.parametrize("option", ["deepspeed>=0.14", "deepspeed==0.14.*", "==1", "deepspeed=0.14.2", ""])

@@ -49,12 +49,12 @@ class Run:
             self._said[words] = any(word in one.source.data for one in self.scripts for word in words)
         return self._said[words]
 
-    def as_told(self) -> Run | None:
+    def declared_only(self) -> Run | None:
         """The same run, of whose environment only its files tell; None where nothing else was taken for it."""
-        if self.environment.told is None:
+        if self.environment.declared is None:
             return None
         other = copy(self)
-        other.environment = self.environment.told
+        other.environment = self.environment.declared
         return other
 
     @cached_property

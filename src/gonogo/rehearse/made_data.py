@@ -15,7 +15,12 @@ from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord, Unsupported
 from gonogo.finding import Text
 from gonogo.rehearse.elsewhere import lies_elsewhere
-from gonogo.rehearse.not_as_there import distribution_of, is_own, lacking, to_install
+from gonogo.rehearse.environment_mismatch import (
+    distribution_of,
+    is_project_module,
+    suggested_packages,
+    unavailable_packages,
+)
 from gonogo.rehearse.prepared.environment import FILE, USUAL
 from gonogo.rehearse.prepared.named import is_hub_name
 from gonogo.rehearse.prepared.stood_in import asked_of
@@ -156,10 +161,10 @@ def _of_packages(failure: Failure, table: Prepared, record: RehearsalRecord, fol
         return _NOT_LISTED.format(name=name)
     if any(frame.function == "mpi_discovery" for frame in failure.frames):  # for want of a launcher, not of a package
         return None
-    if module is not None and not is_own(module[1], folder):  # told in its words, or in the program's own
+    if module is not None and not is_project_module(module[1], folder):  # told in its words, or in the program's own
         return _NOT_LISTED.format(name=distribution_of(module[1]))
-    for name in lacking(failure, record):
-        if name in USUAL or name in to_install(failure, record):  # "Please install tensorboard."
+    for name in unavailable_packages(failure, record):
+        if name in USUAL or name in suggested_packages(failure, record):  # "Please install tensorboard."
             return _NOT_LISTED.format(name=name)
     if failure.type == "ValueError" and _MUTABLE.match(failure.message):
         return _OTHER_PYTHON.format(here=platform.python_version())

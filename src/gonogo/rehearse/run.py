@@ -25,15 +25,15 @@ from gonogo.evidence.rehearsal.divergence import Divergence
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.cache.lookup import CachedRehearsal, cached_rehearsal
 from gonogo.rehearse.confinement_failures import mark_confinement_failures
-from gonogo.rehearse.kept.earlier import Earlier, earlier
+from gonogo.rehearse.environment_mismatch import mark_environment_failures
 from gonogo.rehearse.launch.environment import in_environment, worker_environment
 from gonogo.rehearse.launch.launch import UNSTATED, Surroundings
 from gonogo.rehearse.launch.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.launch.started_by_program import as_ranks, may_start_processes, started_by
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.made_data import set_data_apart
-from gonogo.rehearse.not_as_there import set_apart
 from gonogo.rehearse.packages import PackageOverlay, packages_for
 from gonogo.rehearse.packages.differing import spare_differing
 from gonogo.rehearse.prepared.given import (
@@ -43,7 +43,7 @@ from gonogo.rehearse.prepared.given import (
     prepared_beside,
     with_own_package,
 )
-from gonogo.rehearse.progress import OnProgress, RankStatus, Shown
+from gonogo.rehearse.progress import OnProgress, ProgressReporter, RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.diverged_records import settle, with_names
 from gonogo.rehearse.ranks.exchange import Exchange
@@ -73,7 +73,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     ranks run ends them, and the record says ``interrupted`` for them; before that, KeyboardInterrupt comes through.
     """
     started = time.monotonic()
-    show = Shown(on_progress, started)
+    progress = ProgressReporter(on_progress, started)
     _check_words(request.command)
     request = in_prepared_environment(request, Path.cwd())
     check_keep(request.keep)
@@ -82,13 +82,13 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     with _sigterm_interrupts(), scratch_folder() as scratch:
         stated = machine_from(request.gpus, request.nodes, request.host_memory, UNSTATED)
         agreed = {"yes": request.yes, "unconfined": request.unconfined}
-        overlay = packages_for(request.environment, request.with_packages, request.as_of, show, **agreed)
-        kept = earlier(request, stated, overlay)
+        overlay = packages_for(request.environment, request.with_packages, request.as_of, progress, **agreed)
+        kept = cached_rehearsal(request, stated, overlay)
         raw = request.keep is not None or bool(request.viewers)
         if kept is not None and not raw and (record := kept.record()) is not None:
             _tell_apart(record, request)
         else:
-            record = _rehearsed(request, stated, overlay, kept, scratch, started, show)
+            record = _rehearsed(request, stated, overlay, kept, scratch, started, progress)
     record.shm_bytes = request.shm_bytes  # which an earlier one need not have had
     for rank_record in record.ranks:
         if rank_record.user_error is not None:
@@ -99,7 +99,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
 def _tell_apart(record: RehearsalRecord, request: RehearsalRequest) -> None:
     """What the packages and the data here have brought about is a limit of the rehearsal."""
     mark_confinement_failures(record)
-    set_apart(record, request.environment)
+    mark_environment_failures(record, request.environment)
     set_data_apart(record, Path.cwd())
 
 
@@ -120,13 +120,13 @@ def _rehearsed(
     request: RehearsalRequest,
     stated: Machine,
     overlay: PackageOverlay,
-    kept: Earlier | None,
+    kept: CachedRehearsal | None,
     scratch: Path,
     started: float,
-    show: Shown,
+    progress: ProgressReporter,
 ) -> RehearsalRecord:
     deadline = started + request.timeout
-    show(Text("reading the launch command", "解析启动命令"))
+    progress(Text("reading the launch command", "解析启动命令"))
     variables = ProgramVariables.of(request)
     notes: list[Text] = []
     log = CallLog() if request.viewers.flight_recorder is not None else None
@@ -151,7 +151,7 @@ def _rehearsed(
         machine = machine_for(resolved.launch, request, stated)
         ranks = ranks_to_run(request.ranks, resolved.launch, machine, may_be_more=may_start_processes(resolved.launch))
         with pool_for(request.ray) as pool:
-            job = _Job(pool, request, confinement, resolved, machine, overlay, situation.made, deadline, show, log)
+            job = _Job(pool, request, confinement, resolved, machine, overlay, situation.made, deadline, progress, log)
             assignments, records, divergence = job.run(ranks)
             if (count := started_by(records, resolved.launch)) is not None:
                 resolved = dataclasses.replace(resolved, launch=as_ranks(resolved.launch, count))
@@ -174,7 +174,7 @@ def _rehearsed(
         with say_if_full(scratch):
             keep_records(request.keep, record, assignments, variables.redact)
     if request.viewers:
-        show(Text("writing the files for viewers", "写出供查看器打开的文件"))
+        progress(Text("writing the files for viewers", "写出供查看器打开的文件"))
         record.notes += write_viewer_files(request.viewers, record, assignments, log)
     return record
 
@@ -191,7 +191,7 @@ class _Job:
     overlay: PackageOverlay
     made: Path | None
     deadline: float
-    show: Shown
+    progress: ProgressReporter
     log: CallLog | None
     notes: list[Text] = dataclasses.field(default_factory=list)
     """What is to be said of how they were run."""
@@ -203,14 +203,14 @@ class _Job:
             looking, records = self._look(ranks[0])
             return [looking], records, None
         if is_sample(request.ranks) and len(ranks) < self.resolved.launch.world_size:
-            self.show(Text("looking at the ranks' data", "查看各 rank 的数据"))
+            self.progress(Text("looking at the ranks' data", "查看各 rank 的数据"))
             _, (looked,) = self._look(0)
             ranks, note = with_each_shape(ranks, looked)
             self.notes.append(note)
         with self._world() as world:
             assignments = [self._assignment(rank, world) for rank in ranks]
             request.viewers.check_ranks(len(assignments))
-            records, divergence = _run_assigned(self.pool, assignments, self.deadline, self.show, self.log)
+            records, divergence = _run_assigned(self.pool, assignments, self.deadline, self.progress, self.log)
             if world is not None:
                 raise_if_ended(world)
         return assignments, records, divergence
@@ -219,7 +219,7 @@ class _Job:
         """Look at what batches the ranks will read."""
         with self._world() as world:
             looking = _looking(self._assignment(rank, world))
-            return looking, self.pool.run([looking], self.deadline, self.show.ranks)
+            return looking, self.pool.run([looking], self.deadline, self.progress.ranks)
 
     def _world(self) -> contextlib.AbstractContextManager[World | None]:
         if self.pool.host is not None:  # they run on other machines, each in a world there
@@ -280,28 +280,28 @@ def _on_confinement(confinement: Confinement) -> Iterator[Text]:
 
 
 def _run_assigned(
-    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: Shown, log: CallLog | None
+    pool: Pool, assignments: Sequence[Assignment], deadline: float, progress: ProgressReporter, log: CallLog | None
 ) -> tuple[list[RankRecord], Divergence | None]:
     """Run the ranks, several of them in touch with each other; those of a lost node again, all together."""
     if len(assignments) == 1:
-        return pool.run(assignments, deadline, show.ranks), None
+        return pool.run(assignments, deadline, progress.ranks), None
     for _ in range(_TIMES_AGAIN):
         with contextlib.suppress(NodeLost):
-            return _run_in_touch(pool, assignments, deadline, show, log)
+            return _run_in_touch(pool, assignments, deadline, progress, log)
     try:
-        return _run_in_touch(pool, assignments, deadline, show, log)
+        return _run_in_touch(pool, assignments, deadline, progress, log)
     except NodeLost as lost:
         return lost.records, None
 
 
 def _run_in_touch(
-    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: Shown, log: CallLog | None
+    pool: Pool, assignments: Sequence[Assignment], deadline: float, progress: ProgressReporter, log: CallLog | None
 ) -> tuple[list[RankRecord], Divergence | None]:
     with Exchange([assignment.plan.rank for assignment in assignments], pool.host, log) as exchange:
 
         def watch(statuses: tuple[RankStatus, ...]) -> None:
             exchange.watch(statuses)
-            show.ranks(statuses)
+            progress.ranks(statuses)
 
         together = [one.meeting(exchange.address, exchange.descriptor(one.plan.rank)) for one in assignments]
         if pool.host is None:

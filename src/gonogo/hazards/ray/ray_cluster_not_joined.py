@@ -25,7 +25,7 @@ class RayClusterNotJoined(LoggedHazard):
         ),
     )
 
-    def sureness(self, log: FailureLog, sign: Sign, evidence: Found | LoggedError) -> Certainty | None:
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: Found | LoggedError) -> Certainty | None:
         """Numbers of GPUs count where it is whole nodes that are missing; else they make it possible."""
         if sign.says is not FEWER:
             return sign.certainty

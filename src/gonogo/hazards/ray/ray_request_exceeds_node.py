@@ -5,6 +5,6 @@ from gonogo.hazards.rule import Certainty
 
 
 class RayRequestExceedsNode(LoggedHazard):
-    def sureness(self, log: FailureLog, sign: Sign, evidence: Found | LoggedError) -> Certainty | None:
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: Found | LoggedError) -> Certainty | None:
         """Possible where the numbers speak for a node that never joined."""
         return Certainty.POSSIBLE if whole_nodes_are_missing(log) else sign.certainty

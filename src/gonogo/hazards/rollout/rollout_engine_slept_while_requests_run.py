@@ -26,7 +26,7 @@ class RolloutEngineSleptWhileRequestsRun(LoggedHazard):
         ),
     )
 
-    def sureness(self, log: FailureLog, sign: Sign, evidence: Found | LoggedError) -> Certainty | None:
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: Found | LoggedError) -> Certainty | None:
         """Only where the engine slept before the failure, and was not woken in between."""
         if sign.beside is None:
             return sign.certainty

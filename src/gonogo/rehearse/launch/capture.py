@@ -22,11 +22,11 @@ from gonogo.confinement.world import World
 from gonogo.evidence.launch.words import shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.kept.watch import heard
+from gonogo.rehearse.cache.watch import heard
+from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, all_launchers
 from gonogo.rehearse.launch.python_start import python_module
-from gonogo.rehearse.not_as_there import itself, project_with
 from gonogo.virtual.sandbox import probe_reporting
 
 
@@ -97,9 +97,9 @@ def captured(
         )
     answer = msgspec.json.decode(written, type=Answer)
     if answer.missing:
-        project = project_with(answer.missing, Path(cwd))
+        project = find_project_file(answer.missing, Path(cwd))
         if project is not None:
-            raise UserError(itself(answer.missing, project))
+            raise UserError(project_not_installed(answer.missing, project))
         own = answer.missing == launcher.described.package
         raise UserError(
             Text(

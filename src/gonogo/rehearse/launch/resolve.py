@@ -19,13 +19,13 @@ from gonogo.evidence.launch.launchers import launcher_called
 from gonogo.evidence.launch.words import is_python, python_command, shortened, without_prefix
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.kept.watch import not_all_known
+from gonogo.rehearse.cache.watch import not_all_known
+from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.capture import captured
 from gonogo.rehearse.launch.environment import with_packages
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers, launcher_of
 from gonogo.rehearse.launch.started import is_python_script
-from gonogo.rehearse.not_as_there import itself, project_with
 from gonogo.rehearse.shell.left_out import skipped_of
 from gonogo.rehearse.shell.not_set import not_set
 from gonogo.rehearse.shell.run import ScriptRun, is_script_call, run_script
@@ -249,9 +249,9 @@ def _check_module(name: str, situation: Situation) -> None:
             check=False,
         )
     if found.returncode == 1:
-        project = project_with(name, Path(situation.cwd))
+        project = find_project_file(name, Path(situation.cwd))
         if project is not None:
-            raise UserError(itself(name, project))
+            raise UserError(project_not_installed(name, project))
         raise UserError(
             Text(
                 "{python} finds no module {name} from {cwd}: start gonogo where the command is to be started",

@@ -25,6 +25,7 @@ from gonogo.rehearse.packages.agreement import Intended
 from gonogo.rehearse.packages.building import TO_BUILD_WITH
 from gonogo.rehearse.packages.installed import installed_version, link_torch
 from gonogo.rehearse.packages.places import Say
+from gonogo.rehearse.packages.requested import RequestedVersions
 from gonogo.rehearse.packages.resolving import LOCK, Resolving
 from gonogo.rehearse.packages.scripts_of_environment import own_interpreter
 from gonogo.rehearse.packages.torch_family import (
@@ -36,7 +37,6 @@ from gonogo.rehearse.packages.torch_family import (
     torch_of_the_day,
 )
 from gonogo.rehearse.packages.uv import WHEELS_ONLY, UvFailed, into, run_uv
-from gonogo.rehearse.packages.wanted import Wanted
 
 _FORMAT = 10
 """Changes when environments are made in another way, so that older ones are not used."""
@@ -86,7 +86,14 @@ class Requested:
 
 
 def make_environment(
-    folder: Path, asked: Requested, file: Path, wanted: Wanted, say: Say, consent: Consent, *, unconfined: bool
+    folder: Path,
+    asked: Requested,
+    file: Path,
+    wanted: RequestedVersions,
+    say: Say,
+    consent: Consent,
+    *,
+    unconfined: bool,
 ) -> None:
     """Make the environment under another name, then give it its own: it is there whole or not at all."""
     what = Text("making the environment of {file}", "正在创建 {file} 的环境").format(file=file.name)
@@ -198,6 +205,6 @@ def _missing(name: str, address: str, why: str) -> Text:
     return Text(f"{what.en}: {how.en}", f"{what.zh}：{how.zh}")
 
 
-def not_followed(wanted: Wanted) -> tuple[Text, ...]:
+def not_followed(wanted: RequestedVersions) -> tuple[Text, ...]:
     """What a file says of indexes, which is said and not done."""
     return tuple(_NOT_FOLLOWED.format(line=line) for line in wanted.index_lines)

@@ -20,8 +20,8 @@ from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.not_as_there import missing_in
-from gonogo.rehearse.packages.whole import environment_made
+from gonogo.rehearse.environment_mismatch import missing_packages
+from gonogo.rehearse.packages.full_environment import existing_environment
 from gonogo.rehearse.prepared.columns import columns_in
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.folder import add_to_folder, check_folder, write_folder
@@ -142,7 +142,7 @@ def prepare(
             if (needed := asked_of(record.failure, packages.absent)) is not None:  # the run has it then, and so here
                 packages.absent = tuple(name for name in packages.absent if name != needed)
                 continue
-            if [name for name in missing_in(record.failure) if packages.add(name)]:
+            if [name for name in missing_packages(record.failure) if packages.add(name)]:
                 continue
         rows = _rows_for(record, done.wanted, options)
         if rows != options.rows_of and max(rows.values()) <= MOST_ROWS:
@@ -168,7 +168,7 @@ def _tell_of_packages(done: Preparation, folder: Path) -> None:
         return
     file = Path(os.path.normpath(Path(FOLDER) / table.environment))
     with contextlib.suppress(UserError):
-        made = environment_made(file, table.with_packages, table.as_of)
+        made = existing_environment(file, table.with_packages, table.as_of)
         if made is not None:
             done.not_as_asked, done.package_notes = list(made.skipped), list(made.notes)
 

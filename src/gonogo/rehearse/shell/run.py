@@ -21,7 +21,7 @@ from gonogo.confinement.world import Heard, World
 from gonogo.evidence.launch.words import SHELLS, shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.kept.watch import is_watched
+from gonogo.rehearse.cache.watch import is_recording
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.shell.interception import Interception, write_stub
 from gonogo.rehearse.shell.session import ScriptCommand, ShellSession
@@ -216,7 +216,7 @@ def _run(
     deadline: float,
 ) -> tuple[int, tuple[str, ...]]:
     """Run the script to its end; its status (-9 where it was ended) and last lines."""
-    heard: Heard = "looks" if is_watched() else "starts"
+    heard: Heard = "looks" if is_recording() else "starts"
     process = subprocess.Popen(
         world.command([bash, *words[1:]], heard=heard),
         env=world.environment(session.environment(environment)),

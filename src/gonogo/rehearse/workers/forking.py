@@ -18,7 +18,7 @@ from typing import IO
 import msgspec
 
 from gonogo.confinement.world import World
-from gonogo.rehearse.kept.watch import heard
+from gonogo.rehearse.cache.watch import heard
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.virtual.ranks.plan import LINE_TO_EXCHANGE
 

@@ -14,13 +14,13 @@ from gonogo.finding.text import listed
 from gonogo.trials.plan import roofline
 from gonogo.trials.plan.arguments import CONFIG
 from gonogo.trials.plan.choice import BANDS, Choice
-from gonogo.trials.plan.machine_room import HOST_RESERVE
+from gonogo.trials.plan.fits import HOST_RESERVE
 from gonogo.trials.plan.reasons import GIB, limit, shortfall, why
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import Plan
 from gonogo.trials.plan.solve import Solved
+from gonogo.trials.plan.task.messages import not_rehearsed
 from gonogo.trials.plan.task.rollout import SERVER_SHARE
-from gonogo.trials.plan.task.said import not_rehearsed
 from gonogo.trials.plan.write import files_of
 from gonogo.virtual.measuring.jobs import Facts
 

@@ -16,8 +16,8 @@ import msgspec
 
 import gonogo
 from gonogo.evidence.environment.hardware import Accelerator
-from gonogo.rehearse.kept.known import source_digest
-from gonogo.rehearse.kept.store import Store
+from gonogo.rehearse.cache.key import source_digest
+from gonogo.rehearse.cache.store import Store
 from gonogo.virtual.measuring.jobs import Facts, Job, Measured
 
 _STACK = (

@@ -14,7 +14,7 @@ from gonogo.trials.plan.measure import Measurement, Meter, NotMeasured
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.roofline import ALIKE
 from gonogo.trials.plan.strategy import Family, Strategy, families, micro_batches
-from gonogo.trials.plan.task import batches, ways
+from gonogo.trials.plan.task import batches, engine_layouts
 from gonogo.trials.plan.task.kinds import Reference
 from gonogo.trials.plan.task.rollout import Rollout, Where
 from gonogo.virtual.measuring.depth import depths
@@ -63,7 +63,10 @@ class Candidates:
         references: tuple[Reference, ...] = ("",)
         engines: list[tuple[Where, int]] = [("", 0)]
         if asked is not None:
-            references, engines = asked.references(self.request.tune), list(ways.engines(self.request, self.facts))
+            references, engines = (
+                asked.references(self.request.tune),
+                list(engine_layouts.engines(self.request, self.facts)),
+            )
         found = []
         for engine, gpus in engines:
             world = self.on(gpus).world_size
@@ -88,7 +91,9 @@ class Candidates:
         """
         request = self.on(group.gpus)
         times = max(batches.global_batch(request) // request.world_size // micro_batch, 1)
-        made = rollout or ways.leanest(self.request, self.facts, group.engine, group.gpus, micro_batch * times)
+        made = rollout or engine_layouts.leanest(
+            self.request, self.facts, group.engine, group.gpus, micro_batch * times
+        )
         return Strategy(group.family, group.checkpointing, micro_batch, times, group.reference, made)
 
     def choice(self, group: Group, micro_batch: int, rollout: Rollout | None = None) -> Choice:
@@ -114,7 +119,7 @@ class Candidates:
             yield self.choice(group, micro_batch)
             return
         times = self.strategy(group, micro_batch).accumulation
-        for rising in ways.rollouts(self.request, self.facts, group.engine, group.gpus, micro_batch * times):
+        for rising in engine_layouts.rollouts(self.request, self.facts, group.engine, group.gpus, micro_batch * times):
             low, high = 0, len(rising)
             found = self.choice(group, micro_batch, rising[-1])
             if not found.room.fits and high > 1:

@@ -8,7 +8,7 @@ from gonogo.finding import Text
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.roofline import ALIKE
-from gonogo.trials.plan.task.said import of_task
+from gonogo.trials.plan.task.messages import task_notes
 
 GIB = 1 << 30
 
@@ -122,7 +122,7 @@ def limit(choice: Choice) -> Text:
 def why(choice: Choice, request: PlanRequest, fastest: Choice | None) -> tuple[Text, ...]:
     """The reasons of a strategy, one sentence each; ``fastest``: the first of those that fit, if they are compared."""
     said = [*_spread(choice, request), _RECOMPUTED if choice.strategy.checkpointing else _KEPT]
-    said += of_task(choice, request)
+    said += task_notes(choice, request)
     said += _memory(choice, request)
     return (*said, _speed(choice, fastest)) if fastest is not None else tuple(said)
 

@@ -22,7 +22,7 @@ from gonogo.trials.plan.extend import Peak, extended
 from gonogo.trials.plan.measure import Meter
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.strategy import Strategy
-from gonogo.trials.plan.task import ways
+from gonogo.trials.plan.task import engine_layouts
 from gonogo.trials.plan.task.batches import generations, global_batch, least_micro_batch
 from gonogo.virtual.measuring.depth import longest_sequence
 from gonogo.virtual.measuring.jobs import Facts
@@ -188,9 +188,9 @@ class _Solver:
         found = self._at(value).strategy(group, micro_batch)
         found = replace(found, accumulation=max(found.accumulation, 2))
         samples = micro_batch * found.accumulation
-        rollout = ways.leanest(self._request(value), self.facts, group.engine, group.gpus, samples)
+        rollout = engine_layouts.leanest(self._request(value), self.facts, group.engine, group.gpus, samples)
         if self.unknown == "generations":
-            rollout = ways.holding(asked, self.facts, samples) or rollout
+            rollout = engine_layouts.holding(asked, self.facts, samples) or rollout
         return replace(found, rollout=rollout)
 
     def _fits(self, choice: Choice, value: int) -> bool:
@@ -198,7 +198,7 @@ class _Solver:
         if self.unknown != "generations":
             return choice.room.fits
         strategy = choice.strategy
-        held = ways.holding(self._request(value), self.facts, strategy.micro_batch * strategy.accumulation)
+        held = engine_layouts.holding(self._request(value), self.facts, strategy.micro_batch * strategy.accumulation)
         return choice.room.fits and held is not None
 
     def _coordinate(self, value: int) -> float:

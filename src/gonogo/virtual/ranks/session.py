@@ -26,6 +26,7 @@ from gonogo.virtual.failure import exited_for, failure_of, in_chain, note_failed
 from gonogo.virtual.hooks import data_parallel, deepcompile, engine, fsdp, owning, threads, trainer, training
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.seen import as_run
+from gonogo.virtual.internal_failures import find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
@@ -43,7 +44,6 @@ from gonogo.virtual.operators import (
     subclasses,
     writes,
 )
-from gonogo.virtual.own_traces import trace_in
 from gonogo.virtual.ranks import starting, surroundings
 from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks.program import run_program
@@ -57,13 +57,13 @@ from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing.parts import PLAIN, followed_by
 from gonogo.virtual.tracing.recorder import Recorder
 from gonogo.virtual.unsupported import UnsupportedOperator
-from gonogo.virtual.values import batches, data_dependent, data_shapes, looked_up, read_arguments
+from gonogo.virtual.values import batches, data_dependent, data_shapes, embedding_bounds, read_arguments
 from gonogo.virtual.values.assumptions import Ledger
 from gonogo.virtual.weights import loading
 
 _END_OF: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
 
-__all__ = ["Session", "data_dependent", "grouped_products", "looked_up", "recurrent", "writes"]
+__all__ = ["Session", "data_dependent", "embedding_bounds", "grouped_products", "recurrent", "writes"]
 
 
 class Session:
@@ -237,7 +237,7 @@ class Session:
             else:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self.origin.frames)
-                if (trace := trace_in(error, failure, self.plan.scratch, self.mode.uses_meta)) is not None:
+                if (trace := find_internal_failure(error, failure, self.plan.scratch, self.mode.uses_meta)) is not None:
                     outcome, place = "unsupported", _place_of(failure.frames)
                     unsupported.append(Unsupported(trace.what, place, trace.why.en, trace.why.zh))
         for where in spawned.uses_of_accelerators(self.plan.scratch):

@@ -87,13 +87,13 @@ def _in_image(inside: Environment, image: Place | None, found: Environment) -> E
     Where a file tells another version than the image's tag, either may be what trains: the image's, or the file's in an
     image that was made of both. So neither is known.
     """
-    files = found.told or found
+    files = found.declared or found
     packages = {
         name: msgspec.structs.replace(package, specifier="") if _only_of_image(package, image, files) else package
         for name, package in inside.packages.items()
     }
     inside = msgspec.structs.replace(inside, packages=packages)
-    return msgspec.structs.replace(inside.over(found), told=inside.over(files))
+    return msgspec.structs.replace(inside.over(found), declared=inside.over(files))
 
 
 def _only_of_image(package: Package, image: Place | None, files: Environment) -> bool:

@@ -15,7 +15,7 @@ from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.facts.rank_tests import names_rank
 
-SURENESS = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
+CERTAINTY_ORDER = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
 
 _NOT_REACHED = Text(
     "nothing that this launch starts calls that code, as far as names tell",
@@ -41,28 +41,30 @@ _LIMITS = frozenset({"max", "min", "num", "warmup", "every", "per", "save", "log
 _OF_DEEPSPEED = ("deepspeed", "zero_3", "zero_stage")
 
 
-def as_far_as_it_runs(found: Sequence[Finding], run: Run) -> list[Finding]:
+def downgrade_unreached(found: Sequence[Finding], run: Run) -> list[Finding]:
     """What stands in code that the launch never reaches is merely possible; under a condition, likely at most."""
     scripts = {script.source.path: script for script in run.scripts}
-    return [_in_code(one, scripts[one.spans[0].path], run) if _may_sink(one, scripts) else one for one in found]
+    return [
+        _in_code(one, scripts[one.spans[0].path], run) if _may_be_downgraded(one, scripts) else one for one in found
+    ]
 
 
-def as_far_as_read(found: Sequence[Finding], run: Run) -> list[Finding]:
+def downgrade_rewritten_config(found: Sequence[Finding], run: Run) -> list[Finding]:
     """Of a config that the program opens itself, what its usual reader would make of it is not certain."""
     if run.launch is None or all(one.certainty is not Certainty.CERTAIN for one in found):
         return list(found)
     line = _opening(run)
     if line is None:
         return list(found)
-    return [_less(one, Certainty.LIKELY, _OPENED.format(line=line)) for one in found]
+    return [_downgrade(one, Certainty.LIKELY, _OPENED.format(line=line)) for one in found]
 
 
-def _may_sink(finding: Finding, scripts: dict[str, Script]) -> bool:
+def _may_be_downgraded(finding: Finding, scripts: dict[str, Script]) -> bool:
     return finding.certainty is not Certainty.POSSIBLE and bool(finding.spans) and finding.spans[0].path in scripts
 
 
-def _less(finding: Finding, certainty: Certainty, why: Text) -> Finding:
-    if SURENESS[finding.certainty] <= SURENESS[certainty]:
+def _downgrade(finding: Finding, certainty: Certainty, why: Text) -> Finding:
+    if CERTAINTY_ORDER[finding.certainty] <= CERTAINTY_ORDER[certainty]:
         return finding
     return replace(finding, certainty=certainty, confirm=(*finding.confirm, why))
 
@@ -70,9 +72,9 @@ def _less(finding: Finding, certainty: Certainty, why: Text) -> Finding:
 def _in_code(finding: Finding, script: Script, run: Run) -> Finding:
     line = finding.spans[0].line
     if run.launch is None and _TEST.search(script.source.path):
-        return _less(finding, Certainty.POSSIBLE, _IN_TEST)
+        return _downgrade(finding, Certainty.POSSIBLE, _IN_TEST)
     if run.launch is not None and not run.reached.holds(script.source.path, line):
-        return _less(finding, Certainty.POSSIBLE, _NOT_REACHED)
+        return _downgrade(finding, Certainty.POSSIBLE, _NOT_REACHED)
     if finding.certainty is not Certainty.CERTAIN:
         return finding
     for test in _tests_of(script, line):
@@ -82,7 +84,7 @@ def _in_code(finding: Finding, script: Script, run: Run) -> Finding:
         certainty, condition = (
             (Certainty.POSSIBLE, _CONDITION_FAILS) if truth is False else (Certainty.LIKELY, _CONDITION)
         )
-        return _less(finding, certainty, condition.format(test=ast.unparse(test)[:60], line=test.lineno))
+        return _downgrade(finding, certainty, condition.format(test=ast.unparse(test)[:60], line=test.lineno))
     return finding
 
 
@@ -188,7 +190,7 @@ _OTHER_VERSIONS = Text(
 )
 
 
-def as_far_as_told(found: Sequence[Finding], told: Sequence[Finding]) -> list[Finding]:
+def downgrade_undeclared_versions(found: Sequence[Finding], told: Sequence[Finding]) -> list[Finding]:
     """What holds by this Python's versions alone is merely possible; ``told`` is what is found without them."""
     sure = {(finding.parameter, finding.cause.en, finding.spans[:1]): finding.certainty for finding in told}
     placed = {(finding.parameter, finding.spans[:1]): finding.certainty for finding in told}
@@ -198,7 +200,7 @@ def as_far_as_told(found: Sequence[Finding], told: Sequence[Finding]) -> list[Fi
         certainty = sure.get((finding.parameter, finding.cause.en, finding.spans[:1]), placed.get(place))
         if certainty is None:
             certainty = Certainty.POSSIBLE
-        if SURENESS[certainty] < SURENESS[finding.certainty]:
+        if CERTAINTY_ORDER[certainty] < CERTAINTY_ORDER[finding.certainty]:
             finding = replace(finding, certainty=certainty, confirm=(*finding.confirm, _OTHER_VERSIONS))
         answers.append(finding)
     return answers

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from gonogo.check.beside import FilesRead
+from gonogo.check.static_findings import StaticFindings
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.rehearsal.conditions import guards_of
 from gonogo.evidence.rehearsal.frame import Frame
@@ -18,7 +18,7 @@ from gonogo.finding.ranks import ranks_text
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
 
-_WENT_PAST = Text(
+_NOT_REPRODUCED = Text(
     "{cause} The rehearsal speaks against it: {ranks} went past it to the end, and it did not show.",
     "{cause}但排练结果与此不符：{ranks}经过该处并运行到结束，没有出现这一问题。",
 )
@@ -35,10 +35,10 @@ _THIS_PYTHON = Text(
 )
 
 
-class WentPast:
+class RehearsalEvidence:
     """A rehearsal that went through to its end on each rank that was asked for."""
 
-    def __init__(self, record: RehearsalRecord, files: FilesRead) -> None:
+    def __init__(self, record: RehearsalRecord, files: StaticFindings) -> None:
         self._hazards = {hazard.name: hazard for hazard in all_hazards()}
         self._ranks = [rank.rank for rank in record.ranks]
         self._all = len(self._ranks) == record.world_size
@@ -50,7 +50,7 @@ class WentPast:
             if not _is_in(version, files.pinned.get(canonical(name)))
         }
 
-    def softened(self, finding: Finding) -> Finding:
+    def downgrade(self, finding: Finding) -> Finding:
         """The finding as sure as it is after such a rehearsal.
 
         An exception that would have been raised there is possible at most; what shows between ranks is likely at
@@ -71,7 +71,9 @@ class WentPast:
         if certainty is finding.certainty:
             return finding
         return replace(
-            finding, certainty=certainty, cause=_WENT_PAST.format(cause=finding.cause, ranks=ranks_text(self._ranks))
+            finding,
+            certainty=certainty,
+            cause=_NOT_REPRODUCED.format(cause=finding.cause, ranks=ranks_text(self._ranks)),
         )
 
     def _of_another_version(self, hazard: Hazard, finding: Finding) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class OwnWork:
+class InternalWork:
     """Set while a checkpoint is made that stands in for one that isn't there."""
 
     now = False

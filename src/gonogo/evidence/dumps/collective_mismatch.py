@@ -20,7 +20,7 @@ _Recorded = tuple[FlightDump, dict[int, RecordedCall]]
 """A rank's dump, and its calls in one group by their numbers."""
 
 
-class Parted(msgspec.Struct, frozen=True):
+class CollectiveMismatch(msgspec.Struct, frozen=True):
     """Ranks that wait in a call, and others that have not come to it, or called another under its number."""
 
     kind: Literal["missing", "other-call", "other-size"]
@@ -33,13 +33,13 @@ class Parted(msgspec.Struct, frozen=True):
     """What the others called instead; of those that have not come to it, their last call in the group, if known."""
     recorded: bool
     """False where no dump of the others tells it: that they did not come is a guess."""
-    stands: RecordedCall | None = None
+    blocked_in: RecordedCall | None = None
     """Where one of the others waits instead, in another group."""
     dumped: bool = True
     """Whether the others have left dumps."""
 
 
-def parted(dumps: tuple[FlightDump, ...]) -> Parted | None:
+def find_mismatch(dumps: tuple[FlightDump, ...]) -> CollectiveMismatch | None:
     """Where the ranks of any group part; None where all that is recorded agrees."""
     found = list(_in_groups(dumps))
     # What differs comes before what is missing because of it; what was recorded before what is guessed.
@@ -51,7 +51,7 @@ def parted(dumps: tuple[FlightDump, ...]) -> Parted | None:
     )
 
 
-def _in_groups(dumps: Sequence[FlightDump]) -> Iterator[Parted]:
+def _in_groups(dumps: Sequence[FlightDump]) -> Iterator[CollectiveMismatch]:
     members: dict[tuple[str, tuple[int, ...]], dict[int, _Recorded]] = defaultdict(dict)
     for dump in dumps:
         calls: dict[str, dict[int, RecordedCall]] = defaultdict(dict)
@@ -65,7 +65,9 @@ def _in_groups(dumps: Sequence[FlightDump]) -> Iterator[Parted]:
         yield from _in_group(ranks, recorded, of_rank)
 
 
-def _in_group(ranks: tuple[int, ...], recorded: dict[int, _Recorded], dumps: dict[int, FlightDump]) -> Iterator[Parted]:
+def _in_group(
+    ranks: tuple[int, ...], recorded: dict[int, _Recorded], dumps: dict[int, FlightDump]
+) -> Iterator[CollectiveMismatch]:
     begin = max(min(calls) for _, calls in recorded.values())  # what came before has left the ring of some
     end = max(max(calls) for _, calls in recorded.values())
     for number in range(begin, min(end, begin + 50_000) + 1):
@@ -75,7 +77,7 @@ def _in_group(ranks: tuple[int, ...], recorded: dict[int, _Recorded], dumps: dic
         if unlike is not None:
             kind, first, other = unlike
             path = recorded[first[0]][0].path
-            yield Parted(kind, path, first, here[first[0]], other, here[other[0]], recorded=True)
+            yield CollectiveMismatch(kind, path, first, here[first[0]], other, here[other[0]], recorded=True)
             return
         waiting = tuple(sorted(rank for rank, call in here.items() if not call.done))
         if not waiting:
@@ -83,22 +85,26 @@ def _in_group(ranks: tuple[int, ...], recorded: dict[int, _Recorded], dumps: dic
         call, path = here[waiting[0]], recorded[waiting[0]][0].path
         if late:
             last = recorded[late[0]][1]
-            stands = _stands(dumps[late[0]])
-            yield Parted("missing", path, waiting, call, late, last[max(last)], recorded=True, stands=stands)
+            blocked_in = _blocked_in(dumps[late[0]])
+            yield CollectiveMismatch(
+                "missing", path, waiting, call, late, last[max(last)], recorded=True, blocked_in=blocked_in
+            )
             return
         absent = set(ranks) - set(recorded)
         never = tuple(sorted(rank for rank in absent if rank in dumps))  # a dump, and no call of this group in it
         if never and len(waiting) == len(recorded):
             whole = all(dumps[rank].whole for rank in never)
-            stands = _stands(dumps[never[0]])
-            yield Parted("missing", path, waiting, call, never, None, recorded=whole, stands=stands)
+            blocked_in = _blocked_in(dumps[never[0]])
+            yield CollectiveMismatch("missing", path, waiting, call, never, None, recorded=whole, blocked_in=blocked_in)
             return
         if absent and len(waiting) == len(recorded):
-            yield Parted("missing", path, waiting, call, tuple(sorted(absent)), None, recorded=False, dumped=False)
+            yield CollectiveMismatch(
+                "missing", path, waiting, call, tuple(sorted(absent)), None, recorded=False, dumped=False
+            )
             return
 
 
-def _stands(dump: FlightDump) -> RecordedCall | None:
+def _blocked_in(dump: FlightDump) -> RecordedCall | None:
     """The first call that a rank has not come out of."""
     return next((call for call in dump.calls if not call.done), None)
 

@@ -33,7 +33,7 @@ def report_key(token: str) -> str:
     return hmac.new(token.encode(), b"reports", hashlib.sha256).hexdigest()[:32]
 
 
-class Door:
+class AccessControl:
     """Lets in what names this machine, comes from its own page, and begins with the token, or a report's key."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:

@@ -44,7 +44,7 @@ _ALONE = Text(
 )
 
 
-def of_task(choice: Choice, request: PlanRequest) -> Iterator[Text]:
+def task_notes(choice: Choice, request: PlanRequest) -> Iterator[Text]:
     """Sentences on the reference and on what generates; none for plain fine-tuning."""
     strategy, rollout = choice.strategy, choice.strategy.rollout
     if strategy.reference:

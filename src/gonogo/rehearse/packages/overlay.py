@@ -19,7 +19,7 @@ from gonogo.rehearse.packages.fitting import fitting_release, misfits
 from gonogo.rehearse.packages.installed import installed_version, satisfied
 from gonogo.rehearse.packages.names import STACK, can_be_laid_over
 from gonogo.rehearse.packages.places import Say
-from gonogo.rehearse.packages.wanted import wanted_by_options
+from gonogo.rehearse.packages.requested import requested_by_options
 
 BUILT_HERE = Text("built here, confined, since there is no wheel: {names}", "没有 wheel，在本机受限环境中构建：{names}")
 
@@ -39,15 +39,15 @@ class PackageOverlay:
     notes: tuple[Text, ...] = ()
 
 
-def lay_over(
+def build_overlay(
     with_packages: tuple[str, ...], say: Say = lambda _text: None, *, unconfined: bool = False
 ) -> PackageOverlay:
     """Lay over the packages of ``--with`` that the running Python doesn't have, with what they require in turn.
 
     Raises UserError for options that can't be read and for a version that doesn't exist or can't be installed.
     """
-    overlay = _Laying(say, unconfined=unconfined)
-    for name, specifier in wanted_by_options(with_packages).items():
+    overlay = _OverlayBuilder(say, unconfined=unconfined)
+    for name, specifier in requested_by_options(with_packages).items():
         if satisfied(installed_version(name), specifier):
             continue
         if can_be_laid_over(name):
@@ -57,7 +57,7 @@ def lay_over(
     return overlay.finished()
 
 
-class _Laying:
+class _OverlayBuilder:
     """Packages being laid over, with the dependencies that they need in other versions than are installed."""
 
     def __init__(self, say: Say, *, unconfined: bool) -> None:

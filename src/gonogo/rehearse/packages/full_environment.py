@@ -35,17 +35,17 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.addresses import MISSING, NOT_KNOWN_TO_BE_IT, installed_from, what_is_missing
 from gonogo.rehearse.packages.installed import installed_version, satisfied
 from gonogo.rehearse.packages.installers import surroundings
-from gonogo.rehearse.packages.laying import BUILT_HERE, PackageOverlay
 from gonogo.rehearse.packages.making import Consent, Requested, make_environment, not_followed
 from gonogo.rehearse.packages.names import needs_cuda
+from gonogo.rehearse.packages.overlay import BUILT_HERE, PackageOverlay
 from gonogo.rehearse.packages.places import Say, cache_folder
+from gonogo.rehearse.packages.requested import RequestedVersions, requested_by_file, requested_by_options
 from gonogo.rehearse.packages.sources import is_reachable
 from gonogo.rehearse.packages.uv import python_of
-from gonogo.rehearse.packages.wanted import Wanted, wanted_by_file, wanted_by_options
 
-_KEPT = 12
+_MAX_ENVIRONMENTS = 12
 """Environments that are kept; the one that was not used for longest goes first."""
-_ASKED_AGAIN_AFTER = 3600.0
+_RETRY_AFTER = 3600.0
 """Seconds after which an address that could not be reached is tried again."""
 
 
@@ -65,7 +65,7 @@ class _Made:
         self.differing.append((Text(f"{name}{specifier}", f"{name}{specifier}"), how))
 
 
-def whole_environment(
+def build_full_environment(
     file: Path,
     with_packages: tuple[str, ...],
     as_of: str | None,
@@ -81,7 +81,7 @@ def whole_environment(
     ``unconfined``: builds are not confined. Raises UserError for a file or options that can't be read, where nothing
     can be made of them, or where the cache can't be written.
     """
-    pins = wanted_by_options(with_packages, (wanted := wanted_by_file(file)).specifiers)
+    pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
     if (own := _own(wanted, pins)) is not None:
         return own
     asked, made = _asked(wanted, pins, _day(as_of) if as_of is not None else _last_commit(file))
@@ -108,9 +108,9 @@ def whole_environment(
     return _overlay(made, kept, asked, file, wanted, given=as_of is not None)
 
 
-def environment_made(file: Path, with_packages: tuple[str, ...], as_of: str | None) -> PackageOverlay | None:
-    """What :func:`whole_environment` answers where that environment is there; nothing is made."""
-    pins = wanted_by_options(with_packages, (wanted := wanted_by_file(file)).specifiers)
+def existing_environment(file: Path, with_packages: tuple[str, ...], as_of: str | None) -> PackageOverlay | None:
+    """What :func:`build_full_environment` answers where that environment is there; nothing is made."""
+    pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
     if (own := _own(wanted, pins)) is not None:
         return own
     asked, made = _asked(wanted, pins, _day(as_of) if as_of is not None else _last_commit(file))
@@ -120,7 +120,7 @@ def environment_made(file: Path, with_packages: tuple[str, ...], as_of: str | No
     return _overlay(made, kept, asked, file, wanted, given=as_of is not None) if kept is not None else None
 
 
-def _own(wanted: Wanted, pins: dict[str, SpecifierSet]) -> PackageOverlay | None:
+def _own(wanted: RequestedVersions, pins: dict[str, SpecifierSet]) -> PackageOverlay | None:
     """This Python's packages, where it has all that is needed."""
     addresses = {name: address for name, address in wanted.addresses.items() if name not in pins}
     any_version = dict.fromkeys((*wanted.without_version, *addresses), SpecifierSet())
@@ -144,14 +144,14 @@ def _folder_of(asked: Requested, file: Path) -> Path:
 def _may_be_had_now(folder: Path, kept: dict[str, Any]) -> bool:
     """Whether something that could not be fetched when the environment was made answers by now."""
     stamp = folder / "gonogo.json"
-    if not kept["missing"] or time.time() - stamp.stat().st_mtime < _ASKED_AGAIN_AFTER:
+    if not kept["missing"] or time.time() - stamp.stat().st_mtime < _RETRY_AFTER:
         return False
     os.utime(stamp)
     return any(is_reachable(address) for address, why in kept["missing"].values() if not why.startswith("its build"))
 
 
 def _overlay(
-    made: _Made, kept: dict[str, Any], asked: Requested, file: Path, wanted: Wanted, *, given: bool
+    made: _Made, kept: dict[str, Any], asked: Requested, file: Path, wanted: RequestedVersions, *, given: bool
 ) -> PackageOverlay:
     _tell(made, kept, asked, file, wanted, given=given)
     return PackageOverlay(
@@ -174,7 +174,7 @@ def _day(text: str) -> str:
         ) from None
 
 
-def _asked(wanted: Wanted, pins: dict[str, SpecifierSet], day: str | None) -> tuple[Requested, _Made]:
+def _asked(wanted: RequestedVersions, pins: dict[str, SpecifierSet], day: str | None) -> tuple[Requested, _Made]:
     made = _Made(Path())
     here = platform.python_version_tuple()[:2]
     python = ".".join(here)
@@ -277,11 +277,13 @@ def _drop_oldest(folder: Path) -> None:
         key=lambda one: one.stat().st_mtime,
         reverse=True,
     )
-    for old in others[_KEPT:]:
+    for old in others[_MAX_ENVIRONMENTS:]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _tell(made: _Made, kept: dict[str, Any], asked: Requested, file: Path, wanted: Wanted, *, given: bool) -> None:
+def _tell(
+    made: _Made, kept: dict[str, Any], asked: Requested, file: Path, wanted: RequestedVersions, *, given: bool
+) -> None:
     """What stands in the report of it."""
     versions, torch = kept["versions"], kept.get("torch")
     if torch is not None and not SpecifierSet(torch).contains(Version(versions["torch"]).public):

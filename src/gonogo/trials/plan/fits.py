@@ -12,7 +12,7 @@ HOST_RESERVE = 0.08
 """Of a node's memory that the system, data loaders and the page cache are left."""
 
 
-class Room(msgspec.Struct, frozen=True):
+class Headroom(msgspec.Struct, frozen=True):
     """What is left of each kind of memory, in bytes: negative where it does not fit. None where it isn't stated."""
 
     accelerator: float
@@ -42,10 +42,10 @@ class Room(msgspec.Struct, frozen=True):
         return None
 
 
-def room(
+def headroom(
     machine: Machine, *, reserved: float, host_of_rank: float, nvme_of_rank: float, nvme_bytes: int | None, band: float,
     unsure: float = 0.0, engine: float | None = None,
-) -> Room:  # fmt: skip
+) -> Headroom:  # fmt: skip
     """What is left. ``reserved``: of a rank's caching allocator; ``band``: how far it may be off, as a share.
 
     ``unsure``: by how many bytes an engine's part of it may be off besides; ``engine``: by how much it starts.
@@ -56,4 +56,4 @@ def room(
     if machine.host_bytes is not None:
         host = machine.host_bytes * (1 - HOST_RESERVE) - host_of_rank * (1 + min(band, _HOST_BAND)) * machine.count
     nvme = None if nvme_bytes is None else nvme_bytes - nvme_of_rank * machine.count
-    return Room(capacity - reserved * (1 + band) - unsure, host, nvme, engine)
+    return Headroom(capacity - reserved * (1 + band) - unsure, host, nvme, engine)

@@ -21,7 +21,7 @@ def cache_folder(name: str) -> Path:
     return Path(base) / "gonogo" / name
 
 
-def most_bytes() -> int:
+def max_bytes() -> int:
     """How large such a folder may grow: ``GONOGO_CACHE_SIZE``; 0 keeps nothing. Raises UserError for no size."""
     text = os.environ.get(SIZE_VARIABLE) or _DEFAULT_SIZE
     return 0 if text.strip() == "0" else memory_size(text, SIZE_VARIABLE)
@@ -52,7 +52,7 @@ class Store:
 
     def write(self, name: str, data: bytes) -> None:
         """Keep an entry, whoever else keeps the same; drop others for it. Raises OSError where it can't be written."""
-        most = most_bytes()
+        most = max_bytes()
         if len(data) > most:
             return
         self.folder.mkdir(parents=True, exist_ok=True)

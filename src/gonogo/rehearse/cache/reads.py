@@ -12,10 +12,10 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.rehearse.kept.watch import Asked, state_of
+from gonogo.rehearse.cache.watch import PathAccess, state_of
 
-_LARGEST_HASHED = 256 << 20
-_LARGEST_LOOKED = 16 << 20
+_MAX_HASHED = 256 << 20
+_MAX_COMPARED = 16 << 20
 _BLOCK = 1 << 20
 _LIBRARIES = (
     *(f"{sysconfig.get_path(name)}/" for name in ("purelib", "platlib", "stdlib")),
@@ -49,7 +49,7 @@ class Read(msgspec.Struct, frozen=True, array_like=True):
     """Whether the folder was listed for modules only."""
 
 
-def reads_of(asked: Mapping[str, Asked], own: tuple[str, ...]) -> tuple[Read, ...]:
+def reads_of(asked: Mapping[str, PathAccess], own: tuple[str, ...]) -> tuple[Read, ...]:
     """What was asked for, with the contents as they are now.
 
     ``own``: folders that are left out, since the key speaks for them. Raises Changed.
@@ -64,7 +64,7 @@ def reads_of(asked: Mapping[str, Asked], own: tuple[str, ...]) -> tuple[Read, ..
     return tuple(found.values())
 
 
-def _source_of(path: str, asked: Asked) -> tuple[str, Asked]:
+def _source_of(path: str, asked: PathAccess) -> tuple[str, PathAccess]:
     """The source, where Python read what it had compiled of it before."""
     if asked.opened and path.endswith(".pyc") and "/__pycache__/" in path:
         try:
@@ -73,13 +73,13 @@ def _source_of(path: str, asked: Asked) -> tuple[str, Asked]:
             return path, asked
         state = state_of(source)
         if state is not None:
-            of_source = Asked(state)
+            of_source = PathAccess(state)
             of_source.opened = True
             return source, of_source
     return path, asked
 
 
-def _read(path: str, asked: Asked) -> Read:
+def _read(path: str, asked: PathAccess) -> Read:
     state = asked.state
     if state is None:
         if state_of(path) is not None and not asked.opened:
@@ -99,11 +99,11 @@ def _read(path: str, asked: Asked) -> Read:
     return Read(path, "other")
 
 
-def _read_file(path: str, asked: Asked, state: os.stat_result) -> Read:
+def _read_file(path: str, asked: PathAccess, state: os.stat_result) -> Read:
     now = state_of(path)
     if now is None or _signature(now) != _signature(state):
         raise Changed(path)
-    hashed = not _is_library(path) and state.st_size <= (_LARGEST_HASHED if asked.opened else _LARGEST_LOOKED)
+    hashed = not _is_library(path) and state.st_size <= (_MAX_HASHED if asked.opened else _MAX_COMPARED)
     digest = file_digest(path) if hashed else ""
     return Read(path, "file", *_signature(state), digest)
 
@@ -145,7 +145,7 @@ def _names(path: str, modules: bool) -> Iterator[str]:
                 yield f"{entry.name}/" if folder else entry.name
 
 
-class Looking:
+class ReadChecker:
     """Whether what was read is still so; each path is looked at once, however many rehearsals read it."""
 
     def __init__(self) -> None:

@@ -12,12 +12,12 @@ import msgspec
 from gonogo.cli.serving.folders import Folders, Refused
 from gonogo.finding import Text
 
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """Of a request: a log that is pasted may be long."""
 _MODEL = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 
 
-class Asked(msgspec.Struct, forbid_unknown_fields=True):
+class UiRequest(msgspec.Struct, forbid_unknown_fields=True):
     """One request of the page; what is empty was not filled in."""
 
     tool: Literal["check", "rehearse", "plan", "cure", "diagnose", "report"]
@@ -47,7 +47,7 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
     """Whether a log is read together with the files of the folder."""
 
 
-def words_of(asked: Asked, folders: Folders) -> tuple[list[str], Path, bytes]:
+def command_words(asked: UiRequest, folders: Folders) -> tuple[list[str], Path, bytes]:
     """The words after ``gonogo``, the folder to start it in, and its stdin. Raises Refused."""
     folder = folders.folder(asked.folder)
     launched = folders.command(_split(asked.command), folder)
@@ -74,16 +74,16 @@ def _split(command: str) -> list[str]:
         raise Refused(Text("the command has a quote that is not closed", "命令中有未闭合的引号")) from None
 
 
-def _check(asked: Asked, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
+def _check(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
     return [] if launched else ["."]
 
 
-def _rehearse(asked: Asked, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
+def _rehearse(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
     _some(launched)
     return [*_machine(asked), *_given(ranks=asked.ranks, steps=asked.steps)]
 
 
-def _plan(asked: Asked, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
+def _plan(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
     words = [*_machine(asked), *_given(seq_len=asked.seq_len, tune=asked.tune, task=asked.task)]
     if asked.teacher:
         words.append(f"--teacher={_model(asked.teacher, folders, folder)}")
@@ -101,13 +101,13 @@ def _model(name: str, folders: Folders, folder: Path) -> str:
     return name if is_name else folders.word(name, folder)
 
 
-def _cure(asked: Asked, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
+def _cure(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
     _some(launched)
     changes = ["--allow-training-changes"] if asked.training_changes else []
     return [*_machine(asked), "--output-patch=/dev/null", *changes]
 
 
-def _diagnose(asked: Asked, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
+def _diagnose(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
     if not asked.log.strip() and not asked.logs:
         raise Refused(Text("no log: paste one, or choose a file", "没有日志：请粘贴日志，或选择文件"))
     beside = ["--project=."] if asked.with_files else []
@@ -115,11 +115,11 @@ def _diagnose(asked: Asked, folders: Folders, folder: Path, launched: list[str])
     return [*beside, *(["-"] if asked.log.strip() else []), *(folders.word(name, folder) for name in asked.logs)]
 
 
-def _report(asked: Asked, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
+def _report(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
     return [f"--report={folders.word(asked.records, folder)}"]
 
 
-def _machine(asked: Asked) -> list[str]:
+def _machine(asked: UiRequest) -> list[str]:
     return _given(gpus=asked.gpus, nodes=asked.nodes, host_memory=asked.host_memory)
 
 

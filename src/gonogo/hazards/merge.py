@@ -18,10 +18,10 @@ from gonogo.hazards.explained import Places
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
 
-_SURENESS = {Certainty.CERTAIN: 2, Certainty.LIKELY: 1, Certainty.POSSIBLE: 0}
+_CERTAINTY_ORDER = {Certainty.CERTAIN: 2, Certainty.LIKELY: 1, Certainty.POSSIBLE: 0}
 
 
-def together(
+def merge_findings(
     seen: Sequence[Finding],
     files: Sequence[Finding],
     ends: Sequence[Ended],
@@ -48,7 +48,7 @@ def together(
                 told[number] = replace(
                     told[number],
                     ranks=tuple(sorted({*told[number].ranks, *end.ranks})),
-                    certainty=_surer(told[number].certainty, how),
+                    certainty=_more_certain(told[number].certainty, how),
                     spans=_each_place_once(told[number].spans, [end.place] if end.place else []),
                 )
                 unranked = unranked or (how is Certainty.CERTAIN and not end.ranks)
@@ -82,8 +82,8 @@ def together(
     return (*best_first(first), *best_first([*rest, *kept, *others]))
 
 
-def _surer(one: Certainty, other: Certainty) -> Certainty:
-    return max(one, other, key=_SURENESS.__getitem__)
+def _more_certain(one: Certainty, other: Certainty) -> Certainty:
+    return max(one, other, key=_CERTAINTY_ORDER.__getitem__)
 
 
 def _is_fallback(finding: Finding, hazards: dict[str, Hazard]) -> bool:
@@ -122,7 +122,7 @@ def _as_one(seen: Finding, shown: Finding, hazard: Hazard) -> Finding:
     """
     judged = type(hazard).in_rehearsal is not Hazard.in_rehearsal or seen.severity is not shown.severity
     words = seen if judged else shown
-    gravest = min((seen, shown), key=lambda one: (one.severity is not Severity.ERROR, -_SURENESS[one.certainty]))
+    gravest = min((seen, shown), key=lambda one: (one.severity is not Severity.ERROR, -_CERTAINTY_ORDER[one.certainty]))
     places = (seen.spans, shown.spans) if judged else (shown.spans, seen.spans)
     return replace(
         words,

@@ -12,7 +12,7 @@ from typing import Any
 
 from gonogo.virtual.hooks.patching import Patches
 
-NEAR = 32
+MAX_EXTRA_BATCHES = 32
 """So many batches more are read, at most."""
 
 
@@ -36,7 +36,7 @@ class Schedule:
         return math.ceil(steps * read / self.steps)
 
 
-class Ahead:
+class LastBatchTracker:
     """What is known of the end of the data that the program trains on."""
 
     def __init__(self) -> None:
@@ -61,11 +61,11 @@ class Ahead:
         """How many batches are to be read after enough steps, of ``left`` that there are; mostly none."""
         if self.is_made:
             return 0
-        if not self._was_read and 0 < left <= NEAR and ends_in_one_row(loader):
+        if not self._was_read and 0 < left <= MAX_EXTRA_BATCHES and ends_in_one_row(loader):
             self._was_read = True
             return left
         more = self.schedule.batches_beyond(self.batches) if self.schedule is not None else 0
-        return more if 0 < more <= min(left, NEAR) else 0
+        return more if 0 < more <= min(left, MAX_EXTRA_BATCHES) else 0
 
     def follow_schedules(self, patches: Patches) -> None:
         """Know of the OneCycleLR that the program steps last."""

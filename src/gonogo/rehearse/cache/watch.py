@@ -34,7 +34,7 @@ _HARMLESS = frozenset(
 _OWN = (b"run_module('gonogo.", b"from multiprocessing.", b"from multiprocess.")
 
 
-class Asked:
+class PathAccess:
     """What was asked of a path, and what stood there at the first time."""
 
     __slots__ = ("listed", "modules", "opened", "state")
@@ -44,11 +44,11 @@ class Asked:
         self.opened = self.listed = self.modules = False
 
 
-class Watch:
+class AccessRecorder:
     """Takes down what the programs whose calls are heard ask for: :meth:`take_down` is handed each call."""
 
     def __init__(self, scratch: Path) -> None:
-        self.asked: dict[str, Asked] = {}
+        self.asked: dict[str, PathAccess] = {}
         self.unseen: list[str] = []
         """Why it is not all: empty where everything was seen."""
         self._scratch = f"{scratch}/"
@@ -92,7 +92,7 @@ class Watch:
             path = path[: -len(FOR_MODULES)] or "/"
         asked = self.asked.get(path)
         if asked is None:
-            asked = self.asked[path] = Asked(state_of(path))
+            asked = self.asked[path] = PathAccess(state_of(path))
         if name in _OPENING or name == "openat2":
             if modules:
                 asked.modules = True
@@ -106,7 +106,7 @@ class Watch:
         with contextlib.suppress(OSError):
             target = os.readlink(path)
             if target.startswith("/") and not target.startswith(self._scratch) and target not in self.asked:
-                self.asked[target] = asked = Asked(state_of(target))
+                self.asked[target] = asked = PathAccess(state_of(target))
                 asked.opened = True
 
     def _starts(self, call: Call, arguments: Sequence[int]) -> None:
@@ -135,11 +135,11 @@ def state_of(path: str) -> os.stat_result | None:
         return None
 
 
-_CURRENT: ContextVar[Watch | None] = ContextVar("watch", default=None)
+_CURRENT: ContextVar[AccessRecorder | None] = ContextVar("watch", default=None)
 
 
 @contextlib.contextmanager
-def watched(watch: Watch | None) -> Iterator[None]:
+def recording(watch: AccessRecorder | None) -> Iterator[None]:
     """Within the block :func:`heard` says what the watch needs."""
     token = _CURRENT.set(watch)
     try:
@@ -148,7 +148,7 @@ def watched(watch: Watch | None) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
-def is_watched() -> bool:
+def is_recording() -> bool:
     """Whether what is started now is to be watched."""
     return _CURRENT.get() is not None
 
@@ -162,7 +162,7 @@ def also_listed(folder: str) -> None:
     """A folder that this process lists on behalf of those that it starts."""
     watch = _CURRENT.get()
     if watch is not None:
-        watch.asked.setdefault(folder, Asked(state_of(folder))).listed = True
+        watch.asked.setdefault(folder, PathAccess(state_of(folder))).listed = True
 
 
 def not_all_known(what: str) -> None:

@@ -29,7 +29,7 @@ _FAULT = Text(
 )
 
 
-class FilesRead(msgspec.Struct, frozen=True):
+class StaticFindings(msgspec.Struct, frozen=True):
     """What the files of a run show, and what of them could not be read. Empty where they were not looked at."""
 
     findings: tuple[Finding, ...] = ()
@@ -46,17 +46,17 @@ class FilesRead(msgspec.Struct, frozen=True):
     """The folder that paths are shown from."""
 
 
-NO_FILES = FilesRead()
+NO_STATIC_FINDINGS = StaticFindings()
 
 
-def read_beside(
+def check_project(
     command: Sequence[str] = (),
     paths: Sequence[str] = (),
     *,
     environment: Path | None = None,
     use_installed: bool = True,
     laid_over: Mapping[str, str] | None = None,
-) -> FilesRead:
+) -> StaticFindings:
     """What check finds in a command's files, or in a folder's; raises nothing.
 
     The settings of the folder count, as for ``gonogo check``. ``environment`` is a file of versions; ``use_installed``
@@ -72,18 +72,18 @@ def read_beside(
             settings = replace(settings, environment=environment)
         checked = check(paths, command, settings=settings, use_installed=use_installed, laid_over=laid_over)
     except UserError as error:
-        return FilesRead(skipped=(Skipped(_FILES, error.text),), base=base)
+        return StaticFindings(skipped=(Skipped(_FILES, error.text),), base=base)
     except Exception as error:
         what = f"{type(error).__name__}: {error}"[:200]
-        return FilesRead(skipped=(Skipped(_FILES, _FAULT.format(what=what)),), base=base)
+        return StaticFindings(skipped=(Skipped(_FILES, _FAULT.format(what=what)),), base=base)
     return files_of(checked, base)
 
 
-def files_of(checked: Checked, base: str) -> FilesRead:
+def files_of(checked: Checked, base: str) -> StaticFindings:
     """The files of a check that was started in the folder ``base``."""
     gathered = checked.gathered
     packages = [package for run in gathered.runs for package in run.environment.packages.values()]
-    return FilesRead(
+    return StaticFindings(
         findings=checked.report.findings,
         covered=checked.report.covered,
         skipped=checked.report.skipped,
@@ -95,7 +95,7 @@ def files_of(checked: Checked, base: str) -> FilesRead:
     )
 
 
-class _Kept(msgspec.Struct):
+class _Dumped(msgspec.Struct):
     """What is kept of a check beside a run's records."""
 
     findings: tuple[Finding, ...]
@@ -103,19 +103,19 @@ class _Kept(msgspec.Struct):
     base: str
 
 
-def as_kept(files: FilesRead) -> bytes:
-    """What was found, as JSON, for a report that is made later: :func:`kept_files` reads it."""
-    return msgspec.json.encode(_Kept(files.findings, files.packages, files.base))
+def dump(files: StaticFindings) -> bytes:
+    """What was found, as JSON, for a report that is made later: :func:`load` reads it."""
+    return msgspec.json.encode(_Dumped(files.findings, files.packages, files.base))
 
 
-def kept_files(path: Path) -> FilesRead:
+def load(path: Path) -> StaticFindings:
     """What was kept at a path, with the files that findings name as they are now; empty where nothing was kept."""
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+        kept = msgspec.json.decode(path.read_bytes(), type=_Dumped)
     except (OSError, msgspec.MsgspecError):
-        return NO_FILES
+        return NO_STATIC_FINDINGS
     sources = {}
     for name in {span.path for finding in kept.findings for span in finding.spans}:
         with contextlib.suppress(UserError):
             sources[name] = SourceFile.read(Path(kept.base, name))
-    return FilesRead(findings=kept.findings, sources=sources, packages=kept.packages, base=kept.base)
+    return StaticFindings(findings=kept.findings, sources=sources, packages=kept.packages, base=kept.base)

@@ -16,9 +16,9 @@ from gonogo.confinement.system_calls import can_be_heard
 from gonogo.evidence.environment.hardware import machine_from
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.kept import known
-from gonogo.rehearse.kept.earlier import FOLDER, earlier
-from gonogo.rehearse.kept.store import Store, most_bytes
+from gonogo.rehearse.cache import key
+from gonogo.rehearse.cache.lookup import FOLDER, cached_rehearsal
+from gonogo.rehearse.cache.store import Store, max_bytes
 from gonogo.rehearse.launch.launch import UNSTATED
 from gonogo.rehearse.packages import packages_for
 from gonogo.rehearse.request import RehearsalRequest
@@ -71,7 +71,7 @@ class Project:
 def is_kept(request: RehearsalRequest) -> bool:
     """Whether an earlier rehearsal answers; nothing is rehearsed."""
     stated = machine_from(request.gpus, request.nodes, request.host_memory, UNSTATED)
-    kept = earlier(request, stated, packages_for(None, (), None, lambda text: None))
+    kept = cached_rehearsal(request, stated, packages_for(None, (), None, lambda text: None))
     return kept is not None and kept.record() is not None
 
 
@@ -95,7 +95,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
         "gonogo.rehearse.workers.workers.python_module", lambda python, _module, plan, **_: [python, _FAKE_WORKER, plan]
     )
     # The worker of tests doesn't tell what it looks for; nothing here needs it.
-    monkeypatch.setattr("gonogo.rehearse.kept.watch._OWN", (b"fake_worker.py", b"run_module('gonogo."))
+    monkeypatch.setattr("gonogo.rehearse.cache.watch._OWN", (b"fake_worker.py", b"run_module('gonogo."))
     return made
 
 
@@ -130,7 +130,7 @@ CHANGES: dict[str, Callable[[Project, pytest.MonkeyPatch], object]] = {
     ),
     "a variable": lambda p, m: m.setenv("LEARNING_RATE", "1e-4"),
     "a variable of the job that is named": lambda p, m: m.setenv("GITHUB_RUN_ID", "2"),
-    "gonogo's code": lambda p, m: m.setattr(known, "source_digest", lambda rooms: "another"),
+    "gonogo's code": lambda p, m: m.setattr(key, "source_digest", lambda rooms: "another"),
     "gonogo's release": lambda p, m: m.setattr("gonogo.__version__", "99"),
 }
 OPTIONS: tuple[dict[str, object], ...] = ({"gpus": "2xA100-80G"}, {"steps": 3}, {"host_memory": "1T"}, {"ranks": "all"})
@@ -209,7 +209,7 @@ def test_a_broken_entry_is_rehearsed(project: Project) -> None:
 
 def test_two_processes_at_once(project: Project) -> None:
     code = (
-        "import sys; import gonogo.rehearse.workers.workers as w; import gonogo.rehearse.kept.watch as k\n"
+        "import sys; import gonogo.rehearse.workers.workers as w; import gonogo.rehearse.cache.watch as k\n"
         "from gonogo.rehearse.request import RehearsalRequest; from gonogo.rehearse.run import rehearse\n"
         "w.python_module = lambda python, _module, plan, **_: [python, sys.argv[1], plan]\n"
         "k._OWN = (b'fake_worker.py', *k._OWN)\n"
@@ -238,7 +238,7 @@ def test_the_least_recently_used_goes(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_size_that_is_none_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOGO_CACHE_SIZE", "much")
     with pytest.raises(UserError, match="GONOGO_CACHE_SIZE 'much' is no size"):
-        most_bytes()
+        max_bytes()
 
 
 def test_without_a_cache_folder_it_is_rehearsed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
-from gonogo.rehearse.not_as_there import missing_in, set_apart
+from gonogo.rehearse.environment_mismatch import mark_environment_failures, missing_packages
 
 LIBRARY = "/env/lib/python3.11/site-packages/transformers/trainer.py"
 
@@ -40,7 +40,7 @@ def record_of(folder: Path, kind: str, message: str, *, library: str = "", laid_
 
 def why(record: RehearsalRecord, environment: Path | None = None) -> str | None:
     """What is said instead of an error; None where it stays the program's."""
-    set_apart(record, environment)
+    mark_environment_failures(record, environment)
     (rank,) = record.ranks
     assert (rank.outcome == "unsupported") == bool(rank.unsupported)
     return rank.unsupported[0].why if rank.unsupported else None
@@ -62,7 +62,7 @@ def why(record: RehearsalRecord, environment: Path | None = None) -> str | None:
 )
 def test_the_package_that_is_missing(message: str, package: str | None) -> None:
     failure = Failure("AssertionError", message, (), "load", 0)
-    assert missing_in(failure) == ([package] if package else [])
+    assert missing_packages(failure) == ([package] if package else [])
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """An earlier rehearsal of the same: found again, or this one kept for the next time.
 
-What is known before it starts names the entries (``known.py``); what it read while it ran has to be as it was
+What is known before it starts names the entries (``key.py``); what it read while it ran has to be as it was
 (``reads.py``). A rehearsal of which not all is known that it read is not kept: a stale answer would be a wrong one.
 """
 
@@ -19,10 +19,10 @@ from gonogo.confinement.system_calls import can_be_heard
 from gonogo.evidence.environment.hardware import Machine
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Text
-from gonogo.rehearse.kept.known import ROOT, conditions_hold, conditions_named, key_of
-from gonogo.rehearse.kept.reads import Changed, Looking, Read, reads_of
-from gonogo.rehearse.kept.store import Store, cache_folder, most_bytes
-from gonogo.rehearse.kept.watch import Watch, watched
+from gonogo.rehearse.cache.key import ROOT, conditions_hold, conditions_named, key_of
+from gonogo.rehearse.cache.reads import Changed, Read, ReadChecker, reads_of
+from gonogo.rehearse.cache.store import Store, cache_folder, max_bytes
+from gonogo.rehearse.cache.watch import AccessRecorder, recording
 from gonogo.rehearse.packages import PackageOverlay
 from gonogo.rehearse.request import RehearsalRequest
 
@@ -34,7 +34,7 @@ _PASSING = ("No space left", "Too many open files", "Cannot allocate memory", "D
 _PASSING_TYPES = frozenset({"MemoryError", "TimeoutError", "DistStoreError", "BlockingIOError", "KeyboardInterrupt"})
 
 
-class Entry(msgspec.Struct, frozen=True):
+class CacheEntry(msgspec.Struct, frozen=True):
     """A rehearsal that is kept."""
 
     made_at: float
@@ -43,18 +43,18 @@ class Entry(msgspec.Struct, frozen=True):
     record: RehearsalRecord
 
 
-class Earlier:
+class CachedRehearsal:
     """The rehearsals of one request, as it stands now, that are kept."""
 
     def __init__(self, request: RehearsalRequest, stated: Machine, overlay: PackageOverlay) -> None:
         self._request = request
         self._store = Store(FOLDER)
         self._key = key_of(request, stated, overlay)
-        self._watch: Watch | None = None
+        self._watch: AccessRecorder | None = None
 
     def record(self) -> RehearsalRecord | None:
         """The record of one that read what is there now; its notes say when it was made."""
-        looking = Looking()
+        looking = ReadChecker()
         for name in self._store.names(self._key):
             entry = self._entry(name)
             if (
@@ -67,24 +67,24 @@ class Earlier:
                 return entry.record
         return None
 
-    def _entry(self, name: str) -> Entry | None:
+    def _entry(self, name: str) -> CacheEntry | None:
         data = self._store.read(name, used=False)
         if data is None:
             return None
         try:
-            return msgspec.msgpack.decode(zlib.decompress(data), type=Entry)
+            return msgspec.msgpack.decode(zlib.decompress(data), type=CacheEntry)
         except (msgspec.DecodeError, zlib.error, ValueError, MemoryError):
             self._store.drop(name)
             return None
 
     @contextlib.contextmanager
-    def watching(self, scratch: Path) -> Iterator[Watch | None]:
+    def watching(self, scratch: Path) -> Iterator[AccessRecorder | None]:
         """Within the block, what is started is watched, so that the record can be kept."""
         if not can_be_heard():
             yield None
             return
-        self._watch = Watch(scratch)
-        with watched(self._watch):
+        self._watch = AccessRecorder(scratch)
+        with recording(self._watch):
             yield self._watch
 
     def keep(self, record: RehearsalRecord) -> None:
@@ -96,16 +96,16 @@ class Earlier:
         with contextlib.suppress(Changed, OSError):
             reads = reads_of(watch.asked, own)
             conditions = conditions_named(reads, self._request.command)
-            entry = Entry(time.time(), reads, conditions, record)
+            entry = CacheEntry(time.time(), reads, conditions, record)
             read = hashlib.sha256(msgspec.msgpack.encode((reads, conditions))).hexdigest()
             self._store.write(f"{self._key}-{read[:16]}", zlib.compress(msgspec.msgpack.encode(entry), 1))
 
 
-def earlier(request: RehearsalRequest, stated: Machine, overlay: PackageOverlay) -> Earlier | None:
+def cached_rehearsal(request: RehearsalRequest, stated: Machine, overlay: PackageOverlay) -> CachedRehearsal | None:
     """What is kept of a request; None where nothing is to be. Raises UserError for a size that is none."""
-    if not request.use_cache or request.ray is not None or most_bytes() == 0:
+    if not request.use_cache or request.ray is not None or max_bytes() == 0:
         return None
-    return Earlier(request, stated, overlay)
+    return CachedRehearsal(request, stated, overlay)
 
 
 def _would_end_so_again(rank: RankRecord) -> bool:

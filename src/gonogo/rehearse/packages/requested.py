@@ -22,7 +22,7 @@ from gonogo.rehearse.packages.names import needs_cuda
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedVersions:
     """Specifiers by canonical name. ``without_version`` are packages whose version the file doesn't tell."""
 
     specifiers: dict[str, SpecifierSet]
@@ -36,7 +36,7 @@ class Wanted:
     """Lines of the file that say from where packages are to be had, each with its place: they are not followed."""
 
 
-def wanted_by_options(
+def requested_by_options(
     options: tuple[str, ...], listed: Mapping[str, SpecifierSet] = MappingProxyType({})
 ) -> dict[str, SpecifierSet]:
     """The versions of ``--with``; of a bare NAME those that are listed, else any. Raises UserError for other words."""
@@ -60,7 +60,7 @@ def wanted_by_options(
     return found
 
 
-def wanted_by_file(path: Path) -> Wanted:
+def requested_by_file(path: Path) -> RequestedVersions:
     """The versions in a file of any kind that tells some: requirements, a lock file, JSON, what ``gonogo env`` printed.
 
     Raises UserError for a file that can't be read, and for the first line that can't be understood.
@@ -89,7 +89,7 @@ def wanted_by_file(path: Path) -> Wanted:
             specifiers[name] = specifier
     extras = {name: f"[{package.extras}]" for name, package in environment.packages.items() if package.extras}
     lines = index_lines_of(environment)
-    return Wanted(specifiers, tuple(without), extras, environment.python.string, addresses, lines)
+    return RequestedVersions(specifiers, tuple(without), extras, environment.python.string, addresses, lines)
 
 
 def index_lines_of(environment: Environment) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.weights.places import NotFetched
 
 
-class Trace(NamedTuple):
+class InternalFailure(NamedTuple):
     """What stands in the exception, and why it can't be rehearsed, with what to do."""
 
     what: str
@@ -142,7 +142,9 @@ _WHILE_ITERATED = "changed size during iteration"
 _OF_A_CALL = re.compile(r"^(?P<outer>\w+)\.<locals>\.(?P<name>[\w.<>]+)\(\) (?:got|takes|missing)")
 
 
-def trace_in(error: BaseException, failure: Failure, scratch: str, uses_meta: bool) -> Trace | None:
+def find_internal_failure(
+    error: BaseException, failure: Failure, scratch: str, uses_meta: bool
+) -> InternalFailure | None:
     """What of gonogo stands in an exception or in one that it came of, or None. ``failure`` is the exception as facts.
 
     ``scratch`` is the folder of gonogo's own files; ``uses_meta`` says that the program made meta tensors itself.
@@ -150,37 +152,37 @@ def trace_in(error: BaseException, failure: Failure, scratch: str, uses_meta: bo
     for one in _chain(error):
         message = str(one)
         if isinstance(one, NotFetched):
-            return Trace(one.name, one.text)
+            return InternalFailure(one.name, one.text)
         told = f"{type(one).__name__}: {message}"
         if entered_the_driver(message):
-            return Trace(failure.operator or failure.type, _DRIVER)
+            return InternalFailure(failure.operator or failure.type, _DRIVER)
         for look in (_network, _stand_in, _slip):
             found = look(one, message)
             if found is not None:
                 return found
         if isinstance(one, ImportError | OSError | RuntimeError | AttributeError) and (hit := _NOT_LOADED.search(told)):
-            return Trace(_line(told, hit), _LIBRARY)
+            return InternalFailure(_line(told, hit), _LIBRARY)
         if isinstance(one, NameError | AttributeError) and "-packages/bitsandbytes/" in _files_of(one)[-1]:
             # It met a name that only its CUDA library gives it: here it has loaded the CPU's, or none.
-            return Trace(told[:200], _LIBRARY)
+            return InternalFailure(told[:200], _LIBRARY)
         if hit := _NO_TOOLKIT.search(told):
-            return Trace(_line(told, hit), _TOOLKIT)
+            return InternalFailure(_line(told, hit), _TOOLKIT)
         if hit := _STRIDED_NESTED.search(message):
-            return Trace(_line(told, hit), _NESTED)
+            return InternalFailure(_line(told, hit), _NESTED)
         if hit := _NO_GUARD.search(message):
             nested = any(f"{os.sep}torch{os.sep}nested{os.sep}" in path for path in _files_of(one))
-            return Trace(_line(told, hit), _NESTED if nested else _GUARD)
+            return InternalFailure(_line(told, hit), _NESTED if nested else _GUARD)
         if hit := _INDEXED_META.search(message):
-            return Trace(_line(told, hit), _META)
+            return InternalFailure(_line(told, hit), _META)
         if scratch in message or OURS in message:
-            return Trace(type(one).__name__, _FILE)
+            return InternalFailure(type(one).__name__, _FILE)
         if (later := _of_a_later_step(message)) is not None:
             return later
         if failure.phase == "load" and (path := _weights_not_here(one, message)):
-            return Trace(path, _WEIGHTS)
+            return InternalFailure(path, _WEIGHTS)
     devices = [operand.device for operand in failure.operands]
     if any(device.startswith("meta:") for device in devices) or ("meta" in devices and not uses_meta):
-        return Trace(failure.operator or failure.type, _META)
+        return InternalFailure(failure.operator or failure.type, _META)
     return None
 
 
@@ -230,7 +232,7 @@ def _numbered_paths_in(message: str) -> Iterator[str]:
             yield hit[0]
 
 
-def _of_a_later_step(message: str) -> Trace | None:
+def _of_a_later_step(message: str) -> InternalFailure | None:
     """A path that is missing and differs from one that the program has written in nothing but its number."""
     for named in islice(_numbered_paths_in(message), _MAX_PATHS):
         if len(named) > _MAX_PATH:
@@ -243,7 +245,7 @@ def _of_a_later_step(message: str) -> Trace | None:
         name = _NUMBER.sub("#", os.path.basename(path))
         alike = [one for one in _written_in(parent) if _NUMBER.sub("#", one) == name]
         if alike:
-            return Trace(named, _LATER.format(sibling=max(alike)))
+            return InternalFailure(named, _LATER.format(sibling=max(alike)))
     return None
 
 
@@ -261,28 +263,28 @@ def _line(text: str, hit: re.Match[str]) -> str:
     return text[start:].partition("\n")[0].strip()[:200]
 
 
-def _network(error: BaseException, message: str) -> Trace | None:
+def _network(error: BaseException, message: str) -> InternalFailure | None:
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & _OFFLINE or _NO_NETWORK.search(message):
-        return Trace(f"{type(error).__name__}: {message.strip().partition(chr(10))[0][:160]}", _NETWORK)
+        return InternalFailure(f"{type(error).__name__}: {message.strip().partition(chr(10))[0][:160]}", _NETWORK)
     return None
 
 
-def _stand_in(error: BaseException, message: str) -> Trace | None:
+def _stand_in(error: BaseException, message: str) -> InternalFailure | None:
     """A name that a stand-in, or a facade's object, doesn't have."""
     first = message.partition("\n")[0][:200]
     if isinstance(error, ImportError):
         package = (error.name or "").partition(".")[0]
         if package and (_is_ours(sys.modules.get(package)) or OURS in (error.path or "")):
-            return Trace(first, _STAND_IN.format(package=package))
+            return InternalFailure(first, _STAND_IN.format(package=package))
     if isinstance(error, AttributeError) and getattr(error, "obj", None) is not None:
         owner: Any = error.obj
         if isinstance(owner, ModuleType):
             made_here = type(owner).__module__.startswith("gonogo.") or owner.__name__.startswith("torch_npu.")
             if made_here or (_is_ours(owner) and not owner.__name__.startswith("gonogo.")):
-                return Trace(first, _STAND_IN.format(package=owner.__name__.partition(".")[0]))
+                return InternalFailure(first, _STAND_IN.format(package=owner.__name__.partition(".")[0]))
         elif not isinstance(owner, VirtualTensor) and _class_of(owner).startswith("gonogo."):
-            return Trace(first, _FACADE)
+            return InternalFailure(first, _FACADE)
     return None
 
 
@@ -295,13 +297,13 @@ def _is_ours(module: Any) -> bool:
     return str(getattr(module, "__file__", None) or "").startswith(OURS)
 
 
-def _slip(error: BaseException, message: str) -> Trace | None:
+def _slip(error: BaseException, message: str) -> InternalFailure | None:
     """An error of Python's own that arose in gonogo's code, and a call that gonogo's replacement does not take."""
     innermost = error.__traceback__
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next
     if isinstance(error, TypeError) and (call := _OF_A_CALL.match(message)) and _is_in_gonogo(call["outer"]):
-        return Trace(message[:200], _FACADE)
+        return InternalFailure(message[:200], _FACADE)
     if innermost is None or not (isinstance(error, _SLIPS) or _WHILE_ITERATED in message):
         return None
     code = innermost.tb_frame.f_code
@@ -309,7 +311,7 @@ def _slip(error: BaseException, message: str) -> Trace | None:
         return None
     if isinstance(error, AttributeError) and isinstance(getattr(error, "obj", None), VirtualTensor | torch.Tensor):
         return None
-    return Trace(f"{type(error).__name__}: {message[:160]}", _FAULT)
+    return InternalFailure(f"{type(error).__name__}: {message[:160]}", _FAULT)
 
 
 def _is_in_gonogo(name: str) -> bool:

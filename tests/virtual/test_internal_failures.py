@@ -15,7 +15,7 @@ from virtual.worlds import virtual_session
 
 from gonogo.virtual import private
 from gonogo.virtual.failure import failure_of
-from gonogo.virtual.own_traces import trace_in
+from gonogo.virtual.internal_failures import find_internal_failure
 from gonogo.virtual.ranks.session import Session
 from gonogo.virtual.values.batches import described
 
@@ -47,7 +47,7 @@ def told(session: Session, call: Callable[[], object]) -> str | None:
     with pytest.raises(BaseException) as raised:  # noqa: PT011  whichever it is
         call()
     failure = failure_of(raised.value, session.life, session.modules, ())
-    trace = trace_in(raised.value, failure, session.plan.scratch, session.mode.uses_meta)
+    trace = find_internal_failure(raised.value, failure, session.plan.scratch, session.mode.uses_meta)
     return None if trace is None else trace.why.en
 
 

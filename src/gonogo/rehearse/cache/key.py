@@ -17,7 +17,7 @@ import msgspec
 
 import gonogo
 from gonogo.evidence.environment.hardware import Machine
-from gonogo.rehearse.kept.reads import Read
+from gonogo.rehearse.cache.reads import Read
 from gonogo.rehearse.packages import PackageOverlay
 from gonogo.rehearse.prepared.given import told_by
 from gonogo.rehearse.request import RehearsalRequest
@@ -37,7 +37,7 @@ _HARMLESS = re.compile(
 )
 # Options: a rehearsal that was over in time would be so with more of it.
 _DECIDE_NOTHING = frozenset({"timeout", "keep", "viewers", "ray", "use_cache"})
-_LARGEST_TEXT = 4 << 20
+_MAX_TEXT = 4 << 20
 _HOST = re.compile(rb"hostname|HOSTNAME|uname|platform\.node")
 _HOST_NAME = "name of this machine"
 
@@ -101,7 +101,7 @@ def conditions_hold(conditions: Mapping[str, str | None]) -> bool:
 
 def _texts(reads: Iterable[Read]) -> Iterable[bytes]:
     for read in reads:
-        if read.kind == "file" and read.digest and read.size <= _LARGEST_TEXT:
+        if read.kind == "file" and read.digest and read.size <= _MAX_TEXT:
             try:
                 yield Path(read.path).read_bytes()
             except OSError:

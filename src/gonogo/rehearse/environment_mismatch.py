@@ -27,8 +27,8 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.nightly_torch import asks_for_nightly_torch
 from gonogo.rehearse.packages.installed import installed_version
 
-_MOST_FILES = 24
-_DEEPEST = 4
+_MAX_FILES = 24
+_MAX_DEPTH = 4
 _NAMES = ("pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "environment.yaml", "Pipfile")
 _OTHER_NAMES = {
     "yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn", "cv2": "opencv-python", "skimage": "scikit-image",
@@ -94,7 +94,7 @@ _LAID_OVER = Text(
 )
 
 
-class Asked(dict[str, tuple[SpecifierSet, str]]):
+class Requirements(dict[str, tuple[SpecifierSet, str]]):
     """By canonical name, the versions of a package that a project's files ask for, and the file that says so."""
 
     def __init__(self) -> None:
@@ -103,17 +103,17 @@ class Asked(dict[str, tuple[SpecifierSet, str]]):
         """Of those that come from a repository or an archive."""
 
 
-def asked_for(folder: Path, environment: Path | None = None) -> Asked:
+def declared_requirements(folder: Path, environment: Path | None = None) -> Requirements:
     """What the files of a project ask for: in its folder and those above, up to the repository's root.
 
     ``environment`` is a file that the user named; it goes first. What can't be read asks for nothing.
     """
-    asked = Asked()
+    asked = Requirements()
     for path in ([environment] if environment is not None else []) + list(_files(folder)):
-        for name, specifier, address in _told(path):
+        for name, specifier, address in _read_requirements(path):
             if address and name not in asked:
                 asked.addresses[name] = address
-            asked.setdefault(name, (specifier, _shown(path)))
+            asked.setdefault(name, (specifier, _display_path(path)))
     return asked
 
 
@@ -122,19 +122,19 @@ def _files(folder: Path) -> Iterator[Path]:
     for place in folders_upward(folder, outside=True):
         named = [place / name for name in _NAMES]
         for path in [*sorted(place.glob("requirements*.txt")), *sorted(place.glob("requirements/*.txt")), *named]:
-            if is_file(path) and found < _MOST_FILES:
+            if is_file(path) and found < _MAX_FILES:
                 found += 1
                 yield path
 
 
-def _shown(path: Path) -> str:
+def _display_path(path: Path) -> str:
     try:
         return str(resolved(path).relative_to(Path.cwd()))
     except ValueError:
         return str(path)
 
 
-def _told(path: Path) -> Iterator[tuple[str, SpecifierSet, str]]:
+def _read_requirements(path: Path) -> Iterator[tuple[str, SpecifierSet, str]]:
     try:
         if path.name in ("setup.py", "setup.cfg"):
             text = path.read_text(encoding="utf-8", errors="replace")
@@ -156,15 +156,15 @@ def _specifier(text: str) -> SpecifierSet:
         return SpecifierSet()
 
 
-def set_apart(record: RehearsalRecord, environment: Path | None = None) -> None:
+def mark_environment_failures(record: RehearsalRecord, environment: Path | None = None) -> None:
     """Have ranks that failed for want of the run's own packages be told as not rehearsed, with what to do."""
     failed = [rank for rank in record.ranks if rank.failure is not None and rank.outcome == "raised"]
     if not failed:
         return
-    asked = asked_for(Path(record.cwd), environment)
+    asked = declared_requirements(Path(record.cwd), environment)
     for rank in failed:
         assert rank.failure is not None
-        why = _why(rank.failure, asked, rank.versions, record)
+        why = _explain(rank.failure, asked, rank.versions, record)
         if why is not None:
             rank.outcome = "unsupported"
             frame = rank.failure.innermost("user") or rank.failure.innermost("library")
@@ -173,50 +173,55 @@ def set_apart(record: RehearsalRecord, environment: Path | None = None) -> None:
             rank.unsupported.append(Unsupported(_first_line(rank.failure), where, text.en, text.zh, file))
 
 
-def missing_in(failure: Failure) -> list[str]:
+def missing_packages(failure: Failure) -> list[str]:
     """The distributions (canonical names) whose want a failure tells of."""
     said = "\n".join(f"{told.type}: {told.message}" for told in chain_of(failure))
     return [distribution_of(match[match.lastindex or 0]) for match in _MISSING.finditer(said)]
 
 
-def to_install(failure: Failure, record: RehearsalRecord) -> list[str]:
+def suggested_packages(failure: Failure, record: RehearsalRecord) -> list[str]:
     """The distributions that the failure's own words say to install, and that the rehearsal did not have."""
     said = [distribution_of(match[1]) for match in re.finditer(_PIP_INSTALL, failure.message)]
-    return [name for name in said if not _was_there(name, record)]
+    return [name for name in said if not _rehearsed_version(name, record)]
 
 
-def lacking(failure: Failure, record: RehearsalRecord) -> list[str]:
-    """Those of :func:`missing_in` that the rehearsal did not have."""
-    return [name for name in missing_in(failure) if not _was_there(name, record)]
+def unavailable_packages(failure: Failure, record: RehearsalRecord) -> list[str]:
+    """Those of :func:`missing_packages` that the rehearsal did not have."""
+    return [name for name in missing_packages(failure) if not _rehearsed_version(name, record)]
 
 
 def _first_line(failure: Failure) -> str:
     return f"{class_of(failure)}: {failure.message.strip().partition(chr(10))[0][:160]}".removesuffix(": ")
 
 
-def _why(
-    failure: Failure, asked: Asked, versions: Mapping[str, str], record: RehearsalRecord
+def _explain(
+    failure: Failure, asked: Requirements, versions: Mapping[str, str], record: RehearsalRecord
 ) -> tuple[Text, str] | None:
     """What the packages here lack, and the file whose packages would have it (``""``: none); None: nothing is told."""
     said = "\n".join(f"{told.type}: {told.message}" for told in chain_of(failure))
     for match in _MISSING.finditer(said):
         name = distribution_of(match[match.lastindex or 0])
-        if _was_there(name, record):
+        if _rehearsed_version(name, record):
             continue
-        if (project := project_with(match[1] or match[3] or "", Path(record.cwd))) is not None:
-            return itself(match[1] or match[3], project), ""
+        if (project := find_project_file(match[1] or match[3] or "", Path(record.cwd))) is not None:
+            return project_not_installed(match[1] or match[3], project), ""
         if name in asked:
             return _NOT_INSTALLED.format(package=name, file=asked[name][1]), asked[name][1]
-        if match[1] and not asked and not record.whole_environment and not is_own(match[1], Path(record.cwd)):
+        if (
+            match[1]
+            and not asked
+            and not record.whole_environment
+            and not is_project_module(match[1], Path(record.cwd))
+        ):
             return _NOBODY_SAYS.format(package=name), ""
     if _concerns("torch", failure, said) and (page := asks_for_nightly_torch(Path(record.cwd))) is not None:
-        return _NIGHTLY.format(file=_shown(page), have=f"torch {versions.get('torch', '')}".rstrip()), ""
+        return _NIGHTLY.format(file=_display_path(page), have=f"torch {versions.get('torch', '')}".rstrip()), ""
     if not _API.search(said):
         return None
     others = []
     for name, (specifier, file) in asked.items():
-        have = versions.get(name) or _was_there(name, record)
-        if have and _is_other(have, specifier):
+        have = versions.get(name) or _rehearsed_version(name, record)
+        if have and _excludes(have, specifier):
             others.append({"file": file, "wanted": f"{name}{specifier}", "have": have})
             if _concerns(name, failure, said):
                 return _OTHER_VERSION.format(**others[-1], name=name), file
@@ -230,32 +235,32 @@ def _why(
     return None
 
 
-def _unlisted(said: str, asked: Asked, folder: Path) -> str | None:
+def _unlisted(said: str, asked: Requirements, folder: Path) -> str | None:
     """The package that lacks a name, where no file of the project asks for any version of it."""
     for match in _LACKS.finditer(said):
         module = (match[1] or match[2]).partition(".")[0]
         name = distribution_of(module)
-        if name not in asked and module not in sys.stdlib_module_names and not is_own(module, folder):
+        if name not in asked and module not in sys.stdlib_module_names and not is_project_module(module, folder):
             return name
     return None
 
 
-def itself(package: str, file: Path) -> Text:
+def project_not_installed(package: str, file: Path) -> Text:
     """What to do where the project whose file that is isn't installed."""
-    return _ITSELF.format(package=package, file=_shown(file), folder=_shown(file.parent))
+    return _ITSELF.format(package=package, file=_display_path(file), folder=_display_path(file.parent))
 
 
-def is_own(module: str, folder: Path) -> bool:
+def is_project_module(module: str, folder: Path) -> bool:
     """Whether the project, looked at some folders deep, has a module of that name: it is there, and not found."""
     first = module.partition(".")[0]
     *_, top = folders_upward(folder)
-    for place in (top, *(one for depth in range(1, _DEEPEST) for one in top.glob("*/" * depth))):
+    for place in (top, *(one for depth in range(1, _MAX_DEPTH) for one in top.glob("*/" * depth))):
         if is_file(place / f"{first}.py") or is_file(place / first / "__init__.py"):
             return True
     return False
 
 
-def project_with(name: str, folder: Path) -> Path | None:
+def find_project_file(name: str, folder: Path) -> Path | None:
     """The file by which the project would be installed that a module or distribution of that name is of, or None."""
     first = name.partition(".")[0]
     own_name = re.compile(r"(?:^|[(,])\s*name\s*=\s*[\"']?([\w.-]+)", re.MULTILINE)
@@ -270,7 +275,7 @@ def project_with(name: str, folder: Path) -> Path | None:
     return None
 
 
-def _was_there(name: str, record: RehearsalRecord) -> str:
+def _rehearsed_version(name: str, record: RehearsalRecord) -> str:
     """The version of a package in the Python that was rehearsed with; empty where it had none."""
     laid = record.laid_over.get(name, "")
     return laid if laid or record.whole_environment else str(installed_version(name) or "")
@@ -282,7 +287,7 @@ def distribution_of(module: str) -> str:
     return canonical(_OTHER_NAMES.get(module) or _OTHER_NAMES.get(first) or first)
 
 
-def _is_other(have: str, specifier: SpecifierSet) -> bool:
+def _excludes(have: str, specifier: SpecifierSet) -> bool:
     try:
         return not specifier.contains(Version(have).public, prereleases=True)
     except InvalidVersion:

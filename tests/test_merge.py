@@ -9,7 +9,7 @@ import pytest
 import samples
 from msgspec.structs import replace
 
-from gonogo.check.beside import FilesRead, as_kept, kept_files, read_beside
+from gonogo.check.static_findings import StaticFindings, check_project, dump, load
 from gonogo.diagnose.findings import diagnose
 from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.failures import failure_places
@@ -63,7 +63,7 @@ def users(path: Path, line: int) -> Frame:
 
 
 def judged(record: RehearsalRecord, command: list[str] | None = None) -> Report:
-    return rehearsal_report(record, files=read_beside(command or COMMAND, use_installed=False))
+    return rehearsal_report(record, files=check_project(command or COMMAND, use_installed=False))
 
 
 def told(report: Report) -> list[tuple[str, str, tuple[int, ...]]]:
@@ -101,7 +101,7 @@ def test_the_same_hazard_of_both_is_one_finding_with_both_places(project: Path) 
 
 def test_what_may_explain_an_exception_stands_above_it_and_the_run_fails_for_certain(project: Path) -> None:
     record = raised("RuntimeError: words that nobody knows", users(project / "train.py", SUM))
-    files = read_beside(COMMAND, use_installed=False)
+    files = check_project(COMMAND, use_installed=False)
     likely = tuple(replace(one, certainty=Certainty.LIKELY) for one in files.findings)
     report = rehearsal_report(record, files=replace(files, findings=likely))
     assert [hazard for hazard, *_ in told(report)] == ["zero3-direct-param-use-invalid-gradient", "program-raises"]
@@ -193,8 +193,8 @@ def test_versions_explain_nothing_that_is_raised_elsewhere(project: Path) -> Non
 
 def test_what_is_laid_over_is_what_the_run_has(project: Path) -> None:
     (project / "requirements.txt").write_text("torch==2.13.0\ntorchvision==0.29.0\n")
-    assert "torchvision-of-other-torch" in [one.hazard for one in read_beside(COMMAND).findings]
-    files = read_beside(COMMAND, laid_over={"torchvision": "0.28.0"})
+    assert "torchvision-of-other-torch" in [one.hazard for one in check_project(COMMAND).findings]
+    files = check_project(COMMAND, laid_over={"torchvision": "0.28.0"})
     assert "torchvision-of-other-torch" not in [one.hazard for one in files.findings]
 
 
@@ -226,9 +226,9 @@ def test_another_version_that_was_rehearsed_says_nothing_of_it(project: Path) ->
 
 def test_versions_that_no_file_tells_are_a_risk_where_what_they_lack_was_put_in_its_place(project: Path) -> None:
     laid = {"deepspeed": "0.14.0", "numpy": "2.4.6"}
-    found = read_beside(COMMAND, laid_over=laid).findings
+    found = check_project(COMMAND, laid_over=laid).findings
     assert ("deepspeed-torch-api-mismatch", "likely") in [(one.hazard, one.certainty.value) for one in found]
-    report = rehearsal_report(completed(), str(project), files=read_beside(COMMAND, laid_over=laid))
+    report = rehearsal_report(completed(), str(project), files=check_project(COMMAND, laid_over=laid))
     [finding] = [one for one in report.findings if one.hazard == "deepspeed-torch-api-mismatch"]
     assert (finding.certainty.value, report.verdict) == ("possible", Verdict.GO)
     assert "whether the run has them is not known" in finding.cause.en
@@ -236,7 +236,7 @@ def test_versions_that_no_file_tells_are_a_risk_where_what_they_lack_was_put_in_
 
 def test_what_no_rehearsal_can_show_stays_as_it_is(project: Path) -> None:
     command = ["env", "CUDA_VISIBLE_DEVICES=0,0", *COMMAND]
-    before = [one for one in read_beside(command, use_installed=False).findings if "visible" in one.hazard]
+    before = [one for one in check_project(command, use_installed=False).findings if "visible" in one.hazard]
     after = [one for one in judged(completed(), command).findings if "visible" in one.hazard]
     assert before
     assert [one.certainty for one in after] == [one.certainty for one in before]
@@ -311,19 +311,19 @@ def test_a_project_that_is_not_there_is_said(project: Path) -> None:
 
 
 def test_what_was_found_before_the_start_is_kept_for_the_report(project: Path) -> None:
-    files = read_beside(COMMAND, use_installed=False)
+    files = check_project(COMMAND, use_installed=False)
     path = project / "check.json"
-    path.write_bytes(as_kept(files))
-    kept = kept_files(path)
+    path.write_bytes(dump(files))
+    kept = load(path)
     assert kept.findings == files.findings
     assert "train.py" in kept.sources
     path.write_text("{")
-    assert kept_files(path) == FilesRead()
+    assert load(path) == StaticFindings()
 
 
 def test_a_finding_with_nothing_beside_it_is_as_it_was(project: Path) -> None:
     record = raised("KeyError: 'labels'", users(project / "train.py", 9))
     alone = rehearsal_report(record)
     nothing: tuple[Finding, ...] = ()
-    assert rehearsal_report(record, files=FilesRead(findings=nothing)).findings == alone.findings
+    assert rehearsal_report(record, files=StaticFindings(findings=nothing)).findings == alone.findings
     assert Text("a", "b") not in alone.covered

@@ -15,7 +15,7 @@ from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents
 
 aten = torch.ops.aten
-_MOST = 1 << 24
+_MAX_INDICES = 1 << 24
 """More indices than that are not looked through."""
 
 
@@ -51,7 +51,7 @@ def _loss(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 def _known(indices: torch.Tensor, but: int | None = None) -> tuple[int, int] | None:
     """The least and the largest of known indices; None where there are none, or they are not known."""
-    if not 0 < indices.numel() <= _MOST:
+    if not 0 < indices.numel() <= _MAX_INDICES:
         return None
     values = contents.read(indices) if isinstance(indices, VirtualTensor) else indices
     if values is None or values.device.type != "cpu":
