@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from gonogo.diagnose.findings import diagnose
 from gonogo.diagnose.similar.features import Features, features_of
-from gonogo.diagnose.similar.find import LEAST_ALIKE, chosen
+from gonogo.diagnose.similar.find import MIN_SIMILARITY, chosen
 from gonogo.diagnose.similar.index import PATH, Index
 from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.source import sources
@@ -138,7 +138,7 @@ def main() -> None:
         "cited": sum(thread.cited for thread in index.threads),
         "bytes": PATH.stat().st_size,
         "milliseconds": milliseconds(index, asked),
-        "shown_from": LEAST_ALIKE,
+        "shown_from": MIN_SIMILARITY,
         "figures": [figures(index, asked, least, options.pages) for least in THRESHOLDS],
         "healthy": len(options.healthy),
         "healthy_said": [log for log in options.healthy if diagnose([log]).similar],
@@ -151,7 +151,7 @@ def main() -> None:
     print(f"{answer['threads']} threads ({answer['cited']} for a hazard's page), {answer['bytes']:,} bytes; "
           f"loaded in {took['load']} ms, slowest look-up {took['slowest_look_up']} ms")  # fmt: skip
     for row in answer["figures"]:
-        mark = "*" if row["least_alike"] == LEAST_ALIKE else " "
+        mark = "*" if row["least_alike"] == MIN_SIMILARITY else " "
         print(f"{mark} from {row['least_alike']:.2f}: hit {row['hits']}, said {row['said']} of {row['asked']}; "
               f"{row['threads_shown']} threads, {row['of_the_same_cause']} of the same cause, "
               f"{row['of_another_cause']} of another; "

@@ -35,8 +35,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 from log_cases import log_cases  # noqa: E402
 
-MOST_BYTES = 2_000_000
-MOST_CITED = 6
+MAX_BYTES = 2_000_000
+MAX_CITED = 6
 """Threads of one hazard that are taken for its page's sake: they share its logs' features."""
 OF_TITLE = 0.7
 """What a title says of the failure, beside what the log says."""
@@ -65,7 +65,7 @@ def cited(hazard: Hazard, words: list[str]) -> Iterator[tuple[Thread, Features]]
     """The threads that a hazard's page cites, each with the features of some of the hazard's logs."""
     shows = {language: dict(_LISTED.findall(hazard.page.text(language))) for language in ("en", "zh")}
     logs = [case.text for case in log_cases(ROOT / "tests" / "hazards" / hazard.name) if case.is_bad]
-    listed = [source for source in hazard.sources if _THREAD.match(source)][:MOST_CITED]
+    listed = [source for source in hazard.sources if _THREAD.match(source)][:MAX_CITED]
     for number, address in enumerate(listed if logs else ()):
         own = logs[number :: len(listed)] or [logs[number % len(logs)]]
         said, said_zh = (" ".join(shows[language].get(address, "").split()) for language in ("en", "zh"))
@@ -104,8 +104,8 @@ def main() -> None:
                 row = replace(row, hazard=hazard.name, shows=thread.shows, shows_zh=thread.shows_zh)
             rows[thread.address] = row, of_row
     data = packed([rows[address] for address in sorted(rows) if rows[address][1]])
-    if len(data) > MOST_BYTES:
-        raise SystemExit(f"{len(data)} bytes: more than {MOST_BYTES}; nothing was written")
+    if len(data) > MAX_BYTES:
+        raise SystemExit(f"{len(data)} bytes: more than {MAX_BYTES}; nothing was written")
     PATH.write_bytes(data)
     print(f"{len(Index(data).threads)} threads, {len(data):,} bytes")
 

@@ -128,7 +128,7 @@ def test_what_is_shown_anyhow_is_not_shown_twice() -> None:
 )
 def test_whatever_a_log_holds_is_answered(tmp_path: Path, log: bytes) -> None:
     report = diagnose([written(tmp_path, log)])
-    assert len(report.similar) <= find.MOST
+    assert len(report.similar) <= find.MAX_SIMILAR
 
 
 def test_the_shipped_index_is_small_and_its_threads_can_be_shown() -> None:

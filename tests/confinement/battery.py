@@ -340,7 +340,7 @@ class Battery:
                 continue
             scratch = self.folder / "scratch"
             if number:
-                world_module._MOST_PROCESSES = 400  # so that a bomb is small
+                world_module._MAX_PROCESSES = 400  # so that a bomb is small
                 scratch = self.folder / f"scratch{number}"
                 scratch.mkdir()
             confinement = Confinement(scratch, unconfined=self.means == "none")

@@ -352,10 +352,7 @@ def test_variables_of_a_program_are_not_those_of_its_relay(world_of: Any, tmp_pa
 
 @pytest.mark.parametrize(
     ("module_limit", "value", "script"),
-    [
-        ("_MOST_PROCESSES", 60, "for i in $(seq 200); do sleep 100 & done; wait"),
-        ("_LEAST_MEMORY", 1 << 50, "sleep 100"),
-    ],
+    [("_MAX_PROCESSES", 60, "for i in $(seq 200); do sleep 100 & done; wait"), ("_MIN_MEMORY", 1 << 50, "sleep 100")],
 )
 @pytest.mark.parametrize("means", ["namespaces", "landlock"])
 def test_a_limit_ends_the_world(

@@ -22,7 +22,7 @@ from gonogo.finding.errors import UserError
 FORCED = "GONOGO_CONFINEMENT"
 """Environment variable: the only means that is tried."""
 _TRIED: tuple[Means, ...] = ("namespaces", "landlock")
-_LEAST_SPACE = 256 << 20
+_MIN_SPACE = 256 << 20
 
 
 class Confinement:
@@ -135,7 +135,7 @@ class Confinement:
             try:
                 device = os.stat(folder).st_dev
                 space = os.statvfs(folder)
-                if device in tried or space.f_bavail * space.f_frsize < _LEAST_SPACE:
+                if device in tried or space.f_bavail * space.f_frsize < _MIN_SPACE:
                     continue
                 tried.add(device)
                 place = Path(os.path.realpath(tempfile.mkdtemp(prefix="gonogo-", dir=folder)))

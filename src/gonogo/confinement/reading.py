@@ -14,13 +14,13 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-_LARGEST = 256 << 20
+_MAX_BYTES = 256 << 20
 _NOTHING_THERE = {
     errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENXIO, errno.ENAMETOOLONG,
 }  # fmt: skip
 
 
-def read_written(path: Path | str, most: int = _LARGEST, *, start: int = 0) -> bytes | None:
+def read_written(path: Path | str, most: int = _MAX_BYTES, *, start: int = 0) -> bytes | None:
     """The contents of a regular file of ``most`` bytes at the most, from ``start`` on; None where none can be read.
 
     Raises OSError for a failure that is not the file's.

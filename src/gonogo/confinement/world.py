@@ -37,10 +37,10 @@ OnListener = Callable[[int, str], None]
 """Takes the descriptor at which the calls of a program are heard, and which they are."""
 
 _INSIDE = str(Path(__file__).with_name("inside"))
-_LONGEST_START = 20.0
-_MOST_PROCESSES = 8192
-_LEAST_MEMORY = 96 << 20
-_LEAST_FREE = 32 << 20
+_START_TIMEOUT = 20.0
+_MAX_PROCESSES = 8192
+_MIN_MEMORY = 96 << 20
+_MIN_FREE = 32 << 20
 LAYER_LIMIT = "GONOGO_LAYER_GIB"
 """Environment variable: how many GiB programs may write into a world's layer."""
 _LAYER_GIB = 16.0
@@ -161,12 +161,12 @@ class World:
             "own": list(dict.fromkeys(os.path.realpath(path) for path in spec.own if os.path.isdir(path))),
             "hidden": list(dict.fromkeys(os.path.realpath(path) for path in spec.hidden if os.path.exists(path))),
             "umask": _umask(),
-            "processes": _MOST_PROCESSES,
-            "least_memory": _LEAST_MEMORY,
+            "processes": _MAX_PROCESSES,
+            "least_memory": _MIN_MEMORY,
         }
 
     def _take_answer(self, control: socket.socket) -> None:
-        control.settimeout(_LONGEST_START)
+        control.settimeout(_START_TIMEOUT)
         try:
             said = control.recv(1 << 20)
         except (TimeoutError, ConnectionError):
@@ -276,7 +276,7 @@ class World:
             return
         folder, private = self.spec.folder, self.spec.private
         parent = str(private.parent if folder.is_relative_to(private) else folder.parent.parent)
-        if state.f_bavail * state.f_frsize < _LEAST_FREE:
+        if state.f_bavail * state.f_frsize < _MIN_FREE:
             self.limit = DISK_FULL.format(path=parent)
         elif bytes_below(self.tree) > self._most_bytes:
             self.limit = WROTE_TOO_MUCH.format(limit=f"{self._most_bytes / (1 << 30):g}", path=parent)

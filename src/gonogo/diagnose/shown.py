@@ -11,9 +11,9 @@ from gonogo.finding.logs import Excerpt, ExcerptLine, RankEnd
 
 _BEFORE, _AFTER = 8, 8
 """Lines around the decisive one."""
-_MOST_EXCERPTS = 3
-_LONGEST = 400
-_MOST_RANKS = 512
+_MAX_EXCERPTS = 3
+_MAX_LINE_LENGTH = 400
+_MAX_RANKS = 512
 _OF_THE_FAILURE = (Role.ROOT, Role.CASCADE)
 
 
@@ -22,7 +22,7 @@ def excerpts(log: FailureLog, findings: Sequence[Finding]) -> Iterator[Excerpt]:
     lines = {(line.path, line.number): line for line in log.lines}
     decisive = {(span.path, span.line) for finding in findings for span in finding.spans}
     shown: set[tuple[str, int]] = set()
-    for finding in findings[:_MOST_EXCERPTS]:
+    for finding in findings[:_MAX_EXCERPTS]:
         place = next(((span.path, span.line) for span in finding.spans if (span.path, span.line) in lines), None)
         if place is None or place in shown:
             continue
@@ -32,7 +32,9 @@ def excerpts(log: FailureLog, findings: Sequence[Finding]) -> Iterator[Excerpt]:
         yield Excerpt(
             line.path,
             tuple(
-                ExcerptLine(one.number, one.rank, one.text.rstrip()[:_LONGEST], (one.path, one.number) in decisive)
+                ExcerptLine(
+                    one.number, one.rank, one.text.rstrip()[:_MAX_LINE_LENGTH], (one.path, one.number) in decisive
+                )
                 for one in around
             ),
         )
@@ -47,4 +49,4 @@ def rank_ends(log: FailureLog) -> Iterator[RankEnd]:
         for rank, time in error.times:
             if rank not in first or time < first[rank].time:
                 first[rank] = RankEnd(rank, time, error.role is Role.ROOT, error.type)
-    yield from sorted(first.values(), key=lambda end: (end.time, end.rank))[:_MOST_RANKS]
+    yield from sorted(first.values(), key=lambda end: (end.time, end.rank))[:_MAX_RANKS]

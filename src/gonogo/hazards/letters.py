@@ -30,7 +30,7 @@ else:
     import sre_parse as parser
 
 Letters = frozenset[str]
-FEWEST = 3
+MIN_LITERAL_BYTES = 3
 """Bytes in a row that tell something (a Chinese character has three); what has fewer stands in any log."""
 ENOUGH = 8
 """Bytes in a row that are rare; of words that are longer it is better to have few."""
@@ -67,7 +67,7 @@ def _of_sequence(parts: Iterable[Any]) -> Letters | None:
         elif kind is not kinds.AT:  # a place between letters takes none
             runs.append("")
             told.append(_of_part(kind, what))
-    told += [Letters({run.casefold()}) for run in runs if _size(run) >= FEWEST]
+    told += [Letters({run.casefold()}) for run in runs if _size(run) >= MIN_LITERAL_BYTES]
     return max((words for words in told if words), key=_telling, default=None)
 
 
@@ -134,7 +134,7 @@ def of_places(places: Iterable[tuple[str, str]]) -> Letters:
 
 
 def _words(literals: Iterable[str]) -> Letters:
-    return Letters(one.casefold() if _size(one) >= FEWEST else "" for one in literals)
+    return Letters(one.casefold() if _size(one) >= MIN_LITERAL_BYTES else "" for one in literals)
 
 
 class _Reader(ast.NodeVisitor):
@@ -168,7 +168,7 @@ class _Reader(ast.NodeVisitor):
 
     def _value(self, value: Any) -> None:
         if isinstance(value, str):
-            if _size(value) >= FEWEST:
+            if _size(value) >= MIN_LITERAL_BYTES:
                 self._found.add(value.casefold())
         elif isinstance(value, (Pattern, Sign, Refusal)):
             self._found |= (

@@ -9,8 +9,8 @@ In the head of a page, where the versions alone decide::
 
 The texts may name each package of ``versions``, as its version is known (``numpy 2.0.1``). Where more than the versions
 decides, a class beside the page says so: :meth:`UnfitVersions.context_for`, with further words and places. Three more
-kinds: a ``package`` that is older than transformers takes (:class:`BelowMinimum`), ``packages`` compiled for another torch
-(:class:`BuiltForOtherTorch`), one that the run asks for and that is not there (:class:`NotInstalled`, which takes
+kinds: a ``package`` that is older than transformers takes (:class:`BelowMinimum`), ``packages`` compiled for another
+torch (:class:`BuiltForOtherTorch`), one that the run asks for and that is not there (:class:`NotInstalled`, which takes
 code). What needs more than that is a plain Hazard.
 """
 

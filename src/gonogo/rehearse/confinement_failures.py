@@ -16,7 +16,7 @@ from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.record import Confined, Failure, RehearsalRecord, Unsupported
 from gonogo.finding import Text
 
-_LONGEST = 160
+_MAX_MESSAGE_LENGTH = 160
 
 _REFUSED = re.compile(
     r"\[[Ee]rrno (?:1|13|30)\]|\(os error (?:1|13|30)\)|\berrno = (?:1|13|30)\b|\bcode: (?:1|13|30), kind:"
@@ -140,4 +140,4 @@ def _is_of_a_socket(raised: Told) -> bool:
 
 
 def _first_line(message: str) -> str:
-    return message.strip().partition("\n")[0][:_LONGEST]
+    return message.strip().partition("\n")[0][:_MAX_MESSAGE_LENGTH]

@@ -39,7 +39,7 @@ _STATES = {
     "interrupted": Text("interrupted", "已中断"),
 }
 # Ranks that are shown at once; a world of hundreds would fill the screen.
-_MOST_ROWS = 12
+_MAX_ROWS = 12
 
 
 @contextlib.contextmanager
@@ -106,7 +106,7 @@ def _rendered(status: RehearsalStatus, language: str) -> Group:
 def _most_telling(ranks: tuple[RankStatus, ...]) -> list[RankStatus]:
     """The ranks that run first, then the others, up to what fits; by rank within each."""
     order = sorted(ranks, key=lambda rank: (rank.state != "running", rank.state == "completed", rank.rank))
-    return sorted(order[:_MOST_ROWS], key=lambda rank: rank.rank)
+    return sorted(order[:_MAX_ROWS], key=lambda rank: rank.rank)
 
 
 def _row(rank: RankStatus, language: str) -> list[Line]:

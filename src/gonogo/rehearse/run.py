@@ -61,7 +61,7 @@ from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
 
 # What a launch script does before it launches takes seconds, a framework that imports all it has on a busy machine a
 # minute; one that takes longer waits for something.
-_LONGEST_SCRIPT = 150.0
+_SCRIPT_TIMEOUT = 150.0
 # How often ranks that are in touch with each other are run again after a node was lost.
 _TIMES_AGAIN = 2
 
@@ -142,7 +142,7 @@ def _rehearsed(
             environment=with_own_package(in_environment(variables.environment, overlay.python), Path.cwd()),
             cwd=os.getcwd(),
             confinement=confinement,
-            timeout=max(1.0, min(_LONGEST_SCRIPT, deadline - time.monotonic())),
+            timeout=max(1.0, min(_SCRIPT_TIMEOUT, deadline - time.monotonic())),
             made=made_files(Path.cwd(), scratch / "made"),
             packages=overlay.folders,
             python=str(overlay.python or sys.executable),

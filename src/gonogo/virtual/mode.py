@@ -34,7 +34,7 @@ NAMESPACE_HANDLERS: dict[str, Handler] = {}
 
 _INPLACE, _FRESH, _SEVERAL, _NOTHING, _SLOW = range(5)
 _NO_KWARGS: dict[str, Any] = {}
-_MOST_TO_WRITE = 1 << 30
+_MAX_WRITABLE = 1 << 30
 """Up to so many bytes of one number are laid out for a program that may write to them through NumPy."""
 
 
@@ -339,7 +339,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         if to_write:
             with private.modes_off():
-                contents.lay_out(tensor, most=_MOST_TO_WRITE)
+                contents.lay_out(tensor, most=_MAX_WRITABLE)
         known = self.known_values(tensor)
         if known is not None:
             return known

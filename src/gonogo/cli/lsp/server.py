@@ -28,7 +28,7 @@ from gonogo.hazards.index import all_hazards
 
 _PAUSE = 0.04
 """Seconds without a key stroke before files are looked at."""
-_MOST_BESIDE = 60
+_MAX_FOLDER_FILES = 60
 """Files of a folder that are looked at together; in a larger one, those that are open, and what they name."""
 
 
@@ -96,7 +96,7 @@ class Server(LanguageServer):
         with contextlib.suppress(OSError):
             names = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
             files = [name for name in names if kind_of(Path(name)) is not None and os.path.isfile(name)]
-            if len(files) <= _MOST_BESIDE:
+            if len(files) <= _MAX_FOLDER_FILES:
                 return sorted({*files, *self._opened()})
         return self._opened()
 

@@ -26,7 +26,7 @@ from gonogo.finding import Text
 
 _WAIT = 45.0
 """Seconds that a tool waits for its command: clients give up on a call after a minute."""
-_LONGEST_WAIT = 300.0
+_MAX_WAIT = 300.0
 _TICK = 1.0
 """Seconds between two words of progress."""
 _INSTRUCTIONS = """\
@@ -42,7 +42,7 @@ _Folder = Annotated[str, Field(description="The folder to work in; one that the 
 _Gpus = Annotated[str, Field(description="A node's: 8xH100-80G; or what is rented: p5.48xlarge, 2xp5.48xlarge.")]
 _HostMemory = Annotated[str, Field(description="Host memory of a node, e.g. 1T.")]
 _Language = Annotated[Literal["en", "zh"], Field(description="Language of the sentences.")]
-_Wait = Annotated[float, Field(ge=0, le=_LONGEST_WAIT, description="Seconds to wait before it answers 'running'.")]
+_Wait = Annotated[float, Field(ge=0, le=_MAX_WAIT, description="Seconds to wait before it answers 'running'.")]
 _Steps = Annotated[int, Field(ge=1, le=100, description="Optimizer steps to run.")]
 _Nodes = Annotated[int | None, Field(ge=1, le=100_000)]
 _Timeout = Annotated[float, Field(ge=1, le=86_400, description="Seconds after which the program is given up.")]
@@ -137,7 +137,7 @@ class _Tools:
         words = [*self._file("--environment", environment, where), *(self.folders.word(path, where) for path in paths)]
         if not paths and not command:
             words.append(".")
-        return await self._run(ctx, "check", where, language, words, command, _LONGEST_WAIT)
+        return await self._run(ctx, "check", where, language, words, command, _MAX_WAIT)
 
     async def rehearse(
         self,
@@ -242,7 +242,7 @@ class _Tools:
         language: _Language = "en",
     ) -> Answer:
         """A hazard's page: what happens, why, the cure, when it is safe, and the public threads behind it."""
-        return await self._run(ctx, "explain", self.folders.folder(""), language, [name], [], _LONGEST_WAIT)
+        return await self._run(ctx, "explain", self.folders.folder(""), language, [name], [], _MAX_WAIT)
 
     async def hazards(
         self,
@@ -253,7 +253,7 @@ class _Tools:
     ) -> Answer:
         """List the hazards that gonogo knows."""
         words = [f"--{option}={value}" for option, value in (("theme", theme), ("stage", stage)) if value]
-        return await self._run(ctx, "hazards", self.folders.folder(""), language, words, [], _LONGEST_WAIT)
+        return await self._run(ctx, "hazards", self.folders.folder(""), language, words, [], _MAX_WAIT)
 
     async def job(
         self,

@@ -10,8 +10,8 @@ from gonogo.evidence.paths import expanded, is_folder, resolved
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
-_MOST_WORDS = 400
-_LONGEST_WORD = 20_000
+_MAX_WORDS = 400
+_MAX_WORD_LENGTH = 20_000
 
 
 class Refused(UserError):
@@ -47,11 +47,11 @@ class Folders:
 
         The first word, the program, may lie anywhere: it is run, or followed, as the user's shell would do it.
         """
-        if len(words) > _MOST_WORDS:
+        if len(words) > _MAX_WORDS:
             raise Refused(
                 Text(
                     "the command has {count} words; {most} are the most", "命令有 {count} 个词，最多 {most} 个"
-                ).format(count=len(words), most=_MOST_WORDS)
+                ).format(count=len(words), most=_MAX_WORDS)
             )
         for word in words:
             _check(word)
@@ -76,7 +76,7 @@ class Folders:
 
 
 def _check(word: str) -> None:
-    if "\0" in word or len(word) > _LONGEST_WORD:
+    if "\0" in word or len(word) > _MAX_WORD_LENGTH:
         raise Refused(Text("a word holds a zero byte, or is too long", "某个词含有零字节，或过长"))
     try:
         word.encode()

@@ -25,11 +25,11 @@ from gonogo.evidence.paths import ONLY_BELOW
 from gonogo.finding import Text
 from gonogo.rehearse.questions import PROGRESS, PROGRESS_LINES
 
-MOST_RUNNING = 4
-_MOST_KEPT = 40
+MAX_RUNNING = 4
+_MAX_KEPT = 40
 _GRACE = 5.0
 """Seconds that a command has to end by itself."""
-_LARGEST = 64 << 20
+_MAX_RESULT_BYTES = 64 << 20
 """Bytes of a result; what is larger is not kept."""
 
 
@@ -81,7 +81,7 @@ class Job:
             return False
         self.status, self._ended = status, time.monotonic()
         self.complaint = "\n".join(line for line in lines if line and not line.startswith(PROGRESS))[-2000:]
-        if os.fstat(self._out.fileno()).st_size <= _LARGEST:
+        if os.fstat(self._out.fileno()).st_size <= _MAX_RESULT_BYTES:
             self._out.seek(0)
             self.result = self._out.read().decode("utf-8", "replace")
         self._out.close()
@@ -130,7 +130,7 @@ class Jobs:
     def start(self, words: Sequence[str], folder: Path, given: bytes = b"") -> Job:
         """Start a command in a folder, ``given`` as its stdin. Raises Refused where too many run already."""
         running = [job for job in self._jobs.values() if not job.poll()]
-        if len(running) >= MOST_RUNNING:
+        if len(running) >= MAX_RUNNING:
             names = ", ".join(f"{job.id} ({job.tool})" for job in running)
             raise Refused(
                 Text(
@@ -140,7 +140,7 @@ class Jobs:
             )
         job = Job(words, folder, self.folders, given)
         self._jobs[job.id] = job
-        for old in [one for one in self._jobs.values() if one.poll()][: max(0, len(self._jobs) - _MOST_KEPT)]:
+        for old in [one for one in self._jobs.values() if one.poll()][: max(0, len(self._jobs) - _MAX_KEPT)]:
             del self._jobs[old.id]
         return job
 
@@ -151,7 +151,7 @@ class Jobs:
             raise Refused(
                 Text(
                     "no job is called {name}; the latest {most} are kept", "没有任务 {name}；只保留最近 {most} 个"
-                ).format(name=repr(name), most=_MOST_KEPT)
+                ).format(name=repr(name), most=_MAX_KEPT)
             )
         return job
 

@@ -33,7 +33,7 @@ _STATIC = Path(__file__).parent / "static"
 _TYPES = {"ui.css": "text/css", "ui.js": "text/javascript"}
 _WAIT = 10.0
 """Seconds that an answer waits for something new to tell."""
-_LONGEST = 4000
+_MAX_TITLE_LENGTH = 4000
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -134,7 +134,7 @@ class _Page:
         asked = await _body(request)
         words, folder, given = command_words(asked, self.folders)
         job = self.jobs.start(words, folder, given)
-        self.asked[job.id] = redact(clean_line(_said(asked)))[:_LONGEST]
+        self.asked[job.id] = redact(clean_line(_said(asked)))[:_MAX_TITLE_LENGTH]
         return _json(self._told(job))
 
     async def job(self, request: Request) -> Response:

@@ -16,7 +16,7 @@ from gonogo.evidence.launch.manifest import is_manifest
 from gonogo.evidence.paths import resolved
 
 Kind = Literal["folder", "launch", "log", "records", "file"]
-_MOST = 500
+_MAX_ENTRIES = 500
 _LEFT_OUT = {"__pycache__", "node_modules"}
 _STARTED_BY = {".sh": "bash", ".bash": "bash", ".sbatch": "bash", ".slurm": "bash", ".py": "python"}
 _LOGS = {".log", ".out", ".err"}
@@ -55,7 +55,7 @@ def listing(name: str, folders: Folders) -> Listing:
     for one in names:
         if one.startswith(".") or one in _LEFT_OUT:
             continue
-        if len(entries) >= _MOST or not _is_text(one) or not resolved(folder / one).is_relative_to(root):
+        if len(entries) >= _MAX_ENTRIES or not _is_text(one) or not resolved(folder / one).is_relative_to(root):
             left_out += 1
             continue
         entries.append(_entry(folder / one))

@@ -46,8 +46,8 @@ _SPACES = (
     | kernel.CLONE_NEWUTS
 )  # fmt: skip
 _LOOKS_AT_LIMITS = 250  # milliseconds
-_LARGEST = 1 << 20
-_MOST_DESCRIPTORS = 64
+_MAX_MESSAGE = 1 << 20
+_MAX_DESCRIPTORS = 64
 _CALLS: "dict[str, dict[str, tuple[int, int | None]]]" = {
     "files": calls.FILES,
     "looks": {**calls.FILES, **calls.LOOKS},
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> None:
     """Make the world, then serve it."""
     control = _socket.socket(fileno=int(arguments[0]))
     listener = _socket.socket(fileno=int(arguments[1]))
-    spec: Spec = marshal.loads(control.recv(_LARGEST))
+    spec: Spec = marshal.loads(control.recv(_MAX_MESSAGE))
     os.umask(0o022)
     notes: list[str] = []
     ends_at_once = False
@@ -247,7 +247,7 @@ class World:
 
     def _hear(self) -> None:
         try:
-            said = self._control.recv(_LARGEST)
+            said = self._control.recv(_MAX_MESSAGE)
         except OSError:
             said = b""
         if not said:
@@ -278,7 +278,7 @@ class World:
         descriptor, _ = self._listener._accept()  # type: ignore[attr-defined]  # typeshed doesn't have it
         channel = _socket.socket(fileno=descriptor)
         try:
-            head, ancillary, _, _ = channel.recvmsg(4, _socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4))
+            head, ancillary, _, _ = channel.recvmsg(4, _socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4))
             received: list[int] = []
             for level, kind, data in ancillary:
                 if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:

@@ -21,10 +21,10 @@ from gonogo.diagnose.similar.features import Features
 PATH = Path(__file__).with_name("threads.msgpack")
 _UNIT = 100
 """Weights are stored as hundredths, in a byte."""
-_LEAST_SHARED = 1.4
+_MIN_SHARED = 1.4
 """What a log and a thread must have in common to be alike at all, in features that no other thread has: more than the
 name of an exception."""
-_LEAST_LEFT = 0.8
+_MIN_SHARED_OF_CUT = 0.8
 """The same, of a log of which only a part is left: more than the frames that many trainings share."""
 
 
@@ -73,14 +73,16 @@ class Index:
 
         A feature counts the more the fewer threads have it. The numbers in ``without`` are passed over.
         """
-        square, shared = self._shared(features, without, _LEAST_SHARED, lambda weight, other: weight * other)
+        square, shared = self._shared(features, without, _MIN_SHARED, lambda weight, other: weight * other)
         length = math.sqrt(square) or 1.0
         found = [(product / length / self._lengths[thread], thread) for thread, product in shared.items()]
         return sorted(found, key=lambda one: (-one[0], one[1]))
 
     def containing(self, features: Features, without: Collection[int] = ()) -> list[tuple[float, int]]:
         """The threads that have most of what is left of a log: the part of it (0 to 1), and the thread's number."""
-        square, shared = self._shared(features, without, _LEAST_LEFT, lambda weight, other: weight * min(weight, other))
+        square, shared = self._shared(
+            features, without, _MIN_SHARED_OF_CUT, lambda weight, other: weight * min(weight, other)
+        )
         return sorted(((part / square, thread) for thread, part in shared.items()), key=lambda one: (-one[0], one[1]))
 
     def _shared(

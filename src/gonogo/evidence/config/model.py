@@ -13,7 +13,7 @@ import msgspec
 from gonogo.evidence.paths import contents, expanded, is_file
 from gonogo.evidence.patterns import Pattern
 
-_LARGEST_CONFIG = 4 << 20
+_MAX_CONFIG = 4 << 20
 _HUB_NAME = Pattern(r"^[\w.-]+/[\w.-]+$")
 
 # Keys of a config.json that say how many experts a layer has; see transformers' MoE configurations.
@@ -117,7 +117,7 @@ def read_model(name: str, folder: Path) -> Model:
     """
     for path in places_of_config(name, folder):
         try:
-            if not is_file(path) or path.stat().st_size > _LARGEST_CONFIG:
+            if not is_file(path) or path.stat().st_size > _MAX_CONFIG:
                 continue
             config = json.loads(contents(path))
         except (OSError, ValueError, RecursionError):

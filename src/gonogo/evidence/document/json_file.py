@@ -20,12 +20,12 @@ from gonogo.evidence.document.tree import Member, Node
 from gonogo.evidence.field import Field
 from gonogo.finding import Edit
 
-DEEPEST = 100
+MAX_DEPTH = 100
 """Objects within objects that are read; Python's own reader gives up on some hundreds."""
 
-_MOST_PROBLEMS = 100
+_MAX_PROBLEMS = 100
 # No person wrote a config of more words; what lies behind them is left out, and said so.
-_MOST_TOKENS = 40_000
+_MAX_TOKENS = 40_000
 _CLOSES = {b"}": True, b"]": False}
 
 
@@ -83,7 +83,7 @@ class _Reader:
             self.note_where_not_utf8()
         tokens: list[Token] = []
         for count, token in enumerate(tokens_of(data, start)):
-            if count == _MOST_TOKENS:
+            if count == _MAX_TOKENS:
                 self.problem_at("too-long", token)
                 break
             if token.kind == "comment":
@@ -101,7 +101,7 @@ class _Reader:
         return JsonFile(self.source, self.root, tuple(self.problems), tuple(tokens))
 
     def problem(self, kind: str, start: int, end: int, *, repair: str | None = None, **said: Any) -> None:
-        if len(self.problems) < _MOST_PROBLEMS:
+        if len(self.problems) < _MAX_PROBLEMS:
             place = self.source.place(start, end)
             edit = place.edit(repair) if repair is not None else None
             self.problems.append(problem_of(kind, place, repair=edit, **said))
@@ -207,7 +207,7 @@ class _Reader:
                 self.problem_at("missing-comma", token, hjson=self.begins_line(token))
         elif top.state == "colon":
             self.problem_at("missing-colon", token, text=top.key or "")
-        if len(self.open) >= DEEPEST:
+        if len(self.open) >= MAX_DEPTH:
             self.problem_at("nesting", token)
             self.levels_left_out = 1
             self.add(Node(Field.not_known(self.source.place(token.start, token.end))), None)

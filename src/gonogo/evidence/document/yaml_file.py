@@ -21,8 +21,8 @@ from gonogo.evidence.document.yaml_scalars import scalar_value
 from gonogo.evidence.field import Field
 from gonogo.finding import Edit, Text
 
-_DEEPEST = 60
-_LARGEST = 100_000
+_MAX_DEPTH = 60
+_MAX_NODES = 100_000
 _MAX_BYTES = 1 << 20
 _MERGE = "<<"
 
@@ -207,7 +207,7 @@ class _Reading:
         import yaml
 
         self._events += 1
-        if self._events > _LARGEST:
+        if self._events > _MAX_NODES:
             start = self._file._offset(event.start_mark)
             self._file._problem("syntax", start, start, _TOO_LARGE)
             return False
@@ -218,7 +218,7 @@ class _Reading:
                 self._file._problem("documents", start, start, _DOCUMENTS)
                 return False
         elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-            if len(self._open) > _DEEPEST or self._size > _LARGEST:
+            if len(self._open) > _MAX_DEPTH or self._size > _MAX_NODES:
                 start = self._file._offset(event.start_mark)
                 self._file._problem("syntax", start, start, _TOO_LARGE)
                 return False
@@ -263,7 +263,7 @@ class _Reading:
         if self._awaits_key():
             self._open[-1].key = (str(found[0].field.value) if found else event.anchor, place)
             return
-        if found is None or self._size + found[1] > _LARGEST:
+        if found is None or self._size + found[1] > _MAX_NODES:
             self._add(Node(Field.not_known(place, _TOO_LARGE_VALUE)), start, end, 1)
             return
         node, size = found

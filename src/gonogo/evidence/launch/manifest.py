@@ -29,7 +29,7 @@ _KINDS = re.compile(
 )
 _SKYPILOT = re.compile(rb"^(?:resources|num_nodes|workdir|envs|setup|file_mounts):", re.MULTILINE)
 _RUN = re.compile(rb"^run:", re.MULTILINE)
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 _MAX_JOBS = 50
 _MAX_DOCUMENTS = 500
 _TOO_MANY = Text(
@@ -45,7 +45,7 @@ _RENDER = Text(
 def is_manifest(source: SourceFile) -> bool:
     """Whether a YAML file may be one, by words that only those have."""
     data = source.data
-    if len(data) > _LARGEST:
+    if len(data) > _MAX_BYTES:
         return False
     if _KINDS.search(data) and b"apiVersion" in data:
         return True

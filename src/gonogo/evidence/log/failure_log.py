@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.evidence.dumps.flight_recorder import MOST_BYTES, FlightDump, flight_dump
+from gonogo.evidence.dumps.flight_recorder import MAX_BYTES, FlightDump, flight_dump
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.line import LogLine, cleaned
 from gonogo.evidence.log.role import Role, is_advice, role_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # what opens and sieves logs is loaded where there is one
 
 ROOM = 6 << 20
 """Bytes of all logs together that are kept and looked at."""
-MOST_ERRORS = 400
+MAX_ERRORS = 400
 """Different exceptions that are told apart."""
 
 GENERIC_WORDS = (
@@ -254,7 +254,7 @@ def read_logs(
             on_bytes(more)
 
         if source.is_flight_dump:
-            data = whole(source, MOST_BYTES)
+            data = whole(source, MAX_BYTES)
             if (dump := flight_dump(source.label, data)) is not None:
                 dumps.append(dump)
                 count(len(data))
@@ -277,7 +277,7 @@ def _merged(lines: Sequence[LogLine]) -> Iterator[LoggedError]:
     same: dict[tuple[object, ...], list[Raised]] = {}
     for one in raised:
         key = _identity(one)
-        if key in same or len(same) < MOST_ERRORS:
+        if key in same or len(same) < MAX_ERRORS:
             same.setdefault(key, []).append(one)
     for group in same.values():
         first = max(group[:8], key=lambda one: len(one.frames))

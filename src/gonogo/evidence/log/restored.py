@@ -13,7 +13,7 @@ from gonogo.evidence.patterns import compiled_when_used
 Numbered = list[tuple[int, str]]
 """Lines with their numbers, which count from 1."""
 
-_MOST = 0.8
+_MIN_SHARE = 0.8
 """The part of a log's lines that have to look alike."""
 _TEXT_KEYS = ("log", "message", "msg", "textPayload", "line", "text", "body")
 _COLLECTORS_KEYS = compiled_when_used(
@@ -46,7 +46,7 @@ def _out_of_json(lines: Numbered) -> Numbered:
         text = _text_of_object(line)
         taken += text is not None
         found += [(number, line)] if text is None else [(number, part) for part in text.rstrip("\n").split("\n")]
-    return found if taken and taken >= _MOST * full else lines
+    return found if taken and taken >= _MIN_SHARE * full else lines
 
 
 def _text_of_object(line: str) -> str | None:

@@ -10,7 +10,7 @@ from gonogo.evidence.document.tree import Member, Node
 from gonogo.evidence.field import Field
 from gonogo.evidence.script.script import Script
 
-_DEEPEST = 20
+_MAX_DEPTH = 20
 # Where a config is handed over: the call, the keyword, and its position where it has one.
 _TAKERS = (
     ("deepspeed.initialize", "config", 8),
@@ -67,7 +67,7 @@ def tree_of_dict(script: Script, node: ast.Dict, depth: int = 0) -> Node:
 
 
 def _node(script: Script, value: ast.expr, depth: int) -> Node:
-    if isinstance(value, ast.Dict) and depth < _DEEPEST:
+    if isinstance(value, ast.Dict) and depth < _MAX_DEPTH:
         return tree_of_dict(script, value, depth + 1)
     field = script.field(value)
     return Node(

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-_LONGEST_TAG = 450
+_MAX_TAG_LENGTH = 450
 """Characters that every MLflow server takes."""
 writers: dict[str, type] = {}
 """TensorBoard's folders that the program writes into, and what writes there; see the hook of its writers."""
@@ -69,7 +69,7 @@ def _mlflow() -> Tracker | None:
     def hand(handed: Handed) -> None:
         client = mlflow.MlflowClient(tracking_uri=address)  # of a run that may have ended by then
         client.log_artifact(name, str(handed.page), "gonogo")
-        client.set_tag(name, "gonogo.findings", handed.lines[:_LONGEST_TAG])
+        client.set_tag(name, "gonogo.findings", handed.lines[:_MAX_TAG_LENGTH])
 
     return Tracker("MLflow", f"mlflow {name}", "gonogo/report.html", hand)
 

@@ -19,7 +19,7 @@ _LOGGED = Pattern(
 )
 _DETACHED = frozenset({"item", "detach", "detach_", "data", "tolist", "numpy"})
 _SHOWS = frozenset({"print", "float", "int", "log", "info", "debug", "warning", "append", "add_scalar"})
-_DEEPEST = 4
+_MAX_DEPTH = 4
 _CURE = (
     Text(
         "Remove the term from the loss: under ZeRO-3 parameters need not all take part in it",
@@ -158,7 +158,7 @@ def _becomes_loss(script: Script, use: ParameterUse) -> ast.stmt | None:
         return use.zero.statements[-1] if use.zero.statements else use.statement
     if _is_detached(script, use.node):
         return None
-    return _loss_of(script, use.statement, _DEEPEST)
+    return _loss_of(script, use.statement, _MAX_DEPTH)
 
 
 def _is_detached(script: Script, node: ast.expr) -> bool:

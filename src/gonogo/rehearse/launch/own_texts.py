@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from gonogo.evidence.launch.words import is_python
 from gonogo.evidence.paths import opened
 
-_MOST_FILES = 200
-_MOST_BYTES = 4 << 20
-_LARGEST = 1 << 20
-_MOST_LOOKS = 5000
+_MAX_FILES = 200
+_MAX_BYTES = 4 << 20
+_MAX_FILE_BYTES = 1 << 20
+_MAX_STATS = 5000
 _OF_SHELL = (".sh", ".bash", ".sbatch", ".slurm", ".env", ".mk")
 _OF_CONFIG = (".yaml", ".yml", ".json", ".jsonc", ".toml", ".cfg", ".ini", ".conf")
 _WORD = re.compile(r"[\w./~${}@%+-]{2,4096}")
@@ -52,10 +52,10 @@ class _Walk:
         """Folders that the program's modules are found in."""
 
     def texts(self) -> Iterator[str]:
-        room, files = _MOST_BYTES, 0
-        while self._waiting and room > 0 and files < _MOST_FILES:
+        room, files = _MAX_BYTES, 0
+        while self._waiting and room > 0 and files < _MAX_FILES:
             path = self._waiting.popleft()
-            text = _read(path, min(room, _LARGEST))
+            text = _read(path, min(room, _MAX_FILE_BYTES))
             if text is None:
                 continue
             room -= len(text)
@@ -123,7 +123,7 @@ class _Walk:
         if path in self._seen:
             return True
         self._looks += 1
-        if self._looks > _MOST_LOOKS or not os.path.isfile(path) or is_python(os.path.basename(path)):
+        if self._looks > _MAX_STATS or not os.path.isfile(path) or is_python(os.path.basename(path)):
             return False
         self._seen.add(path)
         self._waiting.append(path)

@@ -25,7 +25,7 @@ from gonogo.rehearse.packages.places import state_folder
 from gonogo.rehearse.packages.resolving import Chosen
 from gonogo.rehearse.questions import ask, tell
 
-_MOST_SHOWN = 400
+_MAX_SHOWN = 400
 
 
 class NotAgreed(UserError):
@@ -108,7 +108,7 @@ def _described(intended: Intended) -> list[Text]:
         if one.name not in intended.built:
             by_host.setdefault(one.host, []).append(f"{one.name} {one.version}".rstrip())
     for host, names in by_host.items():
-        shown = ", ".join(names[:_MOST_SHOWN]) + (f" (+{len(names) - _MOST_SHOWN})" if len(names) > _MOST_SHOWN else "")
+        shown = ", ".join(names[:_MAX_SHOWN]) + (f" (+{len(names) - _MAX_SHOWN})" if len(names) > _MAX_SHOWN else "")
         lines.append(_FROM.format(host=host or _THIS_MACHINE, names=shown))
     if intended.built:
         names = [f"{name} {version}" for name, version in intended.built.items()]

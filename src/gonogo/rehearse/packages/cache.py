@@ -32,7 +32,7 @@ from gonogo.rehearse.packages.places import Say, cache_folder
 from gonogo.rehearse.packages.sources import NoSource, release_of
 
 _SAY_AFTER = 2.0
-_LONGEST_INSTALL = 900.0
+_INSTALL_TIMEOUT = 900.0
 _ABANDONED_AFTER = 24 * 3600.0
 _BUILT_HERE = "gonogo-built-here"
 """A file beside a package that says that its wheel was built on this machine."""
@@ -180,8 +180,8 @@ def _run_pip(shown: str, what: str, target: Path, say: Say) -> None:
         try:
             while process.poll() is None:
                 seconds = time.monotonic() - started
-                if seconds > _LONGEST_INSTALL:
-                    raise NotInstalled(f"pip had not ended after {_LONGEST_INSTALL:.0f} s", ())
+                if seconds > _INSTALL_TIMEOUT:
+                    raise NotInstalled(f"pip had not ended after {_INSTALL_TIMEOUT:.0f} s", ())
                 if seconds > _SAY_AFTER:
                     say(
                         Text(

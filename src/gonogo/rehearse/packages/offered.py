@@ -11,7 +11,7 @@ from gonogo.evidence.run import Run
 from gonogo.finding import Text
 from gonogo.rehearse.packages.names import STACK
 
-_MOST = 3
+_MAX_PACKAGES = 3
 
 
 def other_versions_pinned(record: RehearsalRecord, runs: Sequence[Run]) -> Iterator[Text]:
@@ -27,8 +27,8 @@ def other_versions_pinned(record: RehearsalRecord, runs: Sequence[Run]) -> Itera
             if not _takes(package.specifier, have) and pair not in found.setdefault(package.place.source.path, []):
                 found[package.place.source.path].append(pair)
     for file, pairs in found.items():
-        wanted = ", ".join(pair for pair, _ in pairs[:_MOST]) + (", …" if len(pairs) > _MOST else "")
-        had = ", ".join(have for _, have in pairs[:_MOST])
+        wanted = ", ".join(pair for pair, _ in pairs[:_MAX_PACKAGES]) + (", …" if len(pairs) > _MAX_PACKAGES else "")
+        had = ", ".join(have for _, have in pairs[:_MAX_PACKAGES])
         if pairs:
             yield Text(
                 "{file} asks for {wanted}, rehearsed with {had}: --environment {file} rehearses with what it asks for",

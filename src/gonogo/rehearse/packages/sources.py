@@ -29,10 +29,10 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_LONGEST_ANSWER = 60.0
-_LONGEST_DOWNLOAD = 900.0
-_LONGEST_CLONE = 600.0
-_LARGEST = 4 << 30
+_ANSWER_TIMEOUT = 60.0
+_DOWNLOAD_TIMEOUT = 900.0
+_CLONE_TIMEOUT = 600.0
+_MAX_BYTES = 4 << 30
 _BLOCK = 1 << 20
 # What a repository may be reached by; git knows others, of which some run commands.
 _TRANSPORTS = ("https", "http", "ssh", "git")
@@ -156,12 +156,12 @@ def download(url: str, file: Path, *, own: bool) -> None:
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(host)))
     started = time.monotonic()
     try:
-        with opener.open(request, timeout=_LONGEST_ANSWER) as answer, open(file, "wb") as target:
+        with opener.open(request, timeout=_ANSWER_TIMEOUT) as answer, open(file, "wb") as target:
             written = 0
             while block := answer.read(_BLOCK):
                 written += len(block)
                 target.write(block)
-                if written > _LARGEST or time.monotonic() - started > _LONGEST_DOWNLOAD:
+                if written > _MAX_BYTES or time.monotonic() - started > _DOWNLOAD_TIMEOUT:
                     raise NoSource(f"{shown(url)}: too large, or too slow ({written >> 20} MiB so far)")
     except (OSError, ValueError, urllib.error.URLError) as error:
         raise NoSource(f"{shown(url)}: {getattr(error, 'reason', None) or error}") from None
@@ -262,7 +262,7 @@ def parsed(address: str) -> tuple[str, str, str]:
     return f"{scheme}://{host}{slash}{path}", revision, fragment
 
 
-def _git(words: list[str], cwd: Path, say: Say, what: Text, longest: float = _LONGEST_CLONE) -> str:
+def _git(words: list[str], cwd: Path, say: Say, what: Text, longest: float = _CLONE_TIMEOUT) -> str:
     allowed = [f"protocol.{name}.allow=always" for name in _TRANSPORTS]
     settings = ["protocol.allow=never", *allowed, "core.hooksPath=/dev/null", "core.fsmonitor=false",
                 "submodule.recurse=false", "clone.defaultRemoteName=origin",

@@ -15,7 +15,7 @@ from gonogo.rehearse.request import RehearsalRequest
 
 AS_INSTALLED = Path("none")
 """``--environment none``: the packages that are installed, though others were prepared."""
-_MOST = 6
+_MAX_NAMES = 6
 _MADE = Text(
     "made by gonogo prepare ({folder}/), and taken for the real ones where this launch opens them: {names}",
     "以下由 gonogo prepare 生成（{folder}/），本次启动打开它们时当作真实的：{names}",
@@ -67,7 +67,7 @@ def note_on(folder: Path) -> list[Text]:
     if table is None:
         return []
     names = [*table.models, *table.datasets, *table.paths]
-    shown = ", ".join(names[:_MOST]) + (f" (+{len(names) - _MOST})" if len(names) > _MOST else "")
+    shown = ", ".join(names[:_MAX_NAMES]) + (f" (+{len(names) - _MAX_NAMES})" if len(names) > _MAX_NAMES else "")
     found = [_MADE.format(folder=FOLDER, names=shown)] if names else []
     if source := _source(table):
         found.append(_OWN.format(source=os.path.relpath(source, folder)))

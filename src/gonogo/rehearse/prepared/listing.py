@@ -36,8 +36,8 @@ _LENGTHS = (
     *("max_source_length", "seq_length", "sequence_len"),
 )
 _USUAL_LENGTH = 512
-_LONGEST = 65_536
-_LONGEST_UNSTATED = 2048
+_MAX_TOKENS = 65_536
+_MAX_UNSTATED_TOKENS = 2048
 _HUB_OPTIONS = frozenset({"dataset_name", "dataset_id", "dataset", "model_name", "model_id", "eval_dataset"})
 _SWIFT_DATA = re.compile(r"^(?:HF::|MS::)?(?P<name>[^:#]+)(?::(?P<subset>[^#]*))?(?:#\d+)?$")
 
@@ -116,7 +116,7 @@ def tokens_of(runs: Iterable[Run], options: Options) -> int:
             number = run.arguments.get(name).number
             if number and number > 0:
                 stated = run.arguments.source_of(name) != "script"
-                return min(int(number), _LONGEST if stated else _LONGEST_UNSTATED)
+                return min(int(number), _MAX_TOKENS if stated else _MAX_UNSTATED_TOKENS)
     return _USUAL_LENGTH
 
 

@@ -17,7 +17,7 @@ from gonogo.rehearse.prepared.rows import FORMATS, Maker, kind_by_name
 from gonogo.rehearse.prepared.wanted import Options, Wanted
 
 _PICTURE, _SOUND = "media/picture.png", "media/sound.wav"
-MOST_ROWS = 50_000
+MAX_ROWS = 50_000
 _USUAL_SPLITS = ("train", "test", "validation")
 
 
@@ -51,7 +51,7 @@ def make(wanted: Sequence[Wanted], folder: Path, tokens: int, options: Options) 
             columns = columns_of(one)
             names = {"image": "picture.png", "audio": "sound.wav"} if has_media_folder else media
             maker = Maker(columns, tokens, names)
-            many = max(options.rows_of.get(one.key, options.rows), min(one.rows, MOST_ROWS))
+            many = max(options.rows_of.get(one.key, options.rows), min(one.rows, MAX_ROWS))
             rows = [maker.row(number) for number in range(many)]
             if any(kind.rstrip("s") in ("image", "audio") for kind in columns.values()):
                 files |= {_PICTURE: picture(), _SOUND: sound()}

@@ -27,7 +27,7 @@ from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.folder import add_to_folder, check_folder, write_folder
 from gonogo.rehearse.prepared.laid_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.listing import alike, data_wanted, list_of, model_wanted, tokens_of
-from gonogo.rehearse.prepared.make import MOST_ROWS, make
+from gonogo.rehearse.prepared.make import MAX_ROWS, make
 from gonogo.rehearse.prepared.named import OF_SHELL, Named
 from gonogo.rehearse.prepared.opened_by import columns_at, named_at
 from gonogo.rehearse.prepared.stood_in import absent, asked_of
@@ -37,7 +37,7 @@ from gonogo.rehearse.tested_paths import tested_path
 
 Look = Callable[[], RankRecord]
 _TIMES = 10
-_LONGEST = 400
+_MAX_MESSAGE_LENGTH = 400
 """Letters of what a worker ended with: the message of an exception can go on for pages."""
 _NO_FILE = re.compile(
     r"(?:No such file or directory|Unable to find|doesn't exist|not found)[^'\"]*['\"]([^'\"\n]+)['\"]"
@@ -145,7 +145,7 @@ def prepare(
             if [name for name in missing_packages(record.failure) if packages.add(name)]:
                 continue
         rows = _rows_for(record, done.wanted, options)
-        if rows != options.rows_of and max(rows.values()) <= MOST_ROWS:
+        if rows != options.rows_of and max(rows.values()) <= MAX_ROWS:
             done.rows, options = max(rows.values()), msgspec.structs.replace(options, rows_of=rows)
             continue
         if _split_for(record, done.wanted) or wants_other_files(record.failure, done.wanted):
@@ -240,7 +240,7 @@ def _end_of(record: RankRecord) -> tuple[str, str] | None:
 
 
 def _line(text: str) -> str:
-    return shorten(" ".join(text.split()), _LONGEST)
+    return shorten(" ".join(text.split()), _MAX_MESSAGE_LENGTH)
 
 
 def _learned(

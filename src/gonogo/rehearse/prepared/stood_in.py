@@ -17,7 +17,7 @@ from gonogo.evidence.run import Run
 from gonogo.rehearse.prepared.environment import Packages
 
 STOOD_IN = ("vllm",)
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 def absent(packages: Packages, command: Sequence[str], runs: Sequence[Run]) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ def _files(folder: Path, words: Sequence[str]) -> Iterator[bytes]:
     for word in dict.fromkeys(one.rpartition("=")[2] for one in words):
         path = os.path.join(folder, word)
         try:
-            if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
+            if os.path.isfile(path) and os.path.getsize(path) <= _MAX_BYTES:
                 with open(path, "rb") as file:
                     yield file.read()
         except (OSError, ValueError):

@@ -19,7 +19,7 @@ from pathlib import Path
 from gonogo.confinement.listening import Call
 from gonogo.evidence.launch.words import SHELLS, is_python
 from gonogo.rehearse.shell import commands
-from gonogo.rehearse.shell.session import MOST_NESTED, STAND_IN, Replaced, ShellSession, launcher_names
+from gonogo.rehearse.shell.session import MAX_NESTING, STAND_IN, Replaced, ShellSession, launcher_names
 
 _AT_CWD = 0xFFFFFF9C
 _FIRST_LINE = 512
@@ -60,8 +60,8 @@ class Interception:
         first_line = files.first_line(shown, folder)
         if first_line is None:  # there is no such program: the caller looks for it elsewhere
             return
-        if name in SHELLS and _depth(call.pid) > MOST_NESTED:
-            self.failure = f"scripts call each other {MOST_NESTED} deep: {shown}"
+        if name in SHELLS and _depth(call.pid) > MAX_NESTING:
+            self.failure = f"scripts call each other {MAX_NESTING} deep: {shown}"
         if name in ("sh", "dash") and name != os.path.basename(os.path.realpath(shown)) != "bash":
             self._overwrite(call, address, path, os.fsencode(self.bash))
             return

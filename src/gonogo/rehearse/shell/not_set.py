@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gonogo.evidence.launch.words import SHELLS
 
-_LONGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 _USED = re.compile(r"(?<!\\)\$(?:\{#?([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _SET = re.compile(
     r"(?:^|[\s;&|({`])([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=|\bfor\s+([A-Za-z_]\w*)\b|\$\{([A-Za-z_]\w*):?[=?-]"
@@ -27,7 +27,7 @@ def not_set(words: Sequence[str], cwd: str, environment: Mapping[str, str]) -> l
     script = next((word for word in words if not word.startswith("-") and os.path.basename(word) not in SHELLS), "")
     try:
         with open(os.path.join(cwd, script), encoding="utf-8", errors="replace") as file:
-            text = file.read(_LONGEST)
+            text = file.read(_MAX_BYTES)
     except OSError:
         return []
     text = re.sub(r"(?m)(?:^|\s)#.*$", "", text)

@@ -30,7 +30,7 @@ from gonogo.rehearse.shell.session import ScriptCommand, ShellSession
 _AFTER_LAUNCH = 10.0
 # Programs that a script leaves behind in the background get this long to be taken down.
 _IN_BACKGROUND = 5.0
-_LONGEST_OUTPUT = 1 << 20
+_MAX_OUTPUT = 1 << 20
 # In the world's root folder: no path of a program is shorter.
 _STUB, _BASH = "g", "b"
 # Folders of the training machine's own software, which another machine need not have.
@@ -239,7 +239,7 @@ def _run(
                     if not block:  # the script and all that it left in the background have ended
                         break
                     output += block
-                    del output[:-_LONGEST_OUTPUT]
+                    del output[:-_MAX_OUTPUT]
                 now = time.monotonic()
                 if launched_at is None and session.has_launched:
                     launched_at = now

@@ -21,13 +21,13 @@ from gonogo.rehearse.launch.environment import ON_PATH
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers
 
-MOST_NESTED = 20
+MAX_NESTING = 20
 """How deep scripts may call scripts: one that calls itself would go on for ever."""
 PYTHONS = ("python", "python3")
 NOT_FOUND = "BASH_FUNC_command_not_found_handle%%"
 """The function that bash calls for a command that is not there, handed to it and all that it starts."""
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
-_LARGEST = 16 << 20
+_MAX_BYTES = 16 << 20
 
 
 class ScriptCommand(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ class ShellSession:
 
     def calls(self) -> list[ScriptCommand]:
         """The programs that would have been started, in order."""
-        lines = (read_written(self.written / "calls", _LARGEST) or b"").splitlines()
+        lines = (read_written(self.written / "calls", _MAX_BYTES) or b"").splitlines()
         return [msgspec.json.decode(line, type=ScriptCommand) for line in lines]
 
     @property
@@ -112,7 +112,7 @@ class ShellSession:
 
     def left_out(self) -> list[list[str]]:
         """The commands that were not run, each once, in order of first call."""
-        text = (read_written(self.written / "not_run", _LARGEST) or b"").decode("utf-8", "replace")
+        text = (read_written(self.written / "not_run", _MAX_BYTES) or b"").decode("utf-8", "replace")
         found = {tuple(record.split("\037")[:-1]): None for record in text.split("\036")[:-1]}
         return [list(words) for words in found]
 

@@ -22,7 +22,7 @@ from gonogo.rehearse.cache.watch import heard
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.virtual.ranks.plan import LINE_TO_EXCHANGE
 
-_LONGEST = 8192
+_MAX_PACKET = 8192
 _OF_A_RANK = frozenset(
     {
         "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "ROLE_RANK", "LOCAL_WORLD_SIZE", "CROSS_RANK", "LOCAL_SIZE",
@@ -213,7 +213,7 @@ class ForkServer:
         while select.select([self._channel], [], [], timeout)[0]:
             timeout = 0
             try:
-                packet = self._channel.recv(_LONGEST)
+                packet = self._channel.recv(_MAX_PACKET)
             except OSError:
                 packet = b""
             if not packet:

@@ -30,7 +30,7 @@ _HIGHEST = Text(
     "每个 rank 一条线；同一个点上的多步取最大值。阴影：有 rank 停住。拖动可放大，双击恢复；键盘：方向键、+ 与 -、0。",
 )
 _WIDTH, _LEFT, _ROW, _RIGHT = 900, 90, 22, 230
-_MOST = 64
+_MAX_RANKS = 64
 
 
 def log_sections(logs: Logs, language: str) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _steps(steps: StepsOverTime, language: str) -> str:
 def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:
     """Ranks from top to bottom, time from left to right; nothing where there is no order to show."""
     count = len(ends)
-    ends = ends[:_MOST]
+    ends = ends[:_MAX_RANKS]
     if not ends or ends[-1].time == ends[0].time:
         return
     title = _ORDER.in_language(language)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 HAZARDS = frozenset({"gpu-oom-activations", "gpu-oom-model-states", "gpu-oom-eval-logits"})
 _KEPT_BY_CHECKPOINTING = 0.3
 """Of the activations, at most: what can't fit even so isn't tried. The least that was seen in benchmarks/memory.py."""
-_MOST = 6
+_MAX_CANDIDATES = 6
 """Candidates that are rehearsed at most."""
 
 
@@ -85,7 +85,7 @@ def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
     changes = sorted(_changes(rank, batch), key=_order)
     given = 0
     for change in changes:
-        if given < _MOST and _may_fit(change, device, rank, batch, record.world_size):
+        if given < _MAX_CANDIDATES and _may_fit(change, device, rank, batch, record.world_size):
             edits = _edits(run, change, batch)
             if edits:
                 given += 1

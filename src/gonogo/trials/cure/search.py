@@ -16,7 +16,7 @@ from gonogo.trials.cure.leaving_out import steps_without
 from gonogo.trials.cure.request import CureRequest
 from gonogo.trials.cure.trial import Trial, Trier
 
-_MOST_STEPS = 12
+_MAX_STEPS = 12
 _LOOKING = Text("as it is", "原样")
 _PROOF = Text("the proof", "最终验证")
 
@@ -75,7 +75,7 @@ class Search:
         found = Found(before, before)
         try:
             before = found.before = found.now = self._with_all_ranks(before, _LOOKING)
-            while not found.cured and len(found.steps) < _MOST_STEPS and self._takes_a_step(found):
+            while not found.cured and len(found.steps) < _MAX_STEPS and self._takes_a_step(found):
                 pass
             if found.cured:
                 self._leave_out(found)

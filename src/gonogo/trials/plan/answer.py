@@ -24,7 +24,7 @@ from gonogo.trials.plan.task.rollout import SERVER_SHARE
 from gonogo.trials.plan.write import files_of
 from gonogo.virtual.measuring.jobs import Facts
 
-_MOST_GPUS = 1024
+_MAX_GPUS = 1024
 _SHOWN = (CONFIG, "launch_deepspeed.sh", "launch_torchrun.sh")
 
 
@@ -277,7 +277,7 @@ def _gpus_needed(choice: Choice, request: PlanRequest, needed: float, capacity: 
         return None
     node = request.machine.count
     count = math.ceil(request.world_size * partitioned / room / node) * node
-    return count if count <= _MOST_GPUS else None
+    return count if count <= _MAX_GPUS else None
 
 
 def _next_larger(accelerator: Accelerator, needed: float) -> Accelerator | None:

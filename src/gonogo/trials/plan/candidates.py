@@ -32,7 +32,7 @@ class Group(NamedTuple):
     """That a rollout server has."""
 
 
-_LEAST_DEPTH = 3
+_MIN_DEPTH = 3
 _ALIKE = 4
 """Rehearsals that fail with the same words: of two ways to spread states at least."""
 _RECOMPUTING = 4 / 3
@@ -253,8 +253,8 @@ class Candidates:
     def _least_depth(self, family: Family) -> int:
         """Under ZeRO-3, enough layers for the window of parameters that stay gathered to be full."""
         if family.zero < 3 or not self.facts.layer_parameters:
-            return _LEAST_DEPTH
-        return max(_LEAST_DEPTH, family.live_parameters // (2 * self.facts.layer_parameters) + 2)
+            return _MIN_DEPTH
+        return max(_MIN_DEPTH, family.live_parameters // (2 * self.facts.layer_parameters) + 2)
 
     def _peak(self, strategy: Strategy, answer: Measured | NotMeasured) -> Peak | None:
         group = group_of(strategy)

@@ -65,7 +65,7 @@ _KEPT = Text(
     "There is room for all activations, so nothing is computed twice (no gradient checkpointing).",
     "显存放得下全部激活，无需重复计算（不开梯度检查点）。",
 )
-_MOST = Text(
+_LARGEST_PART = Text(
     "{used:.1f} of {all:.1f} GiB are taken on each GPU, most of it by {what} ({most:.1f} GiB).",
     "每张卡占用 {used:.1f} / {all:.1f} GiB，其中{what}最多（{most:.1f} GiB）。",
 )
@@ -149,7 +149,7 @@ def _memory(choice: Choice, request: PlanRequest) -> Iterator[Text]:
         return
     name = max(choice.by_category, key=lambda category: choice.by_category[category])
     accelerator = request.machine.accelerator
-    yield _MOST.format(
+    yield _LARGEST_PART.format(
         what=_CATEGORIES[name],
         used=choice.reserved / GIB,
         all=(accelerator.total_bytes - accelerator.allowance_bytes) / GIB,

@@ -31,10 +31,10 @@ Unknown = Literal["micro-batch", "seq-len", "gpus", "generations"]
 UNKNOWNS: tuple[Unknown, ...] = ("micro-batch", "seq-len", "gpus", "generations")
 Say = Callable[[Text], None]
 
-_MOST_SAMPLES = 256
-_MOST_NODES = 64
-_MOST_GENERATIONS = 512
-_MOST_WHOLE = 4
+_MAX_SAMPLES = 256
+_MAX_NODES = 64
+_MAX_GENERATIONS = 512
+_MAX_FULL_REHEARSALS = 4
 """Rehearsals at full depth that the best answer is worth."""
 _NEAR_ENOUGH = 16
 """An answer is not tried further once it is known to one part in so many."""
@@ -134,7 +134,7 @@ class _Solver:
 
     def _values(self) -> Sequence[int]:
         if self.unknown == "micro-batch":
-            return range(1, _MOST_SAMPLES + 1)
+            return range(1, _MAX_SAMPLES + 1)
         if self.unknown == "seq-len":
             most, task = longest_sequence(self.meter.config), self.request.task
             steps = [*range(256, min(most, 16384), 256), *range(16384, most, 1024), most]
@@ -142,10 +142,10 @@ class _Solver:
             return sorted({min(step, most) for step in steps if step > prompt}) or [most]
         if self.unknown == "generations":
             world = self.request.world_size
-            return [count for count in range(2, _MOST_GENERATIONS + 1) if self._prompts() * count % world == 0]
+            return [count for count in range(2, _MAX_GENERATIONS + 1) if self._prompts() * count % world == 0]
         count = self.request.machine.count
         of_node = {1 << power for power in range(count.bit_length()) if 1 << power <= count} | {count}
-        worlds = of_node | {count << power for power in range(_MOST_NODES.bit_length())}
+        worlds = of_node | {count << power for power in range(_MAX_NODES.bit_length())}
         return sorted(worlds, reverse=True)
 
     def _prompts(self) -> int:
@@ -291,7 +291,7 @@ class _Solver:
         low, high = self.values.index(best.value), max(hopes) + 1
         shown: Solution | None = None
         trial = high - 1
-        for _ in range(_MOST_WHOLE):
+        for _ in range(_MAX_FULL_REHEARSALS):
             value = self.values[trial]
             candidates = self._at(value)
             choice = candidates.rehearse_whole(self._strategy(group, value))

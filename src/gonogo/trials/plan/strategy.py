@@ -16,7 +16,7 @@ Place = Literal["gpu", "cpu", "nvme"]
 Tune = Literal["full", "lora", "qlora", "freeze-vision"]
 TUNES: tuple[Tune, ...] = ("full", "lora", "qlora", "freeze-vision")
 
-_LARGEST_MICRO_BATCH = 64
+_MAX_MICRO_BATCH = 64
 BUCKET = 500_000_000
 """DeepSpeed's reduce_bucket_size and allgather_bucket_size, elements."""
 LIVE_PARAMETERS = 1_000_000_000
@@ -114,8 +114,8 @@ def micro_batches(global_batch: int, world_size: int, least: int = 1) -> tuple[i
     if global_batch % world_size:
         return ()
     share = global_batch // world_size
-    sizes = {size for size in (1 << n for n in range(16)) if share % size == 0 and size <= _LARGEST_MICRO_BATCH}
-    if share <= _LARGEST_MICRO_BATCH:
+    sizes = {size for size in (1 << n for n in range(16)) if share % size == 0 and size <= _MAX_MICRO_BATCH}
+    if share <= _MAX_MICRO_BATCH:
         sizes.add(share)
     return tuple(sorted(size for size in sizes if size >= least))
 

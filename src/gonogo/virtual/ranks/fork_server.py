@@ -27,7 +27,7 @@ import msgspec
 from gonogo.virtual.ranks.importing import import_worker
 from gonogo.virtual.ranks.plan import LINE_TO_EXCHANGE
 
-_LONGEST = 8192
+_MAX_PACKET = 8192
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
@@ -61,7 +61,7 @@ class Server:
                 os.read(self._woken, 4096)
                 self._tell_who_ended()
             if self._channel.fileno() in ready:
-                path, descriptors, _, _ = socket.recv_fds(self._channel, _LONGEST, 2)
+                path, descriptors, _, _ = socket.recv_fds(self._channel, _MAX_PACKET, 2)
                 if not path:
                     return
                 self._start(path.decode(), *descriptors)

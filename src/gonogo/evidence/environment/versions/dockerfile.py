@@ -35,7 +35,7 @@ _TAKE_A_VALUE = frozenset(
         "--torch-backend",
     )
 )
-_MOST_WORDS = 2000
+_MAX_WORDS = 2000
 _INDEX = frozenset(("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--channel"))
 
 
@@ -105,7 +105,7 @@ def substituted(word: str, values: dict[str, str]) -> str | None:
 
 
 def _install(listing: Listing, text: str, start: int, values: dict[str, str], *, conda: bool) -> None:
-    words = list(islice(re.finditer(_WORD, text), _MOST_WORDS))
+    words = list(islice(re.finditer(_WORD, text), _MAX_WORDS))
     torch, cuda = listing.packages.get("torch"), listing.facts.get("cuda")
     indexes: list[str] = []
     index = 0

@@ -22,15 +22,15 @@ from gonogo.evidence.field import Field
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
-_DEEPEST = 10
-_LONGEST_LINE = 20_000
+_MAX_DEPTH = 10
+_MAX_LINE_LENGTH = 20_000
 _MAX_LINES = 10_000
 """Lines of all files together that are read; a file that includes others over and over is read so far."""
 _TOO_LONG = Text(
     "{where}: the lines from here on were not read: a list of versions has up to {limit}",
     "{where}：从此行起没有读取：版本清单最多 {limit} 行",
 )
-_MOST_UNREAD = 100
+_MAX_UNREAD = 100
 """Lines that are told of; a file with more is no list of requirements."""
 _NO_REQUIREMENT = Text(
     "{where}: {line!r} is no requirement: give a requirements file, a pip freeze, or JSON",
@@ -70,7 +70,7 @@ def _read_file(listing: Listing, source: SourceFile, *, depth: int, constraint: 
     position = 0
     for raw in re.split(r"(?<=\n)", text):
         start, position = position, position + len(raw)
-        if len(raw) > _LONGEST_LINE:
+        if len(raw) > _MAX_LINE_LENGTH:
             continue
         if raw.isspace() or not raw:
             continue
@@ -93,7 +93,7 @@ def _read_file(listing: Listing, source: SourceFile, *, depth: int, constraint: 
         elif (
             not read_requirement(listing, source, line, start, constraint=constraint)
             and not line.startswith("--")
-            and len(listing.unread) < _MOST_UNREAD
+            and len(listing.unread) < _MAX_UNREAD
         ):
             place = source.place(start, start + len(line))
             where = f"{source.path}:{place.line}"
@@ -118,8 +118,8 @@ def _include(
     if path is None:
         listing.skip(place, _NOT_INCLUDED.format(where=where, path=name[:200]))
         return
-    if depth >= _DEEPEST:
-        listing.skip(place, _TOO_DEEP.format(where=where, line=decoded(line)[:120], depth=_DEEPEST))
+    if depth >= _MAX_DEPTH:
+        listing.skip(place, _TOO_DEEP.format(where=where, line=decoded(line)[:120], depth=_MAX_DEPTH))
         return
     if path in seen:
         return
