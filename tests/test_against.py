@@ -13,7 +13,7 @@ import pytest
 from gonogo.finding import Report, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.rehearsal import NodeMemory, Rehearsal
-from gonogo.rehearse.against import Earlier, held_against, read_earlier
+from gonogo.rehearse.against import EarlierReport, held_against, read_earlier
 
 EXPECTED = Path(__file__).parent / "report/expected"
 GIB = 1 << 30
@@ -34,7 +34,7 @@ def report(verdict: Verdict, peaks: dict[int, int], host: int = GIB, accelerator
     return Report("rehearse", verdict, rehearsal=rehearsal)
 
 
-def earlier(tmp_path: Path, verdict: str, peaks: dict[int, int], host: int = GIB) -> Earlier:
+def earlier(tmp_path: Path, verdict: str, peaks: dict[int, int], host: int = GIB) -> EarlierReport:
     path = tmp_path / "last.json"
     ranks = [{"rank": rank, "peak_reserved_bytes": peak} for rank, peak in peaks.items()]
     rehearsal = {"accelerator": "H100-80G", "world_size": 8, "ranks": ranks, "host_per_node": {"peak_bytes": host}}

@@ -26,7 +26,7 @@ from gonogo.rehearse.prepared.laid_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.run import InEnvironment, _runs_of, prepare
 from gonogo.rehearse.prepared.shown import write as show
 from gonogo.rehearse.prepared.stood_in import absent
-from gonogo.rehearse.prepared.wanted import Options
+from gonogo.rehearse.prepared.wanted import PrepareOptions
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.shell.not_set import not_set
 
@@ -181,7 +181,7 @@ def test_a_worker_that_needs_the_engine_has_it(tmp_path: Path, monkeypatch: pyte
         asked.append(table.absent if table is not None else ())
         return lacks if len(asked) == 1 else done
 
-    prepare(["torchrun", "train.py"], Options(8, 64, {}), InEnvironment(), write=True, look=look)
+    prepare(["torchrun", "train.py"], PrepareOptions(8, 64, {}), InEnvironment(), write=True, look=look)
     assert asked == [("vllm",), ()]
 
 
@@ -196,7 +196,7 @@ def test_only_a_name_that_something_vouches_for_is_added() -> None:
 
 
 def test_prepared_packages_are_taken_unless_others_are_named(project: Path) -> None:
-    done = prepare(["bash", "launch.sh"], Options(), InEnvironment(), write=True, look=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=True, look=None)
     assert done.folder == FOLDER
     assert (project / FOLDER / FILE).read_text().splitlines()[1:] == [
         "accelerate==1.4.0", "torch==2.6.0", "trl[vllm]==0.18.0", "# What the launch needs beside:", "jieba",
@@ -213,7 +213,7 @@ def test_prepared_packages_are_taken_unless_others_are_named(project: Path) -> N
 
 
 def test_the_projects_own_package_is_found_with_its_commands(project: Path) -> None:
-    prepare(["bash", "launch.sh"], Options(), InEnvironment(as_installed=True), write=True, look=None)
+    prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(as_installed=True), write=True, look=None)
     assert not (project / FOLDER / FILE).exists()
     environment = with_packages(with_own_package(os.environ, project), ())
     code = "import open_r1, importlib.metadata as m; print(open_r1.__version__, m.version('open-r1'))"
@@ -267,12 +267,12 @@ def test_an_older_table_is_read_too(tmp_path: Path) -> None:
 def test_variables_that_nothing_sets_are_missing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = "NAME=x\ntorchrun --nproc_per_node $GPUS_THERE src/open_r1/sft.py --run_name $NAME --seed ${SEED:-1}\n"
     write(project, {"launch.sh": script})
-    done = prepare(["bash", "launch.sh"], Options(), InEnvironment(), write=False, look=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, look=None)
     assert [(one.name, one.state) for one in done.wanted if one.kind == "variable"] == [("GPUS_THERE", "missing")]
     assert not_set(["bash", "launch.sh"], str(project), {}) == ["GPUS_THERE"]
     assert not_set(["bash", "launch.sh"], str(project), {"GPUS_THERE": "8"}) == []
     monkeypatch.setenv("GPUS_THERE", "8")
-    done = prepare(["bash", "launch.sh"], Options(), InEnvironment(), write=False, look=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, look=None)
     assert not [one for one in done.wanted if one.state == "missing"]
 
 
@@ -280,7 +280,7 @@ def test_no_model_is_made_for_a_function_that_nothing_calls(project: Path) -> No
     code = "from transformers import AutoModel\n\ndef used():\n    AutoModel.from_pretrained('gpt2')\n\n"
     code += "def unused():\n    AutoModel.from_pretrained('facebook/opt-125m')\n\nused()\n"
     write(project, {"src/open_r1/sft.py": code})
-    done = prepare(["bash", "launch.sh"], Options(), InEnvironment(), write=False, look=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, look=None)
     assert [one.name for one in done.wanted if one.kind == "model"] == ["gpt2"]
 
 
@@ -335,7 +335,7 @@ def test_the_projects_own_command_is_prepared_and_never_taken_for_anothers(
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "own package, which is not installed here: gonogo prepare -- COMMAND" in refused.stderr
-    done = prepare(["tune", "run"], Options(), InEnvironment(as_installed=True), write=True, look=None)
+    done = prepare(["tune", "run"], PrepareOptions(), InEnvironment(as_installed=True), write=True, look=None)
     assert (tmp_path / FOLDER / "project" / "bin" / "tune").exists()
     laid = with_own_package(os.environ, tmp_path)["PATH"]
     assert _own_on_path("tune", "tuner.cli:main", laid) == str(tmp_path / FOLDER / "project" / "bin" / "tune")
@@ -359,7 +359,7 @@ def test_a_package_that_the_program_says_is_to_be_installed_is_taken(
     said = ("Please install tensorboard.", lightning, "No module named 'triton'", "Please install the latest release.")
     worker = iter([*map(told, said), done, done])
     found = prepare(
-        ["torchrun", "train.py"], Options(8, 64, {}), InEnvironment(), write=True, look=lambda: next(worker)
+        ["torchrun", "train.py"], PrepareOptions(8, 64, {}), InEnvironment(), write=True, look=lambda: next(worker)
     )
     assert found.packages.added == ["tensorboard", "tensorboardx", "triton"]  # torch's CUDA build brings Triton
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
@@ -410,7 +410,7 @@ def test_addresses_stay_and_index_lines_are_said(project: Path) -> None:
     wanted = requested_by_file(project / "environment.txt")
     assert wanted.addresses.keys() == {"coolpkg", "peft", "trl", "extra-one"}
     assert "jieba" in wanted.specifiers
-    done = prepare(["python", "src/open_r1/sft.py"], Options(), InEnvironment(), write=False, look=None)
+    done = prepare(["python", "src/open_r1/sft.py"], PrepareOptions(), InEnvironment(), write=False, look=None)
     out = io.StringIO()
     show(out, done, ["python"], "text", "en", False)
     assert "coolpkg from git+https://host/o/coolpkg.git" in out.getvalue()

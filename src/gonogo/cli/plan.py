@@ -127,7 +127,7 @@ def plan(
         from gonogo.trials.plan.needed import check_model, check_packages
         from gonogo.trials.plan.price import priced, read_price, tokens_of
         from gonogo.trials.plan.request import PlanOptions, request_of
-        from gonogo.trials.plan.search import Plan, check_batch, search
+        from gonogo.trials.plan.search import PlanResult, check_batch, search
         from gonogo.trials.plan.solve import check_unknown
         from gonogo.trials.plan.solve import solve as solve_for
         from gonogo.trials.plan.task.settings import TaskOptions
@@ -174,7 +174,7 @@ def plan(
                 ) from error
         if write is not None:
             notes += write_best(write, found)
-        report = plan_report(found, notes) if isinstance(found, Plan) else solved_report(found, notes)
+        report = plan_report(found, notes) if isinstance(found, PlanResult) else solved_report(found, notes)
         if paid is not None and report.plan is not None:
             report = msgspec.structs.replace(report, plan=priced(report.plan, paid, wanted))
         if picture is not None and report.plan is not None:

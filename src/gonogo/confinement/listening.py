@@ -25,7 +25,7 @@ _SAME_PROCESSOR = 1
 
 
 @dataclass(frozen=True)
-class Call:
+class SystemCall:
     """A system call that waits. ``pid`` is the process as gonogo sees it."""
 
     pid: int
@@ -37,7 +37,7 @@ class Call:
     memory: ProcessMemory
 
 
-OnCall = Callable[[Call], None]
+OnCall = Callable[[SystemCall], None]
 
 
 class Listening:
@@ -99,7 +99,7 @@ class Listening:
         except OSError:  # the process was ended meanwhile
             return
         identity, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(said)
-        call = Call(pid, NAMES.get(number), arguments, heard, self._memory)
+        call = SystemCall(pid, NAMES.get(number), arguments, heard, self._memory)
         try:
             for look in self._on_call:
                 look(call)

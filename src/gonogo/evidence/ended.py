@@ -8,7 +8,7 @@ import msgspec
 
 from gonogo.evidence.log.failure_log import FailureLog, span_of
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.rehearsal.chain import Told, chain_of, chain_of_raised
+from gonogo.evidence.rehearsal.chain import ChainedException, chain_of, chain_of_raised
 from gonogo.evidence.rehearsal.failures import failed_ranks, is_shortage
 from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.rehearsal.record import RehearsalRecord
@@ -19,7 +19,7 @@ class Ended(msgspec.Struct, frozen=True):
     """What ended ranks: the exceptions that led to it, the first cause first."""
 
     ranks: tuple[int, ...]
-    chain: tuple[Told, ...]
+    chain: tuple[ChainedException, ...]
     reading: str | None = None
     """The JSON or YAML file that was being read, where its syntax is at fault."""
     place: Span | None = None
@@ -49,7 +49,7 @@ def ended_in_record(record: RehearsalRecord) -> tuple[Ended, ...]:
     ]
     if (divergence := record.divergence) is not None:
         sides = divergence.earlier or divergence.sides
-        told = tuple(Told("", "", side.call.frames) for side in sides if side.call is not None)
+        told = tuple(ChainedException("", "", side.call.frames) for side in sides if side.call is not None)
         diverged = {rank for side in divergence.sides for rank in side.ranks}
         diverged |= {rank.rank for rank in record.ranks if rank.outcome == "diverged"}
         ends.append(Ended(tuple(sorted(diverged)), told))

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from gonogo.evidence.config.accelerate import AccelerateConfig
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.config.model import Model
+from gonogo.evidence.config.model import ModelConfig
 from gonogo.evidence.config.training_arguments import Arguments
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
@@ -29,7 +29,7 @@ class Run:
         accelerate: AccelerateConfig | None = None,
         arguments: Arguments | None = None,
         scripts: tuple[Script, ...] = (),
-        model: Model | None = None,
+        model: ModelConfig | None = None,
     ) -> None:
 
         self.environment = environment

@@ -33,7 +33,7 @@ from msgspec import UNSET, UnsetType
 from gonogo.hazards.facts.deepspeed_settings import key_spot, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.hazard import Declared
-from gonogo.hazards.page import Page
+from gonogo.hazards.page import HazardPage
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Fix, Hazard, Run, Severity, Span, Text
 
 Words = Mapping[str, object]
@@ -134,7 +134,7 @@ class ConfigHazard(Hazard):
     """Further settings that the finding points at."""
     change: Change | None = None
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: HazardPage) -> None:
         """Raises UserError where the page doesn't say what is wrong."""
         super().__init__(page)
         for key in ("keys", "wrong"):

@@ -27,14 +27,14 @@ from msgspec import UNSET, UnsetType
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.match import one_line
 from gonogo.evidence.patterns import Match, Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.hazard import Declared, Hazard
 from gonogo.hazards.rule import Findings
 
-Evidence = LoggedError | Found
+Evidence = LoggedError | LineMatch
 
 
 class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,7 +92,7 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return error
         return None
 
-    def _line_in(self, log: FailureLog) -> Found | None:
+    def _line_in(self, log: FailureLog) -> LineMatch | None:
         if self.says is None or not all(log.passes(*group) for group in self.frames):
             return None
         if self.outside and log.passes(*self.outside):

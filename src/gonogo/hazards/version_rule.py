@@ -36,7 +36,7 @@ from gonogo.hazards.facts.installed import (
     version_fix,
 )
 from gonogo.hazards.hazard import Declared
-from gonogo.hazards.page import Page
+from gonogo.hazards.page import HazardPage
 from gonogo.hazards.rule import Certainty, Environment, Field, Finding, Findings, Hazard, Run, Severity, Span, Text
 
 
@@ -294,7 +294,7 @@ def pair_finding(
     )
 
 
-def kind_of(page: Page) -> type[Hazard]:
+def kind_of(page: HazardPage) -> type[Hazard]:
     """The class of a page that declares versions or packages."""
     if "versions" in page.head:
         return UnfitVersions

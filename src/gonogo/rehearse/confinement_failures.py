@@ -11,7 +11,7 @@ import os
 import re
 from pathlib import Path
 
-from gonogo.evidence.rehearsal.chain import Told, chain_of
+from gonogo.evidence.rehearsal.chain import ChainedException, chain_of
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.record import Confined, Failure, RehearsalRecord, Unsupported
 from gonogo.finding import Text
@@ -94,7 +94,7 @@ def why_refused(failure: Failure, confinement: Confined, folder: Path) -> Text |
     return None
 
 
-def _why(raised: Told, confinement: Confined, folder: Path) -> Text | None:
+def _why(raised: ChainedException, confinement: Confined, folder: Path) -> Text | None:
     message = raised.message
     match = _PATH.search(message)
     path = match[1] if match is not None else ""
@@ -134,7 +134,7 @@ def _is_of_this_user(path: Path) -> bool:
     return False
 
 
-def _is_of_a_socket(raised: Told) -> bool:
+def _is_of_a_socket(raised: ChainedException) -> bool:
     """Whether the exception came of connecting to a socket that has a path, which its message doesn't give."""
     return any(_CONNECTS.search(frame.text) for frame in raised.frames[-2:])
 

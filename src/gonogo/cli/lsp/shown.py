@@ -20,14 +20,14 @@ _SEVERITIES = {
 _BOM = b"\xef\xbb\xbf"
 
 
-class Shown(msgspec.Struct, frozen=True):
+class PlacedFinding(msgspec.Struct, frozen=True):
     """A finding, at one of its places."""
 
     finding: Finding
     span: Span
 
 
-def diagnostic_of(shown: Shown, document: TextDocument, language: str) -> lsp.Diagnostic:
+def diagnostic_of(shown: PlacedFinding, document: TextDocument, language: str) -> lsp.Diagnostic:
     """The finding as a diagnostic of its document."""
     finding = shown.finding
     related = [
@@ -53,7 +53,7 @@ def diagnostic_of(shown: Shown, document: TextDocument, language: str) -> lsp.Di
     )
 
 
-def action_of(shown: Shown, fix: Fix, workspace: Workspace, language: str) -> lsp.CodeAction | None:
+def action_of(shown: PlacedFinding, fix: Fix, workspace: Workspace, language: str) -> lsp.CodeAction | None:
     """A fix as a code action; None where only a person can do it, or a document has changed since."""
     if not fix.edits or fix.applicability is Applicability.MANUAL:
         return None

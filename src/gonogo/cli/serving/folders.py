@@ -14,7 +14,7 @@ _MAX_WORDS = 400
 _MAX_WORD_LENGTH = 20_000
 
 
-class Refused(UserError):
+class RequestRefused(UserError):
     """What a client asked for is not allowed, or makes no sense; the sentence is for the client."""
 
 
@@ -34,7 +34,7 @@ class Folders:
         """The folder to work in: ``name``, from the first allowed one. Raises Refused."""
         path = self._inside(name or ".", self.roots[0])
         if not is_folder(path):
-            raise Refused(Text("folder {name}: no such folder", "目录 {name} 不存在").format(name=repr(name)))
+            raise RequestRefused(Text("folder {name}: no such folder", "目录 {name} 不存在").format(name=repr(name)))
         return path
 
     def word(self, name: str, folder: Path) -> str:
@@ -48,7 +48,7 @@ class Folders:
         The first word, the program, may lie anywhere: it is run, or followed, as the user's shell would do it.
         """
         if len(words) > _MAX_WORDS:
-            raise Refused(
+            raise RequestRefused(
                 Text(
                     "the command has {count} words; {most} are the most", "命令有 {count} 个词，最多 {most} 个"
                 ).format(count=len(words), most=_MAX_WORDS)
@@ -66,7 +66,7 @@ class Folders:
         path = resolved(base / expanded(Path(name)))
         if not any(path.is_relative_to(root) for root in self.roots):
             allowed = ", ".join(str(root) for root in self.roots)
-            raise Refused(
+            raise RequestRefused(
                 Text(
                     "{name} is outside of the allowed folders ({allowed}): {way_out}",
                     "{name} 不在允许的目录（{allowed}）之内：{way_out}",
@@ -77,8 +77,8 @@ class Folders:
 
 def _check(word: str) -> None:
     if "\0" in word or len(word) > _MAX_WORD_LENGTH:
-        raise Refused(Text("a word holds a zero byte, or is too long", "某个词含有零字节，或过长"))
+        raise RequestRefused(Text("a word holds a zero byte, or is too long", "某个词含有零字节，或过长"))
     try:
         word.encode()
     except UnicodeEncodeError:
-        raise Refused(Text("a word is no Unicode text", "某个词不是 Unicode 文本")) from None
+        raise RequestRefused(Text("a word is no Unicode text", "某个词不是 Unicode 文本")) from None

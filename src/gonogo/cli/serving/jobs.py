@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import anyio
 
-from gonogo.cli.serving.folders import Folders, Refused
+from gonogo.cli.serving.folders import Folders, RequestRefused
 from gonogo.evidence.paths import ONLY_BELOW
 from gonogo.finding import Text
 from gonogo.rehearse.questions import PROGRESS, PROGRESS_LINES
@@ -132,7 +132,7 @@ class Jobs:
         running = [job for job in self._jobs.values() if not job.poll()]
         if len(running) >= MAX_RUNNING:
             names = ", ".join(f"{job.id} ({job.tool})" for job in running)
-            raise Refused(
+            raise RequestRefused(
                 Text(
                     "{count} jobs are under way ({names}): wait for one, or cancel it",
                     "已有 {count} 个任务在运行（{names}）：请等待其中一个结束，或取消它",
@@ -148,7 +148,7 @@ class Jobs:
         """The job of that name. Raises Refused."""
         job = self._jobs.get(name)
         if job is None:
-            raise Refused(
+            raise RequestRefused(
                 Text(
                     "no job is called {name}; the latest {most} are kept", "没有任务 {name}；只保留最近 {most} 个"
                 ).format(name=repr(name), most=_MAX_KEPT)

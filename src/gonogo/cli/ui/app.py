@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
 from gonogo import __version__
-from gonogo.cli.serving.folders import Folders, Refused
+from gonogo.cli.serving.folders import Folders, RequestRefused
 from gonogo.cli.serving.jobs import Job, Jobs
 from gonogo.cli.ui.access import AccessControl, report_key
 from gonogo.cli.ui.listing import listing
@@ -75,7 +75,7 @@ def _refusing(answer: Answer) -> Answer:
     async def refused(request: Request) -> Response:
         try:
             return await answer(request)
-        except Refused as error:
+        except RequestRefused as error:
             return _json({"refused": _shown(error.text)}, 400)
 
     return refused
@@ -214,7 +214,7 @@ async def _body(request: Request) -> UiRequest:
         async for part in request.stream():
             read += part
             if len(read) > MAX_BYTES:
-                raise Refused(
+                raise RequestRefused(
                     Text(
                         "more than {most} MiB: save the log as a file and choose that",
                         "超过 {most} MiB：请存为文件后选择",
@@ -223,7 +223,7 @@ async def _body(request: Request) -> UiRequest:
     try:
         return msgspec.json.decode(bytes(read), type=UiRequest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refused(Text("it can't be understood: {why}", "无法理解：{why}").format(why=error)) from None
+        raise RequestRefused(Text("it can't be understood: {why}", "无法理解：{why}").format(why=error)) from None
 
 
 def _json(value: object, status: int = 200) -> Response:

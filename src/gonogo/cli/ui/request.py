@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.cli.serving.folders import Folders, Refused
+from gonogo.cli.serving.folders import Folders, RequestRefused
 from gonogo.finding import Text
 
 MAX_BYTES = 64 << 20
@@ -60,7 +60,7 @@ def command_words(asked: UiRequest, folders: Folders) -> tuple[list[str], Path, 
         "report": _report,
     }[asked.tool](asked, folders, folder, launched)
     if any("\0" in word for word in words):
-        raise Refused(Text("a word holds a zero byte", "某个词含有零字节"))
+        raise RequestRefused(Text("a word holds a zero byte", "某个词含有零字节"))
     tool = "run" if asked.tool == "report" else asked.tool
     shown = ["--format=html", f"--lang={asked.language}"]
     given = asked.log.encode("utf-8", "replace") if asked.tool == "diagnose" else b""
@@ -71,7 +71,7 @@ def _split(command: str) -> list[str]:
     try:
         return shlex.split(command.replace("\\\n", " "))
     except ValueError:
-        raise Refused(Text("the command has a quote that is not closed", "命令中有未闭合的引号")) from None
+        raise RequestRefused(Text("the command has a quote that is not closed", "命令中有未闭合的引号")) from None
 
 
 def _check(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
@@ -91,7 +91,7 @@ def _plan(asked: UiRequest, folders: Folders, folder: Path, launched: list[str])
         words.append(_model(asked.model, folders, folder))
         launched.clear()  # of the two, the model is what was named for it
     elif not launched:
-        raise Refused(Text("plan needs a model, or a command that trains one", "规划需要模型，或训练模型的命令"))
+        raise RequestRefused(Text("plan needs a model, or a command that trains one", "规划需要模型，或训练模型的命令"))
     return words
 
 
@@ -109,7 +109,7 @@ def _cure(asked: UiRequest, folders: Folders, folder: Path, launched: list[str])
 
 def _diagnose(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
     if not asked.log.strip() and not asked.logs:
-        raise Refused(Text("no log: paste one, or choose a file", "没有日志：请粘贴日志，或选择文件"))
+        raise RequestRefused(Text("no log: paste one, or choose a file", "没有日志：请粘贴日志，或选择文件"))
     beside = ["--project=."] if asked.with_files else []
     launched.clear()  # what is typed for a launch is not what the log is of
     return [*beside, *(["-"] if asked.log.strip() else []), *(folders.word(name, folder) for name in asked.logs)]
@@ -129,4 +129,6 @@ def _given(**values: str | int | None) -> list[str]:
 
 def _some(launched: list[str]) -> None:
     if not launched:
-        raise Refused(Text("no command: choose a launch script, or write one", "没有命令：请选择启动脚本，或填写命令"))
+        raise RequestRefused(
+            Text("no command: choose a launch script, or write one", "没有命令：请选择启动脚本，或填写命令")
+        )

@@ -17,7 +17,7 @@ import struct
 import sys
 
 from . import calls, kernel, landlock, network, seccomp
-from .mounts import Files, NoLayer
+from .mounts import FileTree, NoLayer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import NoReturn, TypedDict
 
     class Spec(TypedDict):
-        """What gonogo sends: see ``World._message``."""
+        """What gonogo sends: see ``WorldServer._message``."""
 
         means: str
         layer: str
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> None:
     except Exception as error:
         _refused(control, "error", error)
     control.send(b"ready " + "\0".join(notes).encode("utf-8", "backslashreplace"))
-    World(spec, control, listener, ends_at_once).serve()
+    WorldServer(spec, control, listener, ends_at_once).serve()
 
 
 def _refused(control: _socket.socket, kind: str, error: Exception) -> "NoReturn":
@@ -95,7 +95,7 @@ def _into_namespaces(spec: "Spec", notes: list[str], control: _socket.socket) ->
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-    files = Files(spec["layer"], spec["hidden"], spec["own"], notes)
+    files = FileTree(spec["layer"], spec["hidden"], spec["own"], notes)
     files.put_together()
     files.own_folders()
     for path in (*spec["hidden"], spec["private"]):
@@ -197,7 +197,7 @@ def _confine_by_landlock(spec: "Spec") -> None:
     seccomp.refuse(namespaces=False, landlock=landlock.version())
 
 
-class World:
+class WorldServer:
     """Starts programs for relays, passes signals on, and ends everything when gonogo's end of ``control`` is closed."""
 
     def __init__(self, spec: "Spec", control: _socket.socket, listener: _socket.socket, ends_at_once: bool) -> None:

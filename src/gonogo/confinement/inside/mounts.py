@@ -39,7 +39,7 @@ class NoLayer(OSError):
     """What programs change can't be kept in the layer's folder; elsewhere it may be."""
 
 
-class Files:
+class FileTree:
     """Puts the program's files together below ``layer/tree``."""
 
     def __init__(self, layer: str, hidden: list[str], own: list[str], notes: list[str]) -> None:

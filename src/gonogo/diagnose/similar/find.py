@@ -8,7 +8,7 @@ from functools import cache
 
 from gonogo.diagnose.similar.cases import index_of_cases
 from gonogo.diagnose.similar.features import Features, features_of, features_of_frames
-from gonogo.diagnose.similar.index import Index, Thread
+from gonogo.diagnose.similar.index import IssueThread, ThreadIndex
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text
@@ -37,7 +37,7 @@ def similar_threads(log: FailureLog, shown: Collection[str] = ()) -> tuple[Simil
 
 
 def chosen(
-    index: Index, features: Features, without: Collection[int] = (), least: float = MIN_SIMILARITY
+    index: ThreadIndex, features: Features, without: Collection[int] = (), least: float = MIN_SIMILARITY
 ) -> list[tuple[float, int]]:
     """The likeness and the number of the threads of an index that are worth to be shown for a log's features.
 
@@ -73,7 +73,7 @@ def hazards_like(log: FailureLog) -> list[str]:
     return sorted(parts, key=lambda hazard: (-round(parts[hazard], 1), -met[hazard]))[:MAX_SIMILAR]
 
 
-def _worth(thread: Thread, likeness: float) -> float:
+def _worth(thread: IssueThread, likeness: float) -> float:
     return likeness if thread.hazard or thread.shows else likeness * _UNSETTLED
 
 
@@ -82,11 +82,11 @@ def threads_of_hazards() -> Counter[str]:
     return Counter(thread.hazard for thread in _index().threads if thread.hazard and not thread.cited)
 
 
-_index = cache(Index.shipped)
+_index = cache(ThreadIndex.shipped)
 _cases = cache(index_of_cases)
 
 
-def _shown(thread: Thread, likeness: float) -> SimilarThread:
+def _shown(thread: IssueThread, likeness: float) -> SimilarThread:
     hazard = hazard_of(thread.hazard)
     settled = Text(thread.shows, thread.shows_zh or thread.shows) if thread.shows else None
     if hazard is not None and settled is None:

@@ -28,7 +28,7 @@ _MIN_SHARED_OF_CUT = 0.8
 """The same, of a log of which only a part is left: more than the frames that many trainings share."""
 
 
-class Thread(msgspec.Struct, frozen=True, array_like=True):
+class IssueThread(msgspec.Struct, frozen=True, array_like=True):
     """A thread. ``hazard`` and what it shows, in both languages, are empty where that is not known."""
 
     address: str
@@ -43,7 +43,7 @@ class Thread(msgspec.Struct, frozen=True, array_like=True):
 class _Stored(msgspec.Struct, frozen=True):
     """The file. Numbers are arrays in little-endian order; those of feature n begin at ``starts[n]``."""
 
-    threads: tuple[Thread, ...]
+    threads: tuple[IssueThread, ...]
     hashes: bytes  # 32 bits each, ascending
     starts: bytes  # 32 bits each, one more than hashes
     having: bytes  # 16 bits each: the number of a thread that has the feature
@@ -51,12 +51,12 @@ class _Stored(msgspec.Struct, frozen=True):
     lengths: bytes  # floats of 32 bits: of each thread's features as a vector
 
 
-class Index:
+class ThreadIndex:
     """Threads by their features. Raises OSError and msgspec.MsgspecError where the file can't be read."""
 
     def __init__(self, data: bytes) -> None:
         stored = msgspec.msgpack.decode(data, type=_Stored)
-        self.threads: Sequence[Thread] = stored.threads
+        self.threads: Sequence[IssueThread] = stored.threads
         self._hashes = _numbers("I", stored.hashes)
         self._starts = _numbers("I", stored.starts)
         self._having = _numbers("H", stored.having)
@@ -64,7 +64,7 @@ class Index:
         self._lengths = _numbers("f", stored.lengths)
 
     @classmethod
-    def shipped(cls) -> Index:
+    def shipped(cls) -> ThreadIndex:
         """That of the public threads."""
         return cls(PATH.read_bytes())
 
@@ -113,7 +113,7 @@ class Index:
         return found
 
 
-def packed(threads: Sequence[tuple[Thread, Features]]) -> bytes:
+def packed(threads: Sequence[tuple[IssueThread, Features]]) -> bytes:
     """The index of these threads as a file's bytes. Raises ValueError for more than 65535 of them."""
     if len(threads) > 0xFFFF:
         raise ValueError(f"{len(threads)} threads: an index holds 65535")

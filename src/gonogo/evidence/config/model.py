@@ -30,7 +30,7 @@ _NAMED = {
 }
 
 
-class Model(msgspec.Struct, frozen=True):
+class ModelConfig(msgspec.Struct, frozen=True):
     """A model by its folder or hub name. ``config`` is its config.json, or None where that isn't at hand."""
 
     name: str
@@ -110,7 +110,7 @@ class Model(msgspec.Struct, frozen=True):
                     yield inner
 
 
-def read_model(name: str, folder: Path) -> Model:
+def read_model(name: str, folder: Path) -> ModelConfig:
     """The model of that name or path (from ``folder``): its config.json from there, or from the hub's cache.
 
     Never raises: a config that can't be read leaves the model's name.
@@ -123,8 +123,8 @@ def read_model(name: str, folder: Path) -> Model:
         except (OSError, ValueError, RecursionError):
             continue
         if isinstance(config, dict):
-            return Model(name, config)
-    return Model(name)
+            return ModelConfig(name, config)
+    return ModelConfig(name)
 
 
 def places_of_config(name: str, folder: Path) -> Iterator[Path]:

@@ -15,7 +15,7 @@ import msgspec
 
 from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.evidence.document.source_file import Place, SourceFile
-from gonogo.evidence.document.tree import Member, Node
+from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.evidence.document.yaml_edit import Layout, YamlEditor
 from gonogo.evidence.document.yaml_scalars import scalar_value
 from gonogo.evidence.field import Field
@@ -67,7 +67,7 @@ class YamlFile:
         self.source = source
         self._problems: list[ConfigProblem] = []
         self._layouts: dict[int, Layout] = {}
-        self._kept: list[Node] = []
+        self._kept: list[TreeNode] = []
         self.root = self._read()
 
     @property
@@ -158,14 +158,14 @@ class YamlFile:
         if len(self._problems) < 100:
             self._problems.append(ConfigProblem(kind, self.source.place(start, end), message))
 
-    def _read(self) -> Node:
+    def _read(self) -> TreeNode:
         import yaml
 
         if len(self.source.data) > _MAX_BYTES:
             message = _TOO_LONG.format(size=len(self.source.data) >> 10, limit=_MAX_BYTES >> 10)
             self.source.gap = self.source.gap or message
             self._problem("syntax", self.source.start, self.source.start, message)
-            return Node(Field.of({}, self.source.place(self.source.start, self.source.start)), {})
+            return TreeNode(Field.of({}, self.source.place(self.source.start, self.source.start)), {})
         if not self.source.is_utf8:
             self._problem("encoding", self.source.start, self.source.start, _ENCODING)
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -186,7 +186,7 @@ class YamlFile:
         if root is None or root.members is None:
             if self._text.strip() and not self._problems:
                 self._problem("not-an-object", self.source.start, self.source.start, _NOT_AN_OBJECT)
-            return Node(Field.of({}, self.source.place(self.source.start, self.source.start)), {})
+            return TreeNode(Field.of({}, self.source.place(self.source.start, self.source.start)), {})
         return root
 
 
@@ -196,8 +196,8 @@ class _Reading:
     def __init__(self, file: YamlFile) -> None:
         self._file = file
         self._open: list[_Open] = []
-        self._root: Node | None = None
-        self._anchors: dict[str, tuple[Node, int]] = {}
+        self._root: TreeNode | None = None
+        self._anchors: dict[str, tuple[TreeNode, int]] = {}
         self._size = 0
         self._documents = 0
         self._events = 0
@@ -234,7 +234,7 @@ class _Reading:
             self._alias(event)
         return True
 
-    def finished(self) -> Node | None:
+    def finished(self) -> TreeNode | None:
         """The tree, also where the file breaks off inside it."""
         while self._open:
             self._close(self._open[-1].end)
@@ -247,7 +247,7 @@ class _Reading:
         value, known = scalar_value(event.value, event.tag, plain=bool(event.implicit[0]))
         unknown = _TAGGED.format(tag=str(event.tag)[:60])
         field = Field.of(value, place) if known else Field.not_known(place, unknown)
-        node = Node(field)
+        node = TreeNode(field)
         if event.anchor:
             self._anchors[event.anchor] = (node, 1)
         if self._awaits_key():
@@ -264,7 +264,7 @@ class _Reading:
             self._open[-1].key = (str(found[0].field.value) if found else event.anchor, place)
             return
         if found is None or self._size + found[1] > _MAX_NODES:
-            self._add(Node(Field.not_known(place, _TOO_LARGE_VALUE)), start, end, 1)
+            self._add(TreeNode(Field.not_known(place, _TOO_LARGE_VALUE)), start, end, 1)
             return
         node, size = found
         self._add(
@@ -283,7 +283,7 @@ class _Reading:
                 opened.members.setdefault(name, member)
                 opened.value.setdefault(name, member.node.field.value)
             members = opened.members
-        node = Node(Field.of(opened.value, self._file.source.place(opened.start, end)), members)
+        node = TreeNode(Field.of(opened.value, self._file.source.place(opened.start, end)), members)
         if opened.mapping:
             self._file._kept.append(node)
             self._file._layouts[id(node)] = Layout(opened.flow, opened.start, end, tuple(opened.entries))
@@ -294,7 +294,7 @@ class _Reading:
             return
         self._add(node, opened.start, end, opened.size)
 
-    def _add(self, node: Node, start: int, end: int, size: int) -> None:
+    def _add(self, node: TreeNode, start: int, end: int, size: int) -> None:
         self._size += size
         if not self._open:
             if self._root is None:

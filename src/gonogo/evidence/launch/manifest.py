@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.launch.jobs.script import code_in
 from gonogo.evidence.launch.jobs.workload import Workload, brought, script_of
-from gonogo.evidence.launch.jobs.yaml_node import Node, Word
+from gonogo.evidence.launch.jobs.yaml_node import Word, YamlNode
 from gonogo.finding import Text
 
 if TYPE_CHECKING:
@@ -59,19 +59,19 @@ def template_note(source: SourceFile) -> Text | None:
     return _RENDER if written and not workloads(source) else None
 
 
-def _documents(source: SourceFile) -> list[Node]:
+def _documents(source: SourceFile) -> list[YamlNode]:
     """All documents; none where one is broken and stands first."""
     import yaml
 
     documents: list[object] = []
-    found: list[Node] = []
+    found: list[YamlNode] = []
     try:
         for document in yaml.compose_all(source.text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             if len(documents) == _MAX_DOCUMENTS:
                 source.gap = source.gap or _TOO_MANY.format(limit=_MAX_JOBS)
                 break
             documents.append(document)
-            found.append(Node(document, source, documents))
+            found.append(YamlNode(document, source, documents))
     except (yaml.YAMLError, RecursionError):
         pass  # what stands before the broken one is read
     return found

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Protocol
 
 from gonogo.evidence.script.flow import bound_to, class_of_self, function_named, reaching, scope_binding, set_on_self
-from gonogo.evidence.script.index import FUNCTIONS, Binding, Index, position
+from gonogo.evidence.script.index import FUNCTIONS, Binding, ScriptIndex, position
 from gonogo.evidence.script.nodes import annotated_class, is_none, is_static
 from gonogo.evidence.script.spelling import canonical
 
@@ -51,7 +51,7 @@ class Elsewhere(Protocol):
 class NameResolver:
     """Answers for one script; everything is worked out when asked, and once."""
 
-    def __init__(self, index: Index, elsewhere: Elsewhere | None = None, module: str = "") -> None:
+    def __init__(self, index: ScriptIndex, elsewhere: Elsewhere | None = None, module: str = "") -> None:
         self.index = index
         self.elsewhere = elsewhere
         self.module = module

@@ -146,7 +146,7 @@ class Project:
 
 
 class ProjectView:
-    """What one script sees of the project's other files; :class:`~gonogo.evidence.script.python_file.Neighbours`."""
+    """One script's view of the project's other files; :class:`~gonogo.evidence.script.python_file.ProjectModules`."""
 
     def __init__(self, project: Project, script: Script, path: str) -> None:
         self.project = project

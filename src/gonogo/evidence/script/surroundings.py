@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from gonogo.evidence.script.index import FUNCTIONS, Index
+from gonogo.evidence.script.index import FUNCTIONS, ScriptIndex
 from gonogo.evidence.script.names import NameResolver
 from gonogo.evidence.script.nodes import dotted
 
@@ -38,7 +38,7 @@ def _named(names: NameResolver, node: ast.expr) -> list[str]:
     return list(found)
 
 
-def tests_around(index: Index, node: ast.AST) -> tuple[ast.expr, ...]:
+def tests_around(index: ScriptIndex, node: ast.AST) -> tuple[ast.expr, ...]:
     """The tests that hold where a node runs, the nearest first: of ``if``, of early returns, of ``x and node``."""
     found: list[ast.expr] = []
     parents = index.parents
@@ -62,7 +62,7 @@ def tests_around(index: Index, node: ast.AST) -> tuple[ast.expr, ...]:
     return tuple(found)
 
 
-def _early_leaves(index: Index, statement: ast.stmt) -> list[ast.expr]:
+def _early_leaves(index: ScriptIndex, statement: ast.stmt) -> list[ast.expr]:
     """``if rank != 0: return`` earlier in the block: what follows runs where that test failed."""
     block = index.block(statement)
     found: list[ast.expr] = []

@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.log_rule import LoggedHazard, Sign, log_mentions, match_of
 from gonogo.hazards.multimodal._counts import (
     FEW,
@@ -31,7 +31,7 @@ class ImageTokensTruncated(LoggedHazard):
         Sign(POSITIONS),
     )
 
-    def certainty_for(self, log: FailureLog, sign: Sign, evidence: Found | LoggedError) -> Certainty | None:
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: LineMatch | LoggedError) -> Certainty | None:
         """Fewer tokens than features were cut; more of them only where a limit is known to be small."""
         if sign.says is POSITIONS:
             match = match_of(POSITIONS, evidence)

@@ -1,7 +1,7 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, places
 from gonogo.evidence.script.parameters import ParameterUse, parameter_uses
 from gonogo.hazards.facts.zero_files import has_peft, in_module, is_optional, stage_span, tests_the_stage, text_of
@@ -133,7 +133,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
             certainty = Certainty.CERTAIN if stage3 or function.startswith("Sum") else Certainty.LIKELY
         yield self._log_finding(evidence, function, certainty)
 
-    def _log_finding(self, evidence: LoggedError | Found, function: str, certainty: Certainty) -> Finding:
+    def _log_finding(self, evidence: LoggedError | LineMatch, function: str, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             Text(

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
-from gonogo.confinement.listening import Call
+from gonogo.confinement.listening import SystemCall
 from gonogo.confinement.world import Heard
 from gonogo.virtual.sandbox.probe_reporting import FOR_MODULES
 
@@ -53,7 +53,7 @@ class AccessRecorder:
         """Why it is not all: empty where everything was seen."""
         self._scratch = f"{scratch}/"
 
-    def take_down(self, call: Call) -> None:
+    def take_down(self, call: SystemCall) -> None:
         """Take down a call's path, or that not all is seen."""
         try:
             if call.name in _STARTED and call.heard == "files":
@@ -62,7 +62,7 @@ class AccessRecorder:
         except Exception as error:
             self.unseen.append(repr(error))
 
-    def _take_down(self, call: Call) -> None:
+    def _take_down(self, call: SystemCall) -> None:
         pid, name, arguments = call.pid, call.name, call.arguments
         if name == "connect":
             self._connects(call.memory(pid, arguments[1], arguments[2] & 0xFF))
@@ -109,7 +109,7 @@ class AccessRecorder:
                 self.asked[target] = asked = PathAccess(state_of(target))
                 asked.opened = True
 
-    def _starts(self, call: Call, arguments: Sequence[int]) -> None:
+    def _starts(self, call: SystemCall, arguments: Sequence[int]) -> None:
         """A Python process, which tells of its own looks, becomes another program."""
         memory = call.memory
         program = os.path.basename(os.fsdecode(memory.text(call.pid, arguments[0])))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gonogo.evidence.launch.words import is_python, python_command, shortened
 from gonogo.evidence.paths import opened
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind
-from gonogo.rehearse.launch.launchers import Refused, Started
+from gonogo.rehearse.launch.launchers import LauncherRefused, Started
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def started(
     for spawn in sorted(spawns, key=lambda spawn: spawn.rank):
         own_kind, own_program, arguments = program_of(spawn.command)
         if (own_kind, own_program) != (kind, program):
-            raise Refused(f"its processes run different programs: {program} and {own_program}")
+            raise LauncherRefused(f"its processes run different programs: {program} and {own_program}")
         changed = {name: value for name, value in spawn.environment.items() if base.get(name) != value}
         processes.append(
             LaunchedProcess(
@@ -64,11 +64,11 @@ def program_of(command: Sequence[str]) -> tuple[ProgramKind, str, tuple[str, ...
         python = python_command(command[1:])
         if python.kind == "script" or python.kind == "module":
             return python.kind, python.target, python.arguments
-        raise Refused(f"it starts Python without a program: {shortened(command)}")
+        raise LauncherRefused(f"it starts Python without a program: {shortened(command)}")
     path = command[0] if os.sep in command[0] else shutil.which(command[0])
     if path is not None and is_python_script(path):
         return "script", path, tuple(command[1:])
-    raise Refused(f"it starts {command[0]}, which is no Python program; only Python programs can be rehearsed")
+    raise LauncherRefused(f"it starts {command[0]}, which is no Python program; only Python programs can be rehearsed")
 
 
 def is_python_script(path: str) -> bool:

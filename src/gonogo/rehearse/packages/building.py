@@ -35,7 +35,7 @@ from gonogo.confinement.world import World
 from gonogo.finding import Text
 from gonogo.rehearse.packages.installed import installed_version
 from gonogo.rehearse.packages.places import Say, cache_folder
-from gonogo.rehearse.packages.sources import Source
+from gonogo.rehearse.packages.sources import PackageSource
 from gonogo.rehearse.packages.uv import WHEELS_ONLY, UvFailed, run_uv
 
 if sys.version_info >= (3, 11):
@@ -76,7 +76,7 @@ class Built:
     version: str
 
 
-def built(source: Source, name: str, say: Say, *, unconfined: bool = False) -> Built:
+def built(source: PackageSource, name: str, say: Say, *, unconfined: bool = False) -> Built:
     """The wheel of some sources. ``name``: what they are called, for messages.
 
     Raises BuildFailed, and UserError where this machine has no means to confine the build.
@@ -99,7 +99,7 @@ def built(source: Source, name: str, say: Say, *, unconfined: bool = False) -> B
     return found
 
 
-def _key(source: Source, name: str) -> str:
+def _key(source: PackageSource, name: str) -> str:
     torch = ""
     if name in BUILT_WITH_TORCH:
         torch = str(installed_version("torch"))
@@ -138,7 +138,7 @@ def _is_metadata(entry: zipfile.ZipInfo) -> bool:
 class _Build:
     """One build: its environment, which it sees and can't change, and its steps, each in a world of its own."""
 
-    def __init__(self, source: Source, name: str, folder: Path, say: Say, *, unconfined: bool) -> None:
+    def __init__(self, source: PackageSource, name: str, folder: Path, say: Say, *, unconfined: bool) -> None:
         self._source = source
         self._name = name
         self._folder = folder

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name as canonical
 from packaging.version import Version
 
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.packages.cache import NotInstalled, cached_versions, folder_with, requirements_in
+from gonogo.rehearse.packages.cache import PackageNotInstallable, cached_versions, folder_with, requirements_in
 from gonogo.rehearse.packages.index import releases_of
 from gonogo.rehearse.packages.places import Say
 
@@ -56,7 +56,7 @@ def fitting_release(
         way = [release for release in releases_of(name) if release != installed and (release < installed) == older]
         found = _first(way[::-1] if older else way, lambda version: not is_wrong_alike(version))
         return found if found is not None and fits(found) else None
-    except (NotInstalled, UserError):
+    except (PackageNotInstallable, UserError):
         return None
 
 

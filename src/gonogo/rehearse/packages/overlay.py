@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.packages.cache import NotInstalled, folder_with, requirements_in, version_in, was_built
+from gonogo.rehearse.packages.cache import PackageNotInstallable, folder_with, requirements_in, version_in, was_built
 from gonogo.rehearse.packages.fitting import fitting_release, misfits
 from gonogo.rehearse.packages.installed import installed_version, satisfied
 from gonogo.rehearse.packages.names import STACK, can_be_laid_over
@@ -76,7 +76,7 @@ class _OverlayBuilder:
         self._specifiers[name] = self._specifiers.get(name, SpecifierSet()) & specifier
         try:
             folder = folder_with(name, self._specifiers[name], self._say, unconfined=self._unconfined)
-        except NotInstalled as error:
+        except PackageNotInstallable as error:
             if asked:
                 raise _not_there(name, specifier, error) from None
             self._skip_dependency(name, specifier, error.why)
@@ -182,7 +182,7 @@ def _installed_requirements(name: str) -> list[Requirement]:
     return [entry for entry in found if entry.marker is None or entry.marker.evaluate({"extra": ""})]
 
 
-def _not_there(name: str, specifier: SpecifierSet, error: NotInstalled) -> UserError:
+def _not_there(name: str, specifier: SpecifierSet, error: PackageNotInstallable) -> UserError:
     if not error.versions:
         return UserError(
             Text("{what} could not be installed: {why}", "无法安装 {what}：{why}").format(

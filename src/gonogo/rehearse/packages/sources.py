@@ -46,7 +46,7 @@ class NoSource(Exception):
 
 
 @dataclass(frozen=True)
-class Source:
+class PackageSource:
     """Sources that lie on this machine: an archive's file, or a folder. ``identity`` tells them from all others."""
 
     path: Path
@@ -59,7 +59,7 @@ def shown(address: str) -> str:
     return re.sub(r"(?<=://)[^/@\s]*@", "", address)
 
 
-def release_of(name: str, specifier: str, day: str | None, folder: Path, what: Text, say: Say) -> Source:
+def release_of(name: str, specifier: str, day: str | None, folder: Path, what: Text, say: Say) -> PackageSource:
     """The sources of the newest release that a specifier takes, into a new folder ``folder``.
 
     uv finds it, as it finds wheels; it is told what the package requires, since it would build it to know. Raises
@@ -86,7 +86,7 @@ def release_of(name: str, specifier: str, day: str | None, folder: Path, what: T
     found = hashlib.sha256(file.read_bytes()).hexdigest()
     if found != digest:
         raise NoSource(f"what {shown(url)} holds is not what the index says (sha256 {found})")
-    return Source(file, found)
+    return PackageSource(file, found)
 
 
 def _told_by_file(folder: Path, told: str) -> dict[str, str]:
@@ -109,7 +109,7 @@ def _file_name(url: str) -> str:
     return re.sub(r"[^\w.+!-]", "_", name)[-200:].lstrip(".") or "archive"
 
 
-def archive_at(address: str, folder: Path) -> Source:
+def archive_at(address: str, folder: Path) -> PackageSource:
     """A ``.tar.gz`` or ``.zip`` of the web, into a new folder. Raises NoSource."""
     folder.mkdir()
     url, _, fragment = address.partition("#")
@@ -119,7 +119,7 @@ def archive_at(address: str, folder: Path) -> Source:
     stated = re.search(r"(?:^|&)sha256=([0-9a-f]{64})\b", fragment)
     if stated is not None and stated[1] != digest:
         raise NoSource(f"what {shown(url)} holds is not what its address says (sha256 {digest})")
-    return Source(file, digest, _subfolder(fragment))
+    return PackageSource(file, digest, _subfolder(fragment))
 
 
 def _subfolder(fragment: str) -> str:
@@ -206,7 +206,7 @@ def _context(host: str) -> ssl.SSLContext:
 # -- repositories
 
 
-def repository_at(address: str, folder: Path, say: Say) -> Source:
+def repository_at(address: str, folder: Path, say: Say) -> PackageSource:
     """A git repository's files at the revision that its address names, into a new folder.
 
     git is started without hooks, without submodules, and asks for no password. Raises NoSource.
@@ -228,7 +228,7 @@ def repository_at(address: str, folder: Path, say: Say) -> Source:
             wanted = "FETCH_HEAD"
     commit = _git(["rev-parse", "--verify", f"{wanted}^{{commit}}"], folder, say, what).strip()
     _git(["checkout", "--quiet", "--detach", commit], folder, say, what)
-    return Source(folder, f"{shown(url)}@{commit}", subfolder)
+    return PackageSource(folder, f"{shown(url)}@{commit}", subfolder)
 
 
 def is_reachable(address: str) -> bool:

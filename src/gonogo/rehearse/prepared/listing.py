@@ -29,7 +29,7 @@ from gonogo.rehearse.prepared.columns import (
 from gonogo.rehearse.prepared.named import OF_SHELL, Named, is_hub_name, kind_of_option, named_in, whole_path
 from gonogo.rehearse.prepared.rows import format_told_by
 from gonogo.rehearse.prepared.walked_folders import image_folder, is_alone
-from gonogo.rehearse.prepared.wanted import Options, State, Wanted
+from gonogo.rehearse.prepared.wanted import PrepareOptions, RequiredInput, State
 
 _LENGTHS = (
     *("max_seq_length", "cutoff_len", "model_max_length", "max_length", "max_seq_len", "max_len", "block_size"),
@@ -87,9 +87,9 @@ _UNTOLD = Text(
 )
 
 
-def list_of(runs: Sequence[Run], folder: Path, options: Options) -> list[Wanted]:
+def list_of(runs: Sequence[Run], folder: Path, options: PrepareOptions) -> list[RequiredInput]:
     """What these runs open, each thing once, models first. ``folder`` is where the launch was typed."""
-    found: dict[tuple[str, str], Wanted] = {}
+    found: dict[tuple[str, str], RequiredInput] = {}
     for run in runs:
         where = run.launch.cwd if run.launch is not None else folder
         columns = columns_in(run.scripts)
@@ -104,7 +104,7 @@ def list_of(runs: Sequence[Run], folder: Path, options: Options) -> list[Wanted]
     return sorted(kept, key=lambda one: order[one.kind])
 
 
-def tokens_of(runs: Iterable[Run], options: Options) -> int:
+def tokens_of(runs: Iterable[Run], options: PrepareOptions) -> int:
     """The length of a made row in tokens: as chosen, else the longest that the launch takes, else 512.
 
     A limit that stands in a script alone is its author's upper bound, and counts up to 2048.
@@ -120,17 +120,19 @@ def tokens_of(runs: Iterable[Run], options: Options) -> int:
     return _USUAL_LENGTH
 
 
-def _wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: Options) -> Iterator[Wanted]:
+def _wanted(
+    run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: PrepareOptions
+) -> Iterator[RequiredInput]:
     if named.value is None:
         name = f"--{named.option}" if named.option else f"? ({named.kind})"
-        yield Wanted(named.kind, name, named.place, state="unknown", why=_UNTOLD)
+        yield RequiredInput(named.kind, name, named.place, state="unknown", why=_UNTOLD)
     elif named.kind == "model":
         yield model_wanted(named.value, named.place, folder, options)
     elif named.kind == "variable":
         here = named.value in os.environ
         why = None if here else _OF_SHELL if named.option == OF_SHELL else _VARIABLE
         state: State = "here" if here else "missing"
-        yield Wanted("variable", named.value, named.place, state=state, why=why, format=named.option or None)
+        yield RequiredInput("variable", named.value, named.place, state=state, why=why, format=named.option or None)
     elif named.kind == "media":
         yield _media(named, folder)
     elif run.framework == "llamafactory" and named.option in ("dataset", "eval_dataset"):
@@ -139,7 +141,7 @@ def _wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], opti
         yield data_wanted(run, named, folder, columns, options)
 
 
-def model_wanted(name: str, place: str, folder: Path, options: Options, *, asked: bool = False) -> Wanted:
+def model_wanted(name: str, place: str, folder: Path, options: PrepareOptions, *, asked: bool = False) -> RequiredInput:
     """A model by its hub name or path: what of it is here, and what it can be made of.
 
     ``asked``: a rehearsal asked for it. Else a lone word that is no model's name may be a label (``scratch``).
@@ -147,7 +149,7 @@ def model_wanted(name: str, place: str, folder: Path, options: Options, *, asked
     there = whole_path(name, folder)
     hub = is_hub_name(name) and not exists(Path(there))
     hub = hub or (published_model(name) is not None and "/" not in name and not exists(Path(there)))
-    wanted = Wanted("model", name, place, None if hub else there, parts={})
+    wanted = RequiredInput("model", name, place, None if hub else there, parts={})
     config = next((path for path in places_of_config(name, folder) if is_file(path)), None)
     if config is not None:
         wanted.parts = _parts_in(config.parent)
@@ -179,7 +181,7 @@ def alike(name: str) -> Text:
     return Text(" (alike: {names})", "（相近的有：{names}）").format(names=", ".join(close)) if close else Text("", "")
 
 
-def published(name: str, options: Options) -> PublishedModel | None:
+def published(name: str, options: PrepareOptions) -> PublishedModel | None:
     """The published model that stands for a name or path: the one that the user chose, else the one called so."""
     chosen = options.models.get(name)
     if chosen is None and (known := published_model(name)) is not None:
@@ -208,31 +210,33 @@ def _parts_in(folder: Path) -> dict[str, bool]:
     return {**parts, "language": has_words}
 
 
-def _media(named: Named, folder: Path) -> Wanted:
+def _media(named: Named, folder: Path) -> RequiredInput:
     path = whole_path(named.value or "", folder)
     if exists(Path(path)):
-        return Wanted("media", named.value or "", named.place, path, "here", path)
-    return Wanted("media", named.value or "", named.place, path, "can-be-made", why=_MEDIA)
+        return RequiredInput("media", named.value or "", named.place, path, "here", path)
+    return RequiredInput("media", named.value or "", named.place, path, "can-be-made", why=_MEDIA)
 
 
-def data_wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: Options) -> Wanted:
+def data_wanted(
+    run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: PrepareOptions
+) -> RequiredInput:
     """A data set by its path or hub name, and the format that the program reads."""
     name, subset = named.value or "", named.subset
     if run.framework == "ms-swift" and (match := _SWIFT_DATA.match(name)) and not name.startswith(("/", ".")):
         name, subset = match["name"], match["subset"] or subset
     path = whole_path(name, folder)
     if exists(Path(path)) and not named.is_hub:
-        return Wanted("data", name, named.place, path, "here", path)
+        return RequiredInput("data", name, named.place, path, "here", path)
     if _SETTINGS.search(named.option):
-        return Wanted("data", name, named.place, path, "missing", why=_NO_SETTINGS)
+        return RequiredInput("data", name, named.place, path, "missing", why=_NO_SETTINGS)
     if not named.is_hub and os.path.splitext(path)[1].lower() in _OF_NO_ROWS:
-        return Wanted("data", name, named.place, path, "missing", why=_NO_ROWS)
+        return RequiredInput("data", name, named.place, path, "missing", why=_NO_ROWS)
     if not named.is_hub and not is_hub_name(name) and is_alone(run) and (made := image_folder(run, path, named.place)):
         return made
     hub = named.is_hub or is_hub_name(name) or ("/" not in name and "." not in name and named.option in _HUB_OPTIONS)
     if hub and is_folder(folder / name.partition("/")[0]) and "/" in name and not published_dataset(name):
         hub = named.is_hub
-    wanted = Wanted("data", name, named.place, None if hub else path, "can-be-made", subset=subset)
+    wanted = RequiredInput("data", name, named.place, None if hub else path, "can-be-made", subset=subset)
     wanted.splits, wanted.rows = _parts(named.split or "")
     if run.framework is None:  # a framework's trainer takes the rows that there are as a step
         tokens = tokens_of([run], options)
@@ -319,7 +323,7 @@ def _media_columns(run: Run, columns: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in columns if name in ("image", "images"))[:1] if has_folder else ()
 
 
-def _of_llamafactory(run: Run, named: Named, folder: Path, options: Options) -> Iterator[Wanted]:
+def _of_llamafactory(run: Run, named: Named, folder: Path, options: PrepareOptions) -> Iterator[RequiredInput]:
     """A data set of LLaMA-Factory, by its entry in ``dataset_info.json``."""
     directory = folder / (run.arguments.get("dataset_dir").string or "data")
     try:
@@ -329,7 +333,9 @@ def _of_llamafactory(run: Run, named: Named, folder: Path, options: Options) -> 
     for name in [part.strip() for part in (named.value or "").split(",") if part.strip()]:
         entry = table.get(name) if isinstance(table, dict) else None
         if not isinstance(entry, dict):
-            yield Wanted("data", name, named.place, None, "missing", why=_NO_ENTRY.format(name=name, folder=directory))
+            yield RequiredInput(
+                "data", name, named.place, None, "missing", why=_NO_ENTRY.format(name=name, folder=directory)
+            )
             continue
         file = entry.get("file_name")
         hub = entry.get("hf_hub_url")
@@ -338,7 +344,7 @@ def _of_llamafactory(run: Run, named: Named, folder: Path, options: Options) -> 
             path = os.path.normpath(directory / file)
             here = exists(Path(path))
             why = None if here else _ROWS.format(format=", ".join(spec))
-            yield Wanted("data", str(directory / file), named.place, path, "here" if here else "can-be-made",
+            yield RequiredInput("data", str(directory / file), named.place, path, "here" if here else "can-be-made",
                          path if here else None, why, columns=spec)  # fmt: skip
         elif isinstance(hub, str):
             known = published_dataset(hub)
@@ -346,7 +352,7 @@ def _of_llamafactory(run: Run, named: Named, folder: Path, options: Options) -> 
             why = (_KNOWN_ROWS if known is not None else _ROWS).format(
                 columns=", ".join(columns), format=", ".join(spec)
             )
-            yield Wanted("data", hub, named.place, None, "can-be-made", why=why, columns=columns)
+            yield RequiredInput("data", hub, named.place, None, "can-be-made", why=why, columns=columns)
 
 
 _NO_ENTRY = Text("{folder}/dataset_info.json has no entry {name}", "{folder}/dataset_info.json 中没有 {name} 这一项")

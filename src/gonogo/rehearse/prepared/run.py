@@ -32,7 +32,7 @@ from gonogo.rehearse.prepared.named import OF_SHELL, Named
 from gonogo.rehearse.prepared.opened_by import columns_at, named_at
 from gonogo.rehearse.prepared.stood_in import absent, asked_of
 from gonogo.rehearse.prepared.walked_folders import image_folder, is_asked_for, wants_other_files
-from gonogo.rehearse.prepared.wanted import Options, Wanted
+from gonogo.rehearse.prepared.wanted import PrepareOptions, RequiredInput
 from gonogo.rehearse.tested_paths import tested_path
 
 Look = Callable[[], RankRecord]
@@ -69,7 +69,7 @@ class InEnvironment(msgspec.Struct, frozen=True):
 class Preparation(msgspec.Struct):
     """What a launch opens, and where what was made of it lies."""
 
-    wanted: list[Wanted]
+    wanted: list[RequiredInput]
     tokens: int
     rows: int
     folder: str | None = None
@@ -92,7 +92,7 @@ class Preparation(msgspec.Struct):
         return self.ended is None and all(one.state in ("here", "made") for one in self.wanted)
 
 
-def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> Options:
+def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> PrepareOptions:
     """The options as typed: ``--model NAME`` for all models that are not known, ``--model PATH=NAME`` for one.
 
     Raises UserError for a name that is not in the table.
@@ -103,11 +103,11 @@ def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> Options:
         if published_model(name) is None:
             raise UserError(_MODEL_UNKNOWN.format(name=name, close=alike(name)))
         chosen[path if equals else "*"] = name
-    return Options(rows, tokens, chosen)
+    return PrepareOptions(rows, tokens, chosen)
 
 
 def prepare(
-    command: Sequence[str], options: Options, given: InEnvironment, *, write: bool, look: Look | None
+    command: Sequence[str], options: PrepareOptions, given: InEnvironment, *, write: bool, look: Look | None
 ) -> Preparation:
     """List what a command opens; with ``write`` make what can be made, into a folder beside it.
 
@@ -191,7 +191,7 @@ def prepare_models(models: Sequence[str], *, write: bool) -> Preparation:
     return done
 
 
-def _with_earlier_choices(options: Options, earlier: Prepared | None) -> Options:
+def _with_earlier_choices(options: PrepareOptions, earlier: Prepared | None) -> PrepareOptions:
     """The options with what the user chose for single models in an earlier preparation in the same folder."""
     if earlier is None or "*" in options.models:
         return options
@@ -244,8 +244,12 @@ def _line(text: str) -> str:
 
 
 def _learned(
-    record: RankRecord, runs: Sequence[Run], command: Sequence[str], wanted: Sequence[Wanted], options: Options
-) -> tuple[list[Wanted], dict[str, tuple[str, ...]]]:
+    record: RankRecord,
+    runs: Sequence[Run],
+    command: Sequence[str],
+    wanted: Sequence[RequiredInput],
+    options: PrepareOptions,
+) -> tuple[list[RequiredInput], dict[str, tuple[str, ...]]]:
     """What a worker has shown to be needed beside what is known: things it missed, columns that rows lack."""
     folder = Path.cwd()
     known = {one.key for one in wanted if one.state != "unknown"}
@@ -273,7 +277,9 @@ def _learned(
     return [one for one in found if one.key not in (told if one.state == "unknown" else known)], columns
 
 
-def _rows_for(record: RankRecord, wanted: Sequence[Wanted], options: Options) -> dict[tuple[str, str], int]:
+def _rows_for(
+    record: RankRecord, wanted: Sequence[RequiredInput], options: PrepareOptions
+) -> dict[tuple[str, str], int]:
     """``rows_of`` of the options, with as many as a program that ended for want of some has enough with.
 
     Only the data set that it opens there gets them, where its name stands there: a program may go through another.
@@ -298,14 +304,14 @@ def _divides_by_none(failure: Failure | None) -> bool:
     return failure is not None and failure.type == "ZeroDivisionError"
 
 
-def _opened(failure: Failure, wanted: Sequence[Wanted]) -> list[Wanted]:
+def _opened(failure: Failure, wanted: Sequence[RequiredInput]) -> list[RequiredInput]:
     """The made data sets that the statement names in which the failure arose; all that are made where it names none."""
     made = [one for one in wanted if one.kind == "data" and one.state == "made"]
     named = named_at(failure)
     return [one for one in made if one.name in named] or made
 
 
-def _split_for(record: RankRecord, wanted: Sequence[Wanted]) -> bool:
+def _split_for(record: RankRecord, wanted: Sequence[RequiredInput]) -> bool:
     """Whether the program wanted a split that made rows lack, which they now have; a published data set keeps its."""
     match = _SPLIT.search(record.failure.message) if record.failure is not None else None
     if record.failure is None or match is None:
@@ -320,7 +326,7 @@ def _split_for(record: RankRecord, wanted: Sequence[Wanted]) -> bool:
     return bool(lacking)
 
 
-def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: Options) -> Iterator[Wanted]:
+def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: PrepareOptions) -> Iterator[RequiredInput]:
     if missed.kind == "model":
         yield model_wanted(missed.name, "", folder, options, asked=True)
     elif is_address_of_rows(missed.name):
@@ -335,7 +341,9 @@ def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: Options)
         yield data_wanted(runs[0], named, folder, _columns_of(runs), options)
 
 
-def _path(path: str, runs: Sequence[Run], folder: Path, options: Options, columns: tuple[str, ...]) -> Wanted:
+def _path(
+    path: str, runs: Sequence[Run], folder: Path, options: PrepareOptions, columns: tuple[str, ...]
+) -> RequiredInput:
     """A file that was not found; ``columns`` are those that the code reads which opened it."""
     return data_wanted(runs[0], Named("data", path, ""), folder, columns or _columns_of(runs), options)
 
@@ -344,7 +352,9 @@ def _columns_of(runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for run in runs for name in columns_in(run.scripts)))
 
 
-def _again(wanted: list[Wanted], more: Sequence[Wanted], columns: dict[str, tuple[str, ...]]) -> list[Wanted]:
+def _again(
+    wanted: list[RequiredInput], more: Sequence[RequiredInput], columns: dict[str, tuple[str, ...]]
+) -> list[RequiredInput]:
     """The list with what was learned: things that are known now take the place of those that were not."""
     kinds = {one.kind for one in more if one.state != "unknown"}
     kept = [one for one in wanted if not (one.state == "unknown" and one.kind in kinds)]

@@ -14,7 +14,7 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.sources import shown as without_password
 from gonogo.rehearse.prepared.environment import FILE, Packages
 from gonogo.rehearse.prepared.run import Preparation
-from gonogo.rehearse.prepared.wanted import Wanted
+from gonogo.rehearse.prepared.wanted import RequiredInput
 from gonogo.report.page import cells
 
 FORMATS = ("text", "json")
@@ -173,7 +173,7 @@ def _packages(packages: Packages) -> Iterator[Text]:
         yield _OWN.format(name=packages.own.name or source, source=source)
 
 
-def _details(one: Wanted, language: str) -> list[str]:
+def _details(one: RequiredInput, language: str) -> list[str]:
     found = [one.why.in_language(language)] if one.why is not None else []
     if one.parts:
         shown = [_PARTS[name].in_language(language) + (" +" if there else " -") for name, there in one.parts.items()]

@@ -12,7 +12,7 @@ Kind = Literal["model", "data", "media", "variable"]
 State = Literal["here", "made", "can-be-made", "missing", "unknown"]
 
 
-class Wanted(msgspec.Struct):
+class RequiredInput(msgspec.Struct):
     """One thing that the launch opens or reads.
 
     ``name`` is as it is written: a hub name, a path, a variable; ``path`` is where it lies or would lie, None for a
@@ -50,7 +50,7 @@ class Wanted(msgspec.Struct):
         return self.kind, self.path or self.name.lower()
 
 
-class Options(msgspec.Struct, frozen=True):
+class PrepareOptions(msgspec.Struct, frozen=True):
     """What the user chose: how many rows of how many tokens, and which model stands for a path that names none."""
 
     rows: int = 64
@@ -60,4 +60,4 @@ class Options(msgspec.Struct, frozen=True):
     columns: dict[str, tuple[str, ...]] = {}
     """By data set (``*`` for all): columns that the program was seen to read."""
     rows_of: dict[tuple[str, str], int] = {}
-    """By ``Wanted.key``: of a data set that the program was seen to want more rows of."""
+    """By ``RequiredInput.key``: of a data set that the program was seen to want more rows of."""

@@ -16,7 +16,7 @@ import shlex
 import stat
 from pathlib import Path
 
-from gonogo.confinement.listening import Call
+from gonogo.confinement.listening import SystemCall
 from gonogo.evidence.launch.words import SHELLS, is_python
 from gonogo.rehearse.shell import commands
 from gonogo.rehearse.shell.session import MAX_NESTING, STAND_IN, Replaced, ShellSession, launcher_names
@@ -42,7 +42,7 @@ class Interception:
         self._names = commands.REPLACED | launcher_names()
         self._let_through: dict[int, int] = {}
 
-    def look(self, call: Call) -> None:
+    def look(self, call: SystemCall) -> None:
         """Look at a call; replace what it would start if need be."""
         if call.name not in ("execve", "execveat"):
             return
@@ -77,7 +77,7 @@ class Interception:
         self._session.replaces(process, Replaced(shown, called))
         self._let_through[call.pid] = _STARTS_OF_A_STAND_IN
 
-    def _overwrite(self, call: Call, address: int, path: bytes, other: bytes) -> bool:
+    def _overwrite(self, call: SystemCall, address: int, path: bytes, other: bytes) -> bool:
         """Put another path in the place of one; False where it is too long."""
         if len(other) > len(path):
             return False

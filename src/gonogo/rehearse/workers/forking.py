@@ -51,7 +51,7 @@ class WorkerStart:
     """Its end of the line to the exchange, if it is in touch with other ranks."""
 
 
-class Process:
+class ConfinedProcess:
     """A worker's process in its world, the leader of its own session. ``output`` is what it prints."""
 
     def __init__(self, start: WorkerStart, server: ForkServer | None) -> None:
@@ -153,8 +153,8 @@ class ForkServer:
         self._cwd = cwd
         self._channel, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._popen: subprocess.Popen[bytes] | None = None
-        self._asked: dict[str, Process] = {}
-        self._forked: dict[int, Process] = {}
+        self._asked: dict[str, ConfinedProcess] = {}
+        self._forked: dict[int, ConfinedProcess] = {}
         self._gone = False
 
     def command(self, descriptor: str) -> list[str]:
@@ -180,7 +180,7 @@ class ForkServer:
                 pass_fds=[theirs.fileno()],
             )
 
-    def ask(self, process: Process, start: WorkerStart, output: int) -> bool:
+    def ask(self, process: ConfinedProcess, start: WorkerStart, output: int) -> bool:
         """Ask for a worker; False where the server can't fork it, or is gone."""
         if not self.suits(start):
             return False
@@ -200,7 +200,7 @@ class ForkServer:
         self._asked[str(path)] = process
         return True
 
-    def forget(self, process: Process) -> None:
+    def forget(self, process: ConfinedProcess) -> None:
         """A worker that is not wanted any more before there is one: nobody is forked from now on."""
         self._asked = {path: asked for path, asked in self._asked.items() if asked is not process}
         if not self._forked and self._popen is not None:

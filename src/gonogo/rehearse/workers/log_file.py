@@ -12,7 +12,7 @@ _LAST = 1 << 16
 _CUT = b"\n... [cut: the program printed more than fits here; its last lines follow] ...\n"
 
 
-class LogFile:
+class CappedLogFile:
     """Copies a pipe to a file from a thread; past :data:`_MAX_BYTES` bytes only the last :data:`_LAST` are kept."""
 
     def __init__(self, pipe: IO[bytes], path: Path) -> None:

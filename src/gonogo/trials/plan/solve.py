@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.trials.plan.candidates import Candidates, Group, group_of
+from gonogo.trials.plan.candidates import Candidates, StrategyGroup, group_of
 from gonogo.trials.plan.choice import Choice, by_formula, by_peak, capacity_of
 from gonogo.trials.plan.closed_form import NOTHING_KNOWN
 from gonogo.trials.plan.extend import Peak, extended
@@ -130,7 +130,7 @@ class _Solver:
             self.groups = [group for group in self.groups if group.gpus == fewest]
         self.too_large: list[Choice] = []
         self.failed: list[tuple[Choice, str]] = []
-        self._lines: dict[Group, tuple[tuple[int, Peak], tuple[int, Peak]]] = {}
+        self._lines: dict[StrategyGroup, tuple[tuple[int, Peak], tuple[int, Peak]]] = {}
 
     def _values(self) -> Sequence[int]:
         if self.unknown == "micro-batch":
@@ -152,7 +152,7 @@ class _Solver:
         """Prompts of a step, which stay as many however many completions each has."""
         return max(global_batch(self.request) // generations(self.request), 1)
 
-    def _is_asked(self, group: Group) -> bool:
+    def _is_asked(self, group: StrategyGroup) -> bool:
         """Where memory is short activations are recomputed; with a given length, keeping them is a choice too."""
         family = group.family
         asked = self.request.task
@@ -180,7 +180,7 @@ class _Solver:
         count = min(value, machine.count)
         return replace(self.request, machine=replace(machine, count=count, nodes=-(-value // count)), global_batch=None)
 
-    def _strategy(self, group: Group, value: int) -> Strategy:
+    def _strategy(self, group: StrategyGroup, value: int) -> Strategy:
         """Accumulating at all of the values: the sum of gradients that it keeps would break the line."""
         asked = self._request(value).without(group.gpus)
         least = least_micro_batch(asked)
@@ -212,7 +212,7 @@ class _Solver:
         asked = [(group, value) for group in self.groups for value in self._two_values(group)]
         cells = [self._at(value).short_cells(self._strategy(group, value)) for group, value in asked]
         answers = iter(self.meter.measure([cell for some in cells for cell in some]))
-        peaks: dict[Group, list[tuple[int, Peak]]] = {}
+        peaks: dict[StrategyGroup, list[tuple[int, Peak]]] = {}
         for (group, value), some in zip(asked, cells, strict=True):
             candidates = self._at(value)
             peak = candidates.peak_from(self._strategy(group, value), [next(answers) for _ in some])
@@ -223,7 +223,7 @@ class _Solver:
                 self.failed.append((self._by_formula(group, value), why))
         self._lines = {group: (some[0], some[1]) for group, some in peaks.items() if len(some) == 2}
 
-    def _two_values(self, group: Group) -> tuple[int, int]:
+    def _two_values(self, group: StrategyGroup) -> tuple[int, int]:
         """About the hardest that fits by formula, and an easier one. Equal where there is only one value."""
         fitting = [number for number, value in enumerate(self.values) if self._by_formula(group, value).room.fits]
         guess = max(fitting, default=0)
@@ -232,11 +232,11 @@ class _Solver:
             return self.values[0], self.values[0]
         return self.values[hard // 2 if hard > 1 else 0], self.values[hard]
 
-    def _by_formula(self, group: Group, value: int) -> Choice:
+    def _by_formula(self, group: StrategyGroup, value: int) -> Choice:
         asked = self._request(value).without(group.gpus)
         return by_formula(asked, self.facts, self._strategy(group, value), NOTHING_KNOWN)
 
-    def _estimate(self, group: Group, value: int) -> Choice:
+    def _estimate(self, group: StrategyGroup, value: int) -> Choice:
         """By the line through what was measured."""
         (first, at_first), (second, at_second) = self._lines[group]
         if first == second:
@@ -263,7 +263,7 @@ class _Solver:
     def _goodness(self, solution: Solution) -> tuple[int, float]:
         return -self.values.index(solution.value), -solution.choice.tokens_per_second
 
-    def _hardest(self, group: Group, fits: Callable[[Choice, int], bool]) -> int | None:
+    def _hardest(self, group: StrategyGroup, fits: Callable[[Choice, int], bool]) -> int | None:
         low, high = -1, len(self.values)
         while high - low > 1:
             middle = (low + high) // 2

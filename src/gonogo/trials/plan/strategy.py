@@ -10,7 +10,7 @@ import msgspec
 from gonogo.finding import Text
 from gonogo.finding.text import listed
 from gonogo.trials.plan.task.kinds import Reference
-from gonogo.trials.plan.task.rollout import Rollout
+from gonogo.trials.plan.task.rollout import RolloutChoice
 
 Place = Literal["gpu", "cpu", "nvme"]
 Tune = Literal["full", "lora", "qlora", "freeze-vision"]
@@ -78,7 +78,7 @@ class Strategy(msgspec.Struct, frozen=True):
     micro_batch: int
     accumulation: int
     reference: Reference = ""
-    rollout: Rollout = Rollout()
+    rollout: RolloutChoice = RolloutChoice()
 
     @property
     def label(self) -> Text:

@@ -13,7 +13,7 @@ from gonogo.evidence.rehearsal.loading import Loading
 from gonogo.evidence.rehearsal.record import Assumption, Phase, TensorPlace
 from gonogo.finding import Text
 from gonogo.virtual.hooks.last_batch import LastBatchTracker
-from gonogo.virtual.hooks.seen import Seen
+from gonogo.virtual.hooks.seen import TrainingFacts
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.values.assumptions import Ledger
 
@@ -73,7 +73,7 @@ class Lifecycle:
         self.mode_chosen = False
         """Whether the program has called ``train()`` or ``eval()``: else it trains what it was given."""
         self.in_evaluation = 0
-        self.seen = Seen()
+        self.seen = TrainingFacts()
         self.trained_root: Any = None
         """The model of the first training forward."""
         self.left_on_cpu: list[TensorPlace] = []

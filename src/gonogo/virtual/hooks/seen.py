@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from gonogo.evidence.rehearsal.modules import in_lists
-from gonogo.finding.as_run import Asked, AsRun, Recomputed, Unquantized
+from gonogo.finding.as_run import AsRun, ConfiguredSettings, Recomputed, Unquantized
 from gonogo.virtual.hooks.owning import local_tensors
 from gonogo.virtual.mode import VirtualMode
 
@@ -21,7 +21,7 @@ _PRODUCTS = {"mm": (0, 1), "addmm": (1, 2), "bmm": (0, 1), "baddbmm": (1, 2)}
 _UNQUANTIZED_SHOWN = 5
 
 
-class Seen:
+class TrainingFacts:
     """What a training was seen to do; filled by the hooks."""
 
     def __init__(self) -> None:
@@ -102,7 +102,9 @@ class Seen:
                             self.states[tensor.device.type] += tensor.numel() * tensor.element_size()
 
 
-def as_run(seen: Seen, root: nn.Module | None, mode: VirtualMode, argv: Iterable[str], *, nvme: bool) -> AsRun | None:
+def as_run(
+    seen: TrainingFacts, root: nn.Module | None, mode: VirtualMode, argv: Iterable[str], *, nvme: bool
+) -> AsRun | None:
     """All that was seen, and the model as it is now; None where nothing was trained."""
     if root is None:
         return None
@@ -264,7 +266,7 @@ def _attention(mode: VirtualMode) -> Iterator[str]:
         yield "eager"
 
 
-def _recomputed(seen: Seen, root: nn.Module) -> tuple[Recomputed, ...]:
+def _recomputed(seen: TrainingFacts, root: nn.Module) -> tuple[Recomputed, ...]:
     """By class; where several children of a module ran again, its forward did, which is not called as a module."""
     left = dict(seen.recomputed)
     counts: Counter[str] = Counter()
@@ -303,7 +305,7 @@ def _spared(config: Any) -> list[str]:
 _SEQUENCE_PARALLEL = ("sequence_parallel_size", "sp_size", "ulysses_size", "ulysses_sequence_parallel_size")
 
 
-def _asked(seen: Seen, root: nn.Module, model: Any, argv: list[str]) -> Asked:
+def _asked(seen: TrainingFacts, root: nn.Module, model: Any, argv: list[str]) -> ConfiguredSettings:
     arguments, config = seen.arguments, getattr(model, "config", None)
     engine_config = seen.engine_config
     quantization = getattr(config, "quantization_config", None)
@@ -314,7 +316,7 @@ def _asked(seen: Seen, root: nn.Module, model: Any, argv: list[str]) -> Asked:
         else "float16" if getattr(arguments, "fp16", False) is True or _enabled(engine_config, "fp16")
         else ""
     )  # fmt: skip
-    return Asked(
+    return ConfiguredSettings(
         checkpointing=marked or getattr(arguments, "gradient_checkpointing", False) is True,
         attention=str(getattr(config, "_attn_implementation", None) or ""),
         quantization=str(getattr(method, "value", method) or ""),

@@ -41,7 +41,7 @@ class WorkerToFork(msgspec.Struct, frozen=True):
     """What would have started it; run again where the worker repeats a failed run."""
 
 
-class Server:
+class ForkRequestHandler:
     """Forks as it is asked to, and tells what became of whom."""
 
     def __init__(self, channel: socket.socket, main: Callable[[str], NoReturn]) -> None:
@@ -138,4 +138,4 @@ if __name__ == "__main__":
     if is_alone():
         gc.freeze()  # so that no collection in a worker writes to the pages that all share
         with socket.socket(fileno=int(sys.argv[1])) as parent:
-            Server(parent, worker_main).serve()
+            ForkRequestHandler(parent, worker_main).serve()

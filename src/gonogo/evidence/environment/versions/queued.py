@@ -10,7 +10,7 @@ from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.versions.base_images import add_base_image
 from gonogo.evidence.environment.versions.dockerfile import read_installs
-from gonogo.evidence.environment.versions.listing import Listing, bytes_as_text
+from gonogo.evidence.environment.versions.listing import PackageListing, bytes_as_text
 from gonogo.evidence.environment.versions.requirements import read_requirement
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.job_file import YAML
@@ -22,7 +22,7 @@ _BRANCHES = re.compile(r"(?m)(?:^|[;&|{(])[ \t]*(?:if|case|for|while|until|funct
 
 def read_queued(work: Workload, script: Place | None = None) -> Environment:
     """What its file tells, as far as it does; ``script`` as for :func:`as_queued`."""
-    listing = Listing(work.container.source)
+    listing = PackageListing(work.container.source)
     if work.image is not None and work.image.text:
         add_base_image(listing, work.image.text, work.image.place)
     for package in work.packages:
@@ -38,16 +38,16 @@ def read_image(image: Field, script: Place | None) -> Environment:
     place = image.place if image.string else script
     if place is None:
         return Environment.unknown()
-    listing = Listing(place.source)
+    listing = PackageListing(place.source)
     if image.place is not None and image.string:
         add_base_image(listing, image.string, image.place)
     return listing.environment() if script is None else _after(listing, script).environment()
 
 
-def _after(listing: Listing, script: Place) -> Listing:
+def _after(listing: PackageListing, script: Place) -> PackageListing:
     """What there is once a shell has run what stands at a place, where this was there before."""
     if script.source is not listing.source:
-        before, listing = listing, Listing(script.source)
+        before, listing = listing, PackageListing(script.source)
         listing.packages, listing.facts = dict(before.packages), dict(before.facts)
     part = bytes_as_text(listing.source)[script.start : script.end]
     part = re.sub(r"(?m)^[ \t]*#.*$", _blank, part)

@@ -10,7 +10,7 @@ from gonogo.evidence.environment.environment import Package
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.versions.listing import (
     NAME,
-    Listing,
+    PackageListing,
     bytes_as_text,
     cuda_of_tag,
     decoded,
@@ -51,13 +51,13 @@ _FROZEN_FROM = 20
 """Lines from which a sorted file of exact versions is taken for a listing of all that is installed."""
 
 
-def read_requirements(listing: Listing) -> None:
+def read_requirements(listing: PackageListing) -> None:
     """All requirements of the listing's file."""
     _read_file(listing, listing.source, depth=0, constraint=False, seen={listing.source.path})
     listing.complete = _looks_frozen(listing)
 
 
-def _looks_frozen(listing: Listing) -> bool:
+def _looks_frozen(listing: PackageListing) -> bool:
     """Whether the file lists everything that is installed: many exact versions, in pip's order, and nothing else."""
     names = [name for name, package in listing.packages.items() if not package.specifier.startswith("~")]
     exact_ones = [p for p in listing.packages.values() if p.version_text or not p.written]
@@ -65,7 +65,7 @@ def _looks_frozen(listing: Listing) -> bool:
     return pinned >= _FROZEN_FROM and len(exact_ones) == len(listing.packages) and names == sorted(names)
 
 
-def _read_file(listing: Listing, source: SourceFile, *, depth: int, constraint: bool, seen: set[str]) -> None:
+def _read_file(listing: PackageListing, source: SourceFile, *, depth: int, constraint: bool, seen: set[str]) -> None:
     text = re.sub(r"\\(\r?\n)", lambda match: " " * len(match[0]), bytes_as_text(source))
     position = 0
     for raw in re.split(r"(?<=\n)", text):
@@ -101,7 +101,7 @@ def _read_file(listing: Listing, source: SourceFile, *, depth: int, constraint: 
 
 
 def _include(
-    listing: Listing,
+    listing: PackageListing,
     source: SourceFile,
     line: str,
     start: int,
@@ -140,7 +140,7 @@ WHERE_FROM = re.compile(
 """Options of a requirements file that say from where packages are taken, and which of those there."""
 
 
-def read_index(listing: Listing, words: str) -> None:
+def read_index(listing: PackageListing, words: str) -> None:
     """Where packages come from: PyTorch's own index tells the CUDA that its torch is built for."""
     index = re.search(r"download\.pytorch\.org/whl/(?:nightly/|test/)?(cu\d+|cpu|rocm[\d.]+)", words)
     if index is not None:
@@ -153,7 +153,7 @@ def read_index(listing: Listing, words: str) -> None:
 
 
 def read_requirement(
-    listing: Listing,
+    listing: PackageListing,
     source: SourceFile,
     text: str,
     start: int,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gonogo.evidence.environment.environment import Environment, Gpu, field_names
-from gonogo.evidence.environment.versions.listing import Listing
+from gonogo.evidence.environment.versions.listing import PackageListing
 from gonogo.evidence.field import Field
 from gonogo.finding import Text
 from gonogo.finding.environment import Card, EnvironmentFacts
@@ -35,7 +35,7 @@ def environment_facts(environment: Environment) -> EnvironmentFacts:
     )
 
 
-def read_saved(listing: Listing, content: Mapping[str, Any]) -> None:
+def read_saved(listing: PackageListing, content: Mapping[str, Any]) -> None:
     """Everything but the packages, from such an object."""
     listing.complete = content.get("complete") is True
     for name in field_names():

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.command_line import Options
+from gonogo.evidence.launch.command_line import CommandOptions
 from gonogo.finding import Text
 
 DEFAULT = Text("the launcher's default", "启动器的默认值")
@@ -34,7 +34,7 @@ class LaunchSize(msgspec.Struct, frozen=True):
 class LaunchSettings(msgspec.Struct, frozen=True):
     """What tells a launcher how many processes to start."""
 
-    options: Options
+    options: CommandOptions
     """The launcher's own."""
     variables: Mapping[str, Field]
     cwd: Path

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field, whole_number
-from gonogo.evidence.launch.command_line import Options, OptionTable, names
+from gonogo.evidence.launch.command_line import CommandOptions, OptionTable, names
 from gonogo.evidence.launch.launchers.counts import LaunchSize, count, world
 from gonogo.evidence.launch.option_parsing import parse_known
 from gonogo.evidence.shell.text import Piece, ShellWord
@@ -116,7 +116,7 @@ def _words(source: SourceFile, start: int, end: int) -> list[ShellWord]:
     return words
 
 
-def as_mapping(options: Options) -> dict[str, Field]:
+def as_mapping(options: CommandOptions) -> dict[str, Field]:
     """slurm's options by name as slurm writes them."""
     return {name.replace("_", "-"): options.get(name) for name in options.names()}
 

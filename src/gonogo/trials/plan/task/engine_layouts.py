@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.task.batches import global_batch
-from gonogo.trials.plan.task.rollout import SERVER_SHARE, EngineMemory, Rollout, Where, memory_of, shares
+from gonogo.trials.plan.task.rollout import SERVER_SHARE, EngineMemory, RolloutChoice, Where, memory_of, shares
 from gonogo.virtual.measuring.jobs import EngineFacts, Facts
 
 _SERVED_AT_ONCE = 256
@@ -48,14 +48,16 @@ def _serves(request: PlanRequest, engine: EngineFacts) -> bool:
 
 def served(request: PlanRequest, engine: EngineFacts) -> EngineMemory:
     """What a server's rank takes of its GPU."""
-    asked = Rollout("server", engine.tp, SERVER_SHARE)
+    asked = RolloutChoice("server", engine.tp, SERVER_SHARE)
     return memory_of(engine, asked, _SERVED_AT_ONCE, request.machine.accelerator.total_bytes)
 
 
-def rollouts(request: PlanRequest, facts: Facts, engine: Where, gpus: int, samples: int) -> Iterator[list[Rollout]]:
+def rollouts(
+    request: PlanRequest, facts: Facts, engine: Where, gpus: int, samples: int
+) -> Iterator[list[RolloutChoice]]:
     """The choices of an engine, ``samples`` completions to each of the trainer's GPUs: of each, by rising share."""
     if engine == "server":
-        yield from ([Rollout(engine, one.tp, gpus=gpus)] for one in serving(request, facts, gpus))
+        yield from ([RolloutChoice(engine, one.tp, gpus=gpus)] for one in serving(request, facts, gpus))
         return
     machine = request.machine
     total = machine.accelerator.total_bytes
@@ -64,10 +66,10 @@ def rollouts(request: PlanRequest, facts: Facts, engine: Where, gpus: int, sampl
             continue
         rising = shares(one, samples * one.tp, request.seq_len, total)
         for sleep in (False, True) if rising else ():
-            yield [Rollout(engine, one.tp, share, sleep) for share in rising]
+            yield [RolloutChoice(engine, one.tp, share, sleep) for share in rising]
 
 
-def holding(request: PlanRequest, facts: Facts, samples: int) -> Rollout | None:
+def holding(request: PlanRequest, facts: Facts, samples: int) -> RolloutChoice | None:
     """The smallest colocated engine, asleep while the trainer works, whose cache has all of a step's completions."""
     total = request.machine.accelerator.total_bytes
     found = []
@@ -76,17 +78,17 @@ def holding(request: PlanRequest, facts: Facts, samples: int) -> Rollout | None:
             continue
         sequences = samples * one.tp
         for share in shares(one, sequences, request.seq_len, total)[-1:]:
-            rollout = Rollout("colocate", one.tp, share, sleep=True)
+            rollout = RolloutChoice("colocate", one.tp, share, sleep=True)
             if memory_of(one, rollout, sequences, total).cache >= sequences * request.seq_len * one.cache_of_token:
                 found.append(rollout)
     return min(found, key=lambda one: (one.share, one.tp), default=None)
 
 
-def leanest(request: PlanRequest, facts: Facts, engine: Where, gpus: int, samples: int) -> Rollout:
+def leanest(request: PlanRequest, facts: Facts, engine: Where, gpus: int, samples: int) -> RolloutChoice:
     """What takes the least memory beside the trainer, of those that :func:`rollouts` has."""
     if engine not in ("colocate", "server"):
-        return Rollout(engine)
+        return RolloutChoice(engine)
     found = [rising[0] for rising in rollouts(request, facts, engine, gpus, samples)]
     if not found:
-        return Rollout(engine, gpus=gpus)
+        return RolloutChoice(engine, gpus=gpus)
     return min(found, key=lambda one: (not one.sleep, one.share, one.tp))

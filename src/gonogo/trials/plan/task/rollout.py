@@ -31,7 +31,7 @@ SERVER_SHARE = 0.9
 """Of its GPUs that a server takes: vLLM's default."""
 
 
-class Rollout(msgspec.Struct, frozen=True, order=True):
+class RolloutChoice(msgspec.Struct, frozen=True, order=True):
     """One choice. ``gpus``: of all nodes, that a server takes from the trainer; ``share``: of a GPU's memory."""
 
     engine: Where = ""
@@ -94,7 +94,7 @@ class EngineMemory(msgspec.Struct, frozen=True):
         return min(self.cache - one_sequence - clear, total - allowance - held - self.share - CONTEXT_BAND)
 
 
-def memory_of(facts: EngineFacts, rollout: Rollout, sequences: int, total: float) -> EngineMemory:
+def memory_of(facts: EngineFacts, rollout: RolloutChoice, sequences: int, total: float) -> EngineMemory:
     """What an engine takes on a GPU of ``total`` bytes, with so many sequences at once (vLLM's gpu_worker.py)."""
     profiled = facts.profiled(sequences)
     asked = rollout.share * total
