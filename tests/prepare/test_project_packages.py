@@ -28,7 +28,7 @@ from gonogo.rehearse.prepared.shown import write as show
 from gonogo.rehearse.prepared.stood_in import absent
 from gonogo.rehearse.prepared.wanted import PrepareOptions
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.rehearse.shell.not_set import not_set
+from gonogo.rehearse.shell.unset_variables import unset_variables
 
 SETUP = """\
 import re
@@ -269,8 +269,8 @@ def test_variables_that_nothing_sets_are_missing(project: Path, monkeypatch: pyt
     write(project, {"launch.sh": script})
     done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, look=None)
     assert [(one.name, one.state) for one in done.wanted if one.kind == "variable"] == [("GPUS_THERE", "missing")]
-    assert not_set(["bash", "launch.sh"], str(project), {}) == ["GPUS_THERE"]
-    assert not_set(["bash", "launch.sh"], str(project), {"GPUS_THERE": "8"}) == []
+    assert unset_variables(["bash", "launch.sh"], str(project), {}) == ["GPUS_THERE"]
+    assert unset_variables(["bash", "launch.sh"], str(project), {"GPUS_THERE": "8"}) == []
     monkeypatch.setenv("GPUS_THERE", "8")
     done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, look=None)
     assert not [one for one in done.wanted if one.state == "missing"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.confinement.system_calls import can_be_heard
+from gonogo.confinement.system_calls import can_trace_calls
 from gonogo.evidence.environment.hardware import machine_from
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding.errors import UserError
@@ -24,7 +24,7 @@ from gonogo.rehearse.packages import packages_for
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 
-pytestmark = pytest.mark.skipif(not can_be_heard(), reason="this kernel doesn't tell which files are asked for")
+pytestmark = pytest.mark.skipif(not can_trace_calls(), reason="this kernel doesn't tell which files are asked for")
 
 _FAKE_WORKER = str(Path(__file__).with_name("fake_worker.py"))
 _LAUNCH = """

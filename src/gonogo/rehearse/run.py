@@ -224,14 +224,14 @@ class _Job:
     def _world(self) -> contextlib.AbstractContextManager[World | None]:
         if self.pool.host is not None:  # they run on other machines, each in a world there
             return contextlib.nullcontext()
-        return self.confinement.world(below=self.resolved.below, made=self.made)
+        return self.confinement.world(below=self.resolved.below, prepared=self.made)
 
     def _assignment(self, rank: int, world: World | None) -> Assignment:
         """A worker's plan and environment; makes its folders."""
         launch, request, machine = self.resolved.launch, self.request, self.machine
         process = launch.processes[rank]
         folder = Path(tempfile.mkdtemp(prefix=f"rank-{rank}-", dir=self.confinement.shared))
-        shown = self.confinement.shown / folder.name
+        shown = self.confinement.readable / folder.name
         own = folder / "scratch"
         for made in (own, shown):
             made.mkdir()

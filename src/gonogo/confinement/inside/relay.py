@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> None:
     poll = select.poll()
     poll.register(channel.fileno(), select.POLLIN)
     poll.register(woken, select.POLLIN)
-    said = b""
+    message = b""
     while True:
         for descriptor, _ in poll.poll():
             if descriptor == woken:
@@ -69,9 +69,9 @@ def main(arguments: list[str]) -> None:
                 block = channel.recv(64)
             except OSError:  # the world has ended before it read all that was asked
                 block = b""
-            said += block
-            if not block or len(said) >= 4:
-                _end(struct.unpack("=i", said)[0] if len(said) == 4 else WORLD_ENDED)
+            message += block
+            if not block or len(message) >= 4:
+                _end(struct.unpack("=i", message)[0] if len(message) == 4 else WORLD_ENDED)
 
 
 def _pass_on(channel: _socket.socket, signals: bytes) -> None:

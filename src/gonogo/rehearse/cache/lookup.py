@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.confinement.system_calls import can_be_heard
+from gonogo.confinement.system_calls import can_trace_calls
 from gonogo.evidence.environment.hardware import Machine
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Text
@@ -80,7 +80,7 @@ class CachedRehearsal:
     @contextlib.contextmanager
     def watching(self, scratch: Path) -> Iterator[AccessRecorder | None]:
         """Within the block, what is started is watched, so that the record can be kept."""
-        if not can_be_heard():
+        if not can_trace_calls():
             yield None
             return
         self._watch = AccessRecorder(scratch)

@@ -1,6 +1,7 @@
 """All files that a rehearsal's processes ask for, as the kernel tells them: opened, listed, looked for and not there.
 
-Whatever asks is seen: Python, compiled readers, bash, git, what the program starts (``confinement/listening.py``).
+Whatever asks is seen: Python, compiled readers, bash, git, what the program starts
+(``confinement/syscall_listener.py``).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
-from gonogo.confinement.listening import SystemCall
-from gonogo.confinement.world import Heard
+from gonogo.confinement.syscall_listener import SystemCall
+from gonogo.confinement.world import TracedCalls
 from gonogo.virtual.sandbox.probe_reporting import FOR_MODULES
 
 _AT_CWD = 0xFFFFFF9C
@@ -56,7 +57,7 @@ class AccessRecorder:
     def take_down(self, call: SystemCall) -> None:
         """Take down a call's path, or that not all is seen."""
         try:
-            if call.name in _STARTED and call.heard == "files":
+            if call.name in _STARTED and call.traced == "files":
                 self._starts(call, call.arguments if call.name == "execve" else call.arguments[1:])
             self._take_down(call)
         except Exception as error:
@@ -140,7 +141,7 @@ _CURRENT: ContextVar[AccessRecorder | None] = ContextVar("watch", default=None)
 
 @contextlib.contextmanager
 def recording(watch: AccessRecorder | None) -> Iterator[None]:
-    """Within the block :func:`heard` says what the watch needs."""
+    """Within the block :func:`traced_calls` says what the watch needs."""
     token = _CURRENT.set(watch)
     try:
         yield
@@ -153,7 +154,7 @@ def is_recording() -> bool:
     return _CURRENT.get() is not None
 
 
-def heard() -> Heard:
+def traced_calls() -> TracedCalls:
     """What is to be heard of a Python of gonogo's own that is started now; it tells by itself what it looks for."""
     return "" if _CURRENT.get() is None else "files"
 

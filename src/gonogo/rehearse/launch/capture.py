@@ -17,12 +17,12 @@ from pathlib import Path
 import msgspec
 
 from gonogo.confinement.confinement import raise_if_ended
-from gonogo.confinement.reading import read_written
+from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.confinement.world import World
 from gonogo.evidence.launch.words import shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.cache.watch import heard
+from gonogo.rehearse.cache.watch import traced_calls
 from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, all_launchers
@@ -71,7 +71,7 @@ def captured(
     command = shortened(words)
     try:
         process = subprocess.run(
-            world.command(python_module(python, "gonogo.rehearse.launch.capture"), heard=heard()),
+            world.command(python_module(python, "gonogo.rehearse.launch.capture"), traced=traced_calls()),
             input=msgspec.json.encode(question),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -87,7 +87,7 @@ def captured(
             ).format(command=command, seconds=timeout)
         ) from None
     raise_if_ended(world)
-    written = read_written(answer_path)
+    written = read_untrusted(answer_path)
     if not written:
         last = process.stdout.decode(errors="replace").strip().splitlines()[-1:] or [f"status {process.returncode}"]
         raise UserError(

@@ -26,9 +26,9 @@ from gonogo.rehearse.launch.environment import with_packages
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers, launcher_of
 from gonogo.rehearse.launch.started import is_python_script
-from gonogo.rehearse.shell.left_out import skipped_of
-from gonogo.rehearse.shell.not_set import not_set
 from gonogo.rehearse.shell.run import ScriptRun, is_script_call, run_script
+from gonogo.rehearse.shell.skipped_commands import skipped_commands
+from gonogo.rehearse.shell.unset_variables import unset_variables
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Situation:
 
     def world(self) -> AbstractContextManager[World]:
         """A world in which the command's files are as it finds them."""
-        return self.confinement.world(below=self.below, made=self.made)
+        return self.confinement.world(below=self.below, prepared=self.made)
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ def _script(words: list[str], situation: Situation) -> Resolved:
         cwd=situation.cwd,
         python=sys.executable,
         packages=situation.packages,
-        made=situation.made,
+        prepared=situation.made,
         timeout=situation.timeout,
     )
     launches = [call for call in run.calls if call.kind == "launch"]
@@ -312,10 +312,10 @@ def _script(words: list[str], situation: Situation) -> Resolved:
     try:
         resolved = resolve(chosen.words, inner)
     except UserError as error:
-        text = _with_left_out(error.text, run) if run.left_out else error.text
-        unset = not_set(words, situation.cwd, situation.environment)
+        text = _with_skipped(error.text, run) if run.skipped else error.text
+        unset = unset_variables(words, situation.cwd, situation.environment)
         raise UserError(_NOT_SET.format(why=text, names=", ".join(unset[:6])) if unset else text) from None
-    return Resolved(resolved.launch, tuple(skipped_of(run, chosen, words, situation.environment)), (run.tree,))
+    return Resolved(resolved.launch, tuple(skipped_commands(run, chosen, words, situation.environment)), (run.tree,))
 
 
 def _trains(words: Sequence[str]) -> bool:
@@ -333,9 +333,9 @@ _NOT_SET = Text(
 )
 
 
-def _with_left_out(why: Text, run: ScriptRun) -> Text:
+def _with_skipped(why: Text, run: ScriptRun) -> Text:
     """Why a script's launch is refused, with the commands that were not run: an empty value may be one's answer."""
-    names = list(dict.fromkeys(shortened(left_out, 60) for left_out in run.left_out))
+    names = list(dict.fromkeys(shortened(skipped, 60) for skipped in run.skipped))
     return Text(
         "{why}; of the script these were not run, and answered nothing: {listed}",
         "{why}；脚本中以下命令未执行，没有输出：{listed}",

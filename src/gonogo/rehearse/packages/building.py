@@ -29,8 +29,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from gonogo.confinement.confinement import Confinement
-from gonogo.confinement.reading import read_written
 from gonogo.confinement.trees import remove_tree
+from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.confinement.world import World
 from gonogo.finding import Text
 from gonogo.rehearse.packages.installed import installed_version
@@ -239,7 +239,7 @@ class _Build:
             shared = confinement.shared
             for name in ("home", "tmp", "out"):
                 (shared / name).mkdir()
-            source = confinement.shown / "source"
+            source = confinement.readable / "source"
             if self._source.path.is_dir():
                 shutil.copytree(self._source.path, source, symlinks=True)
             else:
@@ -257,14 +257,14 @@ class _Build:
             if status != 0:
                 raise BuildFailed(_last_error(said))
             if step != "wheel":
-                return read_written(result, _MAX_TABLE)
+                return read_untrusted(result, _MAX_TABLE)
             return self._wheel_of(result)
 
     def _wheel_of(self, folder: Path) -> bytes | None:
         for name in sorted(os.listdir(folder)):
             if _WHEEL.fullmatch(name):
                 self._wheel_name = name
-                return read_written(folder / name, _MAX_WHEEL)
+                return read_untrusted(folder / name, _MAX_WHEEL)
         return None
 
     def _run(self, world: World, words: list[str], shared: Path) -> tuple[int, str]:

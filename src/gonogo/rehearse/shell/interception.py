@@ -16,7 +16,7 @@ import shlex
 import stat
 from pathlib import Path
 
-from gonogo.confinement.listening import SystemCall
+from gonogo.confinement.syscall_listener import SystemCall
 from gonogo.evidence.launch.words import SHELLS, is_python
 from gonogo.rehearse.shell import commands
 from gonogo.rehearse.shell.session import MAX_NESTING, STAND_IN, Replaced, ShellSession, launcher_names
@@ -74,7 +74,7 @@ class Interception:
         process = _number_inside(call.pid)
         if process is None or not self._overwrite(call, address, path, os.fsencode(self.stub)):
             return
-        self._session.replaces(process, Replaced(shown, called))
+        self._session.record_replaced(process, Replaced(shown, called))
         self._let_through[call.pid] = _STARTS_OF_A_STAND_IN
 
     def _overwrite(self, call: SystemCall, address: int, path: bytes, other: bytes) -> bool:

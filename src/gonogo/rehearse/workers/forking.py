@@ -18,7 +18,7 @@ from typing import IO
 import msgspec
 
 from gonogo.confinement.world import World
-from gonogo.rehearse.cache.watch import heard
+from gonogo.rehearse.cache.watch import traced_calls
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.virtual.ranks.plan import LINE_TO_EXCHANGE
 
@@ -71,7 +71,7 @@ class ConfinedProcess:
         start = self._start
         lines = {} if start.line is None else {start.line: LINE_TO_EXCHANGE}
         self._popen = subprocess.Popen(
-            start.world.command(start.command, heard=heard(), descriptors=lines),
+            start.world.command(start.command, traced=traced_calls(), descriptors=lines),
             env=start.world.environment(start.environment),
             cwd=start.cwd,
             stdin=subprocess.DEVNULL,
@@ -169,7 +169,9 @@ class ForkServer:
         with self._theirs as theirs:
             self._popen = subprocess.Popen(
                 self._world.command(
-                    self.command(str(theirs.fileno())), heard=heard(), descriptors={theirs.fileno(): theirs.fileno()}
+                    self.command(str(theirs.fileno())),
+                    traced=traced_calls(),
+                    descriptors={theirs.fileno(): theirs.fileno()},
                 ),
                 env=self._world.environment(self._environment),
                 cwd=self._cwd,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.confinement.reading import read_written
+from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.confinement.world import World
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
 from gonogo.rehearse.launch.python_start import python_module
@@ -83,7 +83,9 @@ class RankProcess:
     def look(self) -> None:
         """Read what the worker has reported since the last look."""
         with contextlib.suppress(OSError):
-            lines = (read_written(self.assignment.plan.progress, start=self._read_to) or b"").splitlines(keepends=True)
+            lines = (read_untrusted(self.assignment.plan.progress, start=self._read_to) or b"").splitlines(
+                keepends=True
+            )
             for line in lines:
                 if not line.endswith(b"\n"):
                     break
@@ -106,7 +108,7 @@ class RankProcess:
         self.look()
         plan = self.assignment.plan
         try:
-            written = read_written(plan.record)
+            written = read_untrusted(plan.record)
             if written is not None:
                 return msgspec.json.decode(written, type=RankRecord)
         except (msgspec.DecodeError, OSError) as error:

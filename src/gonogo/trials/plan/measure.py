@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gonogo.confinement.confinement import Confinement
-from gonogo.confinement.reading import read_written, write_shared
+from gonogo.confinement.untrusted_files import read_untrusted, write_shared
 from gonogo.rehearse.launch.environment import fixed_environment
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.trials.plan.arguments import learning_rate, options, task_arguments, training_arguments
@@ -123,7 +123,7 @@ class Meter:
             # What is said of the copy of the configuration is meant of the model.
             last = _last_line(Path(f"{job.answer}.log")).replace(str(Path(job.answer).parent), str(self._request.model))
             return NotMeasured(last if why.startswith("status") and last else ": ".join(filter(None, (why, last))))
-        data = read_written(job.answer)
+        data = read_untrusted(job.answer)
         if data is None:
             return NotMeasured("the answer is gone")
         with contextlib.suppress(OSError):
@@ -314,7 +314,7 @@ def _name(cell: Measurement) -> str:
 
 def _last_line(log: Path) -> str:
     try:
-        lines = (read_written(log) or b"").decode("utf-8", "replace").strip().splitlines()
+        lines = (read_untrusted(log) or b"").decode("utf-8", "replace").strip().splitlines()
     except OSError:
         return ""
     return lines[-1].strip() if lines else ""

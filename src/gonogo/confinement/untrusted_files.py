@@ -20,7 +20,7 @@ _NOTHING_THERE = {
 }  # fmt: skip
 
 
-def read_written(path: Path | str, most: int = _MAX_BYTES, *, start: int = 0) -> bytes | None:
+def read_untrusted(path: Path | str, most: int = _MAX_BYTES, *, start: int = 0) -> bytes | None:
     """The contents of a regular file of ``most`` bytes at the most, from ``start`` on; None where none can be read.
 
     Raises OSError for a failure that is not the file's.

@@ -32,15 +32,15 @@ class SystemCall:
     name: str | None
     """None for a number that is in no table."""
     arguments: Sequence[int]
-    heard: str
-    """As which of :data:`~gonogo.confinement.world.Heard` its program was started."""
+    traced: str
+    """As which of :data:`~gonogo.confinement.world.TracedCalls` its program was started."""
     memory: ProcessMemory
 
 
 OnCall = Callable[[SystemCall], None]
 
 
-class Listening:
+class SyscallListener:
     """Hands each call to ``on_call``, one at a time, from a thread. Use as a context manager."""
 
     def __init__(self, on_call: Sequence[OnCall]) -> None:
@@ -53,7 +53,7 @@ class Listening:
         self._ending = False
         self._thread = threading.Thread(target=self._listen, daemon=True, name="gonogo-listening")
 
-    def __enter__(self) -> Listening:
+    def __enter__(self) -> SyscallListener:
         self._thread.start()
         return self
 
@@ -64,11 +64,11 @@ class Listening:
         for descriptor in (self._wakes, self._wake):
             os.close(descriptor)
 
-    def add(self, listener: int, heard: str) -> None:
+    def add(self, listener: int, traced: str) -> None:
         """Listen at a descriptor of seccomp's, which is closed once all of its processes have ended."""
         with contextlib.suppress(OSError):  # kernels before 6.6 don't know it
             fcntl.ioctl(listener, _SET_FLAGS, _SAME_PROCESSOR)
-        self._new.append((listener, heard))
+        self._new.append((listener, traced))
         os.write(self._wake, b"\0")
 
     def _listen(self) -> None:
@@ -80,8 +80,8 @@ class Listening:
                 if descriptor == self._wakes:
                     os.read(self._wakes, 64)
                     while self._new:
-                        listener, heard = self._new.pop(0)
-                        listeners[listener] = heard
+                        listener, traced = self._new.pop(0)
+                        listeners[listener] = traced
                         poll.register(listener, select.POLLIN)
                 elif event & select.POLLIN:
                     self._answer(descriptor, listeners[descriptor])
@@ -92,14 +92,14 @@ class Listening:
         for listener in (*listeners, *(listener for listener, _ in self._new)):
             os.close(listener)
 
-    def _answer(self, listener: int, heard: str) -> None:
-        said = bytearray(_NOTIFICATION.size)
+    def _answer(self, listener: int, traced: str) -> None:
+        message = bytearray(_NOTIFICATION.size)
         try:
-            fcntl.ioctl(listener, _RECEIVE, said)
+            fcntl.ioctl(listener, _RECEIVE, message)
         except OSError:  # the process was ended meanwhile
             return
-        identity, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(said)
-        call = SystemCall(pid, NAMES.get(number), arguments, heard, self._memory)
+        identity, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(message)
+        call = SystemCall(pid, NAMES.get(number), arguments, traced, self._memory)
         try:
             for look in self._on_call:
                 look(call)

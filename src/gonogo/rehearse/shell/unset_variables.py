@@ -22,7 +22,7 @@ _OF_BASH = re.compile(
 )
 
 
-def not_set(words: Sequence[str], cwd: str, environment: Mapping[str, str]) -> list[str]:
+def unset_variables(words: Sequence[str], cwd: str, environment: Mapping[str, str]) -> list[str]:
     """The variables without a value, in the order of the script's text; none for a script that can't be read."""
     script = next((word for word in words if not word.startswith("-") and os.path.basename(word) not in SHELLS), "")
     try:

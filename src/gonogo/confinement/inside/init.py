@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         layer: str
         private: str
         shared: list[str]
-        shown: list[str]
-        own: list[str]
+        readable: list[str]
+        remapped: list[str]
         hidden: list[str]
         umask: int
         processes: int
@@ -95,14 +95,14 @@ def _into_namespaces(spec: "Spec", notes: list[str], control: _socket.socket) ->
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-    files = FileTree(spec["layer"], spec["hidden"], spec["own"], notes)
+    files = FileTree(spec["layer"], spec["hidden"], spec["remapped"], notes)
     files.put_together()
     files.own_folders()
     for path in (*spec["hidden"], spec["private"]):
         files.blank(path)
     for path in spec["shared"]:
         files.show(path)
-    for path in spec["shown"]:
+    for path in spec["readable"]:
         files.show(path, for_reading=True)
     files.enter()
     network.bring_up(own)
@@ -192,7 +192,7 @@ def _alone(spec: "Spec") -> bool:
 
 
 def _confine_by_landlock(spec: "Spec") -> None:
-    landlock.restrict(spec["shared"], spec["shown"], [*spec["hidden"], spec["private"]])
+    landlock.restrict(spec["shared"], spec["readable"], [*spec["hidden"], spec["private"]])
     kernel.drop_capabilities()
     seccomp.refuse(namespaces=False, landlock=landlock.version())
 
@@ -247,12 +247,12 @@ class WorldServer:
 
     def _hear(self) -> None:
         try:
-            said = self._control.recv(_MAX_MESSAGE)
+            message = self._control.recv(_MAX_MESSAGE)
         except OSError:
-            said = b""
-        if not said:
+            message = b""
+        if not message:
             self.end()
-        what, process, number = said.split()
+        what, process, number = message.split()
         try:
             (os.killpg if what == b"group" else os.kill)(int(process), int(number))
         except OSError:
@@ -314,12 +314,12 @@ class WorldServer:
     def _hand_over(self, ours: _socket.socket, listen: bytes) -> None:
         """Give gonogo the descriptor at which the new process's calls are heard, if its kernel has such."""
         try:
-            said, ancillary, _, _ = ours.recvmsg(1, _socket.CMSG_SPACE(4))
+            message, ancillary, _, _ = ours.recvmsg(1, _socket.CMSG_SPACE(4))
             for _, _, data in ancillary:
                 self._control.sendmsg([b"listener " + listen], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, data)])
                 os.close(struct.unpack("=i", data[:4])[0])
             if not ancillary:
-                self._control.send(b"unheard " + said)
+                self._control.send(b"untraced " + message)
         except OSError:
             pass
         finally:
@@ -481,14 +481,14 @@ def _listen(which: str) -> None:
     (end,) = _OWN_END
     channel = _socket.socket(fileno=end)
     try:
-        heard = seccomp.listen(_CALLS[which])
+        traced = seccomp.listen(_CALLS[which])
     except OSError as error:
         channel.send(str(error).encode()[:100] or b"?")
         channel.close()
         return
-    channel.sendmsg([b"+"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("=i", heard))])
+    channel.sendmsg([b"+"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("=i", traced))])
     channel.close()
-    os.close(heard)
+    os.close(traced)
 
 
 def _execute(words: list[bytes], environment: dict[bytes, bytes]) -> "NoReturn":

@@ -11,7 +11,7 @@ from gonogo.rehearse.shell.run import ScriptRun
 from gonogo.rehearse.shell.session import ScriptCommand
 
 
-def skipped_of(
+def skipped_commands(
     run: ScriptRun, chosen: ScriptCommand, words: Sequence[str], outer: Mapping[str, str]
 ) -> Iterator[tuple[Text, Text]]:
     """(what, why) for each thing of a script that is not rehearsed; ``outer`` is the environment it was started in."""
@@ -30,8 +30,8 @@ def skipped_of(
             ).format(script=shortened(words, 80))
         what = shortened(call.words, 120)
         yield Text(what, what), why
-    if run.left_out:
-        names = list(dict.fromkeys(shortened(left_out, 60) for left_out in run.left_out))
+    if run.skipped:
+        names = list(dict.fromkeys(shortened(skipped, 60) for skipped in run.skipped))
         listed = "; ".join(names[:8]) + (f"; … ({len(names)})" if len(names) > 8 else "")
         yield (
             Text("commands of {script}: {listed}", "{script} 中的命令：{listed}").format(
