@@ -13,7 +13,7 @@ import pytest
 from gonogo.finding import Report, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.rehearsal import NodeMemory, Rehearsal
-from gonogo.rehearse.against import EarlierReport, held_against, read_earlier
+from gonogo.rehearse.baseline import EarlierReport, held_against, read_earlier
 
 EXPECTED = Path(__file__).parent / "report/expected"
 GIB = 1 << 30

@@ -18,17 +18,17 @@ from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, RankReco
 from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.environment import ON_PATH, with_packages
 from gonogo.rehearse.launch.resolve import _own_on_path
-from gonogo.rehearse.made_data import set_data_apart
 from gonogo.rehearse.packages.requested import requested_by_file
+from gonogo.rehearse.prepared.editable_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
-from gonogo.rehearse.prepared.given import AS_INSTALLED, in_prepared_environment, with_own_package
-from gonogo.rehearse.prepared.laid_package import beside_others, lay_scripts
+from gonogo.rehearse.prepared.output import write as show
+from gonogo.rehearse.prepared.provided_files import AS_INSTALLED, in_prepared_environment, with_own_package
+from gonogo.rehearse.prepared.required_inputs import PrepareOptions
 from gonogo.rehearse.prepared.run import InEnvironment, _runs_of, prepare
-from gonogo.rehearse.prepared.shown import write as show
-from gonogo.rehearse.prepared.stood_in import absent
-from gonogo.rehearse.prepared.wanted import PrepareOptions
+from gonogo.rehearse.prepared.stub_packages import absent
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.shell.unset_variables import unset_variables
+from gonogo.rehearse.synthetic_data_failures import set_data_apart
 
 SETUP = """\
 import re

@@ -21,13 +21,13 @@ from wheels import wheel
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse import questions
-from gonogo.rehearse.packages import agreement, lay_over, packages_for
-from gonogo.rehearse.packages.agreement import NotAgreed
+from gonogo.rehearse import prompts
+from gonogo.rehearse.packages import build_overlay, consent, packages_for
 from gonogo.rehearse.packages.building import TO_BUILD_WITH
+from gonogo.rehearse.packages.consent import NotAgreed
+from gonogo.rehearse.packages.environment_build import OF_GONOGO
 from gonogo.rehearse.packages.full_environment import build_full_environment, existing_environment
 from gonogo.rehearse.packages.installers import surroundings
-from gonogo.rehearse.packages.making import OF_GONOGO
 from gonogo.rehearse.packages.overlay import PackageOverlay
 
 
@@ -266,14 +266,14 @@ def test_with_builds_confined_too(index: Index, project: Path, marker: Path) -> 
     sources(index.files, "only-sources", "0.3", in_tree("only-sources", "0.3", trap(marker, 9)))
     sources(index.files, "broken", "1.0", in_tree("broken", "1.0", "raise RuntimeError('no nvcc was found')"))
     index.publish()
-    made = lay_over(("only-sources==0.3",))
+    made = build_overlay(("only-sources==0.3",))
     assert str(made.versions["only-sources"]) == "0.3"
     assert any("built here, confined" in note.en for note in made.notes)
-    assert lay_over(("only-sources==0.3",)) == made
+    assert build_overlay(("only-sources==0.3",)) == made
     with pytest.raises(UserError, match=r"broken==1.0 could not be installed: its build failed: RuntimeError: no nvcc"):
-        lay_over(("broken==1.0",))
+        build_overlay(("broken==1.0",))
     with pytest.raises(UserError, match=r"there is no only-sources==0.4 .* the nearest are 0.3"):
-        lay_over(("only-sources==0.4",))
+        build_overlay(("only-sources==0.4",))
 
 
 def test_without_means_to_confine_nothing_is_built(
@@ -283,7 +283,7 @@ def test_without_means_to_confine_nothing_is_built(
     index.publish()
     monkeypatch.setenv("GONOGO_CONFINEMENT", "none")
     with pytest.raises(UserError, match="--unconfined"):
-        lay_over(("only-sources==0.3",))
+        build_overlay(("only-sources==0.3",))
 
 
 def test_lines_that_name_an_index_are_said_and_not_followed(index: Index, project: Path, tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_pip_is_not_taken_from_the_project_s_folder(index: Index, project: Path,
     assert "filler" in installed(build_full_environment(requirements(project, "filler==22.1\n"), (), None))
     wheel(index.files, "another", "1.0")
     index.publish()
-    assert str(lay_over(("another==1.0",)).versions["another"]) == "1.0"
+    assert str(build_overlay(("another==1.0",)).versions["another"]) == "1.0"
 
 
 def test_installers_get_no_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +347,7 @@ def asked_for(project: Path, *, yes: bool = False) -> PackageOverlay:
 
 def forget_environments(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "xdg_cache_home" / "gonogo" / "environments")
-    agreement._AGREED_NOW.clear()
+    consent._AGREED_NOW.clear()
 
 
 def test_without_a_terminal_nothing_is_installed_unless_it_was_agreed_to(
@@ -381,8 +381,8 @@ def test_at_a_terminal_the_user_is_asked(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    agreement._AGREED_NOW.clear()
-    monkeypatch.setattr(questions, "_is_terminal", lambda _stream: True)
+    consent._AGREED_NOW.clear()
+    monkeypatch.setattr(prompts, "_is_terminal", lambda _stream: True)
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     address = f"git+http://127.0.0.1:{nobody()}/some/coolpkg"
     requirements(project, f"--pre\nfiller==22.1\ncoolpkg @ {address}\n")
@@ -413,7 +413,7 @@ def test_a_display_is_paused_while_the_user_is_told() -> None:
         yield
         done.append("goes on")
 
-    with questions.paused_for_questions(pause):
-        questions.tell([Text("a", "甲")])
-    questions.tell([Text("b", "乙")])
+    with prompts.paused_for_questions(pause):
+        prompts.tell([Text("a", "甲")])
+    prompts.tell([Text("b", "乙")])
     assert done == ["paused", "goes on"]

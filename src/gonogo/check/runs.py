@@ -296,7 +296,7 @@ class _Gatherer:
         image = launch.image if launch is not None and launch.in_container else None
         if job is None and image is None:
             return found
-        from gonogo.evidence.environment.versions.queued import as_queued, in_container
+        from gonogo.evidence.environment.versions.job_environment import as_queued, in_container
 
         if found.declared is None:  # of what was typed here; but it trains elsewhere
             declared = self._declared(file) if file is not None else Environment.unknown()

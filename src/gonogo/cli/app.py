@@ -171,12 +171,12 @@ def rehearse(
                     "没有给出要排练的命令：请写在 -- 之后，例如 gonogo rehearse -- bash launch.sh",
                 )
             )
-        from gonogo.rehearse.against import held_against, read_earlier
         from gonogo.rehearse.answer import rehearsed, was_interrupted
+        from gonogo.rehearse.baseline import held_against, read_earlier
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
-        from gonogo.rehearse.viewers.asked import ViewerFiles
+        from gonogo.rehearse.viewers.requested_files import ViewerFiles
 
         request = RehearsalRequest(
             command=command,

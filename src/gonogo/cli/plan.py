@@ -124,7 +124,7 @@ def plan(
         from gonogo.trials.plan.answer_solved import solved_report
         from gonogo.trials.plan.from_command import read_training_command
         from gonogo.trials.plan.measure import Meter, NotMeasured
-        from gonogo.trials.plan.needed import check_model, check_packages
+        from gonogo.trials.plan.prerequisites import check_model, check_packages
         from gonogo.trials.plan.price import priced, read_price, tokens_of
         from gonogo.trials.plan.request import PlanOptions, request_of
         from gonogo.trials.plan.search import PlanResult, check_batch, search
@@ -211,7 +211,7 @@ def _one(words: list[str]) -> str | None:
 def _progress(language: str) -> Iterator[tuple[Callable[[Text], None], Callable[[int, int], None]]]:
     """What to tell of the search's progress: shown on a terminal's stderr, else nowhere."""
     from gonogo.rehearse.display import progress_lines
-    from gonogo.rehearse.questions import PROGRESS, PROGRESS_LINES
+    from gonogo.rehearse.prompts import PROGRESS, PROGRESS_LINES
 
     if os.environ.get(PROGRESS) == PROGRESS_LINES:
         yield progress_lines(language), (lambda _done, _all: None)

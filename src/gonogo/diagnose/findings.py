@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
 from gonogo.diagnose.cut_short import cut_short, like_cases
-from gonogo.diagnose.shown import excerpts, rank_ends
+from gonogo.diagnose.excerpts import excerpts, rank_ends
 from gonogo.diagnose.with_files import require_folder, setup_with, with_files
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role

@@ -7,8 +7,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gonogo.check.static_findings import StaticFindings
-from gonogo.evidence.ended import ended_in_log
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.rank_ends import ended_in_log
 from gonogo.evidence.run import Run
 from gonogo.evidence.setup import Setup, parsed_config
 from gonogo.finding import Certainty, Finding, Severity, Text

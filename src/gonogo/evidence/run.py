@@ -12,7 +12,7 @@ from gonogo.evidence.config.training_arguments import Arguments
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.launch import Launch
-from gonogo.evidence.script.reached import Reached, reached_from
+from gonogo.evidence.script.reachability import Reached, reached_from
 from gonogo.evidence.script.script import Script
 
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.ended import Ended
 from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.rank_ends import Ended
 from gonogo.evidence.rehearsal.chain import ChainedException, package_of
 from gonogo.evidence.rehearsal.failures import of_python_itself
 from gonogo.evidence.rehearsal.frame import Frame

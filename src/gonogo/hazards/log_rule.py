@@ -26,9 +26,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.match import one_line
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.patterns import Match, Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.hazard import Declared, Hazard

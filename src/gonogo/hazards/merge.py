@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from gonogo.evidence.ended import Ended
+from gonogo.evidence.rank_ends import Ended
 from gonogo.finding import Certainty, Finding, Fix, Severity, Span, Text, best_first
 from gonogo.hazards.explained import Places
 from gonogo.hazards.hazard import Hazard

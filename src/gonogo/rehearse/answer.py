@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
-from gonogo.evidence.ended import ended_in_record
+from gonogo.evidence.rank_ends import ended_in_record
 from gonogo.evidence.rehearsal.record import Phase, RankRecord, RehearsalRecord
 from gonogo.finding import Finding, Report, Severity, Skipped, Text, verdict_of
 from gonogo.finding.ranks import ranks_text
@@ -20,8 +20,8 @@ from gonogo.hazards.merge import merge_findings
 from gonogo.rehearse import run
 from gonogo.rehearse.disproved import RehearsalEvidence
 from gonogo.rehearse.findings import findings_in_rehearsal
-from gonogo.rehearse.packages.offered import other_versions_pinned
-from gonogo.rehearse.prepared.given import in_prepared_environment
+from gonogo.rehearse.packages.environment_hint import other_versions_pinned
+from gonogo.rehearse.prepared.provided_files import in_prepared_environment
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.summary import rehearsal_summary, seen_from

@@ -15,7 +15,7 @@ from rich.text import Text as Line
 from gonogo.finding import Text
 from gonogo.finding.words import size
 from gonogo.rehearse.progress import OnProgress, RankStatus, RehearsalStatus
-from gonogo.rehearse.questions import PROGRESS, PROGRESS_LINES, language_of_questions, paused_for_questions
+from gonogo.rehearse.prompts import PROGRESS, PROGRESS_LINES, language_of_questions, paused_for_questions
 
 _HEADERS = (
     Text("rank", "rank"),

@@ -31,12 +31,11 @@ from gonogo.rehearse.environment_mismatch import mark_environment_failures
 from gonogo.rehearse.launch.environment import in_environment, worker_environment
 from gonogo.rehearse.launch.launch import UNSTATED, Surroundings
 from gonogo.rehearse.launch.resolve import Resolved, Situation, resolve
-from gonogo.rehearse.launch.started_by_program import as_ranks, may_start_processes, started_by
+from gonogo.rehearse.launch.self_launching import as_ranks, may_start_processes, started_by
 from gonogo.rehearse.launch.torch_installed import check_torch
-from gonogo.rehearse.made_data import set_data_apart
 from gonogo.rehearse.packages import PackageOverlay, packages_for
-from gonogo.rehearse.packages.differing import spare_differing
-from gonogo.rehearse.prepared.given import (
+from gonogo.rehearse.packages.version_mismatch import spare_differing
+from gonogo.rehearse.prepared.provided_files import (
     in_prepared_environment,
     made_files,
     note_on,
@@ -50,6 +49,7 @@ from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
 from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.synthetic_data_failures import set_data_apart
 from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.viewers.write import write_viewer_files
 from gonogo.rehearse.workers.keep import check_keep, keep_records

@@ -14,7 +14,7 @@ from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecor
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.redaction import MIN_SECRET_LENGTH, Redactor
-from gonogo.rehearse.launch.own_texts import own_texts
+from gonogo.rehearse.launch.launch_texts import own_texts
 from gonogo.rehearse.request import RehearsalRequest
 
 WITHHELD = Text(

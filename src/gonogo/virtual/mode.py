@@ -22,7 +22,7 @@ from gonogo.virtual.operators.schema import Operator
 from gonogo.virtual.operators.views import Views, native
 from gonogo.virtual.tensor import CPU, META, Spec, VirtualTensor, alias_of, new_virtual, resolve
 from gonogo.virtual.unsupported import UnsupportedOperator
-from gonogo.virtual.values import carrying, contents, real
+from gonogo.virtual.values import contents, propagation, real
 from gonogo.virtual.values.assumptions import Ledger
 from gonogo.virtual.values.plain_operands import StandIns
 
@@ -137,7 +137,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             out = make(self._new(*one) for one in made)
         else:
             out = None
-        carrying.carry(self.ledger, operator, args, kwargs, tensors, out)
+        propagation.carry(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
     def _collect(self, arguments: Any, key: list[Any], tensors: list[VirtualTensor]) -> bool:
@@ -204,7 +204,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return out
         if signature is not None and result[0] != _SLOW:
             self._results[signature] = result
-        carrying.carry(self.ledger, operator, args, kwargs, tensors, out)
+        propagation.carry(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
     def _on_meta(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[int, VirtualTensor]]:
@@ -308,7 +308,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _fresh_view(self, operator: Operator, raw: Any, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
         """An operator that may share storage, and did not this time."""
         out = self._new(*self._fresh(raw, common_device(operator.func, tensors, args)))
-        carrying.carry(self.ledger, operator, args, kwargs, tensors, out)
+        propagation.carry(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
     # -- values, for those who read them -----------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from gonogo.check.findings import check
 from gonogo.check.settings import read_settings
 from gonogo.cli.explain import hazard_named, page_of
 from gonogo.cli.lsp.config_at import cursor_at, is_deepspeed, meaning_at, offers, word_at
-from gonogo.cli.lsp.shown import PlacedFinding, action_of, diagnostic_of, position_of
+from gonogo.cli.lsp.diagnostics import PlacedFinding, action_of, diagnostic_of, position_of
 from gonogo.evidence.config.deepspeed_keys import releases
 from gonogo.evidence.config.deepspeed_schema import release_of
 from gonogo.evidence.files import kind_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gonogo.evidence.log.restored import restored
+from gonogo.evidence.log.unwrapped_lines import restored
 from gonogo.evidence.patterns import compiled_when_used
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from gonogo.evidence.script.edits import ScriptEditor
 from gonogo.evidence.script.flow import bound_to
 from gonogo.evidence.script.index import FUNCTIONS, LOOPS, Function, ScriptIndex
 from gonogo.evidence.script.names import Elsewhere, NameResolver
+from gonogo.evidence.script.node_context import contexts_around, tests_around
 from gonogo.evidence.script.parse import Parsed, ScriptProblem, parse, without_collecting
-from gonogo.evidence.script.surroundings import contexts_around, tests_around
 from gonogo.evidence.script.values import Value, ValueResolver
 from gonogo.finding import Edit
 
@@ -48,7 +48,7 @@ class PythonFile:
         self.module = module
         self.elsewhere: ProjectModules | None = None
         self.named_in: dict[ast.AST, frozenset[tuple[str, bool]]] = {}
-        """What pieces of the tree name, remembered for :mod:`gonogo.evidence.script.reached`."""
+        """What pieces of the tree name, remembered for :mod:`gonogo.evidence.script.reachability`."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r})"

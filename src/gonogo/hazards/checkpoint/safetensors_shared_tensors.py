@@ -2,10 +2,10 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.hazards.facts.training_script import first_argument, is_trainer, makers, trained

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.context import under_zero3
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.device._plain_tensors import kept_finding, kept_on_cpu
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, Text

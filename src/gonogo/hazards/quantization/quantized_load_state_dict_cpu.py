@@ -1,6 +1,6 @@
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.training_script import is_trainer, trained_loads
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
 

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.context import under_zero3
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import failed_ranks, path_ends, places, setting
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in

@@ -19,7 +19,7 @@ import gonogo
 from gonogo.evidence.environment.hardware import Machine
 from gonogo.rehearse.cache.reads import Read
 from gonogo.rehearse.packages import PackageOverlay
-from gonogo.rehearse.prepared.given import told_by
+from gonogo.rehearse.prepared.provided_files import told_by
 from gonogo.rehearse.request import RehearsalRequest
 
 ROOT = Path(gonogo.__file__).resolve().parent

@@ -33,7 +33,7 @@ def packages_for(
     """
     if file is None:
         return build_overlay(with_packages, say, unconfined=unconfined)
-    from gonogo.rehearse.packages.agreement import agree
+    from gonogo.rehearse.packages.consent import agree
     from gonogo.rehearse.packages.full_environment import build_full_environment
 
     consent = functools.partial(agree, yes=yes)

@@ -33,9 +33,9 @@ from packaging.version import Version
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.addresses import MISSING, NOT_KNOWN_TO_BE_IT, installed_from, what_is_missing
+from gonogo.rehearse.packages.environment_build import Consent, Requested, make_environment, not_followed
 from gonogo.rehearse.packages.installed import installed_version, satisfied
 from gonogo.rehearse.packages.installers import surroundings
-from gonogo.rehearse.packages.making import Consent, Requested, make_environment, not_followed
 from gonogo.rehearse.packages.names import needs_cuda
 from gonogo.rehearse.packages.overlay import BUILT_HERE, PackageOverlay
 from gonogo.rehearse.packages.places import Say, cache_folder

@@ -15,7 +15,7 @@ from packaging.version import Version
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.cache import PackageNotInstallable, folder_with, requirements_in, version_in, was_built
-from gonogo.rehearse.packages.fitting import fitting_release, misfits
+from gonogo.rehearse.packages.compatible_release import fitting_release, misfits
 from gonogo.rehearse.packages.installed import installed_version, satisfied
 from gonogo.rehearse.packages.names import STACK, can_be_laid_over
 from gonogo.rehearse.packages.places import Say

@@ -26,10 +26,10 @@ from gonogo.rehearse.prepared.columns import (
     separator_in,
     texts_in,
 )
-from gonogo.rehearse.prepared.named import OF_SHELL, Named, is_hub_name, kind_of_option, named_in, whole_path
+from gonogo.rehearse.prepared.named_inputs import OF_SHELL, Named, is_hub_name, kind_of_option, named_in, whole_path
+from gonogo.rehearse.prepared.required_inputs import PrepareOptions, RequiredInput, State
 from gonogo.rehearse.prepared.rows import format_told_by
 from gonogo.rehearse.prepared.walked_folders import image_folder, is_alone
-from gonogo.rehearse.prepared.wanted import PrepareOptions, RequiredInput, State
 
 _LENGTHS = (
     *("max_seq_length", "cutoff_len", "model_max_length", "max_length", "max_seq_len", "max_len", "block_size"),

@@ -13,8 +13,8 @@ from gonogo.evidence.published.models import published_model
 from gonogo.rehearse.prepared import walked_folders
 from gonogo.rehearse.prepared.data_files import data_file, hub_folder, picture, sound
 from gonogo.rehearse.prepared.model_folder import model_files
+from gonogo.rehearse.prepared.required_inputs import PrepareOptions, RequiredInput
 from gonogo.rehearse.prepared.rows import FORMATS, Maker, kind_by_name
-from gonogo.rehearse.prepared.wanted import PrepareOptions, RequiredInput
 
 _PICTURE, _SOUND = "media/picture.png", "media/sound.wav"
 MAX_ROWS = 50_000

@@ -12,8 +12,8 @@ from gonogo.finding import Edit, Finding, Report, Skipped, Text, Verdict, cured
 from gonogo.rehearse.summary import host_per_node, own_device
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.copy import Copy, patch_of
-from gonogo.trials.cure.pace import seconds_of_step
 from gonogo.trials.cure.search import SearchState
+from gonogo.trials.cure.step_time import seconds_of_step
 from gonogo.trials.cure.trial import Trial
 
 _INTERRUPTED = Text("interrupted: this is what was known by then", "已中断：以下为当时已知的结果")

@@ -11,10 +11,10 @@ from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.candidates import candidates
-from gonogo.trials.cure.learned import changed_learning
-from gonogo.trials.cure.leaving_out import steps_without
+from gonogo.trials.cure.invariants import changed_learning
 from gonogo.trials.cure.request import CureRequest
 from gonogo.trials.cure.trial import Trial, Trier
+from gonogo.trials.cure.without_step import steps_without
 
 _MAX_STEPS = 12
 _LOOKING = Text("as it is", "原样")

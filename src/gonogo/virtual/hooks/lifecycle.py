@@ -13,7 +13,7 @@ from gonogo.evidence.rehearsal.loading import Loading
 from gonogo.evidence.rehearsal.record import Assumption, Phase, TensorPlace
 from gonogo.finding import Text
 from gonogo.virtual.hooks.last_batch import LastBatchTracker
-from gonogo.virtual.hooks.seen import TrainingFacts
+from gonogo.virtual.hooks.training_facts import TrainingFacts
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.values.assumptions import Ledger
 

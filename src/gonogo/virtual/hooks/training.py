@@ -18,8 +18,8 @@ from gonogo.virtual import private
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.data_workers import in_this_process, loading_of
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
+from gonogo.virtual.hooks.memory_ownership import local_tensors, own_model, own_states
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
-from gonogo.virtual.hooks.owning import local_tensors, own_model, own_states
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.operators import foreach

@@ -23,9 +23,9 @@ from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged, line_of_worker
 from gonogo.virtual.failure import exited_for, failure_of, in_chain, note_failed_call
-from gonogo.virtual.hooks import data_parallel, deepcompile, engine, fsdp, owning, threads, trainer, training
+from gonogo.virtual.hooks import data_parallel, deepcompile, engine, fsdp, memory_ownership, threads, trainer, training
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
-from gonogo.virtual.hooks.seen import as_run
+from gonogo.virtual.hooks.training_facts import as_run
 from gonogo.virtual.internal_failures import find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
@@ -44,7 +44,7 @@ from gonogo.virtual.operators import (
     subclasses,
     writes,
 )
-from gonogo.virtual.ranks import starting, surroundings
+from gonogo.virtual.ranks import environment_setup, starting
 from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks.program import run_program
 from gonogo.virtual.ranks.protocol import End, Reply
@@ -143,8 +143,8 @@ class Session:
         undo = self._undo
         undo.append(c10d_operators.install(self.collectives))
         undo.append(private.lift_only_cpu_tensors())
-        undo.append(owning.install(self.modules))  # before what has DDP's buckets reduced
-        placed = surroundings.install(self.plan, self.mode, self.peers, self.note, self.wrote, self.missed.append)
+        undo.append(memory_ownership.install(self.modules))  # before what has DDP's buckets reduced
+        placed = environment_setup.install(self.plan, self.mode, self.peers, self.note, self.wrote, self.missed.append)
         undo += placed.undo
         self.nvme = placed.nvme
         undo.append(attention.install(self.plan.accelerator.compute_capability))
@@ -287,7 +287,7 @@ class Session:
     def record(self, outcome: Outcome, failure: Failure | None = None) -> RankRecord:
         """All that is known now."""
         for model in self.modules.roots():
-            owning.own_model(model, self.modules)
+            memory_ownership.own_model(model, self.modules)
         records, workers = self._ray.seen(self.memory.devices) if self._ray is not None else (self.memory.devices, [])
         devices = [record.as_device() for device, record in records.items() if device != CPU]
         if outcome == "completed" and any(device.shortage is not None for device in devices):

@@ -10,6 +10,7 @@ from typing import Any
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.versions.environment_json import read_saved
 from gonogo.evidence.environment.versions.listing import (
     NAME,
     PackageListing,
@@ -19,7 +20,6 @@ from gonogo.evidence.environment.versions.listing import (
     valid,
 )
 from gonogo.evidence.environment.versions.pyproject import address_in
-from gonogo.evidence.environment.versions.saved import read_saved
 from gonogo.finding import Text
 
 _NOT_JSON = Text("{where}: not valid JSON: {why}", "{where}：不是有效的 JSON：{why}")

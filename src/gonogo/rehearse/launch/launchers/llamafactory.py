@@ -15,10 +15,10 @@ from typing import Any
 from unittest.mock import patch
 
 from gonogo.evidence.launch.launchers.llamafactory import LLAMAFACTORY
+from gonogo.rehearse.launch.captured_processes import Spawn, started
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, folders_of
 from gonogo.rehearse.launch.launchers.torchrun import processes_of
-from gonogo.rehearse.launch.started import Spawn, started
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
 # Where the training starts, where the command line runs it in its own process.

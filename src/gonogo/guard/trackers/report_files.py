@@ -1,6 +1,6 @@
 """The report of a folder's records as files, for trackers: a process of gonogo's own Python, apart from the training.
 
-python -m gonogo.guard.trackers.written RECORDS FOLDER LANGUAGE SECONDS
+python -m gonogo.guard.trackers.report_files RECORDS FOLDER LANGUAGE SECONDS
 """
 
 from __future__ import annotations

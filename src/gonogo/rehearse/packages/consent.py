@@ -23,7 +23,7 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.words import size
 from gonogo.rehearse.packages.places import state_folder
 from gonogo.rehearse.packages.resolving import Chosen
-from gonogo.rehearse.questions import ask, tell
+from gonogo.rehearse.prompts import ask, tell
 
 _MAX_SHOWN = 400
 

@@ -17,7 +17,7 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.identifiers import is_main_guard
 from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.shell.state import NOT_SET
-from gonogo.rehearse.prepared.wanted import Kind
+from gonogo.rehearse.prepared.required_inputs import Kind
 
 _MODEL_OPTION = re.compile(
     r"(?:.*_)?(?:model|model_name|model_path|model_id|model_dir|model_name_or_path|base_model|llm_path|vision_tower"

@@ -21,8 +21,8 @@ from gonogo.confinement.trees import remove_tree
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.addresses import MISSING, fetch, what_is_missing
-from gonogo.rehearse.packages.agreement import Intended
 from gonogo.rehearse.packages.building import TO_BUILD_WITH
+from gonogo.rehearse.packages.consent import Intended
 from gonogo.rehearse.packages.installed import installed_version, link_torch
 from gonogo.rehearse.packages.places import Say
 from gonogo.rehearse.packages.requested import RequestedVersions

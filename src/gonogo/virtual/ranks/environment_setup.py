@@ -37,7 +37,7 @@ from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import contents
 from gonogo.virtual.weights import opened_files, readers, saving, sharded_saves, staging
-from gonogo.virtual.weights.made_once import MadeWeights
+from gonogo.virtual.weights.generated_weights import MadeWeights
 
 
 def _written(tensor: torch.Tensor) -> None:

@@ -17,8 +17,8 @@ import msgspec
 from gonogo.finding import Text
 from gonogo.guard.injection import FOLDER
 from gonogo.guard.rank.faults import harmless
+from gonogo.guard.trackers.detection import Handed, Tracker, found, writers
 from gonogo.guard.trackers.files import MARKDOWN, PAGE, SUMMARY, Summary
-from gonogo.guard.trackers.found import Handed, Tracker, found, writers
 
 if TYPE_CHECKING:
     from gonogo.guard.rank.state import RankState
@@ -97,7 +97,7 @@ def _written(state: RankState, records: str, folder: str, seconds: float) -> Han
 
     variables = {name: value for name, value in os.environ.items() if name not in (FOLDER, "PYTHONHOME")}
     variables["PYTHONPATH"] = str(Path(__file__).resolve().parents[3])  # of the training's, it needs none
-    words = ["-m", "gonogo.guard.trackers.written", records, folder, state.options.language, str(seconds)]
+    words = ["-m", "gonogo.guard.trackers.report_files", records, folder, state.options.language, str(seconds)]
     subprocess.run(
         [state.options.python or sys.executable, *words],
         env=variables,

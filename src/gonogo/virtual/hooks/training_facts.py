@@ -13,7 +13,7 @@ from torch import nn
 
 from gonogo.evidence.rehearsal.modules import in_lists
 from gonogo.finding.as_run import AsRun, ConfiguredSettings, Recomputed, Unquantized
-from gonogo.virtual.hooks.owning import local_tensors
+from gonogo.virtual.hooks.memory_ownership import local_tensors
 from gonogo.virtual.mode import VirtualMode
 
 _PRODUCTS = {"mm": (0, 1), "addmm": (1, 2), "bmm": (0, 1), "baddbmm": (1, 2)}
