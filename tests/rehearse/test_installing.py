@@ -414,6 +414,6 @@ def test_a_display_is_paused_while_the_user_is_told() -> None:
         done.append("goes on")
 
     with prompts.paused_for_questions(pause):
-        prompts.tell([Text("a", "甲")])
-    prompts.tell([Text("b", "乙")])
+        prompts.print_lines([Text("a", "甲")])
+    prompts.print_lines([Text("b", "乙")])
     assert done == ["paused", "goes on"]

@@ -172,7 +172,7 @@ def rehearse(
                 )
             )
         from gonogo.rehearse.answer import rehearsed, was_interrupted
-        from gonogo.rehearse.baseline import held_against, read_earlier
+        from gonogo.rehearse.baseline import compare_with_baseline, read_earlier
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
@@ -201,7 +201,7 @@ def rehearse(
         earlier = None if against is None else read_earlier(against)
         with live_display(language) as on_progress:
             record, report = rehearsed(request, on_progress)
-        report, passes = (report, True) if earlier is None else held_against(report, earlier, peak_growth)
+        report, passes = (report, True) if earlier is None else compare_with_baseline(report, earlier, peak_growth)
         publish(report, format_, output, language, open_)
         if was_interrupted(record):
             raise SystemExit(INTERRUPTED)

@@ -96,7 +96,7 @@ class Places:
         if ended.reading is not None:
             return os.path.realpath(ended.reading) == os.path.realpath(os.path.join(self._base, span.path))
         words = set(_WORD.findall(ended.message))
-        return any(word in words for word in _telling_words(self._text_at(span)))
+        return any(word in words for word in _distinctive_words(self._text_at(span)))
 
     def _text_at(self, span: Span) -> str:
         """What stands at a place, with the key that it is the value of."""
@@ -154,7 +154,7 @@ def _raising(told: ChainedException) -> Frame | None:
     return next((frame for frame in reversed(told.frames) if not of_python_itself(frame)), None)
 
 
-def _telling_words(text: str) -> Iterator[str]:
+def _distinctive_words(text: str) -> Iterator[str]:
     """The words of a place that an exception would name it by: keys, options, paths, values of some length."""
     for word in _WORD.findall(text):
         plain = word.lstrip("-").strip(".:")

@@ -68,7 +68,7 @@ def _of_sequence(parts: Iterable[Any]) -> Letters | None:
             runs.append("")
             told.append(_of_part(kind, what))
     told += [Letters({run.casefold()}) for run in runs if _size(run) >= MIN_LITERAL_BYTES]
-    return max((words for words in told if words), key=_telling, default=None)
+    return max((words for words in told if words), key=_selectivity, default=None)
 
 
 def _letter(kind: Any, what: Any) -> str:
@@ -92,7 +92,7 @@ def _of_part(kind: Any, what: Any) -> Letters | None:
     return None
 
 
-def _telling(words: Letters) -> tuple[int, int]:
+def _selectivity(words: Letters) -> tuple[int, int]:
     return min(min(map(_size, words)), ENOUGH), -len(words)
 
 
@@ -125,7 +125,7 @@ def of_sign(sign: Sign) -> Letters:
     told += [_words(group) for group in sign.frames]
     if sign.types and not sign.lines and "" not in sign.types:
         told.append(_words(sign.types))
-    return max(told, key=_telling, default=ANY)
+    return max(told, key=_selectivity, default=ANY)
 
 
 def of_places(places: Iterable[tuple[str, str]]) -> Letters:

@@ -34,7 +34,7 @@ class _Rehearsal(msgspec.Struct):
     host_per_node: _Host | None = None
 
 
-class EarlierReport(msgspec.Struct):
+class BaselineReport(msgspec.Struct):
     """What an earlier report says; ``path`` is the user's file."""
 
     verdict: Verdict
@@ -42,12 +42,12 @@ class EarlierReport(msgspec.Struct):
     path: str = ""
 
 
-def read_earlier(path: Path) -> EarlierReport:
+def read_earlier(path: Path) -> BaselineReport:
     """The report of an earlier rehearsal, as ``--format json`` wrote it. Raises UserError."""
     source = SourceFile.read(path)
     try:
         document: Any = json.loads(source.data)
-        earlier = msgspec.convert(document, EarlierReport, strict=False)
+        earlier = msgspec.convert(document, BaselineReport, strict=False)
         if document["schema"] != "gonogo.report/1":
             raise ValueError
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -61,7 +61,7 @@ def read_earlier(path: Path) -> EarlierReport:
     return earlier
 
 
-def held_against(report: Report, earlier: EarlierReport, growth: float) -> tuple[Report, bool]:
+def compare_with_baseline(report: Report, earlier: BaselineReport, growth: float) -> tuple[Report, bool]:
     """The report with what has become of the earlier one, and whether it may pass.
 
     ``growth``: per cent by which a peak may grow. It passes where the verdict is no worse, and no peak has grown by

@@ -96,14 +96,14 @@ def _rendered(status: RehearsalStatus, language: str) -> Group:
             no_wrap=True,
             overflow="ellipsis",
         )
-    shown = _most_telling(status.ranks)
+    shown = _most_informative(status.ranks)
     for rank in shown:
         table.add_row(*_row(rank, language))
     hidden = len(status.ranks) - len(shown)
     return Group(title, table, Line(f"+ {hidden}", style="dim")) if hidden else Group(title, table)
 
 
-def _most_telling(ranks: tuple[RankStatus, ...]) -> list[RankStatus]:
+def _most_informative(ranks: tuple[RankStatus, ...]) -> list[RankStatus]:
     """The ranks that run first, then the others, up to what fits; by rank within each."""
     order = sorted(ranks, key=lambda rank: (rank.state != "running", rank.state == "completed", rank.rank))
     return sorted(order[:_MAX_ROWS], key=lambda rank: rank.rank)

@@ -37,7 +37,7 @@ def paused_for_questions(pause: Callable[[], contextlib.AbstractContextManager[N
         _PAUSES.pop()
 
 
-def tell(lines: Sequence[Text]) -> None:
+def print_lines(lines: Sequence[Text]) -> None:
     """Write lines to stderr."""
     language = _language()
     prefix = f"{PROGRESS}: " if os.environ.get(PROGRESS) == PROGRESS_LINES else ""
@@ -51,7 +51,7 @@ def ask(lines: Sequence[Text], question: Text) -> bool | None:
     if os.environ.get(PROGRESS) == PROGRESS_LINES or not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
         return None
     with _quiet():
-        tell(lines)
+        print_lines(lines)
         print(question.in_language(_language()), end="", file=sys.stderr, flush=True)
         answer = sys.stdin.readline()
     return answer.strip().lower() in ("", "y", "yes", "是", "好") if answer else False

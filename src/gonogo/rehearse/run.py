@@ -37,9 +37,9 @@ from gonogo.rehearse.packages import PackageOverlay, packages_for
 from gonogo.rehearse.packages.version_mismatch import spare_differing
 from gonogo.rehearse.prepared.provided_files import (
     in_prepared_environment,
-    made_files,
     note_on,
     prepared_beside,
+    prepared_files,
     with_own_package,
 )
 from gonogo.rehearse.progress import OnProgress, ProgressReporter, RankStatus
@@ -86,7 +86,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
         kept = cached_rehearsal(request, stated, overlay)
         raw = request.keep is not None or bool(request.viewers)
         if kept is not None and not raw and (record := kept.record()) is not None:
-            _tell_apart(record, request)
+            _mark_limits(record, request)
         else:
             record = _rehearsed(request, stated, overlay, kept, scratch, started, progress)
     record.shm_bytes = request.shm_bytes  # which an earlier one need not have had
@@ -96,7 +96,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     return record
 
 
-def _tell_apart(record: RehearsalRecord, request: RehearsalRequest) -> None:
+def _mark_limits(record: RehearsalRecord, request: RehearsalRequest) -> None:
     """What the packages and the data here have brought about is a limit of the rehearsal."""
     mark_confinement_failures(record)
     mark_environment_failures(record, request.environment)
@@ -143,7 +143,7 @@ def _rehearsed(
             cwd=os.getcwd(),
             confinement=confinement,
             timeout=max(1.0, min(_SCRIPT_TIMEOUT, deadline - time.monotonic())),
-            made=made_files(Path.cwd(), scratch / "made"),
+            made=prepared_files(Path.cwd(), scratch / "made"),
             packages=overlay.folders,
             python=str(overlay.python or sys.executable),
         )
@@ -169,7 +169,7 @@ def _rehearsed(
     record = variables.settled(record)
     if kept is not None:
         kept.keep(record)
-    _tell_apart(record, request)
+    _mark_limits(record, request)
     if request.keep is not None:
         with say_if_full(scratch):
             keep_records(request.keep, record, assignments, variables.redact)

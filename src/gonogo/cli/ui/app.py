@@ -134,7 +134,7 @@ class _Page:
         asked = await _body(request)
         words, folder, given = command_words(asked, self.folders)
         job = self.jobs.start(words, folder, given)
-        self.asked[job.id] = redact(clean_line(_said(asked)))[:_MAX_TITLE_LENGTH]
+        self.asked[job.id] = redact(clean_line(_job_title(asked)))[:_MAX_TITLE_LENGTH]
         return _json(self._told(job))
 
     async def job(self, request: Request) -> Response:
@@ -197,7 +197,7 @@ def _earlier(made: StoredReport) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _said(asked: UiRequest) -> str:
+def _job_title(asked: UiRequest) -> str:
     """What a job is about, in a line."""
     if asked.tool == "diagnose":
         first = next((line.strip() for line in reversed(asked.log.splitlines()) if line.strip()), "")

@@ -50,7 +50,7 @@ def features_of(log: FailureLog) -> Features:
     for error in [*roots, *log.cut][:_MAX_ERRORS]:
         _add(found, _of_error(error))
     if not found:
-        for text in islice(_telling(log), _MAX_LINES):
+        for text in islice(_distinctive(log), _MAX_LINES):
             _add(found, of_message(text))
     return found
 
@@ -65,7 +65,7 @@ def features_of_frames(errors: Iterable[LoggedError]) -> Features:
     return found
 
 
-def _telling(log: FailureLog) -> Iterator[str]:
+def _distinctive(log: FailureLog) -> Iterator[str]:
     """Lines that may tell of a failure where there is no exception: what training went past was none."""
     stepped = last_steps(log)
     for line in log.lines:

@@ -19,7 +19,7 @@ import gonogo
 from gonogo.evidence.environment.hardware import Machine
 from gonogo.rehearse.cache.reads import Read
 from gonogo.rehearse.packages import PackageOverlay
-from gonogo.rehearse.prepared.provided_files import told_by
+from gonogo.rehearse.prepared.provided_files import preparation_id
 from gonogo.rehearse.request import RehearsalRequest
 
 ROOT = Path(gonogo.__file__).resolve().parent
@@ -49,7 +49,7 @@ def key_of(request: RehearsalRequest, stated: Machine, overlay: PackageOverlay) 
         "options": {name: repr(value) for name, value in vars(request).items() if name not in _DECIDE_NOTHING},
         "machine": msgspec.to_builtins(stated),
         "packages": repr(overlay),
-        "prepared": hashlib.sha256(told_by(Path.cwd())).hexdigest(),
+        "prepared": hashlib.sha256(preparation_id(Path.cwd())).hexdigest(),
         "environment": {name: value for name, value in os.environ.items() if not _HARMLESS.fullmatch(name)},
         "handed_on": {one: os.environ.get(one) for one in request.env},
         "python": [sys.executable, sys.version],

@@ -23,7 +23,7 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.words import size
 from gonogo.rehearse.packages.places import state_folder
 from gonogo.rehearse.packages.resolving import Chosen
-from gonogo.rehearse.prompts import ask, tell
+from gonogo.rehearse.prompts import ask, print_lines
 
 _MAX_SHOWN = 400
 
@@ -76,7 +76,7 @@ def agree(intended: Intended, *, yes: bool) -> None:
     project = _project(intended.file)
     lines = _described(intended)
     if yes or project in _AGREED_NOW or set(intended.listed) <= _agreed(project):
-        tell(lines)
+        print_lines(lines)
     else:
         answer = ask(lines, _QUESTION.format(count=len(intended.packages)))
         if answer is None:

@@ -84,16 +84,16 @@ def build_full_environment(
     pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
     if (own := _own(wanted, pins)) is not None:
         return own
-    asked, made = _asked(wanted, pins, _day(as_of) if as_of is not None else _last_commit(file))
+    asked, made = _resolve_request(wanted, pins, _day(as_of) if as_of is not None else _last_commit(file))
     folder = _folder_of(asked, file)
     made.python = python_of(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _alone(folder, say):
-            kept = _kept(folder)
+            kept = _read_manifest(folder)
             if kept is None or _may_be_had_now(folder, kept):
                 make_environment(folder, asked, file, wanted, say, consent, unconfined=unconfined)
-                kept = _kept(folder)
+                kept = _read_manifest(folder)
             assert kept is not None
             os.utime(folder)
         _drop_oldest(folder)
@@ -113,9 +113,9 @@ def existing_environment(file: Path, with_packages: tuple[str, ...], as_of: str 
     pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
     if (own := _own(wanted, pins)) is not None:
         return own
-    asked, made = _asked(wanted, pins, _day(as_of) if as_of is not None else _last_commit(file))
+    asked, made = _resolve_request(wanted, pins, _day(as_of) if as_of is not None else _last_commit(file))
     folder = _folder_of(asked, file)
-    kept = _kept(folder)
+    kept = _read_manifest(folder)
     made.python = python_of(folder)
     return _overlay(made, kept, asked, file, wanted, given=as_of is not None) if kept is not None else None
 
@@ -153,7 +153,7 @@ def _may_be_had_now(folder: Path, kept: dict[str, Any]) -> bool:
 def _overlay(
     made: _Made, kept: dict[str, Any], asked: Requested, file: Path, wanted: RequestedVersions, *, given: bool
 ) -> PackageOverlay:
-    _tell(made, kept, asked, file, wanted, given=given)
+    _report(made, kept, asked, file, wanted, given=given)
     return PackageOverlay(
         python=made.python,
         versions={n: Version(v) for n, v in kept["versions"].items() if n not in made.names_differing},
@@ -174,7 +174,9 @@ def _day(text: str) -> str:
         ) from None
 
 
-def _asked(wanted: RequestedVersions, pins: dict[str, SpecifierSet], day: str | None) -> tuple[Requested, _Made]:
+def _resolve_request(
+    wanted: RequestedVersions, pins: dict[str, SpecifierSet], day: str | None
+) -> tuple[Requested, _Made]:
     made = _Made(Path())
     here = platform.python_version_tuple()[:2]
     python = ".".join(here)
@@ -261,7 +263,7 @@ def _alone(folder: Path, say: Say) -> Iterator[None]:
         yield
 
 
-def _kept(folder: Path) -> dict[str, Any] | None:
+def _read_manifest(folder: Path) -> dict[str, Any] | None:
     """What was left out of an environment that is there whole, and its torch; None where there is none."""
     try:
         found: dict[str, Any] = json.loads((folder / "gonogo.json").read_text(encoding="utf-8"))
@@ -281,7 +283,7 @@ def _drop_oldest(folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _tell(
+def _report(
     made: _Made, kept: dict[str, Any], asked: Requested, file: Path, wanted: RequestedVersions, *, given: bool
 ) -> None:
     """What stands in the report of it."""

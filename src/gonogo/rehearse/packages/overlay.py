@@ -17,7 +17,7 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.cache import PackageNotInstallable, folder_with, requirements_in, version_in, was_built
 from gonogo.rehearse.packages.compatible_release import fitting_release, misfits
 from gonogo.rehearse.packages.installed import installed_version, satisfied
-from gonogo.rehearse.packages.names import STACK, can_be_laid_over
+from gonogo.rehearse.packages.names import STACK, can_overlay
 from gonogo.rehearse.packages.places import Say
 from gonogo.rehearse.packages.requested import requested_by_options
 
@@ -50,7 +50,7 @@ def build_overlay(
     for name, specifier in requested_by_options(with_packages).items():
         if satisfied(installed_version(name), specifier):
             continue
-        if can_be_laid_over(name):
+        if can_overlay(name):
             overlay.lay(name, specifier, asked=True)
         else:
             overlay.leave(name, specifier)
@@ -92,7 +92,7 @@ class _OverlayBuilder:
         self._specifiers.setdefault(name, SpecifierSet())
         if have is not None and satisfied(have, requirement.specifier):
             self._specifiers[name] &= requirement.specifier
-        elif name in self._asked or not can_be_laid_over(name):
+        elif name in self._asked or not can_overlay(name):
             if have is not None:
                 self._conflict(owner, requirement, have)
         else:

@@ -67,7 +67,7 @@ def release_of(name: str, specifier: str, day: str | None, folder: Path, what: T
     """
     folder.mkdir()
     told = f'\n[[dependency-metadata]]\nname = "{name}"\nrequires-dist = []\n'
-    environment = _told_by_file(folder, told)
+    environment = _uv_settings(folder, told)
     (folder / "source.in").write_text(f"{name}{specifier}\n", encoding="utf-8")
     words = ["pip", "compile", "source.in", "--no-deps", "--no-binary", name, "--format", "pylock.toml", "--quiet"]
     words += ["--python", sys.executable, *(["--exclude-newer", day] if day else [])]
@@ -89,7 +89,7 @@ def release_of(name: str, specifier: str, day: str | None, folder: Path, what: T
     return PackageSource(file, found)
 
 
-def _told_by_file(folder: Path, told: str) -> dict[str, str]:
+def _uv_settings(folder: Path, told: str) -> dict[str, str]:
     """Have uv read ``told`` as its settings, beside the user's own."""
     own = os.environ.get("UV_CONFIG_FILE")
     if own is None and os.environ.get("UV_NO_CONFIG") is None:

@@ -123,7 +123,7 @@ def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
             found.asked.setdefault(name, f"{name} @ {address}" if address else f"{name}{specifier}")
     for place in dict.fromkeys(place for start in starts for place in folders_upward(start)):
         for path in sorted((*place.glob("README*.md"), *place.glob("setup*.sh"), *place.glob("install*.sh"))):
-            lines = list(_lines(_told_to_pip(path)))
+            lines = list(_lines(_pip_install_names(path)))
             if lines and not found.files and _take(found, lines):  # it has no other list
                 found.files.append(_shown(path, folder))
             for name, line in lines:
@@ -137,7 +137,7 @@ def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
     return found
 
 
-def _told_to_pip(path: Path) -> Iterator[str]:
+def _pip_install_names(path: Path) -> Iterator[str]:
     """What a project's page, or its script that sets it up, has pip install by name."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")

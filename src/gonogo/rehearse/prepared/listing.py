@@ -28,7 +28,7 @@ from gonogo.rehearse.prepared.columns import (
 )
 from gonogo.rehearse.prepared.named_inputs import OF_SHELL, Named, is_hub_name, kind_of_option, named_in, whole_path
 from gonogo.rehearse.prepared.required_inputs import PrepareOptions, RequiredInput, State
-from gonogo.rehearse.prepared.rows import format_told_by
+from gonogo.rehearse.prepared.rows import format_from_columns
 from gonogo.rehearse.prepared.walked_folders import image_folder, is_alone
 
 _LENGTHS = (
@@ -94,7 +94,7 @@ def list_of(runs: Sequence[Run], folder: Path, options: PrepareOptions) -> list[
         where = run.launch.cwd if run.launch is not None else folder
         columns = columns_in(run.scripts)
         for named in named_in(run):
-            for wanted in _wanted(run, named, where, columns, options):
+            for wanted in _required_input(run, named, where, columns, options):
                 one = found.setdefault(wanted.key, wanted)
                 one.splits = tuple(dict.fromkeys((*one.splits, *wanted.splits)))
                 one.rows = max(one.rows, wanted.rows)
@@ -120,14 +120,14 @@ def tokens_of(runs: Iterable[Run], options: PrepareOptions) -> int:
     return _USUAL_LENGTH
 
 
-def _wanted(
+def _required_input(
     run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: PrepareOptions
 ) -> Iterator[RequiredInput]:
     if named.value is None:
         name = f"--{named.option}" if named.option else f"? ({named.kind})"
         yield RequiredInput(named.kind, name, named.place, state="unknown", why=_UNTOLD)
     elif named.kind == "model":
-        yield model_wanted(named.value, named.place, folder, options)
+        yield required_model(named.value, named.place, folder, options)
     elif named.kind == "variable":
         here = named.value in os.environ
         why = None if here else _OF_SHELL if named.option == OF_SHELL else _VARIABLE
@@ -138,10 +138,12 @@ def _wanted(
     elif run.framework == "llamafactory" and named.option in ("dataset", "eval_dataset"):
         yield from _of_llamafactory(run, named, folder, options)
     else:
-        yield data_wanted(run, named, folder, columns, options)
+        yield required_data(run, named, folder, columns, options)
 
 
-def model_wanted(name: str, place: str, folder: Path, options: PrepareOptions, *, asked: bool = False) -> RequiredInput:
+def required_model(
+    name: str, place: str, folder: Path, options: PrepareOptions, *, asked: bool = False
+) -> RequiredInput:
     """A model by its hub name or path: what of it is here, and what it can be made of.
 
     ``asked``: a rehearsal asked for it. Else a lone word that is no model's name may be a label (``scratch``).
@@ -217,7 +219,7 @@ def _media(named: Named, folder: Path) -> RequiredInput:
     return RequiredInput("media", named.value or "", named.place, path, "can-be-made", why=_MEDIA)
 
 
-def data_wanted(
+def required_data(
     run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: PrepareOptions
 ) -> RequiredInput:
     """A data set by its path or hub name, and the format that the program reads."""
@@ -258,7 +260,7 @@ def data_wanted(
         wanted.why = _ROWS.format(format=", ".join(wanted.columns))
         return wanted
     seen = options.columns.get(name) or options.columns.get("*") or ()
-    wanted.format = format_told_by((*seen, *columns)) if seen else _format_of(run, columns, hub)
+    wanted.format = format_from_columns((*seen, *columns)) if seen else _format_of(run, columns, hub)
     if not hub and not seen:
         wanted.format = {".bin": "token-numbers", ".txt": "text"}.get(os.path.splitext(path)[1], wanted.format)
     wanted.columns = (*seen, *_media_columns(run, columns))
@@ -312,7 +314,7 @@ def _format_of(run: Run, columns: tuple[str, ...], hub: bool) -> str | None:
     program = (launch.program.string or "").rpartition("/")[2].lower() if launch is not None else ""
     if run.framework == "ms-swift":
         return _BY_RLHF_TYPE.get(run.arguments.get("rlhf_type").string or "", "messages")
-    told = format_told_by(columns)
+    told = format_from_columns(columns)
     by_trl = run.framework == "trl" or (hub and any(b"trl" in script.source.data for script in run.scripts))
     return next((name for word, name in _BY_METHOD if word in program), told) if by_trl else told
 

@@ -74,13 +74,13 @@ def note_on(folder: Path) -> list[Text]:
     return found
 
 
-def told_by(folder: Path) -> bytes:
+def preparation_id(folder: Path) -> bytes:
     """What the table of the prepared folder says, for telling one preparation from another; empty without one."""
     place = prepared_beside(folder)
     return (place / MANIFEST).read_bytes() if place is not None else b""
 
 
-def made_files(folder: Path, tree: Path) -> Path | None:
+def prepared_files(folder: Path, tree: Path) -> Path | None:
     """A tree that mirrors the root folder, with links to what stands for paths that are not on this machine.
 
     None where nothing was made for launches typed in ``folder``. What has come to lie there since then is left to be

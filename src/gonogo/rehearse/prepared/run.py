@@ -27,12 +27,12 @@ from gonogo.rehearse.prepared.editable_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.file_kind import columns_at, named_at
 from gonogo.rehearse.prepared.folder import add_to_folder, check_folder, write_folder
-from gonogo.rehearse.prepared.listing import alike, data_wanted, list_of, model_wanted, tokens_of
+from gonogo.rehearse.prepared.listing import alike, list_of, required_data, required_model, tokens_of
 from gonogo.rehearse.prepared.make import MAX_ROWS, make
 from gonogo.rehearse.prepared.named_inputs import OF_SHELL, Named
 from gonogo.rehearse.prepared.required_inputs import PrepareOptions, RequiredInput
 from gonogo.rehearse.prepared.stub_packages import absent, asked_of
-from gonogo.rehearse.prepared.walked_folders import image_folder, is_asked_for, wants_other_files
+from gonogo.rehearse.prepared.walked_folders import image_folder, is_requested, wants_other_files
 from gonogo.rehearse.tested_paths import tested_path
 
 Look = Callable[[], RankRecord]
@@ -157,11 +157,11 @@ def prepare(
             break
         options = msgspec.structs.replace(options, columns=columns)
         done.wanted = _again(done.wanted, more, columns)
-    _tell_of_packages(done, folder)
+    _note_version_differences(done, folder)
     return done
 
 
-def _tell_of_packages(done: Preparation, folder: Path) -> None:
+def _note_version_differences(done: Preparation, folder: Path) -> None:
     """Say what rehearsals in the folder find otherwise than it is asked for, where that is known by now."""
     table = read_prepared(folder / FOLDER)
     if table is None or not table.environment:
@@ -182,7 +182,7 @@ def prepare_models(models: Sequence[str], *, write: bool) -> Preparation:
     target = check_folder(folder) if write else None
     options = options_of(0, None, models)
     names = [path if equals else name for path, equals, name in (word.rpartition("=") for word in models)]
-    wanted = [model_wanted(name, "", folder, options, asked=True) for name in dict.fromkeys(names)]
+    wanted = [required_model(name, "", folder, options, asked=True) for name in dict.fromkeys(names)]
     done = Preparation(wanted, tokens=0, rows=0)
     if target is not None:
         files, table = make(wanted, target, 0, options)
@@ -260,14 +260,14 @@ def _learned(
         text = failure.message
         tested = tested_path(failure, command, folder)
         if tested is not None:
-            model = model_wanted(tested, "", folder, options)
+            model = required_model(tested, "", folder, options)
             pictures = image_folder(runs[0], tested)
             found += [model] if model.state == "can-be-made" else [pictures] if pictures is not None else []
         if match := _NO_FILE.search(text):
-            pictures = image_folder(runs[0], match[1]) if is_asked_for(failure) else None
+            pictures = image_folder(runs[0], match[1]) if is_requested(failure) else None
             found.append(pictures or _path(match[1], runs, folder, options, columns_at(failure)))
         if match := _NO_MODEL.match(text):
-            found.append(model_wanted(match[1], "", folder, options, asked=True))
+            found.append(required_model(match[1], "", folder, options, asked=True))
         if failure.type in ("KeyError", "ValueError") and (key := _KEY.search(text)):
             name = next(part for part in key.groups() if part)
             made = [one for one in wanted if one.kind == "data" and one.state == "made"]
@@ -328,7 +328,7 @@ def _split_for(record: RankRecord, wanted: Sequence[RequiredInput]) -> bool:
 
 def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: PrepareOptions) -> Iterator[RequiredInput]:
     if missed.kind == "model":
-        yield model_wanted(missed.name, "", folder, options, asked=True)
+        yield required_model(missed.name, "", folder, options, asked=True)
     elif is_address_of_rows(missed.name):
         one = _path(missed.name, runs, folder, options, ())
         one.path = None  # nothing lies on this machine by that name
@@ -338,14 +338,14 @@ def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: PrepareO
             yield _path(os.path.join(missed.name, file), runs, folder, options, ())
     else:
         named = Named("data", missed.name, "", "dataset_name", True, missed.subset, missed.split)
-        yield data_wanted(runs[0], named, folder, _columns_of(runs), options)
+        yield required_data(runs[0], named, folder, _columns_of(runs), options)
 
 
 def _path(
     path: str, runs: Sequence[Run], folder: Path, options: PrepareOptions, columns: tuple[str, ...]
 ) -> RequiredInput:
     """A file that was not found; ``columns`` are those that the code reads which opened it."""
-    return data_wanted(runs[0], Named("data", path, ""), folder, columns or _columns_of(runs), options)
+    return required_data(runs[0], Named("data", path, ""), folder, columns or _columns_of(runs), options)
 
 
 def _columns_of(runs: Sequence[Run]) -> tuple[str, ...]:

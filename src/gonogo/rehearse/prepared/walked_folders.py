@@ -43,7 +43,7 @@ def is_alone(run: Run) -> bool:
     return run.says(_READS) and not run.says(b"load_dataset", b"webdataset")
 
 
-def is_asked_for(failure: Failure) -> bool:
+def is_requested(failure: Failure) -> bool:
     """Whether a reader of folders of pictures did not find the folder."""
     return any(frame.path.endswith("torchvision/datasets/folder.py") for frame in failure.frames)
 

@@ -14,7 +14,7 @@ from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
 from gonogo.rehearse.packages.index import releases_of
 from gonogo.rehearse.packages.installed import installed_version
-from gonogo.rehearse.packages.names import can_be_laid_over
+from gonogo.rehearse.packages.names import can_overlay
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.trials.bisect.search import BisectionSearch, Judgement
@@ -197,7 +197,7 @@ def _version(option: str, text: str) -> Version:
 
 
 def _check_package(name: str, rehearsal: RehearsalRequest) -> None:
-    if not can_be_laid_over(name):
+    if not can_overlay(name):
         raise UserError(
             Text(
                 "--package {name}: it is compiled, and can't be laid over the installed one; make a Python environment "

@@ -146,11 +146,11 @@ def _planned(plan: PlanResult) -> planned.Plan:
         fitting=tuple(planned_strategy(choice, request, plan.fitting[0]) for choice in plan.fitting),
         too_large=tuple(too_large(choice, request) for choice in plan.too_large),
         seconds=plan.seconds,
-        files=tuple(shown_files(choice, request, plan.facts) for choice in plan.fitting),
+        files=tuple(files_to_show(choice, request, plan.facts) for choice in plan.fitting),
     )
 
 
-def shown_files(choice: Choice, request: PlanRequest, facts: Facts) -> tuple[tuple[str, str], ...]:
+def files_to_show(choice: Choice, request: PlanRequest, facts: Facts) -> tuple[tuple[str, str], ...]:
     """Name and text of the files of a strategy that a page shows."""
     files = files_of(choice, request, facts)
     return tuple((name, files[name]) for name in _SHOWN)

@@ -113,7 +113,7 @@ class Session:
             record.on_shortage = self._shortage
         record.moment = self.life.moment
         record.here = lambda: (self.mode.current, place_now())
-        record.told = _told
+        record.told = _operator_and_place
         return record
 
     def _shortage(self, record: DeviceRecord, requested: int) -> Shortage:
@@ -361,7 +361,7 @@ class Session:
         return failure is not None and not self.plan.trace_autograd and is_from_autograd(failure.message)
 
 
-def _told(here: Any) -> tuple[str, str]:
+def _operator_and_place(here: Any) -> tuple[str, str]:
     """Operator and place of a moment; of one at which nothing was allocated, none."""
     if here is None:
         return "", ""
