@@ -35,8 +35,8 @@ _LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_la
            "num_decoder_layers", "num_encoder_layers", "max_window_layers", "num_blocks")  # fmt: skip
 _SMALLER = {"n_routed_experts": 8, "num_experts": 8, "num_local_experts": 8, "encoder_hash_byte_group_vocab": 1000}
 """What is made smaller where it is larger, and decides nothing but the size."""
-_MOST_PARAMETERS = 4_000_000_000
-_MOST_BYTES = 18 << 30
+_MAX_PARAMETERS = 4_000_000_000
+_MAX_BYTES = 18 << 30
 """Memory of a training, beyond which it fails by itself, and not the machine."""
 _TWO_DTYPES = re.compile(r"expected (scalar type \S+ but found|\w+ and \w+ to have the same dtype, but got).*")
 """The same refusal, as different kernels of a matrix product say it."""
@@ -94,7 +94,7 @@ def trained_for_real(case: Case, folder: Path) -> str:
         small = replace(small, config=case.config)
         small.written(folder)
     count = parameters_of(folder, case.model_class)
-    if count is not None and count > _MOST_PARAMETERS:
+    if count is not None and count > _MAX_PARAMETERS:
         return f"not tried: {count / 1e9:.1f}B parameters in two layers"
     config = json.loads((folder / "ds.json").read_text())
     config["optimizer"]["params"]["torch_adam"] = True
@@ -109,7 +109,7 @@ def _forked(options: ProgramOptions) -> str:
     if child == 0:
         try:
             resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
-            resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
+            resource.setrlimit(resource.RLIMIT_DATA, (_MAX_BYTES, _MAX_BYTES))
             silence = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silence, 1)
             os.dup2(silence, 2)

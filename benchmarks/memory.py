@@ -37,7 +37,7 @@ from gonogo.rehearse.launch.python_start import python_module
 from gonogo.report.atomic import write_atomically
 from gonogo.trials.plan.choice import BANDS
 from gonogo.trials.plan.extend import extended, peak_of
-from gonogo.virtual.measuring.jobs import Job, JobEnded, Measured
+from gonogo.virtual.measuring.jobs import JobEnded, Measured, MeasurementJob
 from gonogo.virtual.measuring.server import ServerSettings
 
 RESULTS = Path(__file__).resolve().with_name("memory.jsonl")
@@ -92,7 +92,7 @@ class Rehearsals:
     def rehearse(self, cell: Cell, depth: int = 0) -> Measured:
         """The cell, with another number of layers where ``depth`` says so. Raises NotMeasured where it ends badly."""
         folder = Path(tempfile.mkdtemp(dir=self._folder.name))
-        job = Job(
+        job = MeasurementJob(
             name=cell.name, arguments=tuple(cell.written(folder, depth)), world_size=cell.world,
             local_world_size=cell.world, answer=str(folder / "answer.json"), timeout=SECONDS, steps=STEPS,
         )  # fmt: skip

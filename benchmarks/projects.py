@@ -49,7 +49,7 @@ SAID = (
     ("three", r"\d+ 条启动命令（\d+ 个仓库）只用这三条命令：其中 \d+ 条、\d+ 个仓库"),
 )
 """The pages' phrases with numbers in them, each with the key of those in ``counted``."""
-_LONGEST = 1800
+_TIMEOUT = 1800
 """Seconds that one launch may take, its environment's installation included."""
 
 
@@ -115,7 +115,7 @@ def rehearsed(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any] | No
         done = subprocess.run(
             command,
             cwd=folder / launch.get("folder", "."),
-            capture_output=True, text=True, timeout=_LONGEST, env=environment,
+            capture_output=True, text=True, timeout=_TIMEOUT, env=environment,
         )  # fmt: skip
         return json.loads(done.stdout), done.stderr
     except (subprocess.TimeoutExpired, ValueError) as error:
@@ -131,7 +131,7 @@ def prepared(launch: dict[str, Any], folder: Path) -> str:
         done = subprocess.run(
             command,
             cwd=folder / launch.get("folder", "."),
-            capture_output=True, text=True, timeout=_LONGEST, env={**os.environ, **launch.get("variables", {})},
+            capture_output=True, text=True, timeout=_TIMEOUT, env={**os.environ, **launch.get("variables", {})},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return "over the time"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 TABLES = Path(__file__).resolve().parents[1] / "tests" / "projects"
-_LONGEST = 600
+_TIMEOUT = 600
 """Seconds that one folder may take."""
 
 
@@ -38,7 +38,7 @@ def checked(folder: Path) -> tuple[dict[str, Any] | None, float]:
     command = [sys.executable, "-m", "gonogo", "check", "--format", "json", "."]
     try:
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=_LONGEST, env=dict(os.environ)
+            command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT, env=dict(os.environ)
         )
         report = json.loads(done.stdout)
     except (subprocess.TimeoutExpired, ValueError):

@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 from gonogo.diagnose.findings import diagnose
 from gonogo.diagnose.similar.features import Features, features_of
-from gonogo.diagnose.similar.find import LEAST_ALIKE, chosen
-from gonogo.diagnose.similar.index import PATH, Index
+from gonogo.diagnose.similar.find import MIN_SIMILARITY, chosen
+from gonogo.diagnose.similar.index import PATH, ThreadIndex
 from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
     features: Features
 
 
-def asked_of_index(index: Index) -> list[Asked]:
+def asked_of_index(index: ThreadIndex) -> list[Asked]:
     """The threads of the index that have a log and a cause of their own."""
     return [
         Asked(thread.address, frozenset({thread.hazard}), features)
@@ -70,7 +70,7 @@ def asked_of_cases(paths: Iterable[Path]) -> list[Asked]:
     return found
 
 
-def figures(index: Index, asked: Sequence[Asked], least: float, pages: bool) -> dict[str, Any]:
+def figures(index: ThreadIndex, asked: Sequence[Asked], least: float, pages: bool) -> dict[str, Any]:
     """What is shown from that likeness on: hits, other causes, how much is said."""
     pass_over = {number for number, thread in enumerate(index.threads) if thread.cited and not pages}
     answerable = said = hits = shown = right = wrong = known = unknown_said = none = none_said = 0
@@ -107,12 +107,12 @@ def figures(index: Index, asked: Sequence[Asked], least: float, pages: bool) -> 
     }
 
 
-def milliseconds(index: Index, asked: Sequence[Asked]) -> dict[str, float]:
+def milliseconds(index: ThreadIndex, asked: Sequence[Asked]) -> dict[str, float]:
     """What it costs: loading the index, and the slowest look-up, each the best of three."""
     loads, slowest = [], []
     for _ in range(3):
         begun = time.perf_counter()
-        Index.shipped()
+        ThreadIndex.shipped()
         loads.append(time.perf_counter() - begun)
         times = []
         for one in asked:
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--healthy", nargs="+", default=[], help="logs of runs in which nothing failed")
     parser.add_argument("--pages", action="store_true", help="find threads that are there for a hazard's page, too")
     options = parser.parse_args()
-    index = Index.shipped()
+    index = ThreadIndex.shipped()
     asked = asked_of_cases(options.cases) if options.cases else asked_of_index(index)
     answer: dict[str, Any] = {
         "benchmark": "similar",
@@ -138,7 +138,7 @@ def main() -> None:
         "cited": sum(thread.cited for thread in index.threads),
         "bytes": PATH.stat().st_size,
         "milliseconds": milliseconds(index, asked),
-        "shown_from": LEAST_ALIKE,
+        "shown_from": MIN_SIMILARITY,
         "figures": [figures(index, asked, least, options.pages) for least in THRESHOLDS],
         "healthy": len(options.healthy),
         "healthy_said": [log for log in options.healthy if diagnose([log]).similar],
@@ -151,7 +151,7 @@ def main() -> None:
     print(f"{answer['threads']} threads ({answer['cited']} for a hazard's page), {answer['bytes']:,} bytes; "
           f"loaded in {took['load']} ms, slowest look-up {took['slowest_look_up']} ms")  # fmt: skip
     for row in answer["figures"]:
-        mark = "*" if row["least_alike"] == LEAST_ALIKE else " "
+        mark = "*" if row["least_alike"] == MIN_SIMILARITY else " "
         print(f"{mark} from {row['least_alike']:.2f}: hit {row['hits']}, said {row['said']} of {row['asked']}; "
               f"{row['threads_shown']} threads, {row['of_the_same_cause']} of the same cause, "
               f"{row['of_another_cause']} of another; "

@@ -23,7 +23,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gonogo.diagnose.similar.features import Features, features_of, hashed, of_message
-from gonogo.diagnose.similar.index import PATH, Index, Thread, packed
+from gonogo.diagnose.similar.index import PATH, IssueThread, ThreadIndex, packed
 from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
@@ -35,8 +35,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 from log_cases import log_cases  # noqa: E402
 
-MOST_BYTES = 2_000_000
-MOST_CITED = 6
+MAX_BYTES = 2_000_000
+MAX_CITED = 6
 """Threads of one hazard that are taken for its page's sake: they share its logs' features."""
 OF_TITLE = 0.7
 """What a title says of the failure, beside what the log says."""
@@ -61,22 +61,22 @@ def features(texts: list[bytes], words: list[str], title: str = "") -> Features:
     return found
 
 
-def cited(hazard: Hazard, words: list[str]) -> Iterator[tuple[Thread, Features]]:
+def cited(hazard: Hazard, words: list[str]) -> Iterator[tuple[IssueThread, Features]]:
     """The threads that a hazard's page cites, each with the features of some of the hazard's logs."""
     shows = {language: dict(_LISTED.findall(hazard.page.text(language))) for language in ("en", "zh")}
     logs = [case.text for case in log_cases(ROOT / "tests" / "hazards" / hazard.name) if case.is_bad]
-    listed = [source for source in hazard.sources if _THREAD.match(source)][:MOST_CITED]
+    listed = [source for source in hazard.sources if _THREAD.match(source)][:MAX_CITED]
     for number, address in enumerate(listed if logs else ()):
         own = logs[number :: len(listed)] or [logs[number % len(logs)]]
         said, said_zh = (" ".join(shows[language].get(address, "").split()) for language in ("en", "zh"))
-        yield Thread(address, "", hazard.name, said, said_zh, True), features(own, words, said)
+        yield IssueThread(address, "", hazard.name, said, said_zh, True), features(own, words, said)
 
 
-def given(row: dict[str, Any], words: list[str], known: set[str]) -> tuple[Thread, Features]:
+def given(row: dict[str, Any], words: list[str], known: set[str]) -> tuple[IssueThread, Features]:
     """The thread of a row. A class that no hazard has is not said."""
     title = clean_line(row["title"])
     hazard = row.get("class", "") if row.get("class") in known else ""
-    thread = Thread(row["url"], title, hazard, row.get("shows", ""), row.get("shows_zh", ""))
+    thread = IssueThread(row["url"], title, hazard, row.get("shows", ""), row.get("shows_zh", ""))
     return thread, features([row.get("log", "").encode()], words, title)
 
 
@@ -86,9 +86,9 @@ def main() -> None:
     known = {hazard.name for hazard in hazards}
     causeless = {hazard.name for hazard in hazards if hazard.fallback}
     words = [word for hazard in hazards for word in hazard.log_words]
-    rows: dict[str, tuple[Thread, Features]] = {}
+    rows: dict[str, tuple[IssueThread, Features]] = {}
     if PATH.exists():
-        index = Index.shipped()
+        index = ThreadIndex.shipped()
         for thread, kept in zip(index.threads, index.features_of(), strict=True):
             if not thread.cited and (not thread.hazard or thread.hazard in known):
                 rows[thread.address] = thread, kept
@@ -104,10 +104,10 @@ def main() -> None:
                 row = replace(row, hazard=hazard.name, shows=thread.shows, shows_zh=thread.shows_zh)
             rows[thread.address] = row, of_row
     data = packed([rows[address] for address in sorted(rows) if rows[address][1]])
-    if len(data) > MOST_BYTES:
-        raise SystemExit(f"{len(data)} bytes: more than {MOST_BYTES}; nothing was written")
+    if len(data) > MAX_BYTES:
+        raise SystemExit(f"{len(data)} bytes: more than {MAX_BYTES}; nothing was written")
     PATH.write_bytes(data)
-    print(f"{len(Index(data).threads)} threads, {len(data):,} bytes")
+    print(f"{len(ThreadIndex(data).threads)} threads, {len(data):,} bytes")
 
 
 if __name__ == "__main__":

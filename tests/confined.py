@@ -10,7 +10,7 @@ from pathlib import Path
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.world import Means, World
 
-_MOST_OPEN = 8
+_MAX_OPEN = 8
 _OPEN: dict[Path, ConfinedRuns] = {}
 
 
@@ -51,7 +51,7 @@ class ConfinedRuns:
 def runs_of(folder: Path) -> ConfinedRuns:
     """The world for what runs in a folder; its scratch folder lies beside it. The last few stay open."""
     if folder not in _OPEN:
-        for oldest in list(_OPEN)[: 1 - _MOST_OPEN]:
+        for oldest in list(_OPEN)[: 1 - _MAX_OPEN]:
             _OPEN.pop(oldest).close()
         _OPEN[folder] = ConfinedRuns(folder)
     return _OPEN[folder]

@@ -13,7 +13,7 @@ import pytest
 from gonogo.finding import Report, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.rehearsal import NodeMemory, Rehearsal
-from gonogo.rehearse.against import Earlier, held_against, read_earlier
+from gonogo.rehearse.baseline import BaselineReport, compare_with_baseline, read_earlier
 
 EXPECTED = Path(__file__).parent / "report/expected"
 GIB = 1 << 30
@@ -34,7 +34,7 @@ def report(verdict: Verdict, peaks: dict[int, int], host: int = GIB, accelerator
     return Report("rehearse", verdict, rehearsal=rehearsal)
 
 
-def earlier(tmp_path: Path, verdict: str, peaks: dict[int, int], host: int = GIB) -> Earlier:
+def earlier(tmp_path: Path, verdict: str, peaks: dict[int, int], host: int = GIB) -> BaselineReport:
     path = tmp_path / "last.json"
     ranks = [{"rank": rank, "peak_reserved_bytes": peak} for rank, peak in peaks.items()]
     rehearsal = {"accelerator": "H100-80G", "world_size": 8, "ranks": ranks, "host_per_node": {"peak_bytes": host}}
@@ -60,13 +60,13 @@ def test_what_passes(
     tmp_path: Path, was: tuple[str, dict[int, int]], now: tuple[Verdict, dict[int, int]], growth: float, passes: bool,
     said: str,
 ) -> None:  # fmt: skip
-    found, passed = held_against(report(*now), earlier(tmp_path, *was), growth)
+    found, passed = compare_with_baseline(report(*now), earlier(tmp_path, *was), growth)
     assert passed is passes
     assert said in found.notes[-1].en or said in found.notes[0].en
 
 
 def test_host_memory_counts_and_another_machine_is_told(tmp_path: Path) -> None:
-    found, passed = held_against(
+    found, passed = compare_with_baseline(
         report(Verdict.GO, {0: GIB}, host=3 * GIB, accelerator="A100-80G"), earlier(tmp_path, "GO", {0: GIB}), 2
     )
     assert not passed

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from gonogo.trials.bisect.search import Bisection, Judgement
+from gonogo.trials.bisect.search import BisectionSearch, Judgement
 
 RELEASES = [Version(f"0.{minor}.{patch}") for minor in range(10) for patch in range(6)]
 # A machine that is busy says nothing of the search.
@@ -19,9 +19,9 @@ JUDGEMENTS = st.sampled_from(list(Judgement))
 
 def searched(
     releases: list[Version], good: Version, bad: Version, judge: Callable[[Version], Judgement]
-) -> tuple[Bisection, dict[Version, Judgement]]:
+) -> tuple[BisectionSearch, dict[Version, Judgement]]:
     """The search brought to its end, and what was tried on the way."""
-    search = Bisection(releases, good, bad)
+    search = BisectionSearch(releases, good, bad)
     tried: dict[Version, Judgement] = {}
     while (release := search.next()) is not None:
         assert release not in tried
@@ -93,7 +93,7 @@ def test_the_number_that_is_left_never_grows_while_nothing_is_skipped(
     way: tuple[list[Version], Version, Version],
 ) -> None:
     releases, good, bad = way
-    search = Bisection(releases, good, bad)
+    search = BisectionSearch(releases, good, bad)
     left = search.most_left
     while (release := search.next()) is not None:
         search.note(release, Judgement.BAD)

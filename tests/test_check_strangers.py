@@ -12,7 +12,7 @@ from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.reading import read_launches
 from gonogo.evidence.script.project import Project
-from gonogo.evidence.script.reached import Reached
+from gonogo.evidence.script.reachability import Reached
 from gonogo.finding import Certainty, Finding
 
 _OLD_TRAINER = "from transformers import Trainer\nTrainer(model=None, tokenizer=None).train()\n"
@@ -307,7 +307,7 @@ def test_a_script_that_launches_nothing_is_followed_once(monkeypatch: pytest.Mon
 
 def test_many_findings_of_one_hazard_are_told_once_with_their_places() -> None:
     from gonogo.finding import Report, Severity, Span, Text, Verdict
-    from gonogo.finding.alike import told_together
+    from gonogo.finding.alike import group_alike
     from gonogo.report import render
 
     def found(number: int, hazard: str = "ds-a") -> Finding:
@@ -315,8 +315,8 @@ def test_many_findings_of_one_hazard_are_told_once_with_their_places() -> None:
         return Finding(hazard, Certainty.POSSIBLE, Severity.ERROR, Text("t", "t"), Text("c", "c"), spans=(span,))
 
     many = tuple(found(number) for number in range(1, 31))
-    assert [len(one.others) for one in told_together((*many, found(1, "ds-b")))] == [29, 0]
-    assert [one.others for one in told_together(many[:3])] == [()] * 3
+    assert [len(one.others) for one in group_alike((*many, found(1, "ds-b")))] == [29, 0]
+    assert [one.others for one in group_alike(many[:3])] == [()] * 3
     report = Report("check", Verdict.GO, many)
     for name in ("text", "markdown", "html"):
         shown = render(report, name, "en")

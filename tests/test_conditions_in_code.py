@@ -20,7 +20,7 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.project import read_script
 from gonogo.finding import Certainty, Finding
 from gonogo.hazards.facts import leaf_modules
-from gonogo.rehearse.prepared import named
+from gonogo.rehearse.prepared import named_inputs
 
 LAUNCH = "torchrun --nproc_per_node 2 train.py\n"
 DEEPSPEED = "deepspeed --num_gpus 2 train.py --deepspeed ds.json\n"
@@ -172,7 +172,7 @@ class TestTestsOfRanks:
 
 
 class TestHowSure:
-    """``check/sureness.py``: a finding under a condition stays certain only where that surely holds."""
+    """``check/certainty.py``: a finding under a condition stays certain only where that surely holds."""
 
     HAZARD = "collective-in-branch-of-one-rank"
 
@@ -565,4 +565,4 @@ Weighted(model, TrainingArguments("out"), train_dataset=rows()).train()
     def test_a_program_s_guard_is_its_name(self) -> None:
         example = "if __name__ == '__main__':\n    load()\nif model.__name__ == 'Net':\n    load()\n"
         script = read_script(SourceFile("a.py", example.encode()))
-        assert [named._is_example(script, node) for node in script.nodes(ast.Call)] == [True, False]
+        assert [named_inputs._is_example(script, node) for node in script.nodes(ast.Call)] == [True, False]

@@ -20,7 +20,7 @@ from log_cuts import DRESSED, SHORTENED, Cut
 from gonogo.diagnose.findings import diagnose
 from gonogo.diagnose.similar.cases import index_of_cases
 from gonogo.diagnose.similar.features import Features
-from gonogo.diagnose.similar.index import Index
+from gonogo.diagnose.similar.index import ThreadIndex
 from gonogo.finding import Certainty, Finding, Severity
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
@@ -57,7 +57,7 @@ def cut_cases(cut: Cut, cases: tuple[LogCase, ...]) -> Iterator[tuple[LogCase, t
         rest = cut(text)
         if rest.strip() and rest.strip() != text.strip():
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(Index, "containing", without(case))
+                patched.setattr(ThreadIndex, "containing", without(case))
                 findings = case.findings(rest.encode())
             yield case, findings
 
@@ -67,13 +67,13 @@ def numbers_of_cases() -> dict[str, int]:
     return {thread.address: number for number, thread in enumerate(index_of_cases().threads)}
 
 
-def without(case: LogCase) -> Callable[[Index, Features], list[tuple[float, int]]]:
-    """``Index.containing`` as if there were no such case."""
+def without(case: LogCase) -> Callable[[ThreadIndex, Features], list[tuple[float, int]]]:
+    """``ThreadIndex.containing`` as if there were no such case."""
     own = {number for name, number in numbers_of_cases().items() if name == str(case)}
     return lambda index, features: containing(index, features, own)
 
 
-containing = Index.containing
+containing = ThreadIndex.containing
 
 
 def surer(case: LogCase, findings: tuple[Finding, ...]) -> list[str]:

@@ -112,7 +112,7 @@ GPUS = st.builds(Gpu, st.sampled_from(["A100", "H100"]), st.none() | st.just(1 <
 def test_any_environment_comes_back(
     packages: dict[str, str], complete: bool, fields: list[Field], gpus: list[Gpu], variables: dict[str, str]
 ) -> None:
-    from gonogo.evidence.environment.versions.saved import environment_facts
+    from gonogo.evidence.environment.versions.environment_json import environment_facts
 
     environment = Environment(
         packages={name: Package(name, specifier) for name, specifier in packages.items()},

@@ -11,9 +11,9 @@ import pytest
 from log_cases import LogCase, log_cases
 from log_cuts import DRESSED, SHORTENED, only_the_last_line
 
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.setup import Setup
 from gonogo.hazards import index

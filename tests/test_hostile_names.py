@@ -14,7 +14,7 @@ import pytest
 from gonogo.cli.app import main
 from gonogo.evidence import paths
 
-_LONGEST = 20  # seconds
+_TIMEOUT = 20  # seconds
 # On a command line, and in a launch script.
 TYPED = {
     "too long": "n" * 300,
@@ -81,7 +81,7 @@ def fault_of(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
 
     def run(*arguments: str) -> str | None:
         monkeypatch.setattr(sys, "argv", ["gonogo", *arguments])
-        signal.alarm(_LONGEST)
+        signal.alarm(_TIMEOUT)
         with pytest.raises(SystemExit) as ended:
             main()
         signal.alarm(0)

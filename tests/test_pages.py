@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gonogo.diagnose.similar.index import Index
+from gonogo.diagnose.similar.index import ThreadIndex
 from gonogo.finding.errors import UserError
 from gonogo.hazards import pack
 from gonogo.hazards.index import all_hazards
 from gonogo.hazards.loader import hazard_of_page
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.page import Page, read_page
+from gonogo.hazards.page import HazardPage, read_page
 
 ROOT = Path(__file__).parent.parent
 PAGE = """\
@@ -91,7 +91,7 @@ frobnicator 停止。
 SIGNS = PAGE[PAGE.index("[[signs]]") : PAGE.index("+++\n\n# English")]
 
 
-def read(text: str = PAGE, *, has_code: bool = False) -> Page:
+def read(text: str = PAGE, *, has_code: bool = False) -> HazardPage:
     return read_page(text, "frobnicator-stops", "loop", has_code=has_code)
 
 
@@ -367,6 +367,6 @@ def test_a_wheel_has_what_a_checkout_builds(monkeypatch: pytest.MonkeyPatch) -> 
     assert files.keys() == {"gonogo/hazards/pages.msgpack", "gonogo/diagnose/similar/cases.msgpack"}
     packed = msgspec.msgpack.decode(files["gonogo/hazards/pages.msgpack"].read_bytes(), type=pack.Pack)
     assert packed.rows.keys() == {hazard.name for hazard in all_hazards()}
-    assert Index(files["gonogo/diagnose/similar/cases.msgpack"].read_bytes()).threads
+    assert ThreadIndex(files["gonogo/diagnose/similar/cases.msgpack"].read_bytes()).threads
     hook.finalize("standard", data, "")
     assert not any(path.exists() for path in files.values())

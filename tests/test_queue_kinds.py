@@ -145,8 +145,8 @@ def test_a_ray_job_is_its_driver_on_the_groups_with_accelerators(project: Path) 
 
 def told() -> Environment:
     (run,) = [run for run in gather(["job.yaml"], (), settings=CheckSettings(), use_installed=True).runs if run.launch]
-    assert run.environment.told is not None
-    return run.environment.told
+    assert run.environment.declared is not None
+    return run.environment.declared
 
 
 def test_a_runtimes_arguments_are_those_of_the_step_that_trains(project: Path) -> None:
@@ -329,7 +329,7 @@ def test_what_a_container_installs_before_it_trains_is_its_environment(
     (project / "requirements.txt").write_text("deepspeed==0.16.9\n")
     what: tuple[list[str], tuple[str, ...]] = ([], ("bash", "launch.sh")) if typed else (["launch.sh"], ())
     runs = [run for run in gather(*what, settings=CheckSettings(), use_installed=True).runs if run.launch]
-    found = runs[0].environment.told
+    found = runs[0].environment.declared
     assert found is not None
     assert (str(found.version("deepspeed")), str(found.version("torch"))) == ("0.14.2", "2.6.0")
 

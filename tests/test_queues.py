@@ -249,8 +249,8 @@ def environment_in(folder: Path, job: str, requirements: str = "") -> Environmen
     (folder / "job.yaml").write_text(job)
     (folder / "requirements.txt").write_text(requirements)
     (run,) = [run for run in gather(["job.yaml"], (), settings=CheckSettings(), use_installed=True).runs if run.launch]
-    assert run.environment.told is not None, "this machine is not the image"
-    return run.environment.told
+    assert run.environment.declared is not None, "this machine is not the image"
+    return run.environment.declared
 
 
 def test_a_jobs_image_and_what_it_installs_are_its_environment(project: Path) -> None:
@@ -291,8 +291,8 @@ def test_a_containers_image_is_the_environment_of_what_it_runs(project: Path, co
         (run,) = [run for run in gathered.runs if run.launch]
         assert run.launch is not None
         assert run.launch.in_container
-        assert run.environment.told is not None, "this machine is not the image"
-        return run.environment.told
+        assert run.environment.declared is not None, "this machine is not the image"
+        return run.environment.declared
 
     environment = told("deepspeed==0.15.4\n")
     assert (str(environment.version("torch")), environment.cuda.value) == ("2.6.0", "12.4")
@@ -303,8 +303,8 @@ def test_a_containers_image_is_the_environment_of_what_it_runs(project: Path, co
 def test_of_a_container_without_an_image_this_machine_tells_nothing(project: Path) -> None:
     (project / "launch.sh").write_text("docker exec trainer torchrun --nproc_per_node 8 train.py\n")
     (run,) = gather([], ("bash", "launch.sh"), settings=CheckSettings(), use_installed=True).runs
-    assert run.environment.told is not None
-    assert run.environment.told.packages == {}
+    assert run.environment.declared is not None
+    assert run.environment.declared.packages == {}
 
 
 @pytest.mark.parametrize("name", ["job.yaml", "tune.ipynb"])

@@ -11,7 +11,7 @@ from gonogo.diagnose.findings import diagnose
 from gonogo.diagnose.similar import find
 from gonogo.diagnose.similar.cases import build, index_of_cases
 from gonogo.diagnose.similar.features import Features, features_of
-from gonogo.diagnose.similar.index import PATH, Index, Thread, packed
+from gonogo.diagnose.similar.index import PATH, IssueThread, ThreadIndex, packed
 from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
@@ -41,10 +41,13 @@ KeyError: 'a column that no table has'
 def own_index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An index of two threads, of which one has a title that a terminal would obey."""
     threads = [
-        (Thread(ADDRESS, "Stiff \x1b[31mflows\x1b[0m\x00", "", "a smaller step", "减小步长"), features(tmp_path, LOG)),
-        (Thread("https://github.com/someone/rows/issues/1", "Rows", "port-in-use"), features(tmp_path, OTHER)),
+        (
+            IssueThread(ADDRESS, "Stiff \x1b[31mflows\x1b[0m\x00", "", "a smaller step", "减小步长"),
+            features(tmp_path, LOG),
+        ),
+        (IssueThread("https://github.com/someone/rows/issues/1", "Rows", "port-in-use"), features(tmp_path, OTHER)),
     ]
-    index = Index(packed(threads))
+    index = ThreadIndex(packed(threads))
     monkeypatch.setattr(find, "_index", lambda: index)
 
 
@@ -128,12 +131,12 @@ def test_what_is_shown_anyhow_is_not_shown_twice() -> None:
 )
 def test_whatever_a_log_holds_is_answered(tmp_path: Path, log: bytes) -> None:
     report = diagnose([written(tmp_path, log)])
-    assert len(report.similar) <= find.MOST
+    assert len(report.similar) <= find.MAX_SIMILAR
 
 
 def test_the_shipped_index_is_small_and_its_threads_can_be_shown() -> None:
     assert PATH.stat().st_size <= 2_000_000
-    index = Index.shipped()
+    index = ThreadIndex.shipped()
     known = {hazard.name for hazard in all_hazards()}
     addresses = [thread.address for thread in index.threads]
     assert len(set(addresses)) == len(addresses)
@@ -155,9 +158,11 @@ def test_the_index_of_cases_is_small_and_of_hazards() -> None:
 
 
 def test_a_log_that_was_cut_is_held_against_the_hazards_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Thread("zero3-moe-hang/bad", hazard="zero3-moe-hang")
-    others = [(Thread(f"other/{number}", hazard="zero3-model-parallel-is-none"), {number: 1.0}) for number in range(50)]
-    index = Index(packed([(case, features(tmp_path, LOG)), *others]))
+    case = IssueThread("zero3-moe-hang/bad", hazard="zero3-moe-hang")
+    others = [
+        (IssueThread(f"other/{number}", hazard="zero3-model-parallel-is-none"), {number: 1.0}) for number in range(50)
+    ]
+    index = ThreadIndex(packed([(case, features(tmp_path, LOG)), *others]))
     monkeypatch.setattr(find, "_cases", lambda: index)
     whole = LOG.format(user="b", line=8)
     (finding,) = diagnose([written(tmp_path, "".join(whole.splitlines(keepends=True)[:-1]))]).findings
@@ -167,8 +172,10 @@ def test_a_log_that_was_cut_is_held_against_the_hazards_cases(tmp_path: Path, mo
 
 
 def test_a_part_of_a_case_is_known_by_what_it_has() -> None:
-    index = Index(
-        packed([(Thread("a/bad", hazard="a"), {1: 1.0, 2: 1.0, 3: 1.0}), (Thread("b/bad", hazard="b"), {1: 1.0})])
+    index = ThreadIndex(
+        packed(
+            [(IssueThread("a/bad", hazard="a"), {1: 1.0, 2: 1.0, 3: 1.0}), (IssueThread("b/bad", hazard="b"), {1: 1.0})]
+        )
     )
     assert [number for _, number in index.containing({2: 1.0, 3: 1.0})] == [0]
     assert index.containing({2: 1.0, 3: 1.0}, without={0}) == []
@@ -179,12 +186,15 @@ def test_a_part_of_a_case_is_known_by_what_it_has() -> None:
 
 
 def test_an_index_gives_back_what_was_put_into_it() -> None:
-    threads = [(Thread("a", "A"), {1: 0.5, 4_294_967_295: 1.5}), (Thread("b", "B", cited=True), {1: 0.7, 9: 1.0})]
-    index = Index(packed(threads))
+    threads = [
+        (IssueThread("a", "A"), {1: 0.5, 4_294_967_295: 1.5}),
+        (IssueThread("b", "B", cited=True), {1: 0.7, 9: 1.0}),
+    ]
+    index = ThreadIndex(packed(threads))
     assert index.threads == tuple(thread for thread, _ in threads)
     assert index.features_of() == [own for _, own in threads]
     assert [number for _, number in index.alike({9: 40.0, 1: 0.1})] == [1]
     assert index.alike({9: 1.0}) == []
     assert index.alike({9: 40.0}, without={1}) == []
     with pytest.raises(ValueError, match="65535"):
-        packed([(Thread(""), {})] * 65_536)
+        packed([(IssueThread(""), {})] * 65_536)

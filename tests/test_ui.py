@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from gonogo.cli.serving.folders import Folders
 from gonogo.cli.ui.app import make_app
-from gonogo.cli.ui.asked import Asked, words_of
+from gonogo.cli.ui.request import UiRequest, command_words
 from gonogo.cli.ui.words import WORDS
 from gonogo.finding import Text
 
@@ -146,7 +146,7 @@ def test_what_makes_no_sense_is_refused_in_words(client: TestClient, asked: dict
 
 def test_what_is_asked_becomes_words_that_are_never_options(project: Path) -> None:
     def words(**asked: Any) -> list[str]:
-        return words_of(Asked(**asked), folders_of(project))[0]
+        return command_words(UiRequest(**asked), folders_of(project))[0]
 
     assert words(tool="check") == ["check", "--format=html", "--lang=en", "."]
     given = {"command": "bash launch.sh \\\n --lr 1", "gpus": "8xH100-80G", "nodes": 2, "steps": 3, "ranks": "all"}

@@ -13,7 +13,7 @@ from scripts.deepspeed_keys import models
 from scripts.deepspeed_keys.keys import Key
 from scripts.deepspeed_keys.release import Class, Constant, Function, Module, Release, constant
 
-_DEEPEST = 15
+_MAX_DEPTH = 15
 # These hand on the part of the config that they are given, or only look at it.
 _PASS_ON = frozenset({"list", "keys"})
 _LOOK_AT = frozenset({"isinstance", "type", "len", "bool", "print", "any", "all", "map", "set", "sorted", "hasattr"})
@@ -83,7 +83,7 @@ class _Tracer:
         return None
 
     def call(self, function: Function, arguments: list[Any], named: dict[str, Any] | None = None) -> Any:
-        if self.depth >= _DEEPEST or function.node.name == "_reject_removed_config_keys":
+        if self.depth >= _MAX_DEPTH or function.node.name == "_reject_removed_config_keys":
             return None
         names = [one.arg for one in function.node.args.args]
         defaults = function.node.args.defaults

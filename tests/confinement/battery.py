@@ -29,7 +29,7 @@ from attempts import ATTEMPTS, PRELUDE, Attempt
 
 from gonogo.confinement import world as world_module
 from gonogo.confinement.confinement import Confinement
-from gonogo.confinement.reading import read_written
+from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.confinement.world import World
 
 HERE = Path(__file__).parent
@@ -340,7 +340,7 @@ class Battery:
                 continue
             scratch = self.folder / "scratch"
             if number:
-                world_module._MOST_PROCESSES = 400  # so that a bomb is small
+                world_module._MAX_PROCESSES = 400  # so that a bomb is small
                 scratch = self.folder / f"scratch{number}"
                 scratch.mkdir()
             confinement = Confinement(scratch, unconfined=self.means == "none")
@@ -408,7 +408,7 @@ class Battery:
                 process.wait()
 
     def _alive(self, shared: Path, name: str) -> bytes | None:
-        return read_written(shared / f"alive-{name}")
+        return read_untrusted(shared / f"alive-{name}")
 
     def _look_at_alive(self, shared: Path, group: list[Attempt]) -> None:
         """That those which are to outlive the world did run."""
@@ -429,7 +429,7 @@ class Battery:
                 if before[name] != self._alive(shared, name):
                     self.violations[f"{name} (after the end)" if self.means == "none" else name].append("outlived")
         for attempt in group:
-            out = read_written(shared / "out" / attempt.name) or b""
+            out = read_untrusted(shared / "out" / attempt.name) or b""
             text = out.decode(errors="replace")
             for sign in ("GAINED", "SECRET-"):
                 if sign in text:

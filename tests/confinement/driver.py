@@ -19,7 +19,7 @@ import time
 import traceback
 
 AT_A_TIME = 4
-LONGEST = 20.0
+TIMEOUT = 20.0
 
 
 def become(attempt, folder):
@@ -59,7 +59,7 @@ def main(folder, names):
             process = os.fork()
             if not process:
                 become(attempt, folder)
-            running[process] = time.monotonic() + LONGEST
+            running[process] = time.monotonic() + TIMEOUT
         process, _ = os.waitpid(-1, os.WNOHANG)
         running.pop(process, None)
         if not process:

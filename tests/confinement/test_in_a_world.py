@@ -19,8 +19,8 @@ from battery import tree_state
 
 from gonogo.confinement import world as world_module
 from gonogo.confinement.confinement import FORCED, Confinement
-from gonogo.confinement.reading import read_written, write_shared
 from gonogo.confinement.trees import remove_tree
+from gonogo.confinement.untrusted_files import read_untrusted, write_shared
 from gonogo.confinement.world import LAYER_LIMIT, World
 from gonogo.finding.errors import UserError
 
@@ -190,10 +190,10 @@ def test_made_files_are_seen_before_real_ones(world_of: Any, tmp_path: Path) -> 
     (place / "data" / "rows").write_text("made\n")
     (place / "file").write_text("made\n")
     before = tree_state(made), tree_state(project)
-    with world_of("namespaces", made=made) as world:
+    with world_of("namespaces", prepared=made) as world:
         assert shell(world, "cat data/rows file folder/inner", cwd=str(project)).split() == ["made", "made", "mine"]
         shell(world, "rm -r data; echo x >> file", cwd=str(project))
-    with world_of("namespaces", below=[world.tree], made=made) as later:
+    with world_of("namespaces", below=[world.tree], prepared=made) as later:
         assert shell(later, "ls; cat file", cwd=str(project)).split() == ["exe", "file", "folder", "link", "made", "x"]
     assert (tree_state(made), tree_state(project)) == before
 
@@ -352,10 +352,7 @@ def test_variables_of_a_program_are_not_those_of_its_relay(world_of: Any, tmp_pa
 
 @pytest.mark.parametrize(
     ("module_limit", "value", "script"),
-    [
-        ("_MOST_PROCESSES", 60, "for i in $(seq 200); do sleep 100 & done; wait"),
-        ("_LEAST_MEMORY", 1 << 50, "sleep 100"),
-    ],
+    [("_MAX_PROCESSES", 60, "for i in $(seq 200); do sleep 100 & done; wait"), ("_MIN_MEMORY", 1 << 50, "sleep 100")],
 )
 @pytest.mark.parametrize("means", ["namespaces", "landlock"])
 def test_a_limit_ends_the_world(
@@ -472,7 +469,7 @@ def test_temporary_folders_of_any_name(
             variables={"S": str(confinement.shared)},
         )
         assert done.returncode == 0, done.stderr
-    assert read_written(confinement.shared / "file") == b"seen\n"
+    assert read_untrusted(confinement.shared / "file") == b"seen\n"
     if means == "namespaces":
         assert not (project / "new").exists()
         with confinement.world(below=[world.tree]) as later:
@@ -552,15 +549,15 @@ def test_files_of_strangers_are_read_as_such(tmp_path: Path) -> None:
     (shared / "closed").write_text("x")
     (shared / "closed").chmod(0)
     os.mkfifo(shared / "pipe")
-    assert read_written(shared / "file") == b"theirs"
-    assert read_written(shared / "file", most=3) is None
+    assert read_untrusted(shared / "file") == b"theirs"
+    assert read_untrusted(shared / "file", most=3) is None
     for name in ("link", "folder/file", "pipe", "nothing", "folder", "file/below", "x" * 300):
-        assert read_written(shared / name) is None, name
+        assert read_untrusted(shared / name) is None, name
     if os.geteuid():
-        assert read_written(shared / "closed") is None
+        assert read_untrusted(shared / "closed") is None
     for name in ("link", "pipe", "file", "new"):
         write_shared(shared / name, b"ours")
-        assert read_written(shared / name) == b"ours"
+        assert read_untrusted(shared / name) == b"ours"
         assert not (shared / name).is_symlink()
     with pytest.raises(OSError, match="folder"):
         write_shared(shared / "folder" / "new", b"ours")

@@ -12,12 +12,12 @@ from unittest.mock import patch
 import pytest
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.launch.command_line import Options
+from gonogo.evidence.launch.command_line import CommandOptions
 from gonogo.evidence.launch.launchers import LAUNCHERS
 from gonogo.evidence.launch.reading import read_launches
 
 
-def options_of(folder: Path, words: str, before: str = "") -> Options:
+def options_of(folder: Path, words: str, before: str = "") -> CommandOptions:
     path = folder / "launch.sh"
     path.write_text(f"{before}\npython t.py {words}\n")
     return read_launches(SourceFile.read(path))[-1].options

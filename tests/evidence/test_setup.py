@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.setup import LARGEST_FILE, Setup, parsed_config, read_setup
+from gonogo.evidence.setup import MAX_FILE_BYTES, Setup, parsed_config, read_setup
 from gonogo.finding.errors import UserError
 
 
@@ -112,6 +112,6 @@ class TestFilesThatCannotBeRead:
         with pytest.raises(UserError, match="--deepspeed-config"):
             read_setup(deepspeed_config=binary)
         with binary.open("wb") as file:
-            file.truncate(LARGEST_FILE + 1)
+            file.truncate(MAX_FILE_BYTES + 1)
         with pytest.raises(UserError, match="8 MiB"):
             read_setup(deepspeed_config=binary)

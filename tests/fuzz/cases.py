@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
-_LARGEST_SAMPLE = 200_000
-_LARGEST_CASE = 300_000
+_MAX_SAMPLE = 200_000
+_MAX_CASE = 300_000
 """Bytes of a damaged file: most cases are small, so that many of them are run; ``tests/fuzz/test_costs.py`` has files
 of megabytes."""
 
@@ -189,7 +189,7 @@ class Fuzzer:
             for _ in range(chance.choice((1, 1, 1, 2, 3, 6))):
                 what, data = self._damaged(chance, data)
                 said.append(f"{name.decode()}: {what}")
-            files[name] = data[:_LARGEST_CASE]
+            files[name] = data[:_MAX_CASE]
         if chance.random() < 0.1:
             renamed = chance.choice(_NAMES)
             encoded = renamed.encode("gbk", "ignore") if chance.random() < 0.3 else renamed.encode()
@@ -223,7 +223,7 @@ def _projects() -> Iterator[Sample]:
         files = tuple(
             (str(path.relative_to(folder)), path)
             for path in sorted(folder.rglob("*"))
-            if path.is_file() and path.stat().st_size < _LARGEST_SAMPLE and "__pycache__" not in path.parts
+            if path.is_file() and path.stat().st_size < _MAX_SAMPLE and "__pycache__" not in path.parts
         )
         if files:
             yield Sample(str(folder.relative_to(TESTS.parent)), files[:40])

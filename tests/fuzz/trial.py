@@ -33,7 +33,7 @@ SECONDS = 2.0
 MIB = 500
 _HANGS = 20
 """Seconds after which a case is broken off."""
-_MOST_CHARACTERS = 3_000_000
+_MAX_CHARACTERS = 3_000_000
 """Of a report."""
 _OWN_FAULT = "a fault of gonogo itself"
 
@@ -97,7 +97,7 @@ def _answer(case: Case) -> str | None:
     chance = random.Random(case.number)
     for format_name in ("json", "text", chance.choice(list(FORMATS))):
         size = len(render(report, format_name, chance.choice(("en", "zh"))).encode())
-        if size > _MOST_CHARACTERS:
+        if size > _MAX_CHARACTERS:
             return f"{size} bytes of {format_name}"
     return None
 

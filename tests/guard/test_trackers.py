@@ -14,7 +14,7 @@ from guard.launched import environment, gonogo_run
 from guard.worlds import HERE
 from ports import free_port
 
-from gonogo.guard.trackers import found as trackers
+from gonogo.guard.trackers import detection as trackers
 
 TRACKERS = ("wandb", "mlflow", "tensorboard", "swanlab")
 HANDED = "the report is in"

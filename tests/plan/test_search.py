@@ -17,14 +17,14 @@ from gonogo.trials.plan.answer_solved import solved_report
 from gonogo.trials.plan.choice import BANDS, Choice, capacity_of
 from gonogo.trials.plan.measure import Measurement, Meter
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.trials.plan.search import Plan, check_batch, search
+from gonogo.trials.plan.search import PlanResult, check_batch, search
 from gonogo.trials.plan.solve import Solved, Unknown, check_unknown, solve
 from gonogo.trials.plan.strategy import Family
 
 MODEL = Path("model")
 
 
-def planned(asked: PlanRequest, meter: FakeMeter | None = None) -> Plan:
+def planned(asked: PlanRequest, meter: FakeMeter | None = None) -> PlanResult:
     return search(asked, cast(Meter, meter or FakeMeter()), lambda text: None)
 
 

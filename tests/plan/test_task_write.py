@@ -23,12 +23,12 @@ from gonogo.trials.plan.choice import by_formula
 from gonogo.trials.plan.closed_form import NOTHING_KNOWN
 from gonogo.trials.plan.request import PlanOptions, request_of
 from gonogo.trials.plan.strategy import Family, Strategy
-from gonogo.trials.plan.task.rollout import Rollout
+from gonogo.trials.plan.task.rollout import RolloutChoice
 from gonogo.trials.plan.task.settings import TaskOptions
 from gonogo.trials.plan.write import to_change, write
 
-COLOCATED = Rollout("colocate", share=0.3, sleep=True)
-SERVED = Rollout("server", gpus=1)
+COLOCATED = RolloutChoice("colocate", share=0.3, sleep=True)
+SERVED = RolloutChoice("server", gpus=1)
 TASKS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"task": "dpo"}, {"reference": "model"}),
     ({"task": "dpo"}, {"reference": "precomputed"}),
@@ -83,7 +83,7 @@ def test_check_finds_nothing_in_it(
 def test_a_server_has_the_gpus_that_the_trainer_has_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model_in(tmp_path / "model")
     monkeypatch.chdir(tmp_path)
-    folder = written(tmp_path, {"task": "grpo"}, {"rollout": Rollout("server", tp=2, gpus=2)}, "8xH100-80G")
+    folder = written(tmp_path, {"task": "grpo"}, {"rollout": RolloutChoice("server", tp=2, gpus=2)}, "8xH100-80G")
     assert "CUDA_VISIBLE_DEVICES=6,7" in (folder / "launch_server.sh").read_text()
     trains = (folder / "launch_torchrun.sh").read_text()
     assert "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5\n" in trains

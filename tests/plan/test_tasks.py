@@ -22,10 +22,10 @@ from gonogo.trials.plan.request import PlanOptions, PlanRequest, request_of
 from gonogo.trials.plan.search import search
 from gonogo.trials.plan.solve import Unknown, solve
 from gonogo.trials.plan.strategy import Family, Strategy
-from gonogo.trials.plan.task import ways
+from gonogo.trials.plan.task import engine_layouts
 from gonogo.trials.plan.task.batches import global_batch, measured_accumulation, measured_generations
 from gonogo.trials.plan.task.generation import generation_seconds
-from gonogo.trials.plan.task.rollout import Rollout, memory_of, shares, with_engine
+from gonogo.trials.plan.task.rollout import RolloutChoice, memory_of, shares, with_engine
 from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings
 from gonogo.virtual.measuring.jobs import EngineFacts, Facts, PhasePeak
 from gonogo.virtual.measuring.post_training import rows, tokenizer_of, words_of
@@ -122,12 +122,12 @@ def test_a_step_holds_all_completions_of_each_prompt(tmp_path: Path) -> None:
     assert measured_accumulation(grpo, Strategy(Family(3), False, 2, 4)) == 2
     rewarded = asked(tmp_path, task="grpo", reward_model=str(tmp_path / "model"))
     assert measured_accumulation(rewarded, Strategy(Family(3), False, 2, 4)) == 4
-    assert measured_accumulation(grpo, Strategy(Family(3), False, 2, 4, rollout=Rollout("none"))) == 4
+    assert measured_accumulation(grpo, Strategy(Family(3), False, 2, 4, rollout=RolloutChoice("none"))) == 4
     assert [measured_generations(samples) for samples in (2, 7, 9, 32)] == [2, 7, 3, 2]
 
 
 def test_what_an_engine_takes_in_each_phase() -> None:
-    rollout = Rollout("colocate", tp=1, share=0.5, sleep=True)
+    rollout = RolloutChoice("colocate", tp=1, share=0.5, sleep=True)
     engine = memory_of(ENGINES[0], rollout, 64, 80 * GIB)
     awake = engine.weights + engine.cache + engine.graphs
     assert awake + engine.profiled == pytest.approx(40 * GIB, rel=1e-3)
@@ -139,18 +139,18 @@ def test_what_an_engine_takes_in_each_phase() -> None:
 
 
 def test_it_starts_only_where_share_and_cache_are_surely_there() -> None:
-    engine = memory_of(ENGINES[0], Rollout("colocate", share=0.3), 64, 80 * GIB)
+    engine = memory_of(ENGINES[0], RolloutChoice("colocate", share=0.3), 64, 80 * GIB)
     sequence = 1536 * ENGINES[0].cache_of_token
     assert engine.margin(sequence, 10 * GIB, 80 * GIB, 2 * GIB) > 0
     assert engine.margin(sequence, 54 * GIB, 80 * GIB, 2 * GIB) < 0
-    small = memory_of(ENGINES[0], Rollout("colocate", share=0.19), 64, 80 * GIB)
+    small = memory_of(ENGINES[0], RolloutChoice("colocate", share=0.19), 64, 80 * GIB)
     assert small.margin(sequence, 0, 80 * GIB, 2 * GIB) < 0
     assert min(shares(ENGINES[0], 64, 1536, 80 * GIB)) == 0.2
 
 
 def test_a_trainer_is_put_beside_another_engine_than_it_was_rehearsed_with() -> None:
     measured = peak_of({"forward": (20.0, 5.0), "generate": (12.0, 5.0)}, reserved=22.0)
-    engine = memory_of(ENGINES[0], Rollout("colocate", share=0.5, sleep=True), 64, 80 * GIB)
+    engine = memory_of(ENGINES[0], RolloutChoice("colocate", share=0.5, sleep=True), 64, 80 * GIB)
     found = with_engine(measured, engine)
     assert found.phases["forward"].allocated == 15 * GIB + engine.graphs
     assert found.highest is found.phases["generate"]
@@ -262,14 +262,17 @@ def test_the_most_that_fits_beside_an_engine(unknown: Unknown, tmp_path: Path) -
     if unknown == "generations":
         of_gpu = best.choice.strategy.micro_batch * best.choice.strategy.accumulation
         assert of_gpu == best.value  # eight prompts on eight GPUs
-        assert ways.holding(best.request, FACTS, of_gpu) is not None
+        assert engine_layouts.holding(best.request, FACTS, of_gpu) is not None
         if not best.at_limit:
-            assert ways.holding(best.request, FACTS, of_gpu + 1) is None or best.choice.room.accelerator < 2 * GIB
+            assert (
+                engine_layouts.holding(best.request, FACTS, of_gpu + 1) is None
+                or best.choice.room.accelerator < 2 * GIB
+            )
 
 
 def test_where_the_engine_may_not_start_it_is_ruled_out_and_said(tmp_path: Path) -> None:
     one = asked(tmp_path, "1xA100-40G", task="grpo")
-    strategy = Strategy(Family(2, "cpu"), True, 1, 64, rollout=Rollout("colocate", share=0.7, sleep=True))
+    strategy = Strategy(Family(2, "cpu"), True, 1, 64, rollout=RolloutChoice("colocate", share=0.7, sleep=True))
     choice = by_formula(one, FACTS, strategy, NOTHING_KNOWN)
     assert not choice.room.fits
     assert choice.room.engine is not None

@@ -10,18 +10,18 @@ import pytest
 
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.rehearse.prepared import axolotl
+from gonogo.rehearse.prepared.required_inputs import RequiredInput
 from gonogo.rehearse.prepared.run import InEnvironment, options_of, prepare
-from gonogo.rehearse.prepared.wanted import Wanted
 
 
-def listed(command: list[str], tokens: int | None = 32) -> dict[str, Wanted]:
+def listed(command: list[str], tokens: int | None = 32) -> dict[str, RequiredInput]:
     done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
     given = InEnvironment(as_installed=True)
     found = prepare(command, options_of(64, tokens, ()), given, write=True, look=lambda: done)
     return {one.name: one for one in found.wanted if one.kind == "data"}
 
 
-def rows(wanted: Wanted, split: str = "train", suffix: str = ".jsonl") -> list[dict[str, Any]]:
+def rows(wanted: RequiredInput, split: str = "train", suffix: str = ".jsonl") -> list[dict[str, Any]]:
     place = Path("gonogo-prepared", wanted.found or "")
     file = place if place.suffix else next(place.rglob(f"{split}{suffix}"))
     return [json.loads(line) for line in file.read_text().splitlines()]

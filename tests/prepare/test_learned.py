@@ -10,8 +10,8 @@ import pytest
 
 from gonogo.evidence.prepared import Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, Missed, RankRecord, RehearsalRecord
-from gonogo.rehearse.made_data import set_data_apart
 from gonogo.rehearse.prepared.run import InEnvironment, options_of, prepare
+from gonogo.rehearse.synthetic_data_failures import set_data_apart
 
 PROGRAM = """\
 import sys

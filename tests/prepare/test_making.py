@@ -27,7 +27,7 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.prepared.data_files import data_file, hub_folder, picture
 from gonogo.rehearse.prepared.folder import write_folder
 from gonogo.rehearse.prepared.model_folder import model_files
-from gonogo.rehearse.prepared.rows import FORMATS, Maker, format_told_by, text
+from gonogo.rehearse.prepared.rows import FORMATS, Maker, format_from_columns, text
 from gonogo.rehearse.prepared.sentencepiece import sentencepiece_model
 from gonogo.rehearse.prepared.tokenizer import tokenizer_files
 from gonogo.rehearse.prepared.vocabulary import merges_of, tokens_by_id
@@ -186,10 +186,10 @@ def _words(value: Any) -> int:
 
 
 def test_formats_are_told_by_columns() -> None:
-    assert format_told_by(("input_ids", "conversations", "from", "value", "prompt")) == "sharegpt"
-    assert format_told_by(("instruction", "output")) == "alpaca"
-    assert format_told_by(("chosen", "rejected", "text")) == "preference"
-    assert format_told_by(("input_ids",)) is None
+    assert format_from_columns(("input_ids", "conversations", "from", "value", "prompt")) == "sharegpt"
+    assert format_from_columns(("instruction", "output")) == "alpaca"
+    assert format_from_columns(("chosen", "rejected", "text")) == "preference"
+    assert format_from_columns(("input_ids",)) is None
 
 
 @pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv", ".txt", ".parquet"])

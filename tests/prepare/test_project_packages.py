@@ -15,20 +15,20 @@ import pytest
 from gonogo.evidence.environment.own_package import own_package
 from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, RankRecord, RehearsalRecord
+from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.environment import ON_PATH, with_packages
 from gonogo.rehearse.launch.resolve import _own_on_path
-from gonogo.rehearse.made_data import set_data_apart
-from gonogo.rehearse.not_as_there import itself, project_with
-from gonogo.rehearse.packages.wanted import wanted_by_file
+from gonogo.rehearse.packages.requested import requested_by_file
+from gonogo.rehearse.prepared.editable_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
-from gonogo.rehearse.prepared.given import AS_INSTALLED, in_prepared_environment, with_own_package
-from gonogo.rehearse.prepared.laid_package import beside_others, lay_scripts
+from gonogo.rehearse.prepared.output import write as show
+from gonogo.rehearse.prepared.provided_files import AS_INSTALLED, in_prepared_environment, with_own_package
+from gonogo.rehearse.prepared.required_inputs import PrepareOptions
 from gonogo.rehearse.prepared.run import InEnvironment, _runs_of, prepare
-from gonogo.rehearse.prepared.shown import write as show
-from gonogo.rehearse.prepared.stood_in import absent
-from gonogo.rehearse.prepared.wanted import Options
+from gonogo.rehearse.prepared.stub_packages import absent
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.rehearse.shell.not_set import not_set
+from gonogo.rehearse.shell.unset_variables import unset_variables
+from gonogo.rehearse.synthetic_data_failures import set_data_apart
 
 SETUP = """\
 import re
@@ -181,7 +181,7 @@ def test_a_worker_that_needs_the_engine_has_it(tmp_path: Path, monkeypatch: pyte
         asked.append(table.absent if table is not None else ())
         return lacks if len(asked) == 1 else done
 
-    prepare(["torchrun", "train.py"], Options(8, 64, {}), InEnvironment(), write=True, look=look)
+    prepare(["torchrun", "train.py"], PrepareOptions(8, 64, {}), InEnvironment(), write=True, look=look)
     assert asked == [("vllm",), ()]
 
 
@@ -196,7 +196,7 @@ def test_only_a_name_that_something_vouches_for_is_added() -> None:
 
 
 def test_prepared_packages_are_taken_unless_others_are_named(project: Path) -> None:
-    done = prepare(["bash", "launch.sh"], Options(), InEnvironment(), write=True, look=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=True, look=None)
     assert done.folder == FOLDER
     assert (project / FOLDER / FILE).read_text().splitlines()[1:] == [
         "accelerate==1.4.0", "torch==2.6.0", "trl[vllm]==0.18.0", "# What the launch needs beside:", "jieba",
@@ -213,7 +213,7 @@ def test_prepared_packages_are_taken_unless_others_are_named(project: Path) -> N
 
 
 def test_the_projects_own_package_is_found_with_its_commands(project: Path) -> None:
-    prepare(["bash", "launch.sh"], Options(), InEnvironment(as_installed=True), write=True, look=None)
+    prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(as_installed=True), write=True, look=None)
     assert not (project / FOLDER / FILE).exists()
     environment = with_packages(with_own_package(os.environ, project), ())
     code = "import open_r1, importlib.metadata as m; print(open_r1.__version__, m.version('open-r1'))"
@@ -267,12 +267,12 @@ def test_an_older_table_is_read_too(tmp_path: Path) -> None:
 def test_variables_that_nothing_sets_are_missing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = "NAME=x\ntorchrun --nproc_per_node $GPUS_THERE src/open_r1/sft.py --run_name $NAME --seed ${SEED:-1}\n"
     write(project, {"launch.sh": script})
-    done = prepare(["bash", "launch.sh"], Options(), InEnvironment(), write=False, look=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, look=None)
     assert [(one.name, one.state) for one in done.wanted if one.kind == "variable"] == [("GPUS_THERE", "missing")]
-    assert not_set(["bash", "launch.sh"], str(project), {}) == ["GPUS_THERE"]
-    assert not_set(["bash", "launch.sh"], str(project), {"GPUS_THERE": "8"}) == []
+    assert unset_variables(["bash", "launch.sh"], str(project), {}) == ["GPUS_THERE"]
+    assert unset_variables(["bash", "launch.sh"], str(project), {"GPUS_THERE": "8"}) == []
     monkeypatch.setenv("GPUS_THERE", "8")
-    done = prepare(["bash", "launch.sh"], Options(), InEnvironment(), write=False, look=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, look=None)
     assert not [one for one in done.wanted if one.state == "missing"]
 
 
@@ -280,14 +280,14 @@ def test_no_model_is_made_for_a_function_that_nothing_calls(project: Path) -> No
     code = "from transformers import AutoModel\n\ndef used():\n    AutoModel.from_pretrained('gpt2')\n\n"
     code += "def unused():\n    AutoModel.from_pretrained('facebook/opt-125m')\n\nused()\n"
     write(project, {"src/open_r1/sft.py": code})
-    done = prepare(["bash", "launch.sh"], Options(), InEnvironment(), write=False, look=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, look=None)
     assert [one.name for one in done.wanted if one.kind == "model"] == ["gpt2"]
 
 
 def test_what_is_said_where_the_project_is_not_installed(project: Path) -> None:
-    file = project_with("open_r1", project)
+    file = find_project_file("open_r1", project)
     assert file == project / "setup.py"
-    assert "pip install -e ., or gonogo prepare" in itself("open_r1", file).en
+    assert "pip install -e ., or gonogo prepare" in project_not_installed("open_r1", file).en
 
 
 def test_what_a_projects_page_has_pip_install_is_asked_for_where_it_has_no_list(
@@ -335,7 +335,7 @@ def test_the_projects_own_command_is_prepared_and_never_taken_for_anothers(
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "own package, which is not installed here: gonogo prepare -- COMMAND" in refused.stderr
-    done = prepare(["tune", "run"], Options(), InEnvironment(as_installed=True), write=True, look=None)
+    done = prepare(["tune", "run"], PrepareOptions(), InEnvironment(as_installed=True), write=True, look=None)
     assert (tmp_path / FOLDER / "project" / "bin" / "tune").exists()
     laid = with_own_package(os.environ, tmp_path)["PATH"]
     assert _own_on_path("tune", "tuner.cli:main", laid) == str(tmp_path / FOLDER / "project" / "bin" / "tune")
@@ -359,7 +359,7 @@ def test_a_package_that_the_program_says_is_to_be_installed_is_taken(
     said = ("Please install tensorboard.", lightning, "No module named 'triton'", "Please install the latest release.")
     worker = iter([*map(told, said), done, done])
     found = prepare(
-        ["torchrun", "train.py"], Options(8, 64, {}), InEnvironment(), write=True, look=lambda: next(worker)
+        ["torchrun", "train.py"], PrepareOptions(8, 64, {}), InEnvironment(), write=True, look=lambda: next(worker)
     )
     assert found.packages.added == ["tensorboard", "tensorboardx", "triton"]  # torch's CUDA build brings Triton
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
@@ -407,10 +407,10 @@ def test_addresses_stay_and_index_lines_are_said(project: Path) -> None:
     assert packages.add("extra-one")
     assert packages.lines["extra-one"] == "extra-one @ git+https://host/extra-one"
     (project / "environment.txt").write_bytes(packages.text())
-    wanted = wanted_by_file(project / "environment.txt")
+    wanted = requested_by_file(project / "environment.txt")
     assert wanted.addresses.keys() == {"coolpkg", "peft", "trl", "extra-one"}
     assert "jieba" in wanted.specifiers
-    done = prepare(["python", "src/open_r1/sft.py"], Options(), InEnvironment(), write=False, look=None)
+    done = prepare(["python", "src/open_r1/sft.py"], PrepareOptions(), InEnvironment(), write=False, look=None)
     out = io.StringIO()
     show(out, done, ["python"], "text", "en", False)
     assert "coolpkg from git+https://host/o/coolpkg.git" in out.getvalue()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.check.beside import read_beside
+from gonogo.check.static_findings import check_project
 from gonogo.finding import Certainty, Severity, Verdict
 from gonogo.rehearse.answer import rehearsed
 from gonogo.rehearse.request import RehearsalRequest
@@ -105,7 +105,7 @@ def test_what_check_is_certain_of_is_the_first_finding(
 ) -> None:
     monkeypatch.chdir(whole(name, tmp_path))
     command = ["bash", "launch.sh"]
-    errors = [finding for finding in read_beside(command).findings if finding.severity is Severity.ERROR]
+    errors = [finding for finding in check_project(command).findings if finding.severity is Severity.ERROR]
     certain = {finding.hazard for finding in errors if finding.certainty is Certainty.CERTAIN}
     record, report = rehearsed(RehearsalRequest(command, gpus="8xH100-80G", steps=1))
     first = report.findings[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
-from gonogo.rehearse.made_data import set_data_apart
+from gonogo.rehearse.synthetic_data_failures import set_data_apart
 
 NO_FILE = "[Errno 2] No such file or directory: '{}'"
 

@@ -21,7 +21,7 @@ from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 from gonogo.rehearse.workers import forking
-from gonogo.rehearse.workers.forking import ForkServer, Process, WorkerStart, are_alike, fork_server
+from gonogo.rehearse.workers.forking import ConfinedProcess, ForkServer, WorkerStart, are_alike, fork_server
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
 
@@ -100,7 +100,7 @@ def test_a_worker_has_its_own_environment_folder_and_output(workers: Workers, se
     subprocess.run(["sh", "-c", "echo from below $RANK"])
     """
     starts = [workers.start(program, TMPDIR=str(workers.folder)) for _ in range(2)]
-    processes = [Process(start, server) for start in starts]
+    processes = [ConfinedProcess(start, server) for start in starts]
     assert [process.wait(120) for process in processes] == [0, 0]
     for number, process, start in zip("12", processes, starts, strict=True):
         said = process.output.read().decode().splitlines()
@@ -115,7 +115,7 @@ def test_a_worker_has_its_own_environment_folder_and_output(workers: Workers, se
     [("raise SystemExit(3)", 70), ("import os; os._exit(5)", 5), ("import os; os.kill(os.getpid(), 9)", -9)],
 )
 def test_how_a_worker_ends_is_told(workers: Workers, server: ForkServer, program: str, status: int) -> None:
-    process = Process(workers.start(program), server)
+    process = ConfinedProcess(workers.start(program), server)
     assert process.wait(120) == process.poll() == process.returncode == status
 
 
@@ -125,7 +125,7 @@ def test_a_worker_and_what_it_started_are_ended_by_a_signal(workers: Workers, se
     print(subprocess.Popen(["sleep", "300"]).pid, flush=True)
     time.sleep(300)
     """
-    process = Process(workers.start(program), server)
+    process = ConfinedProcess(workers.start(program), server)
     below = int(process.output.readline())
     assert process.poll() is None
     with pytest.raises(subprocess.TimeoutExpired):
@@ -136,7 +136,7 @@ def test_a_worker_and_what_it_started_are_ended_by_a_signal(workers: Workers, se
 
 
 def test_workers_end_with_their_server(workers: Workers, server: ForkServer) -> None:
-    process = Process(workers.start("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(300)"), server)
+    process = ConfinedProcess(workers.start("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(300)"), server)
     pid = int(process.output.readline())
     while not process.is_started:  # a worker may print before the server has said that it is there
         server.hear(120)
@@ -148,7 +148,10 @@ def test_workers_end_with_their_server(workers: Workers, server: ForkServer) -> 
 def test_without_a_server_a_worker_starts_by_itself(workers: Workers, tmp_path: Path, world: World) -> None:
     """A server that ends before it has forked (its Python has no torch, another thread runs in it) changes nothing."""
     server = ServerOf(tmp_path, world, sys.executable, "-c", "")
-    processes = [Process(workers.start("print('here')"), server), Process(workers.start("print('here')"), None)]
+    processes = [
+        ConfinedProcess(workers.start("print('here')"), server),
+        ConfinedProcess(workers.start("print('here')"), None),
+    ]
     for process in processes:
         assert process.wait(120) == 0
         assert process.output.read() == b"here\n"
@@ -157,7 +160,7 @@ def test_without_a_server_a_worker_starts_by_itself(workers: Workers, tmp_path: 
 
 def test_a_worker_that_is_not_forked_yet_can_be_ended(workers: Workers, tmp_path: Path, world: World) -> None:
     server = ServerOf(tmp_path, world, "sleep", "300")  # alone: a shell's child would keep the pipe open
-    process = Process(workers.start("print('never')"), server)
+    process = ConfinedProcess(workers.start("print('never')"), server)
     process.send_signal(signal.SIGINT)
     assert process.poll() is None
     process.signal_group(signal.SIGKILL)

@@ -21,14 +21,14 @@ from wheels import wheel
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse import questions
-from gonogo.rehearse.packages import agreement, lay_over, packages_for
-from gonogo.rehearse.packages.agreement import NotAgreed
+from gonogo.rehearse import prompts
+from gonogo.rehearse.packages import build_overlay, consent, packages_for
 from gonogo.rehearse.packages.building import TO_BUILD_WITH
+from gonogo.rehearse.packages.consent import NotAgreed
+from gonogo.rehearse.packages.environment_build import OF_GONOGO
+from gonogo.rehearse.packages.full_environment import build_full_environment, existing_environment
 from gonogo.rehearse.packages.installers import surroundings
-from gonogo.rehearse.packages.laying import PackageOverlay
-from gonogo.rehearse.packages.making import OF_GONOGO
-from gonogo.rehearse.packages.whole import environment_made, whole_environment
+from gonogo.rehearse.packages.overlay import PackageOverlay
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_an_address_is_never_replaced_by_the_index_s_package_of_that_name(
     wheel(index.files, "needs-it", "1.0", ("coolpkg",))
     index.publish()
     path = requirements(project, f"{line.format(port=nobody())}\nfiller==22.1\nneeds-it\n")
-    made = whole_environment(path, (), None)
+    made = build_full_environment(path, (), None)
     assert {"filler", "needs-it"} <= installed(made).keys()
     assert "coolpkg" not in installed(made)
     assert "coolpkg" in made.differing
@@ -137,14 +137,14 @@ def test_an_address_is_never_replaced_by_the_index_s_package_of_that_name(
     assert "127.0.0.1" in what or "nowhere" in what
     assert why.startswith("not in this environment; what imports it can't be told")
     assert not [path for path in index.asked if path.startswith(("/files/coolpkg", "/simple/coolpkg"))]
-    assert environment_made(path, (), None) == made
+    assert existing_environment(path, (), None) == made
 
 
 def test_with_takes_the_index_s_package_where_the_user_says_so(index: Index, project: Path) -> None:
     wheel(index.files, "coolpkg", "8.0")
     index.publish()
     path = requirements(project, f"git+http://127.0.0.1:{nobody()}/some/coolpkg.git\nfiller==22.1\n")
-    made = whole_environment(path, ("coolpkg",), None)
+    made = build_full_environment(path, ("coolpkg",), None)
     assert installed(made)["coolpkg"] == "8.0"
     assert made.skipped == ()
 
@@ -177,7 +177,7 @@ def test_a_repository_that_can_be_reached_is_built_confined(
     index.publish()
     port = int(index.address.rpartition(":")[2])
     address = repository(index, "coolpkg", in_tree("coolpkg", "1.5", trap(marker, port)))
-    made = whole_environment(requirements(project, f"{address}{revision}\nfiller==22.1\n"), (), None)
+    made = build_full_environment(requirements(project, f"{address}{revision}\nfiller==22.1\n"), (), None)
     assert installed(made)["coolpkg"] == "1.5"
     assert "coolpkg" not in made.differing
     assert any("built here, confined" in note.en and "coolpkg 1.5" in note.en for note in made.notes)
@@ -188,7 +188,7 @@ def test_a_repository_that_can_be_reached_is_built_confined(
 def test_what_is_no_repository_is_missing(address: str, index: Index, project: Path, marker: Path) -> None:
     own = repository(index, "coolpkg", in_tree("coolpkg", "1.5"))
     line = address.format(own=own, folder=index.folder / "coolpkg.git", marker=marker)
-    made = whole_environment(requirements(project, f"coolpkg @ {line}\nfiller==22.1\n"), (), None)
+    made = build_full_environment(requirements(project, f"coolpkg @ {line}\nfiller==22.1\n"), (), None)
     assert "coolpkg" not in installed(made)
     assert "coolpkg" in made.differing
 
@@ -200,7 +200,7 @@ def test_an_archive_and_a_wheel_of_the_web_are_what_they_are(index: Index, proje
     wheel(web, "a-wheel", "3.0")
     text = f"an-archive @ {index.address}/web/an_archive-2.0.tar.gz\n"
     text += f"{index.address}/web/a_wheel-3.0-py3-none-any.whl\nfiller==22.1\n"
-    made = whole_environment(requirements(project, text), (), None)
+    made = build_full_environment(requirements(project, text), (), None)
     assert {name: installed(made)[name] for name in ("an-archive", "a-wheel")} == {
         "an-archive": "2.0",
         "a-wheel": "3.0",
@@ -216,7 +216,7 @@ def test_pyproject_s_sources_count_as_addresses(index: Index, project: Path) -> 
         '[project]\nname = "x"\ndependencies = ["coolpkg>=1", "filler==22.1"]\n'
         f'[tool.uv.sources]\ncoolpkg = {{git = "http://127.0.0.1:{nobody()}/coolpkg"}}\n'
     )
-    made = whole_environment(path, (), None)
+    made = build_full_environment(path, (), None)
     assert "coolpkg" not in installed(made)
     assert "coolpkg" in made.differing
 
@@ -235,7 +235,7 @@ def test_a_package_without_wheels_is_built_confined(
     sources(index.files, "only-sources", "2.0", {"setup.py": "raise SystemExit('too new')"})
     wheel(index.files, "asks", "1.0", ("only-sources<2",))
     index.publish()
-    made = whole_environment(requirements(project, "asks\nfiller==22.1\n"), (), None)
+    made = build_full_environment(requirements(project, "asks\nfiller==22.1\n"), (), None)
     assert installed(made)["only-sources"] == "1.2"
     assert made.differing == ()
     assert any(note.en.endswith("there is no wheel: only-sources 1.2") for note in made.notes)
@@ -248,14 +248,14 @@ def test_a_newer_release_without_wheels_is_not_built_where_an_older_one_has_one(
     wheel(index.files, "partly", "1.0")
     sources(index.files, "partly", "2.0", in_tree("partly", "2.0", trap(marker, 9)))
     index.publish()
-    made = whole_environment(requirements(project, "partly\nfiller==22.1\n"), (), None)
+    made = build_full_environment(requirements(project, "partly\nfiller==22.1\n"), (), None)
     assert installed(made)["partly"] == "1.0"
 
 
 def test_a_build_that_fails_is_one_line(index: Index, project: Path) -> None:
     sources(index.files, "broken", "1.0", in_tree("broken", "1.0", "raise RuntimeError('no nvcc was found')"))
     index.publish()
-    made = whole_environment(requirements(project, "broken==1.0\nfiller==22.1\n"), (), None)
+    made = build_full_environment(requirements(project, "broken==1.0\nfiller==22.1\n"), (), None)
     assert "broken" not in installed(made)
     why = told(made)["broken==1.0"]
     assert "its build failed: RuntimeError: no nvcc was found" in why
@@ -266,14 +266,14 @@ def test_with_builds_confined_too(index: Index, project: Path, marker: Path) -> 
     sources(index.files, "only-sources", "0.3", in_tree("only-sources", "0.3", trap(marker, 9)))
     sources(index.files, "broken", "1.0", in_tree("broken", "1.0", "raise RuntimeError('no nvcc was found')"))
     index.publish()
-    made = lay_over(("only-sources==0.3",))
+    made = build_overlay(("only-sources==0.3",))
     assert str(made.versions["only-sources"]) == "0.3"
     assert any("built here, confined" in note.en for note in made.notes)
-    assert lay_over(("only-sources==0.3",)) == made
+    assert build_overlay(("only-sources==0.3",)) == made
     with pytest.raises(UserError, match=r"broken==1.0 could not be installed: its build failed: RuntimeError: no nvcc"):
-        lay_over(("broken==1.0",))
+        build_overlay(("broken==1.0",))
     with pytest.raises(UserError, match=r"there is no only-sources==0.4 .* the nearest are 0.3"):
-        lay_over(("only-sources==0.4",))
+        build_overlay(("only-sources==0.4",))
 
 
 def test_without_means_to_confine_nothing_is_built(
@@ -283,7 +283,7 @@ def test_without_means_to_confine_nothing_is_built(
     index.publish()
     monkeypatch.setenv("GONOGO_CONFINEMENT", "none")
     with pytest.raises(UserError, match="--unconfined"):
-        lay_over(("only-sources==0.3",))
+        build_overlay(("only-sources==0.3",))
 
 
 def test_lines_that_name_an_index_are_said_and_not_followed(index: Index, project: Path, tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_lines_that_name_an_index_are_said_and_not_followed(index: Index, projec
         wheel(other.files, "filler", "99.0")
         other.publish()
         text = f"--extra-index-url {other.address.replace('//', '//me:secret@')}/simple\n-f {other.address}/files\n"
-        made = whole_environment(requirements(project, f"{text}--pre\nfiller\nmsgspec\n"), (), None)
+        made = build_full_environment(requirements(project, f"{text}--pre\nfiller\nmsgspec\n"), (), None)
         assert other.asked == []
     assert installed(made)["filler"] == "22.1"
     said = [note.en for note in made.notes if note.en.startswith("not followed: ")]
@@ -310,7 +310,7 @@ def test_nothing_that_a_wheel_brings_runs_while_an_environment_is_made(
         file.writestr("with_pth-1.0.dist-info/entry_points.txt", "[console_scripts]\nits-command = with_pth:main\n")
     index.publish()
     monkeypatch.setenv("UV_NO_CACHE", "1")
-    made = whole_environment(requirements(project, "with-pth\nfiller==22.1\n"), (), None)
+    made = build_full_environment(requirements(project, "with-pth\nfiller==22.1\n"), (), None)
     assert "with-pth" in installed(made)
     assert made.python is not None
     head = (made.python.parent / "its-command").read_text().splitlines()[:2]
@@ -321,10 +321,10 @@ def test_nothing_that_a_wheel_brings_runs_while_an_environment_is_made(
 def test_pip_is_not_taken_from_the_project_s_folder(index: Index, project: Path, marker: Path) -> None:
     for name in ("pip", "json", "logging", "tempfile", "uv"):
         (project / f"{name}.py").write_text(f"open({str(marker)!r}, 'w')\n")
-    assert "filler" in installed(whole_environment(requirements(project, "filler==22.1\n"), (), None))
+    assert "filler" in installed(build_full_environment(requirements(project, "filler==22.1\n"), (), None))
     wheel(index.files, "another", "1.0")
     index.publish()
-    assert str(lay_over(("another==1.0",)).versions["another"]) == "1.0"
+    assert str(build_overlay(("another==1.0",)).versions["another"]) == "1.0"
 
 
 def test_installers_get_no_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +347,7 @@ def asked_for(project: Path, *, yes: bool = False) -> PackageOverlay:
 
 def forget_environments(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "xdg_cache_home" / "gonogo" / "environments")
-    agreement._AGREED_NOW.clear()
+    consent._AGREED_NOW.clear()
 
 
 def test_without_a_terminal_nothing_is_installed_unless_it_was_agreed_to(
@@ -381,8 +381,8 @@ def test_at_a_terminal_the_user_is_asked(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    agreement._AGREED_NOW.clear()
-    monkeypatch.setattr(questions, "_is_terminal", lambda _stream: True)
+    consent._AGREED_NOW.clear()
+    monkeypatch.setattr(prompts, "_is_terminal", lambda _stream: True)
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     address = f"git+http://127.0.0.1:{nobody()}/some/coolpkg"
     requirements(project, f"--pre\nfiller==22.1\ncoolpkg @ {address}\n")
@@ -413,7 +413,7 @@ def test_a_display_is_paused_while_the_user_is_told() -> None:
         yield
         done.append("goes on")
 
-    with questions.paused_for_questions(pause):
-        questions.tell([Text("a", "甲")])
-    questions.tell([Text("b", "乙")])
+    with prompts.paused_for_questions(pause):
+        prompts.print_lines([Text("a", "甲")])
+    prompts.print_lines([Text("b", "乙")])
     assert done == ["paused", "goes on"]

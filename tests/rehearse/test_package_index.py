@@ -40,7 +40,7 @@ def test_a_package_that_is_not_there(index: Path) -> None:
 
 
 def test_an_index_that_does_not_answer(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gonogo.rehearse.packages.index._LONGEST_LISTING", 0.0)
+    monkeypatch.setattr("gonogo.rehearse.packages.index._LISTING_TIMEOUT", 0.0)
     with pytest.raises(UserError, match=r"no releases of trl .*no answer"):
         releases_of("trl")
 

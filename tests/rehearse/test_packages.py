@@ -15,8 +15,8 @@ from wheels import wheel
 
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.environment import with_packages
-from gonogo.rehearse.packages import installed_version, lay_over
-from gonogo.rehearse.packages.wanted import wanted_by_file
+from gonogo.rehearse.packages import build_overlay, installed_version
+from gonogo.rehearse.packages.requested import requested_by_file
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 
@@ -48,7 +48,7 @@ def imported(folders: tuple[Path, ...], name: str) -> str:
 
 
 def test_a_version_is_laid_over_with_what_it_requires(index: Path, tmp_path: Path) -> None:
-    overlay = lay_over(("trl==0.9.3",))
+    overlay = build_overlay(("trl==0.9.3",))
     assert {name: str(version) for name, version in overlay.versions.items()} == {
         "trl": "0.9.3",
         "evaluate": "0.5.0",
@@ -68,30 +68,30 @@ def test_a_version_is_laid_over_with_what_it_requires(index: Path, tmp_path: Pat
 
 def test_a_bare_name_is_any_version_where_none_is_installed(index: Path) -> None:
     wheel(index, "json-repair-of-ours", "0.2")
-    assert {name: str(one) for name, one in lay_over(("json_repair_of_ours",)).versions.items()} == {
+    assert {name: str(one) for name, one in build_overlay(("json_repair_of_ours",)).versions.items()} == {
         "json-repair-of-ours": "0.2"
     }
-    assert lay_over(("datasets",)).versions == {}  # installed: as it is
+    assert build_overlay(("datasets",)).versions == {}  # installed: as it is
     with pytest.raises(UserError, match="could not be installed"):
-        lay_over(("nowhere-of-ours",))
+        build_overlay(("nowhere-of-ours",))
 
 
 def test_the_cache_is_used_without_pip(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = lay_over(("trl==0.9.3",))
+    first = build_overlay(("trl==0.9.3",))
     monkeypatch.setattr("gonogo.rehearse.packages.cache._run_pip", lambda *_: pytest.fail("pip was run"))
-    assert lay_over(("trl==0.9.3",)) == first
+    assert build_overlay(("trl==0.9.3",)) == first
 
 
 def test_two_rehearsals_may_fill_the_cache_at_once(index: Path, tmp_path: Path) -> None:
     with ProcessPoolExecutor(3, mp_context=get_context("fork")) as pool:
-        overlays = list(pool.map(lay_over, [("trl==0.9.1",)] * 3))
+        overlays = list(pool.map(build_overlay, [("trl==0.9.1",)] * 3))
     assert all(overlay == overlays[0] for overlay in overlays)
     assert not list((tmp_path / "cache/gonogo/packages").glob(".filling-*"))
 
 
 def test_a_version_that_does_not_exist(index: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
-        lay_over(("trl==0.9.2",))
+        build_overlay(("trl==0.9.2",))
     assert "there is no trl==0.9.2" in error.value.text.en
     assert "the nearest are 0.9.1, 0.9.3, 0.9.4, the newest is 0.10.0" in error.value.text.en
     assert not list((tmp_path / "cache/gonogo/packages").iterdir())
@@ -99,23 +99,23 @@ def test_a_version_that_does_not_exist(index: Path, tmp_path: Path) -> None:
 
 def test_a_package_that_does_not_exist(index: Path) -> None:
     with pytest.raises(UserError, match=r"no-such-package==1\.0 could not be installed"):
-        lay_over(("No_Such.Package==1.0",))
+        build_overlay(("No_Such.Package==1.0",))
 
 
 def test_a_dependency_that_can_not_be_installed_is_told(index: Path) -> None:
-    overlay = lay_over(("broken==1.0",))
+    overlay = build_overlay(("broken==1.0",))
     assert list(overlay.versions) == ["broken"]
     assert "nowhere>=3" in overlay.skipped[0][0].en
 
 
 def test_what_is_installed_already_is_not_laid_over(index: Path) -> None:
-    assert lay_over((f"transformers=={metadata.version('transformers')}",)).folders == ()
+    assert build_overlay((f"transformers=={metadata.version('transformers')}",)).folders == ()
     torch = str(installed_version("torch")).partition("+")[0]
-    assert lay_over((f"torch=={torch}+cu121",)).skipped == ()
+    assert build_overlay((f"torch=={torch}+cu121",)).skipped == ()
 
 
 def test_torch_can_not_be_laid_over(index: Path) -> None:
-    overlay = lay_over(("torch==1.13.1", "flash-attn==2.5.0"))
+    overlay = build_overlay(("torch==1.13.1", "flash-attn==2.5.0"))
     assert overlay.folders == ()
     (torch, why), (flash, absent) = overlay.skipped
     assert (torch.en, flash.en) == ("torch==1.13.1", "flash-attn==2.5.0")
@@ -125,22 +125,22 @@ def test_torch_can_not_be_laid_over(index: Path) -> None:
 
 def test_an_installed_package_that_asks_for_another_version_is_told(index: Path) -> None:
     wheel(index, "huggingface-hub", "0.1.0")
-    overlay = lay_over(("huggingface-hub==0.1.0",))
+    overlay = build_overlay(("huggingface-hub==0.1.0",))
     assert any(what.en.startswith(f"transformers {metadata.version('transformers')}") for what, _ in overlay.skipped)
 
 
 def test_an_installed_package_gives_way_to_a_release_that_goes_with_what_is_laid_over(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gonogo.rehearse.packages.laying.STACK", ("datasets",))
+    monkeypatch.setattr("gonogo.rehearse.packages.overlay.STACK", ("datasets",))
     wheel(index, "huggingface-hub", "0.1.0")
     for version, wanted in {"2.1": "<0.2", "4.0": ">=0.1", "4.1": "<0.2,>=0.1", "4.2": ">=0.2", "5.1": ">=1"}.items():
         wheel(index, "datasets", version, (f"huggingface-hub{wanted}",))
-    first = lay_over(("huggingface-hub==0.1.0",))
+    first = build_overlay(("huggingface-hub==0.1.0",))
     assert str(first.versions["datasets"]) == "4.1"
     assert not any(what.en.startswith("datasets") for what, _ in first.skipped)
     monkeypatch.setattr("gonogo.rehearse.packages.cache._run_pip", lambda *_: pytest.fail("pip was run"))
-    assert lay_over(("huggingface-hub==0.1.0",)).versions == first.versions
+    assert build_overlay(("huggingface-hub==0.1.0",)).versions == first.versions
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_an_installed_package_gives_way_to_a_release_that_goes_with_what_is_laid
 def test_a_file_may_be_json(index: Path, tmp_path: Path, content: object) -> None:
     path = tmp_path / "environment.json"
     path.write_text(json.dumps(content))
-    wanted = wanted_by_file(path)
+    wanted = requested_by_file(path)
     assert {name: str(specifier) for name, specifier in wanted.specifiers.items()} == {"trl": "==0.9.1"}
 
 
@@ -174,7 +174,7 @@ def test_a_file_that_can_not_be_read_says_where(tmp_path: Path, text: str, said:
     path = tmp_path / "requirements.txt"
     path.write_text(text)
     with pytest.raises(UserError) as error:
-        wanted_by_file(path)
+        requested_by_file(path)
     assert said in error.value.text.en
     assert "\n" not in error.value.text.en
 
@@ -182,20 +182,20 @@ def test_a_file_that_can_not_be_read_says_where(tmp_path: Path, text: str, said:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     for path in (tmp_path / "none.txt", tmp_path):
         with pytest.raises(UserError, match="can't read --environment"):
-            wanted_by_file(path)
+            requested_by_file(path)
 
 
 @pytest.mark.parametrize("option", ["deepspeed>=0.14", "deepspeed==0.14.*", "==1", "deepspeed=0.14.2", ""])
 def test_with_takes_an_exact_version(option: str) -> None:
     with pytest.raises(UserError, match="write NAME==VERSION"):
-        lay_over((option,))
+        build_overlay((option,))
 
 
 def test_a_cache_that_can_not_be_written(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(UserError, match="XDG_CACHE_HOME"):
-        lay_over(("trl==0.9.1",))
+        build_overlay(("trl==0.9.1",))
 
 
 _LOOP = """
@@ -214,7 +214,7 @@ def test_an_old_deepspeed_is_laid_over(version: str, tmp_path: Path, monkeypatch
     """From the package index; its launcher works as it is, though its package no longer imports with this torch."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     said: list[str] = []
-    overlay = lay_over((f"deepspeed=={version}",), say=lambda text: said.append(text.en))
+    overlay = build_overlay((f"deepspeed=={version}",), say=lambda text: said.append(text.en))
     assert str(overlay.versions["deepspeed"]) == version
     assert any(f"installing deepspeed=={version}" in line for line in said)
     code = "from importlib.metadata import version; print(version('deepspeed'))"

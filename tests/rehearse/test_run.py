@@ -341,7 +341,7 @@ def test_keep_holds_records_plans_and_logs(project: Project, tmp_path: Path) -> 
 
 
 def test_a_long_log_is_cut(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gonogo.rehearse.workers.log_file._LONGEST", 1 << 16)
+    monkeypatch.setattr("gonogo.rehearse.workers.log_file._MAX_BYTES", 1 << 16)
     monkeypatch.setattr("gonogo.rehearse.workers.log_file._LAST", 1 << 12)
     project.write("train.py", "for i in range(100000): print('line', i)\n")
     project.rehearse("python", "train.py", keep=tmp_path / "kept")
@@ -426,7 +426,7 @@ def test_a_python_by_its_path(project: Project, tmp_path: Path) -> None:
 
 def test_the_temporary_folder_has_to_be_usable(project: Project, tmp_path: Path, monkeypatch) -> None:
     project.write("train.py", "")
-    monkeypatch.setattr(scratch, "_LEAST_FREE", 1 << 60)
+    monkeypatch.setattr(scratch, "_MIN_FREE", 1 << 60)
     with pytest.raises(UserError, match=r"temporary folder .*tmp is full"):
         project.rehearse("python", "train.py")
     monkeypatch.setenv("TMPDIR", str(tmp_path / "nowhere"))
@@ -445,7 +445,7 @@ def test_a_disk_that_fills_up(project: Project, tmp_path: Path, monkeypatch: pyt
         project.write("train.py", "import os\nopen(os.environ['TMPDIR'] + '/big', 'w').write('x' * (4 << 20))\n")
         with pytest.raises(UserError, match=r"small is full .*TMPDIR"):
             project.rehearse("python", "train.py")
-        monkeypatch.setattr(scratch, "_LEAST_FREE", 1 << 10)
+        monkeypatch.setattr(scratch, "_MIN_FREE", 1 << 10)
         with pytest.raises(UserError, match=r"small is full .*TMPDIR"):
             project.rehearse("python", "train.py")
         assert list(small.iterdir()) == []

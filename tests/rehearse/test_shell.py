@@ -195,7 +195,7 @@ def test_what_reaches_out_waits_or_installs_is_left_out_and_named(project: Proje
     )
     run = project.run("bash", "launch.sh")
     assert [call.words for call in run.calls] == [["torchrun", "train.py"]]
-    assert [" ".join(words) for words in run.left_out] == [
+    assert [" ".join(words) for words in run.skipped] == [
         "pip install deepspeed", "pip install x", "git pull", "git clone x", "tail -f log.txt",
         "wget http://example.com/x", "no_such_program --x", "ssh there rm -rf /", "docker run x", "sbatch job.sh",
         "module load cuda",
@@ -362,7 +362,7 @@ def test_software_of_the_training_machine_may_be_missing(project: Project) -> No
     project.write("launch.sh", script)
     run = project.run("bash", "launch.sh")
     assert run.calls[0].words == ["torchrun", "train.py"]
-    assert ["source", "/usr/local/Ascend/ascend-toolkit/set_env.sh"] in run.left_out
+    assert ["source", "/usr/local/Ascend/ascend-toolkit/set_env.sh"] in run.skipped
 
 
 def test_a_script_that_waits_after_launching_is_not_waited_for(project: Project, monkeypatch) -> None:

@@ -16,7 +16,7 @@ from gonogo.confinement.variables import program_environment
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, Outcome, RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.launch.own_texts import own_texts
+from gonogo.rehearse.launch.launch_texts import own_texts
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.variables import ProgramVariables
 

@@ -18,10 +18,10 @@ from wheels import wheel
 from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.building import TO_BUILD_WITH
-from gonogo.rehearse.packages.differing import spare_differing
-from gonogo.rehearse.packages.laying import PackageOverlay
-from gonogo.rehearse.packages.making import OF_GONOGO
-from gonogo.rehearse.packages.whole import whole_environment
+from gonogo.rehearse.packages.environment_build import OF_GONOGO
+from gonogo.rehearse.packages.full_environment import build_full_environment
+from gonogo.rehearse.packages.overlay import PackageOverlay
+from gonogo.rehearse.packages.version_mismatch import spare_differing
 
 TORCH = metadata.version("torch").partition("+")[0]
 
@@ -64,7 +64,7 @@ def requirements(folder: Path, text: str) -> Path:
 
 def test_all_that_a_file_lists_is_installed_and_nothing_of_this_python_is_seen(index: Path, tmp_path: Path) -> None:
     path = requirements(tmp_path, f"trl[cli]<0.10\nattrs==22.1\ntorch=={TORCH}\n")
-    made = whole_environment(path, (), None)
+    made = build_full_environment(path, (), None)
     installed = versions(made)
     assert {name: installed[name] for name in ("trl", "attrs", "evaluate", "tyro")} == {
         "trl": "0.9.4", "attrs": "22.1", "evaluate": "0.4.2", "tyro": "0.5",
@@ -77,14 +77,14 @@ def test_all_that_a_file_lists_is_installed_and_nothing_of_this_python_is_seen(i
 
 def test_the_second_time_it_is_there_already(index: Path, tmp_path: Path) -> None:
     path = requirements(tmp_path, "trl==0.9.1\nattrs==22.1\n")
-    first = whole_environment(path, (), None)
+    first = build_full_environment(path, (), None)
     for file in index.iterdir():
         file.unlink()
     started = time.process_time()
-    assert whole_environment(path, (), None) == first
+    assert build_full_environment(path, (), None) == first
     assert time.process_time() - started < 1
     with pytest.raises(UserError, match=r"requirements.txt can't be made"):
-        whole_environment(path, ("trl==0.9.3",), None)
+        build_full_environment(path, ("trl==0.9.3",), None)
     assert [
         one.name for one in (tmp_path / "cache/gonogo/environments").iterdir() if one.name.startswith(".fill")
     ] == []
@@ -92,26 +92,26 @@ def test_the_second_time_it_is_there_already(index: Path, tmp_path: Path) -> Non
 
 def test_a_bare_name_of_with_adds_a_package_and_leaves_the_files_versions(index: Path, tmp_path: Path) -> None:
     path = requirements(tmp_path, "trl==0.9.1\n")
-    installed = versions(whole_environment(path, ("trl", "attrs"), None))
+    installed = versions(build_full_environment(path, ("trl", "attrs"), None))
     assert installed["trl"] == "0.9.1"
     assert "attrs" in installed
 
 
 def test_with_wins_over_the_file(index: Path, tmp_path: Path) -> None:
     path = requirements(tmp_path, "trl==0.9.1\nattrs==22.1\n")
-    assert versions(whole_environment(path, ("trl==0.9.3",), None))["trl"] == "0.9.3"
+    assert versions(build_full_environment(path, ("trl==0.9.3",), None))["trl"] == "0.9.3"
 
 
 def test_with_adds_what_the_file_leaves_out(index: Path, tmp_path: Path) -> None:
     path = requirements(tmp_path, "attrs==22.1\n")
-    assert versions(whole_environment(path, ("trl==0.9.3",), None))["trl"] == "0.9.3"
+    assert versions(build_full_environment(path, ("trl==0.9.3",), None))["trl"] == "0.9.3"
 
 
 def test_what_takes_long_to_compile_is_taken_as_a_wheel(index: Path, tmp_path: Path) -> None:
     wheel(index, "numpy", "1.26.4")
     with tarfile.open(index / "numpy-1.21.4.tar.gz", "w:gz"):
         pass
-    made = whole_environment(requirements(tmp_path, "numpy==1.21.4\n"), (), None)
+    made = build_full_environment(requirements(tmp_path, "numpy==1.21.4\n"), (), None)
     assert versions(made)["numpy"] == "1.26.4"
     assert made.differing == ("numpy",)
 
@@ -119,9 +119,9 @@ def test_what_takes_long_to_compile_is_taken_as_a_wheel(index: Path, tmp_path: P
 def test_pkg_resources_stays_whoever_asks_for_setuptools(index: Path, tmp_path: Path) -> None:
     wheel(index, "setuptools", "82.0")
     wheel(index, "numba", "0.60", ("setuptools",))
-    assert versions(whole_environment(requirements(tmp_path, "numba\n"), (), None))["setuptools"] == "80.9"
+    assert versions(build_full_environment(requirements(tmp_path, "numba\n"), (), None))["setuptools"] == "80.9"
     path = requirements(tmp_path, "numba\nsetuptools==82.0\n")
-    assert versions(whole_environment(path, (), None))["setuptools"] == "82.0"
+    assert versions(build_full_environment(path, (), None))["setuptools"] == "82.0"
 
 
 def test_torchvision_goes_with_the_torch_that_is_there(index: Path, tmp_path: Path) -> None:
@@ -130,20 +130,20 @@ def test_torchvision_goes_with_the_torch_that_is_there(index: Path, tmp_path: Pa
         wheel(index, "torchvision", version, ("no-such-cuda-library",))
     for name in ("pillow", "numpy"):
         wheel(index, name, "99.0")
-    assert "torchvision" not in versions(whole_environment(requirements(tmp_path, "attrs==22.1\n"), (), None))
-    made = whole_environment(requirements(tmp_path, "attrs==22.1\ntorchvision==0.16.2\n"), (), None)
+    assert "torchvision" not in versions(build_full_environment(requirements(tmp_path, "attrs==22.1\n"), (), None))
+    made = build_full_environment(requirements(tmp_path, "attrs==22.1\ntorchvision==0.16.2\n"), (), None)
     assert versions(made)["torchvision"] == release
     assert "torchvision" in made.differing
 
 
 def test_pins_that_contradict_each_other_are_installed_all_the_same(index: Path, tmp_path: Path) -> None:
-    installed = versions(whole_environment(requirements(tmp_path, "trl==0.10.0\nold-one==1.0\n"), (), None))
+    installed = versions(build_full_environment(requirements(tmp_path, "trl==0.10.0\nold-one==1.0\n"), (), None))
     assert (installed["trl"], installed["old-one"]) == ("0.10.0", "1.0")
 
 
 def test_what_can_not_be_had_is_named_and_another_version_taken(index: Path, tmp_path: Path) -> None:
     path = requirements(tmp_path, "trl==0.9.1\nattrs==1.0\nno-such-package==3\nflash-attn==2.5.0\ntorch==1.13.1\n")
-    made = whole_environment(path, (), None)
+    made = build_full_environment(path, (), None)
     assert versions(made)["attrs"] == "22.1"
     assert set(made.differing) == {"attrs", "no-such-package", "flash-attn", "torch"}
     told = {what.en: why.en for what, why in made.skipped}
@@ -155,27 +155,27 @@ def test_what_can_not_be_had_is_named_and_another_version_taken(index: Path, tmp
 @pytest.mark.parametrize("pinned", ["2.1.0", "2.0.1"])
 def test_a_torch_that_can_not_be_had_is_replaced_by_the_nearest(index: Path, tmp_path: Path, pinned: str) -> None:
     wheel(index, "torch", "2.1.2+cpu")
-    made = whole_environment(requirements(tmp_path, f"torch=={pinned}\n"), (), None)
+    made = build_full_environment(requirements(tmp_path, f"torch=={pinned}\n"), (), None)
     assert versions(made)["torch"] == "2.1.2+cpu"
     assert "torch" in made.differing
 
 
 def test_where_this_python_has_it_all_it_is_used(index: Path, tmp_path: Path) -> None:
     path = requirements(tmp_path, f"torch=={TORCH}\ntransformers=={metadata.version('transformers')}\n")
-    assert whole_environment(path, (), None) == PackageOverlay()
+    assert build_full_environment(path, (), None) == PackageOverlay()
 
 
 def test_another_python_is_told(index: Path, tmp_path: Path) -> None:
     path = tmp_path / "environment.json"
     path.write_text('{"python": "2.7.18", "packages": {"attrs": "22.1"}}')
-    ((what, why),) = whole_environment(path, (), None).skipped
+    ((what, why),) = build_full_environment(path, (), None).skipped
     assert what.en == "Python 2.7.18"
     assert ".".join(platform.python_version_tuple()[:2]) in why.en
 
 
 def test_a_day_is_written_as_one(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--as-of yesterday: write a day"):
-        whole_environment(requirements(tmp_path, "attrs==22.1\n"), (), "yesterday")
+        build_full_environment(requirements(tmp_path, "attrs==22.1\n"), (), "yesterday")
 
 
 def failed(type_: str, message: str, *frames: Frame) -> RankRecord:

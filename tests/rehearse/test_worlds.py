@@ -15,13 +15,13 @@ from rehearse.flight_dumps import told_otherwise
 from rehearse.forked_workers import forked_workers
 from world_programs import HANG, HEALTHY, WORLDS, Expected, needs, world_size
 
-from gonogo.check.beside import read_beside
+from gonogo.check.static_findings import check_project
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Severity, Verdict
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
-from gonogo.rehearse.viewers.asked import ViewerFiles
+from gonogo.rehearse.viewers.requested_files import ViewerFiles
 from gonogo.report.json_ import report_object
 
 SOON = [
@@ -83,7 +83,7 @@ def wrong_by_the_command(program: str, tmp_path: Path) -> str | None:
 
 def unlike_check(program: str, record: RehearsalRecord, command: list[str]) -> str | None:
     """What is wrong where the files are read too: of what check is certain, the rehearsal has to say first."""
-    files = read_beside(command)
+    files = check_project(command)
     errors = [finding for finding in files.findings if finding.severity is Severity.ERROR]
     certain = {finding.hazard for finding in errors if finding.certainty is Certainty.CERTAIN}
     report = rehearsal_report(record, files=files)

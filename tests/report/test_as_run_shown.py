@@ -9,7 +9,7 @@ import samples
 from msgspec.structs import replace
 
 from gonogo.finding import Report
-from gonogo.finding.as_run import Asked, AsRun, Recomputed
+from gonogo.finding.as_run import AsRun, ConfiguredSettings, Recomputed
 from gonogo.finding.rehearsal import ModuleMemory, Rehearsal
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.report import render
@@ -38,7 +38,7 @@ QLORA = AsRun(
     optimizer="DeepSpeedCPUAdam",
     masters="float32",
     states_on=("cpu",),
-    asked=Asked(micro_batch=4, accumulation=4),
+    asked=ConfiguredSettings(micro_batch=4, accumulation=4),
 )
 
 

@@ -16,7 +16,7 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.planned import Model, Plan, Solution, Strategy, TooLarge
 from gonogo.report import drawing
 from gonogo.report.trials import plan_picture
-from gonogo.report.trials.plan_picture import COLOURS, MOST_FITTING, check_picture, draw, write_picture
+from gonogo.report.trials.plan_picture import COLOURS, MAX_FITTING, check_picture, draw, write_picture
 
 GIB = 1 << 30
 NOTHING = Text("", "")
@@ -95,7 +95,7 @@ def test_what_was_solved_for_is_told() -> None:
 
 
 def test_no_more_bars_than_can_be_read() -> None:
-    assert len(bars(drawing.as_svg(draw(plan([FITS] * 30, []), "en")))) == MOST_FITTING
+    assert len(bars(drawing.as_svg(draw(plan([FITS] * 30, []), "en")))) == MAX_FITTING
 
 
 def test_names_are_no_markup() -> None:

@@ -17,7 +17,7 @@ from virtual.saved_models import LOAD, TINY, header, real_load, save
 from virtual_worker import answers
 
 from gonogo.virtual.weights import skeleton
-from gonogo.virtual.weights.made_once import MadeWeights
+from gonogo.virtual.weights.generated_weights import MadeWeights
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_what_can_not_be_replaced_is_said_as_of_a_move(below: Path, tmp_path: Pa
 
 @pytest.mark.usefixtures("across")
 def test_more_than_is_copied_stays_refused(below: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "_MOST_MOVED", 4096)
+    monkeypatch.setattr(moving, "_MAX_MOVED", 4096)
     with pytest.raises(OSError, match="Invalid cross-device link"):
         os.rename(below, tmp_path / "moved")
     assert sorted(os.listdir(tmp_path)) == ["below"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.environment.versions.saved import environment_facts
+from gonogo.evidence.environment.versions.environment_json import environment_facts
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.finding import Finding, Report, Skipped, Text, best_first, verdict_of

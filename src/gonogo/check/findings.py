@@ -12,11 +12,16 @@ from typing import TypeVar
 import msgspec
 
 from gonogo.check.allowed import is_allowed
+from gonogo.check.certainty import (
+    CERTAINTY_ORDER,
+    downgrade_rewritten_config,
+    downgrade_undeclared_versions,
+    downgrade_unreached,
+)
 from gonogo.check.fixes import with_diffs
 from gonogo.check.parallel import parallel_map
 from gonogo.check.runs import FAULT, Gathered, gather
 from gonogo.check.settings import CheckSettings
-from gonogo.check.sureness import SURENESS, as_far_as_it_runs, as_far_as_read, as_far_as_told
 from gonogo.evidence.paths import is_folder, resolved
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.parse import without_collecting
@@ -114,7 +119,7 @@ def _check(
         notes=(*gathered.notes, *(_MORE.format(hazard=name, limit=_MAX_FINDINGS) for name in sorted(cut))),
     )
     failing = any(
-        finding.severity is Severity.ERROR and SURENESS[finding.certainty] >= SURENESS[settings.fail_on]
+        finding.severity is Severity.ERROR and CERTAINTY_ORDER[finding.certainty] >= CERTAINTY_ORDER[settings.fail_on]
         for finding in shown
     )
     return Checked(report, gathered, time.perf_counter() - start, failing)
@@ -151,7 +156,7 @@ class _Handlers:
         found: list[Finding] = []
         if run.config is not None:
             for hazard in self._config:
-                found += as_far_as_read(self._findings_of(hazard, hazard.in_config, run.config, run), run)
+                found += downgrade_rewritten_config(self._findings_of(hazard, hazard.in_config, run.config, run), run)
         if run.launch is not None:
             for hazard in self._launch:
                 found += self._findings_of(hazard, hazard.in_launch, run.launch, run)
@@ -160,7 +165,7 @@ class _Handlers:
                 found += self._findings_of(hazard, hazard.in_script, script, run)
         for hazard in self._environment:
             found += self._findings_of(hazard, hazard.in_environment, run.environment, run)
-        return as_far_as_it_runs(found, run), self._faults, self._cut
+        return downgrade_unreached(found, run), self._faults, self._cut
 
     def _findings_of(
         self, hazard: Hazard, handler: Callable[[_Evidence, Run], Iterator[Finding]], evidence: _Evidence, run: Run
@@ -171,9 +176,13 @@ class _Handlers:
             if len(found) > _MAX_FINDINGS:
                 self._cut.add(hazard.name)
                 found = found[:_MAX_FINDINGS]
-            told = run.as_told() if any(finding.certainty is not Certainty.POSSIBLE for finding in found) else None
+            told = (
+                run.declared_only() if any(finding.certainty is not Certainty.POSSIBLE for finding in found) else None
+            )
             return (
-                found if told is None else as_far_as_told(found, list(islice(handler(evidence, told), _MAX_FINDINGS)))
+                found
+                if told is None
+                else downgrade_undeclared_versions(found, list(islice(handler(evidence, told), _MAX_FINDINGS)))
             )
         except Exception as error:
             if os.environ.get("GONOGO_DEBUG"):
@@ -200,7 +209,7 @@ def _deduplicated(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _rank(finding: Finding) -> tuple[int, int]:
-    return (finding.severity is Severity.ERROR, SURENESS[finding.certainty])
+    return (finding.severity is Severity.ERROR, CERTAINTY_ORDER[finding.certainty])
 
 
 def roots_of(paths: Sequence[str], base: Path) -> tuple[Path, ...]:

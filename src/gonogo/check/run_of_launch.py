@@ -17,7 +17,7 @@ from gonogo.evidence.config.deepspeed import (
     read_deepspeed_config,
 )
 from gonogo.evidence.config.deepspeed_auto import AutoValues
-from gonogo.evidence.config.model import Model, read_model
+from gonogo.evidence.config.model import ModelConfig, read_model
 from gonogo.evidence.config.training_arguments import ARGUMENT_CLASSES, Arguments, read_arguments
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment
@@ -247,7 +247,7 @@ def _handed(script: Script) -> Iterator[tuple[Field, ast.expr | None]]:
     return handed_over(script)
 
 
-def _hidden_size(model: Model | None) -> Field:
+def _hidden_size(model: ModelConfig | None) -> Field:
     size = model.hidden_size if model is not None else None
     return Field.of(size) if size is not None else Field.not_known()
 
@@ -269,7 +269,7 @@ def _arguments_set_in(scripts: Sequence[Script]) -> tuple[dict[str, Field], bool
     return given, complete
 
 
-def _model_of(arguments: Arguments, scripts: Sequence[Script], folder: Path) -> Model | None:
+def _model_of(arguments: Arguments, scripts: Sequence[Script], folder: Path) -> ModelConfig | None:
     """The model that the run loads, by its arguments, else by the name that a script gives ``from_pretrained``."""
     if text := arguments.model.string:
         return read_model(text, folder)

@@ -97,7 +97,7 @@ class _Gatherer:
         self.placeholders: list[tuple[str, str]] = []
         """What stands in scripts to be filled in, with its place."""
         self._environments: dict[Path | None, Environment] = {}
-        self._told_by: dict[Path, Environment] = {}
+        self._declared_by: dict[Path, Environment] = {}
         self._asked_for = settings.environment
         self._jobs: dict[int, Workload] = {}
         """By the launch's identity: the queued job that it is of."""
@@ -239,7 +239,7 @@ class _Gatherer:
                 yield launch
 
     def _run_of(self, maker: RunMaker, launch: Launch) -> Run | None:
-        """The run of a launch; None where gonogo fails over it, which costs that launch alone and is told."""
+        """The run of a launch; None where gonogo fails over it, which costs that launch alone and is reported."""
         try:
             return maker.run_of(launch, self._environment_for(launch))
         except (UserError, MemoryError):
@@ -289,18 +289,18 @@ class _Gatherer:
         if launch is None and not any(self.found.values()):
             return self._environment(None)
         files = list(environment_files(folders))
-        stating = (path for path in files if any(self._told(path).has(name) for name in STACK))
+        stating = (path for path in files if any(self._declared(path).has(name) for name in STACK))
         file = next(stating, files[0] if files else None)
         found = self._environment(file)
         job = self._jobs.get(id(launch))
         image = launch.image if launch is not None and launch.in_container else None
         if job is None and image is None:
             return found
-        from gonogo.evidence.environment.versions.queued import as_queued, in_container
+        from gonogo.evidence.environment.versions.job_environment import as_queued, in_container
 
-        if found.told is None:  # of what was typed here; but it trains elsewhere
-            told = self._told(file) if file is not None else Environment.unknown()
-            found = msgspec.structs.replace(found, told=told)
+        if found.declared is None:  # of what was typed here; but it trains elsewhere
+            declared = self._declared(file) if file is not None else Environment.unknown()
+            found = msgspec.structs.replace(found, declared=declared)
         if job is not None:
             elsewhere = launch is not None and launch.place.source is not job.container.source
             script = Place(launch.source, 0, len(launch.source.data)) if launch is not None and elsewhere else None
@@ -314,29 +314,29 @@ class _Gatherer:
         return self._environments[key]
 
     def _read_environment(self, path: Path | None) -> Environment:
-        told = self._told(path) if path is not None else Environment.unknown()
+        declared = self._declared(path) if path is not None else Environment.unknown()
         if path is not None and self._is_asked_for(path) and self.laid_over is None:
-            return told  # another machine's: this one says nothing of it
-        found = told.over(self._machine) if self.use_installed else told
+            return declared  # another machine's: this one says nothing of it
+        found = declared.over(self._machine) if self.use_installed else declared
         if self.use_installed and not self.typed:
-            found = msgspec.structs.replace(found, told=told)
+            found = msgspec.structs.replace(found, declared=declared)
         return found.with_laid_over(self._laid_over) if self._laid_over else found
 
     def _is_asked_for(self, path: Path) -> bool:
         return self._asked_for is not None and path == Path(os.path.abspath(self._asked_for))
 
-    def _told(self, path: Path) -> Environment:
+    def _declared(self, path: Path) -> Environment:
         """What one file tells of the environment."""
         from gonogo.evidence.environment.reading import read_environment
 
         path = Path(os.path.abspath(path))
-        if path not in self._told_by:
+        if path not in self._declared_by:
             source = SourceFile.read(path) if self._is_asked_for(path) else self.files.read(path)
             if source is not None:
                 source.path = self.files.display_path(path)
                 self.files.sources.setdefault(source.path, source)
-            self._told_by[path] = read_environment(source) if source is not None else Environment.unknown()
-        return self._told_by[path]
+            self._declared_by[path] = read_environment(source) if source is not None else Environment.unknown()
+        return self._declared_by[path]
 
     @cached_property
     def _machine(self) -> Environment:

@@ -177,12 +177,12 @@ def rehearse(
                     "没有给出要排练的命令：请写在 -- 之后，例如 gonogo rehearse -- bash launch.sh",
                 )
             )
-        from gonogo.rehearse.against import held_against, read_earlier
         from gonogo.rehearse.answer import rehearsed, was_interrupted
+        from gonogo.rehearse.baseline import compare_with_baseline, read_earlier
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
-        from gonogo.rehearse.viewers.asked import ViewerFiles
+        from gonogo.rehearse.viewers.requested_files import ViewerFiles
 
         request = RehearsalRequest(
             command=command,
@@ -207,7 +207,7 @@ def rehearse(
         earlier = None if against is None else read_earlier(against)
         with live_display(language) as on_progress:
             record, report = rehearsed(request, on_progress)
-        report, passes = (report, True) if earlier is None else held_against(report, earlier, peak_growth)
+        report, passes = (report, True) if earlier is None else compare_with_baseline(report, earlier, peak_growth)
         publish(report, format_, output, language, open_)
         if was_interrupted(record):
             raise SystemExit(INTERRUPTED)

@@ -21,7 +21,7 @@ from gonogo.finding.language import chosen_language
 if TYPE_CHECKING:
     from gonogo.check.settings import CheckSettings
 
-_MOST_ROUNDS = 10
+_MAX_ROUNDS = 10
 """A fix may make room for another; more rounds than this is a fault of gonogo."""
 
 
@@ -114,7 +114,7 @@ def check(
             raise SystemExit(checked.exit_status)
         if fix:
             read_only = ReadOnlyFiles(language, sys.stderr)
-            for _ in range(_MOST_ROUNDS):
+            for _ in range(_MAX_ROUNDS):
                 if not fix_files(checked, paths, unsafe_fixes, language, sys.stderr, read_only):
                     break
                 checked = check_files(paths, command, settings=settings, allow_no_files=allow_no_files)

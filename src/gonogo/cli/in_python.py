@@ -15,7 +15,7 @@ Words = str | Sequence[str]
 """A command: as typed, or word by word."""
 
 
-class Answer(Report, frozen=True):
+class DisplayedReport(Report, frozen=True):
     """A report that shows itself: as a page in a notebook, as text elsewhere, in the language of the locale."""
 
     def _repr_html_(self) -> str:
@@ -33,7 +33,7 @@ class Answer(Report, frozen=True):
         return render(self, format_name, chosen_language(language, os.environ))
 
 
-def check_files(*paths: str | Path, command: Words = (), environment: str | Path | None = None) -> Answer:
+def check_files(*paths: str | Path, command: Words = (), environment: str | Path | None = None) -> DisplayedReport:
     """``gonogo check PATHS -- COMMAND``. ``environment``: a file of versions, where they are not what is installed.
 
     Raises UserError for what can't be read.
@@ -60,7 +60,7 @@ def rehearse_command(
     steps: int = 2,
     timeout: float = 600.0,
     env: Sequence[str] = (),
-) -> Answer:
+) -> DisplayedReport:
     """``gonogo rehearse -- COMMAND``, with the options of the same names; what it does now is told on stderr.
 
     Raises UserError for what the user has to change.
@@ -86,7 +86,7 @@ def rehearse_command(
     return _answer(report)
 
 
-def diagnose_logs(*logs: str | Path, command: Words = ()) -> Answer:
+def diagnose_logs(*logs: str | Path, command: Words = ()) -> DisplayedReport:
     """``gonogo diagnose LOGS -- COMMAND``. Raises UserError for a log that is not there or can't be read."""
     from gonogo.diagnose.findings import diagnose
 
@@ -97,6 +97,6 @@ def _words(command: Words) -> list[str]:
     return shlex.split(command) if isinstance(command, str) else list(command)
 
 
-def _answer(report: Report) -> Answer:
+def _answer(report: Report) -> DisplayedReport:
     sys.stderr.flush()
-    return Answer(**{name: getattr(report, name) for name in report.__struct_fields__})
+    return DisplayedReport(**{name: getattr(report, name) for name in report.__struct_fields__})

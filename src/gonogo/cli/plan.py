@@ -132,10 +132,10 @@ def plan(
         from gonogo.trials.plan.answer_solved import solved_report
         from gonogo.trials.plan.from_command import read_training_command
         from gonogo.trials.plan.measure import Meter, NotMeasured
-        from gonogo.trials.plan.needed import check_model, check_packages
+        from gonogo.trials.plan.prerequisites import check_model, check_packages
         from gonogo.trials.plan.price import priced, read_price, tokens_of
         from gonogo.trials.plan.request import PlanOptions, request_of
-        from gonogo.trials.plan.search import Plan, check_batch, search
+        from gonogo.trials.plan.search import PlanResult, check_batch, search
         from gonogo.trials.plan.solve import check_unknown
         from gonogo.trials.plan.solve import solve as solve_for
         from gonogo.trials.plan.task.settings import TaskOptions
@@ -182,7 +182,7 @@ def plan(
                 ) from error
         if write is not None:
             notes += write_best(write, found)
-        report = plan_report(found, notes) if isinstance(found, Plan) else solved_report(found, notes)
+        report = plan_report(found, notes) if isinstance(found, PlanResult) else solved_report(found, notes)
         if paid is not None and report.plan is not None:
             report = msgspec.structs.replace(report, plan=priced(report.plan, paid, wanted))
         if picture is not None and report.plan is not None:
@@ -220,7 +220,7 @@ def _one(words: list[str]) -> str | None:
 def _progress(language: str) -> Iterator[tuple[Callable[[Text], None], Callable[[int, int], None]]]:
     """What to tell of the search's progress: shown on a terminal's stderr, else nowhere."""
     from gonogo.rehearse.display import progress_lines
-    from gonogo.rehearse.questions import PROGRESS, PROGRESS_LINES
+    from gonogo.rehearse.prompts import PROGRESS, PROGRESS_LINES
 
     if os.environ.get(PROGRESS) == PROGRESS_LINES:
         yield progress_lines(language), (lambda _done, _all: None)

@@ -68,8 +68,8 @@ def prepare(
     with exit_statuses(language):
         from gonogo.confinement.variables import check_named
         from gonogo.finding.redaction import redact
+        from gonogo.rehearse.prepared.output import known_format, write
         from gonogo.rehearse.prepared.run import Preparation
-        from gonogo.rehearse.prepared.shown import known_format, write
         from gonogo.report.output import check_writable, publish_text
 
         def publish(done: Preparation) -> None:
@@ -98,8 +98,8 @@ def prepare(
             )
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
-        from gonogo.rehearse.prepared.given import AS_INSTALLED
-        from gonogo.rehearse.prepared.look import look
+        from gonogo.rehearse.prepared.probe_run import look
+        from gonogo.rehearse.prepared.provided_files import AS_INSTALLED
         from gonogo.rehearse.prepared.run import InEnvironment as Given
         from gonogo.rehearse.prepared.run import options_of
         from gonogo.rehearse.prepared.run import prepare as make_ready

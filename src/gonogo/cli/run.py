@@ -90,7 +90,7 @@ def run(
                     "没有给出要运行的命令：请写在 -- 之后，例如 gonogo run -- bash launch.sh",
                 )
             )
-        from gonogo.check.beside import NO_FILES, files_of
+        from gonogo.check.static_findings import NO_STATIC_FINDINGS, files_of
         from gonogo.guard.injection import GuardOptions
         from gonogo.guard.parent import GuardRequest, default_folder, run_guarded
 
@@ -114,7 +114,7 @@ def run(
                 python=sys.executable,
             ),
             verdict=checked.report.verdict.value if checked is not None else None,
-            files=files_of(checked, os.getcwd()) if checked is not None else NO_FILES,
+            files=files_of(checked, os.getcwd()) if checked is not None else NO_STATIC_FINDINGS,
         )
         ended = run_guarded(request, os.environ, language)
         try:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
-from gonogo.confinement.listening import Listening, OnCall
 from gonogo.confinement.secrets import secret_places
+from gonogo.confinement.syscall_listener import OnCall, SyscallListener
 from gonogo.confinement.trees import remove_tree
 from gonogo.confinement.words import CANNOT_CONFINE
 from gonogo.confinement.world import LayerRefused, Means, World, WorldRefused, WorldSpec
@@ -22,58 +22,58 @@ from gonogo.finding.errors import UserError
 FORCED = "GONOGO_CONFINEMENT"
 """Environment variable: the only means that is tried."""
 _TRIED: tuple[Means, ...] = ("namespaces", "landlock")
-_LEAST_SPACE = 256 << 20
+_MIN_SPACE = 256 << 20
 
 
 class Confinement:
     """The worlds of one rehearsal.
 
-    ``scratch`` is its folder, of which programs see ``shared`` and ``shown`` only. ``on_call`` is handed the calls of
-    programs that are heard.
+    ``scratch`` is its folder, of which programs see ``shared`` and ``readable`` only. ``on_call`` is handed the
+    system calls of programs that are traced.
     """
 
     def __init__(self, scratch: Path, *, unconfined: bool = False, on_call: OnCall | None = None) -> None:
         self.scratch = scratch.resolve()
         self.shared = self.scratch / "shared"
         """Programs see and write this folder as it is; gonogo reads what it finds here as a stranger's."""
-        self.shown = self.scratch / "shown"
+        self.readable = self.scratch / "readable"
         """Programs can read this folder, and not write it."""
-        for folder in (self.shared, self.shown):
+        for folder in (self.shared, self.readable):
             folder.mkdir(mode=0o755, exist_ok=True)
         self.means: Means | None = "none" if unconfined else None
         """What confines its worlds; None before the first one."""
         self.reasons: list[str] = []
         """Why a better means could not be had: what the kernel refused, as it said."""
         self._on_call = on_call
-        self._held: dict[Path, set[Path]] = {}
+        self._ancestors: dict[Path, set[Path]] = {}
         """With which trees the worlds of other trees began, and those with which."""
         self._layers: Path | None = None
         """Where the layers of its worlds are kept; None before the first one."""
 
     @contextlib.contextmanager
     def world(
-        self, *, below: Sequence[Path] = (), made: Path | None = None, on_call: OnCall | None = None
+        self, *, below: Sequence[Path] = (), prepared: Path | None = None, on_call: OnCall | None = None
     ) -> Iterator[World]:
         """A new world, ended with the block.
 
-        It begins with the files of ``made``, and with what the ``below`` hold: trees of earlier worlds. ``on_call`` is
-        handed calls too, and after the confinement's own.
+        It begins with the files of ``prepared``, and with what the ``below`` hold: trees of earlier worlds. ``on_call``
+        is handed calls too, and after the confinement's own.
 
         Raises UserError where this machine has no means to confine a program.
         """
         refused: list[str] = []
         looks = [look for look in (self._on_call, on_call) if look is not None]
         with contextlib.ExitStack() as stack:
-            listening = stack.enter_context(Listening(looks)) if looks else None
-            world = stack.enter_context(self.worlds_of(below, made, listening, refused))
+            listening = stack.enter_context(SyscallListener(looks)) if looks else None
+            world = stack.enter_context(self.worlds_of(below, prepared, listening, refused))
             yield world
 
     @contextlib.contextmanager
     def worlds_of(
-        self, below: Sequence[Path], made: Path | None, listening: Listening | None, refused: list[str]
+        self, below: Sequence[Path], prepared: Path | None, listening: SyscallListener | None, refused: list[str]
     ) -> Iterator[World]:
         """As :meth:`world`; ``refused`` is told what the kernel refuses of the means that are tried first."""
-        begins_with = self._not_held([*([] if made is None else [made]), *below])
+        base_trees = self._without_ancestors([*([] if prepared is None else [prepared]), *below])
         for means in (self.means,) if self.means is not None else _means_to_try():
             for layers in self._places() if means == "namespaces" else (self.scratch / "worlds",):
                 layers.mkdir(exist_ok=True)
@@ -84,10 +84,10 @@ class Confinement:
                         folder=Path(tempfile.mkdtemp(prefix="", dir=layers)),
                         private=self.scratch,
                         shared=(self.shared,),
-                        shown=(self.shown,),
-                        own=(os.getcwd(), os.path.expanduser("~"), "/var/tmp"),
+                        readable=(self.readable,),
+                        remapped=(os.getcwd(), os.path.expanduser("~"), "/var/tmp"),
                         hidden=() if means == "none" else (*secret_places(), *elsewhere),
-                        begins_with=begins_with,
+                        base_trees=base_trees,
                     ),
                     None if listening is None else listening.add,
                 )
@@ -104,9 +104,9 @@ class Confinement:
                 self.means = means
                 if means == "namespaces":
                     self._layers = layers
-                self._held[world.tree] = {
-                    *begins_with,
-                    *(held for tree in begins_with for held in self._held.get(tree, ())),
+                self._ancestors[world.tree] = {
+                    *base_trees,
+                    *(ancestor for tree in base_trees for ancestor in self._ancestors.get(tree, ())),
                 }
                 try:
                     yield world
@@ -116,12 +116,12 @@ class Confinement:
         reasons = "; ".join(refused) or (f"{FORCED}={os.environ.get(FORCED)}" if is_linux() else "not Linux")
         raise UserError(CANNOT_CONFINE.format(why=reasons))
 
-    def _not_held(self, trees: Sequence[Path]) -> tuple[Path, ...]:
+    def _without_ancestors(self, trees: Sequence[Path]) -> tuple[Path, ...]:
         """Without those that a later one began with: what its programs deleted of them is not to come back."""
         return tuple(
             tree
             for number, tree in enumerate(trees)
-            if not any(tree in self._held.get(later, ()) for later in trees[number + 1 :])
+            if not any(tree in self._ancestors.get(later, ()) for later in trees[number + 1 :])
         )
 
     def _places(self) -> Iterator[Path]:
@@ -135,7 +135,7 @@ class Confinement:
             try:
                 device = os.stat(folder).st_dev
                 space = os.statvfs(folder)
-                if device in tried or space.f_bavail * space.f_frsize < _LEAST_SPACE:
+                if device in tried or space.f_bavail * space.f_frsize < _MIN_SPACE:
                     continue
                 tried.add(device)
                 place = Path(os.path.realpath(tempfile.mkdtemp(prefix="gonogo-", dir=folder)))

@@ -10,13 +10,13 @@ from gonogo.confinement.inside.calls import FILES, LOOKS
 MACHINES = ("x86_64", "aarch64")
 
 
-def can_be_heard() -> bool:
+def can_trace_calls() -> bool:
     """Whether there is a table for this machine's processor."""
     return sys.platform.startswith("linux") and os.uname().machine in MACHINES and sys.maxsize > 1 << 32
 
 
 def _names() -> dict[int, str]:
-    if not can_be_heard():
+    if not can_trace_calls():
         return {}
     index = MACHINES.index(os.uname().machine)
     calls: dict[str, tuple[int | None, int | None]] = {**FILES, **LOOKS}

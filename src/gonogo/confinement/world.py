@@ -1,6 +1,6 @@
 """A world: where a stranger's programs run, apart from the user's files, processes, network and secrets.
 
-The first process of a world makes it and starts programs in it (``inside/first.py``). It runs until the world is
+The first process of a world makes it and starts programs in it (``inside/init.py``). It runs until the world is
 closed, or gonogo ends in whatever way; all that was started in the world ends with it. Each program is started through
 a relay (``inside/relay.py``): to ``subprocess`` a world is no more than some words before a command.
 """
@@ -30,17 +30,17 @@ from gonogo.finding.errors import UserError
 
 Means = Literal["namespaces", "landlock", "none"]
 """What confines a world: the kernel's namespaces with overlayfs; Landlock with seccomp; nothing."""
-Heard = Literal["", "files", "looks", "starts"]
+TracedCalls = Literal["", "files", "looks", "starts"]
 """Which calls of a program wait for the world's listener: those that open or start a file; also those that only look
 whether it is there; those that start a program."""
 OnListener = Callable[[int, str], None]
 """Takes the descriptor at which the calls of a program are heard, and which they are."""
 
 _INSIDE = str(Path(__file__).with_name("inside"))
-_LONGEST_START = 20.0
-_MOST_PROCESSES = 8192
-_LEAST_MEMORY = 96 << 20
-_LEAST_FREE = 32 << 20
+_START_TIMEOUT = 20.0
+_MAX_PROCESSES = 8192
+_MIN_MEMORY = 96 << 20
+_MIN_FREE = 32 << 20
 LAYER_LIMIT = "GONOGO_LAYER_GIB"
 """Environment variable: how many GiB programs may write into a world's layer."""
 _LAYER_GIB = 16.0
@@ -86,13 +86,13 @@ class WorldSpec:
     """Shown empty, but for what of it is shared."""
     shared: tuple[Path, ...] = ()
     """Folders that are as they are outside: what programs write there is really written."""
-    shown: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
     """Folders of gonogo's that programs can read, and not write."""
-    own: tuple[str, ...] = ()
+    remapped: tuple[str, ...] = ()
     """Folders in which programs are to be able to write though others own them; of the first, also those below it."""
     hidden: tuple[str, ...] = ()
     """Files and folders that are shown empty (with Landlock: that can't be read)."""
-    begins_with: tuple[Path, ...] = ()
+    base_trees: tuple[Path, ...] = ()
     """Trees (see ``trees.py``) that are copied into the world's own: what they hold is seen before the real files. The
     later ones come over the earlier."""
 
@@ -126,7 +126,7 @@ class World:
         layer = self.spec.folder / "layer"
         layer.mkdir(parents=True)
         if self.shows_changes:
-            for tree in self.spec.begins_with:
+            for tree in self.spec.base_trees:
                 copy_tree(tree, self.tree)
         self._address = str(self.spec.folder / "asked")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -157,22 +157,22 @@ class World:
             "layer": str(layer),
             "private": str(spec.private),
             "shared": [str(path) for path in spec.shared],
-            "shown": [str(path) for path in spec.shown],
-            "own": list(dict.fromkeys(os.path.realpath(path) for path in spec.own if os.path.isdir(path))),
+            "readable": [str(path) for path in spec.readable],
+            "remapped": list(dict.fromkeys(os.path.realpath(path) for path in spec.remapped if os.path.isdir(path))),
             "hidden": list(dict.fromkeys(os.path.realpath(path) for path in spec.hidden if os.path.exists(path))),
             "umask": _umask(),
-            "processes": _MOST_PROCESSES,
-            "least_memory": _LEAST_MEMORY,
+            "processes": _MAX_PROCESSES,
+            "least_memory": _MIN_MEMORY,
         }
 
     def _take_answer(self, control: socket.socket) -> None:
-        control.settimeout(_LONGEST_START)
+        control.settimeout(_START_TIMEOUT)
         try:
-            said = control.recv(1 << 20)
+            message = control.recv(1 << 20)
         except (TimeoutError, ConnectionError):
-            said = b""
+            message = b""
         control.settimeout(None)
-        what, _, rest = said.partition(b" ")
+        what, _, rest = message.partition(b" ")
         if what != b"ready":
             kind = LayerRefused if what == b"layer" else WorldRefused
             raise kind(rest.decode(errors="replace") or "its first process ended without a word")
@@ -204,18 +204,23 @@ class World:
                 self._process.wait()
 
     def command(
-        self, words: Sequence[str], *, heard: Heard = "", descriptors: Mapping[int, int] | None = None, cwd: str = ""
+        self,
+        words: Sequence[str],
+        *,
+        traced: TracedCalls = "",
+        descriptors: Mapping[int, int] | None = None,
+        cwd: str = "",
     ) -> list[str]:
         """The command line that runs ``words`` in the world: for subprocess, with folder and streams as ever.
 
         What stands for the program outside runs there with the variables that subprocess is given: hand it those of
         :meth:`environment`, or nothing is started. ``cwd`` is a folder that may be there in the world alone; without
-        it, the program's is subprocess's. The calls in ``heard`` are those that the listener of the world is given.
+        it, the program's is subprocess's. The calls in ``traced`` are those that the listener of the world is given.
         ``descriptors``: those that are handed on beside the streams, which subprocess has to pass, and the numbers that
         they have in the program.
         """
         handed = ",".join(f"{here}={there}" for here, there in (descriptors or {}).items())
-        return [sys.executable, "-I", "-S", _INSIDE, "run", self._address, heard, handed, cwd, *words]
+        return [sys.executable, "-I", "-S", _INSIDE, "run", self._address, traced, handed, cwd, *words]
 
     @staticmethod
     def environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -241,19 +246,19 @@ class World:
         while True:
             if poll.poll(_LOOK * 1000):
                 try:
-                    said, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 4)
+                    message, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 4)
                 except OSError:
                     return
-                if not said:
+                if not message:
                     return
-                self._take_in(said.decode(errors="replace"), descriptors)
+                self._take_in(message.decode(errors="replace"), descriptors)
             if time.monotonic() >= next_look:
                 began = time.monotonic()
                 self._look_at_layer()
                 next_look = time.monotonic() + max(_LOOK, 20 * (time.monotonic() - began))
 
-    def _take_in(self, said: str, descriptors: Sequence[int]) -> None:
-        what, _, rest = said.partition(" ")
+    def _take_in(self, message: str, descriptors: Sequence[int]) -> None:
+        what, _, rest = message.partition(" ")
         if what == "listener" and self._on_listener is not None:
             for descriptor in descriptors:
                 self._on_listener(descriptor, rest)
@@ -276,7 +281,7 @@ class World:
             return
         folder, private = self.spec.folder, self.spec.private
         parent = str(private.parent if folder.is_relative_to(private) else folder.parent.parent)
-        if state.f_bavail * state.f_frsize < _LEAST_FREE:
+        if state.f_bavail * state.f_frsize < _MIN_FREE:
             self.limit = DISK_FULL.format(path=parent)
         elif bytes_below(self.tree) > self._most_bytes:
             self.limit = WROTE_TOO_MUCH.format(limit=f"{self._most_bytes / (1 << 30):g}", path=parent)

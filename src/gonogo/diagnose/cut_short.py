@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.hazard import Hazard
@@ -113,7 +113,7 @@ def _left_over(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
             yield _possible(hazard, line, _LINE_LEFT)
 
 
-def _possible(hazard: Hazard, evidence: LoggedError | Found, cause: Text, confirm: Text = _NO_REST) -> Finding:
+def _possible(hazard: Hazard, evidence: LoggedError | LineMatch, cause: Text, confirm: Text = _NO_REST) -> Finding:
     return hazard.log_finding(
         evidence, cause, cure=_CURE.format(name=hazard.name), certainty=Certainty.POSSIBLE, confirm=confirm
     )

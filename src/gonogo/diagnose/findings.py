@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gonogo.check.beside import NO_FILES, FilesRead, read_beside
+from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
 from gonogo.diagnose.cut_short import cut_short, like_cases
-from gonogo.diagnose.shown import excerpts, rank_ends
-from gonogo.diagnose.with_files import check_project, setup_with, with_files
+from gonogo.diagnose.excerpts import excerpts, rank_ends
+from gonogo.diagnose.with_files import require_folder, setup_with, with_files
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import sources
@@ -45,12 +45,12 @@ def diagnose(
     isn't there or can't be read.
     """
     setup = read_setup(deepspeed_config, launch, script, environment)
-    files = NO_FILES
+    files = NO_STATIC_FINDINGS
     if project is not None:
-        check_project(project)
+        require_folder(project)
     if command or project is not None:
         paths = [str(project)] if project is not None else []
-        files = read_beside(command, paths, environment=environment, use_installed=False)
+        files = check_project(command, paths, environment=environment, use_installed=False)
         setup = setup_with(setup, files)
     opened, skipped = sources(list(logs))
     log = read_logs(opened, _words(), setup, on_bytes)
@@ -63,7 +63,7 @@ def _words() -> Iterator[str]:
         yield from hazard.log_words
 
 
-def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: FilesRead = NO_FILES) -> Report:
+def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticFindings = NO_STATIC_FINDINGS) -> Report:
     """The report on logs that were read, and on the files of the run where those were read too."""
     logged = findings_in_log(log)
     findings = with_files(log, logged, files)

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gonogo.check.beside import FilesRead
-from gonogo.evidence.ended import ended_in_log
+from gonogo.check.static_findings import StaticFindings
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.rank_ends import ended_in_log
 from gonogo.evidence.run import Run
 from gonogo.evidence.setup import Setup, parsed_config
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.finding.errors import UserError
 from gonogo.hazards.explained import Places
-from gonogo.hazards.together import together
+from gonogo.hazards.merge import merge_findings
 
 _ONLY_IN_FILES = Text(
     "The log does not show it: check whether the run got that far", "日志中没有体现：请确认运行是否执行到此处"
@@ -22,7 +22,7 @@ _ONLY_IN_FILES = Text(
 _NO_SUCH = Text("--project {path}: no such file or folder", "--project {path}：没有这个文件或目录")
 
 
-def check_project(project: Path) -> None:
+def require_folder(project: Path) -> None:
     """Raises UserError for a ``--project`` that is not there."""
     if not project.exists():
         raise UserError(
@@ -32,7 +32,7 @@ def check_project(project: Path) -> None:
         )
 
 
-def setup_with(given: Setup, files: FilesRead) -> Setup:
+def setup_with(given: Setup, files: StaticFindings) -> Setup:
     """The setup with what the files of one launch tell; what was given stands."""
     launched = [run for run in files.runs if run.launch is not None]
     if len(launched) != 1:
@@ -56,13 +56,13 @@ def _setup_of(run: Run) -> Setup:
     )
 
 
-def with_files(log: FailureLog, findings: tuple[Finding, ...], files: FilesRead) -> tuple[Finding, ...]:
+def with_files(log: FailureLog, findings: tuple[Finding, ...], files: StaticFindings) -> tuple[Finding, ...]:
     """What the log shows together with what the files show, the root cause first.
 
     The log is of a run that has died: what only the files show is what may have ended it, and not certain to have.
     """
     places = Places(files.sources, files.base, files.packages)
-    shown = together(findings, files.findings, ended_in_log(log), places, unseen=_not_in_log)
+    shown = merge_findings(findings, files.findings, ended_in_log(log), places, unseen=_not_in_log)
     confident = (Certainty.CERTAIN, Certainty.LIKELY)
     # As without files: what is merely possible stands last.
     return tuple(sorted(shown, key=lambda finding: finding.certainty not in confident))

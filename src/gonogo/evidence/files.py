@@ -44,7 +44,7 @@ ENVIRONMENT_FILES = (
 _LEFT_OUT = frozenset(
     {"__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "env", "build", "dist", "wandb", "runs"}
 )
-_LARGEST_DATA_FILE = 1 << 20
+_MAX_DATA_FILE = 1 << 20
 """Bytes of a JSON or YAML file met on a walk: what is larger is data."""
 
 
@@ -120,7 +120,7 @@ def walk(folder: Path, excluded: Callable[[str], bool], problems: list[Skipped])
             kind = kind_of(path)
             if kind is None or excluded(str(path)) or not is_file(path):
                 continue
-            if kind in (FileKind.JSON, FileKind.YAML) and path.stat().st_size > _LARGEST_DATA_FILE:
+            if kind in (FileKind.JSON, FileKind.YAML) and path.stat().st_size > _MAX_DATA_FILE:
                 continue
             yield path, kind
 

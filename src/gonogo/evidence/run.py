@@ -7,12 +7,12 @@ from functools import cached_property
 
 from gonogo.evidence.config.accelerate import AccelerateConfig
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.config.model import Model
+from gonogo.evidence.config.model import ModelConfig
 from gonogo.evidence.config.training_arguments import Arguments
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.launch import Launch
-from gonogo.evidence.script.reached import Reached, reached_from
+from gonogo.evidence.script.reachability import Reached, reached_from
 from gonogo.evidence.script.script import Script
 
 
@@ -29,7 +29,7 @@ class Run:
         accelerate: AccelerateConfig | None = None,
         arguments: Arguments | None = None,
         scripts: tuple[Script, ...] = (),
-        model: Model | None = None,
+        model: ModelConfig | None = None,
     ) -> None:
 
         self.environment = environment
@@ -49,12 +49,12 @@ class Run:
             self._said[words] = any(word in one.source.data for one in self.scripts for word in words)
         return self._said[words]
 
-    def as_told(self) -> Run | None:
+    def declared_only(self) -> Run | None:
         """The same run, of whose environment only its files tell; None where nothing else was taken for it."""
-        if self.environment.told is None:
+        if self.environment.declared is None:
             return None
         other = copy(self)
-        other.environment = self.environment.told
+        other.environment = self.environment.declared
         return other
 
     @cached_property

@@ -24,7 +24,7 @@ from gonogo.finding.errors import UserError
 if TYPE_CHECKING:
     from packaging.version import Version
 
-LARGEST_FILE = 8 << 20
+MAX_FILE_BYTES = 8 << 20
 """Bytes of a file given beside the log; what is larger is no config, script or launch command."""
 
 
@@ -132,8 +132,8 @@ def _read(path: Path | None, option: str) -> str:
         return ""
     try:
         with opened(path) as file:
-            data = file.read(LARGEST_FILE + 1)
-        if len(data) > LARGEST_FILE:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
             raise OSError(0, "more than 8 MiB")
         return data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

@@ -35,7 +35,7 @@ class Alike(msgspec.Struct, frozen=True):
         return [*found, _REST.format(count=rest).in_language(language)] if rest else found
 
 
-def told_together(findings: Sequence[Finding]) -> list[Alike]:
+def group_alike(findings: Sequence[Finding]) -> list[Alike]:
     """The findings in their order; of more than three of a hazard, equally sure and with a place, one with a list."""
     kinds: dict[object, list[Finding]] = {}
     for number, finding in enumerate(findings):

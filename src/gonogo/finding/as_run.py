@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ConfiguredSettings(msgspec.Struct, frozen=True):
     """What the user's settings say of the same; a default where they say nothing, or where that can't be read."""
 
     checkpointing: bool = False
@@ -76,4 +76,4 @@ class AsRun(msgspec.Struct, frozen=True):
     """Where its states are, where most are first."""
     unquantized: tuple[Unquantized, ...] = ()
     """Of a quantized model: what is neither quantized, nor trained, nor an embedding, most first."""
-    asked: Asked = Asked()
+    asked: ConfiguredSettings = ConfiguredSettings()

@@ -7,7 +7,7 @@ import msgspec
 from gonogo.finding.text import Text
 
 
-class Seen(msgspec.Struct, frozen=True):
+class TrialOutcome(msgspec.Struct, frozen=True):
     """What a trial came to. Sizes are bytes of one rank (host: of one node); None where it was not rehearsed so far."""
 
     verdict: str
@@ -50,7 +50,7 @@ class Alternative(msgspec.Struct, frozen=True):
     title: Text
     patch: str
     """The whole patch with it."""
-    seen: Seen
+    seen: TrialOutcome
 
 
 class Cure(msgspec.Struct, frozen=True):
@@ -60,8 +60,8 @@ class Cure(msgspec.Struct, frozen=True):
     """False where the run was GO as it is."""
     proven: bool
     """Whether the run with the patch was rehearsed GO."""
-    before: Seen
-    after: Seen | None
+    before: TrialOutcome
+    after: TrialOutcome | None
     patch: str
     patch_file: str | None
     """Where the patch was written."""

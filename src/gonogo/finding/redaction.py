@@ -20,7 +20,7 @@ from gonogo.finding.secret_formats import MASK, is_secret, known_prefix, with_kn
 
 T = TypeVar("T")
 
-SHORTEST = 8
+MIN_SECRET_LENGTH = 8
 """Characters of the shortest value that is looked for in text only because a variable holds it."""
 
 
@@ -28,7 +28,9 @@ class Redactor:
     """Masks what has the format of a secret, and the secrets that some variables hold."""
 
     def __init__(self, environment: Mapping[str, str], also: Iterable[str] = ()) -> None:
-        values = {value for value in _secrets_of(environment) if len(value) >= SHORTEST} | {one for one in also if one}
+        values = {value for value in _secrets_of(environment) if len(value) >= MIN_SECRET_LENGTH} | {
+            one for one in also if one
+        }
         masks: dict[str, str] = {}
         for value in sorted(values, key=lambda one: (-len(one), one)):
             for form in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], _quoted(value)):

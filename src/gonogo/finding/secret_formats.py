@@ -86,8 +86,8 @@ _GIVEN = re.compile(
 )
 _REST_OF_BARE = re.compile(r"[^\s\"'<>,;&(){}\[\]]*")
 _REST_OF_NAME = re.compile(r"[\w-]*")
-_LONGEST_NAME = 60
-_SHORTEST_RANDOM = 16
+_MAX_NAME_LENGTH = 60
+_MIN_RANDOM = 16
 _OF_A_NAME = string.ascii_letters + string.digits + "_-"
 
 
@@ -226,7 +226,7 @@ def _with_named_replaced(text: str, hide: Hide) -> str:
         while at >= 0:
             name = _REST_OF_NAME.match(text, at)
             assert name is not None
-            match = _GIVEN.match(text, name.end()) if name.end() - at <= _LONGEST_NAME else None
+            match = _GIVEN.match(text, name.end()) if name.end() - at <= _MAX_NAME_LENGTH else None
             if match is None:
                 at = lowered.find(word, max(name.end(), at + len(word)))
                 continue
@@ -249,7 +249,7 @@ def _with_named_replaced(text: str, hide: Hide) -> str:
 def _is_given_secret(text: str, at: int, match: re.Match[str], kind: str) -> bool:
     """Whether the name at a place is a secret's, and what follows its value (and no other word of a sentence)."""
     sign = match["sign"]
-    before = text[max(0, at - _LONGEST_NAME) : at]
+    before = text[max(0, at - _MAX_NAME_LENGTH) : at]
     if sign is None and "--" not in before:
         return False
     value = match[kind]
@@ -259,7 +259,7 @@ def _is_given_secret(text: str, at: int, match: re.Match[str], kind: str) -> boo
     name = before[len(own) :] + text[at : match.start()]
     is_option = name.startswith("--")
     in_query = sign == "=" and own.endswith(("?", "&"))
-    random = len(value) >= _SHORTEST_RANDOM and looks_random(value)
+    random = len(value) >= _MIN_RANDOM and looks_random(value)
     _, always = _speaks(name.strip("-"))
     if not (sign or is_option) or not (random or always or in_query):
         return False
@@ -272,9 +272,7 @@ def _is_given_secret(text: str, at: int, match: re.Match[str], kind: str) -> boo
 
 
 def _is_mixed(value: str) -> bool:
-    return (
-        not value.islower() and not value.isupper() and any(map(str.isdigit, value)) and len(value) >= _SHORTEST_RANDOM
-    )
+    return not value.islower() and not value.isupper() and any(map(str.isdigit, value)) and len(value) >= _MIN_RANDOM
 
 
 def _lowered(text: str) -> str:

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gonogo.check.beside import FilesRead
+from gonogo.check.static_findings import StaticFindings
 from gonogo.diagnose.findings import findings_in_log
-from gonogo.evidence.ended import ended_in_record
 from gonogo.evidence.guarded.as_rehearsal import as_rehearsal
 from gonogo.evidence.guarded.ends import Death, log_of, roots, went_well
 from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.rank_ends import ended_in_record
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.finding import Certainty, Finding, Severity, Span, best_first
 from gonogo.hazards.explained import Places
 from gonogo.hazards.index import all_hazards
-from gonogo.hazards.together import together
+from gonogo.hazards.merge import merge_findings
 from gonogo.rehearse.findings import fallback_findings, findings_in_record
 
 
@@ -42,7 +42,7 @@ def findings_in_guarded_run(run: GuardedRun) -> tuple[Finding, ...]:
     return _in_order([_softened(run, finding) for finding in found], first)
 
 
-def findings_with_files(run: GuardedRun, seen: tuple[Finding, ...], files: FilesRead) -> tuple[Finding, ...]:
+def findings_with_files(run: GuardedRun, seen: tuple[Finding, ...], files: StaticFindings) -> tuple[Finding, ...]:
     """What was seen together with the errors that the files showed before the start.
 
     What did not show in a run is no certain error of it; of one that ended well, it was none.
@@ -54,7 +54,7 @@ def findings_with_files(run: GuardedRun, seen: tuple[Finding, ...], files: Files
         return _softened(run, replace(finding, certainty=Certainty.LIKELY) if surely else finding)
 
     places = Places(files.sources, files.base, files.packages)
-    return together(seen, errors, ended_in_record(as_rehearsal(run)), places, unseen=not_seen)
+    return merge_findings(seen, errors, ended_in_record(as_rehearsal(run)), places, unseen=not_seen)
 
 
 def _of_exceptions(run: GuardedRun) -> Iterator[Finding]:

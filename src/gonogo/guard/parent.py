@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.check.beside import NO_FILES, FilesRead, as_kept, kept_files
+from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, dump, load
 from gonogo.evidence.guarded.files import read_run
 from gonogo.evidence.guarded.launch import Launched, launch_path
 from gonogo.finding import Report, Text
@@ -38,7 +38,7 @@ class GuardRequest(msgspec.Struct, frozen=True):
     options: GuardOptions
     verdict: str | None = None
     """What the check before it came to, or None where it was left out."""
-    files: FilesRead = NO_FILES
+    files: StaticFindings = NO_STATIC_FINDINGS
     """What that check found."""
 
 
@@ -72,7 +72,7 @@ def run_guarded(request: GuardRequest, environment: Mapping[str, str], language:
         request.folder.mkdir(parents=True, exist_ok=True)
         guarded = inject(request.folder, request.options, environment)
         _write(request.folder, launched)
-        write_atomically(request.folder / _FILES, as_kept(request.files))
+        write_atomically(request.folder / _FILES, dump(request.files))
         watch = Watch(
             request.folder,
             lambda: _print_trouble(request.folder, language),
@@ -109,7 +109,7 @@ def report_in(folder: Path) -> Report:
     """
     from gonogo.guard.report import report_of
 
-    return report_of(read_run(folder), files=kept_files(folder / _FILES))
+    return report_of(read_run(folder), files=load(folder / _FILES))
 
 
 def keep_report(report: Report, folder: Path, language: str) -> None:

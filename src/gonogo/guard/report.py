@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gonogo.check.beside import NO_FILES, FilesRead
+from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings
 from gonogo.evidence.guarded.ends import interrupted, roots, unseen
 from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.guarded.standstill import standstill
@@ -30,7 +30,7 @@ _NO_RANK = Skipped(
 )
 
 
-def report_of(run: GuardedRun, folder: str | None = None, *, files: FilesRead = NO_FILES) -> Report:
+def report_of(run: GuardedRun, folder: str | None = None, *, files: StaticFindings = NO_STATIC_FINDINGS) -> Report:
     """The report; places are named as they are seen from ``folder`` (default: the current one).
 
     ``files`` are what the files of the run showed before its start.

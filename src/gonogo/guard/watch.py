@@ -9,8 +9,8 @@ from pathlib import Path
 _TROUBLE = (b'"kind":"stall"', b'"kind":"warning"', b'"kind":"nonfinite"', b'"differences":[{')
 _SETTLES = 3.0
 """Seconds for the other ranks to record what they saw of it."""
-_LONGEST_SILENCE = 3600.0
-_MOST_READ = 1 << 20
+_MAX_SILENCE = 3600.0
+_MAX_READ = 1 << 20
 
 
 class Watch:
@@ -47,7 +47,7 @@ class Watch:
         if since is not None and now - since >= _SETTLES and now >= self._quiet_until:
             self._trouble_since = None
             self._quiet_until = now + self._quiet
-            self._quiet = min(2 * self._quiet, _LONGEST_SILENCE)
+            self._quiet = min(2 * self._quiet, _MAX_SILENCE)
             self._tell()
 
     def _grown_with_trouble(self) -> bool:
@@ -58,8 +58,8 @@ class Watch:
             if size <= known:
                 continue
             with path.open("rb") as file:
-                file.seek(max(known, size - _MOST_READ))
-                data = file.read(_MOST_READ)
+                file.seek(max(known, size - _MAX_READ))
+                data = file.read(_MAX_READ)
             self._read[path.name] = size
             trouble = trouble or any(word in data for word in _TROUBLE)
         return trouble

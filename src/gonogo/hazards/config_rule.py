@@ -17,8 +17,8 @@ In the head of a page, where nothing else decides::
 The texts may name ``{key}`` (its last part), ``{path}`` (all of it), ``{section}`` (the part before the last),
 ``{value}`` (as JSON writes it), ``{number}`` and ``{stage}``; a brace that is meant is doubled. ``cause`` and ``cures``
 are the page's sections *Why* and *Cure* unless the head has them. Where more than the value decides, a class beside the
-page says so: :meth:`ConfigHazard.around`, with further words of the texts; :meth:`ConfigHazard.sureness` where the
-certainty depends on it. What needs more than that is a plain Hazard.
+page says so: :meth:`ConfigHazard.context_for`, with further words of the texts; :meth:`ConfigHazard.certainty_for`
+where the certainty depends on it. What needs more than that is a plain Hazard.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from msgspec import UNSET, UnsetType
 from gonogo.hazards.facts.deepspeed_settings import key_spot, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.hazard import Declared
-from gonogo.hazards.page import Page
+from gonogo.hazards.page import HazardPage
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Fix, Hazard, Run, Severity, Span, Text
 
 Words = Mapping[str, object]
@@ -134,7 +134,7 @@ class ConfigHazard(Hazard):
     """Further settings that the finding points at."""
     change: Change | None = None
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: HazardPage) -> None:
         """Raises UserError where the page doesn't say what is wrong."""
         super().__init__(page)
         for key in ("keys", "wrong"):
@@ -142,11 +142,11 @@ class ConfigHazard(Hazard):
                 page.refuse(key, Text("is missing: write it into the head", "缺失：请写入文件头"))
         self._is_wrong: Wrong = self.wrong if callable(self.wrong) else one_of(self.wrong)
 
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """What stands around the setting, as further words of the texts; None where that makes the value right."""
         return {}
 
-    def sureness(self, at: Setting) -> Certainty:
+    def certainty_for(self, at: Setting) -> Certainty:
         """How sure it is; the declared certainty unless a hazard knows better."""
         return self.certainty
 
@@ -163,7 +163,7 @@ class ConfigHazard(Hazard):
             at = Setting(keys, (config.get if self.fills_in_auto else config.raw)(*keys), config, run)
             if isinstance(at.field.value, list) and not config.raw("autotuning").absent:
                 continue  # the values that the autotuner is to try
-            more = self.around(at) if self._is_wrong(at.field) else None
+            more = self.context_for(at) if self._is_wrong(at.field) else None
             if more is None:
                 continue
             words = {
@@ -175,7 +175,7 @@ class ConfigHazard(Hazard):
                 "stage": config.zero_stage,
                 **more,
             }
-            certainty = self.sureness(at)
+            certainty = self.certainty_for(at)
             whole = isinstance(at.field.value, Mapping)  # an object of many lines is pointed at by its key
             yield self.finding(
                 self.cause.format(**words),

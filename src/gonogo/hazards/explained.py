@@ -8,9 +8,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.ended import Ended
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.rehearsal.chain import Told, package_of
+from gonogo.evidence.rank_ends import Ended
+from gonogo.evidence.rehearsal.chain import ChainedException, package_of
 from gonogo.evidence.rehearsal.failures import of_python_itself
 from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.finding import Certainty, Finding, Severity, Span
@@ -96,7 +96,7 @@ class Places:
         if ended.reading is not None:
             return os.path.realpath(ended.reading) == os.path.realpath(os.path.join(self._base, span.path))
         words = set(_WORD.findall(ended.message))
-        return any(word in words for word in _telling_words(self._text_at(span)))
+        return any(word in words for word in _distinctive_words(self._text_at(span)))
 
     def _text_at(self, span: Span) -> str:
         """What stands at a place, with the key that it is the value of."""
@@ -125,14 +125,14 @@ def _judges_versions(hazard: Hazard) -> bool:
     return type(hazard).in_environment is not Hazard.in_environment
 
 
-def _is_of_an_interface(told: Told) -> bool:
+def _is_of_an_interface(told: ChainedException) -> bool:
     """Whether it is what versions that do not fit raise: an import, an attribute, an argument that is not there."""
     if told.type.rpartition(".")[2] in _OF_AN_INTERFACE:
         return True
     return any(frame.function == "<module>" and frame.owner != "user" for frame in told.frames)
 
 
-def _packages_of(told: Told) -> Iterator[str]:
+def _packages_of(told: ChainedException) -> Iterator[str]:
     """The packages at whose border an exception was raised: that of the frame, the one that called it, those named."""
     for word in _WORD.findall(told.message):
         yield canonical(re.split(r"[.:]", word)[0])
@@ -150,11 +150,11 @@ def _packages_of(told: Told) -> Iterator[str]:
     yield from found
 
 
-def _raising(told: Told) -> Frame | None:
+def _raising(told: ChainedException) -> Frame | None:
     return next((frame for frame in reversed(told.frames) if not of_python_itself(frame)), None)
 
 
-def _telling_words(text: str) -> Iterator[str]:
+def _distinctive_words(text: str) -> Iterator[str]:
     """The words of a place that an exception would name it by: keys, options, paths, values of some length."""
     for word in _WORD.findall(text):
         plain = word.lstrip("-").strip(".:")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError, span_of
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError, span_of
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.rehearsal.divergence import Side
 from gonogo.evidence.rehearsal.divergence_text import describe_divergence, places_of_divergence
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
-from gonogo.hazards.page import Page
+from gonogo.hazards.page import HazardPage
 from gonogo.hazards.refusal import Refusal
 
 if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
@@ -91,7 +91,7 @@ class Hazard:
     """True where the log shows the same when another rank or an earlier fault brought it about: such a fault wins, and
     this one stays possible beside it, or beside a hazard that it yields to."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: HazardPage) -> None:
         """Raises UserError where the page's head does not fit :attr:`declares`."""
         self.page = page
         self.name = page.name
@@ -215,14 +215,14 @@ class Hazard:
 
     def log_finding(
         self,
-        evidence: LoggedError | Found | LogLine,
+        evidence: LoggedError | LineMatch | LogLine,
         cause: Text,
         *,
         cure: Text | tuple[Text, ...],
         certainty: Certainty = Certainty.CERTAIN,
         severity: Severity = Severity.ERROR,
         title: Text | None = None,
-        also: tuple[LoggedError | Found | LogLine, ...] = (),
+        also: tuple[LoggedError | LineMatch | LogLine, ...] = (),
         ranks: tuple[int, ...] = (),
         module: str | None = None,
         parameter: str | None = None,
@@ -250,7 +250,7 @@ def _each(given: One | tuple[One | None, ...] | None) -> tuple[One, ...]:
     return tuple(one for one in (given if isinstance(given, tuple) else (given,)) if one is not None)
 
 
-def _evidence_span(evidence: LoggedError | Found | LogLine) -> Span:
+def _evidence_span(evidence: LoggedError | LineMatch | LogLine) -> Span:
     if isinstance(evidence, LoggedError):
         span = span_of(evidence.raised.at)
         frame = evidence.innermost
@@ -261,11 +261,11 @@ def _evidence_span(evidence: LoggedError | Found | LogLine) -> Span:
             place=place, function=frame.function or "?"
         )
         return Span(span.path, span.line, text=span.text, label=label)
-    return span_of(evidence.line if isinstance(evidence, Found) else evidence)
+    return span_of(evidence.line if isinstance(evidence, LineMatch) else evidence)
 
 
-def _evidence_ranks(evidence: LoggedError | Found | LogLine) -> tuple[int, ...]:
+def _evidence_ranks(evidence: LoggedError | LineMatch | LogLine) -> tuple[int, ...]:
     if isinstance(evidence, LoggedError):
         return evidence.ranks
-    rank = (evidence.line if isinstance(evidence, Found) else evidence).rank
+    rank = (evidence.line if isinstance(evidence, LineMatch) else evidence).rank
     return () if rank is None else (rank,)

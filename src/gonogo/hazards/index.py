@@ -12,7 +12,7 @@ from gonogo.evidence.script.parse import without_collecting
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.loader import hazard_of_page
 from gonogo.hazards.pack import Row, pack
-from gonogo.hazards.page import Page
+from gonogo.hazards.page import HazardPage
 
 if TYPE_CHECKING:
     from gonogo.evidence.log.failure_log import FailureLog
@@ -31,7 +31,7 @@ def rows() -> dict[str, Row]:
 
 @cache
 def _hazard(name: str) -> Hazard:
-    return hazard_of_page(msgspec.msgpack.decode(pack().pages[name], type=Page))
+    return hazard_of_page(msgspec.msgpack.decode(pack().pages[name], type=HazardPage))
 
 
 def hazard_of(name: str) -> Hazard | None:

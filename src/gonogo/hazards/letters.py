@@ -30,7 +30,7 @@ else:
     import sre_parse as parser
 
 Letters = frozenset[str]
-FEWEST = 3
+MIN_LITERAL_BYTES = 3
 """Bytes in a row that tell something (a Chinese character has three); what has fewer stands in any log."""
 ENOUGH = 8
 """Bytes in a row that are rare; of words that are longer it is better to have few."""
@@ -67,8 +67,8 @@ def _of_sequence(parts: Iterable[Any]) -> Letters | None:
         elif kind is not kinds.AT:  # a place between letters takes none
             runs.append("")
             told.append(_of_part(kind, what))
-    told += [Letters({run.casefold()}) for run in runs if _size(run) >= FEWEST]
-    return max((words for words in told if words), key=_telling, default=None)
+    told += [Letters({run.casefold()}) for run in runs if _size(run) >= MIN_LITERAL_BYTES]
+    return max((words for words in told if words), key=_selectivity, default=None)
 
 
 def _letter(kind: Any, what: Any) -> str:
@@ -92,7 +92,7 @@ def _of_part(kind: Any, what: Any) -> Letters | None:
     return None
 
 
-def _telling(words: Letters) -> tuple[int, int]:
+def _selectivity(words: Letters) -> tuple[int, int]:
     return min(min(map(_size, words)), ENOUGH), -len(words)
 
 
@@ -125,7 +125,7 @@ def of_sign(sign: Sign) -> Letters:
     told += [_words(group) for group in sign.frames]
     if sign.types and not sign.lines and "" not in sign.types:
         told.append(_words(sign.types))
-    return max(told, key=_telling, default=ANY)
+    return max(told, key=_selectivity, default=ANY)
 
 
 def of_places(places: Iterable[tuple[str, str]]) -> Letters:
@@ -134,7 +134,7 @@ def of_places(places: Iterable[tuple[str, str]]) -> Letters:
 
 
 def _words(literals: Iterable[str]) -> Letters:
-    return Letters(one.casefold() if _size(one) >= FEWEST else "" for one in literals)
+    return Letters(one.casefold() if _size(one) >= MIN_LITERAL_BYTES else "" for one in literals)
 
 
 class _Reader(ast.NodeVisitor):
@@ -168,7 +168,7 @@ class _Reader(ast.NodeVisitor):
 
     def _value(self, value: Any) -> None:
         if isinstance(value, str):
-            if _size(value) >= FEWEST:
+            if _size(value) >= MIN_LITERAL_BYTES:
                 self._found.add(value.casefold())
         elif isinstance(value, (Pattern, Sign, Refusal)):
             self._found |= (

@@ -26,15 +26,15 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.match import one_line
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.patterns import Match, Pattern
 from gonogo.finding import Certainty, Finding, Text
 from gonogo.hazards.hazard import Declared, Hazard
 from gonogo.hazards.rule import Findings
 
-Evidence = LoggedError | Found
+Evidence = LoggedError | LineMatch
 
 
 class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,9 +70,9 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             shown: Evidence | None = cut_in(log, *self.cut, within=self.within)
         else:
             shown = self._error_in(log) or (self._line_in(log) if self.lines else None)
-        if shown is None or (self.beside is not None and not told(log, self.beside)):
+        if shown is None or (self.beside is not None and not log_mentions(log, self.beside)):
             return None
-        return None if self.unless is not None and told(log, self.unless) else shown
+        return None if self.unless is not None and log_mentions(log, self.unless) else shown
 
     def _error_in(self, log: FailureLog) -> LoggedError | None:
         without_last_line = log.cut if "" in self.types or (self.frames and not self.types) else ()
@@ -92,7 +92,7 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return error
         return None
 
-    def _line_in(self, log: FailureLog) -> Found | None:
+    def _line_in(self, log: FailureLog) -> LineMatch | None:
         if self.says is None or not all(log.passes(*group) for group in self.frames):
             return None
         if self.outside and log.passes(*self.outside):
@@ -133,7 +133,7 @@ class LoggedHazard(Hazard):
             return
         for sign in self.signs:
             evidence = sign.shown_in(log)
-            if evidence is not None and (certainty := self.sureness(log, sign, evidence)):
+            if evidence is not None and (certainty := self.certainty_for(log, sign, evidence)):
                 yield self.shown(log, evidence, sign, certainty)
                 return
 
@@ -143,17 +143,17 @@ class LoggedHazard(Hazard):
         words = {name: str(value or "?") for name, value in match.groupdict().items()} if match is not None else {}
         return self.log_finding(
             evidence,
-            _filled(sign.cause, words) if sign.cause is not None else _filled(self.cause_told(match), words),
+            _filled(sign.cause, words) if sign.cause is not None else _filled(self.format_cause(match), words),
             cure=tuple(_filled(text, words) for text in self.cures),
             certainty=certainty,
             confirm=() if certainty is Certainty.CERTAIN else self.confirm,
         )
 
-    def sureness(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
         """How sure the sign makes it in this log; None where it doesn't count."""
         return sign.certainty
 
-    def cause_told(self, match: Match | None) -> Text:
+    def format_cause(self, match: Match | None) -> Text:
         """The cause, with the values that the words tell; ``match`` is None where frames alone show it."""
         return self.cause
 
@@ -172,7 +172,7 @@ def match_of(says: Pattern | None, evidence: Evidence) -> Match | None:
     return says.search(message) or says.search(f"{evidence.type}: {message}")
 
 
-def told(log: FailureLog, pattern: Pattern) -> bool:
+def log_mentions(log: FailureLog, pattern: Pattern) -> bool:
     """Whether the log, or the setup given beside it, has the pattern; versions are written ``name==version``."""
     if log.says(pattern):
         return True

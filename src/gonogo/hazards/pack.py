@@ -18,7 +18,7 @@ from gonogo.finding.errors import UserError
 from gonogo.hazards.build_cache import fingerprint, kept
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.loader import hazard_of_page
-from gonogo.hazards.page import Page, read_page, read_shared
+from gonogo.hazards.page import HazardPage, read_page, read_shared
 
 FOLDER = Path(__file__).parent
 SHIPPED = FOLDER / "pages.msgpack"
@@ -92,9 +92,9 @@ def stages_of(hazard: Hazard) -> list[str]:
     ]
 
 
-def read_pages(folder: Path = FOLDER) -> list[Page]:
+def read_pages(folder: Path = FOLDER) -> list[HazardPage]:
     """The pages of all themes' folders, by name. Raises UserError for one that is not as it should be."""
-    found: dict[str, Page] = {}
+    found: dict[str, HazardPage] = {}
     shared: dict[Path, dict[str, Any]] = {}
     for path in sorted(folder.glob("*/[!_]*.md")):
         name, theme = path.stem.replace("_", "-"), path.parent.name
@@ -102,7 +102,7 @@ def read_pages(folder: Path = FOLDER) -> list[Page]:
             file = path.parent / SHARED
             shared[path.parent] = read_shared(file.read_text(encoding="utf-8"), theme) if file.exists() else {}
         if not NAME.fullmatch(name):
-            Page(name, theme, {}, "", "").refuse(
+            HazardPage(name, theme, {}, "", "").refuse(
                 "", Text("call it like zero3_moe_hang.md", "请按 zero3_moe_hang.md 的形式命名")
             )
         has_code = path.with_suffix(".py").exists()

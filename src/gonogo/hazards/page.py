@@ -62,7 +62,7 @@ _AT = compiled_when_used(r" - at `\$\.?(.*)`$")
 _SHARED = compiled_when_used(r"@(\w+)")
 
 
-class Page(msgspec.Struct, frozen=True, dict=True):
+class HazardPage(msgspec.Struct, frozen=True, dict=True):
     """A hazard's page, read. ``head`` holds plain values, with those of ``[shared]`` put in."""
 
     name: str
@@ -227,12 +227,12 @@ def _toml(text: str) -> dict[str, Any]:
 
 def read_page(
     text: str, name: str, theme: str, *, has_code: bool = False, shared: dict[str, Any] | None = None
-) -> Page:
+) -> HazardPage:
     """The page that a file's text is. Raises UserError where it has not the form of one.
 
     ``shared`` is what several pages of the theme share; a page's own ``[shared]`` goes before it.
     """
-    empty = Page(name, theme, {}, "", "", has_code)
+    empty = HazardPage(name, theme, {}, "", "", has_code)
     parts = _FILE.match(text)
     if parts is None:
         empty.refuse(
@@ -249,7 +249,7 @@ def read_page(
     except ValueError as error:
         empty.refuse("", Text("no TOML: {error}", "不是 TOML：{error}").format(error=error))
     named = {**(shared or {}), **head.pop("shared", {})}
-    page = Page(name, theme, {}, parts["english"].strip(), parts["chinese"].strip(), has_code)
+    page = HazardPage(name, theme, {}, parts["english"].strip(), parts["chinese"].strip(), has_code)
     page.head.update({key: _with_shared(value, named, page, key) for key, value in head.items()})
     page.check_both_languages()
     return page
@@ -266,7 +266,7 @@ def read_shared(text: str, theme: str) -> dict[str, Any]:
         ) from None
 
 
-def _with_shared(value: Any, shared: dict[str, Any], page: Page, key: str) -> Any:
+def _with_shared(value: Any, shared: dict[str, Any], page: HazardPage, key: str) -> Any:
     """The value with ``"@name"`` replaced by what ``[shared]`` says it is; in a list, a list's items are put in."""
     if isinstance(value, dict):
         return {part: _with_shared(one, shared, page, f"{key}.{part}") for part, one in value.items()}

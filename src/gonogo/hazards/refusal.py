@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 import msgspec
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.match import one_line
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty
@@ -37,7 +37,7 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether these words are the refusal."""
         return self.says.search(text) is not None and (self.unless is None or self.unless.search(text) is None)
 
-    def shown_in(self, log: FailureLog) -> tuple[LoggedError | Found, Certainty] | None:
+    def shown_in(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
         """What in the log shows it, and how surely; another program than a training may do without what it refused."""
         at_most = Certainty.POSSIBLE if outside_training(log) else self.certainty
         for error in log.errors:
@@ -51,7 +51,7 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @lru_cache(maxsize=1)
-def _lines(log: FailureLog, known: int) -> tuple[Found, ...]:
+def _lines(log: FailureLog, known: int) -> tuple[LineMatch, ...]:
     return tuple(log.find_all(_any_of(known)))
 
 

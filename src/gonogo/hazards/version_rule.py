@@ -8,9 +8,9 @@ In the head of a page, where the versions alone decide::
     cause.zh = "…"
 
 The texts may name each package of ``versions``, as its version is known (``numpy 2.0.1``). Where more than the versions
-decides, a class beside the page says so: :meth:`UnfitVersions.around`, with further words and places. Three more kinds:
-a ``package`` that is older than transformers takes (:class:`BelowMinimum`), ``packages`` compiled for another torch
-(:class:`BuiltForOtherTorch`), one that the run asks for and that is not there (:class:`NotInstalled`, which takes
+decides, a class beside the page says so: :meth:`UnfitVersions.context_for`, with further words and places. Three more
+kinds: a ``package`` that is older than transformers takes (:class:`BelowMinimum`), ``packages`` compiled for another
+torch (:class:`BuiltForOtherTorch`), one that the run asks for and that is not there (:class:`NotInstalled`, which takes
 code). What needs more than that is a plain Hazard.
 """
 
@@ -36,11 +36,11 @@ from gonogo.hazards.facts.installed import (
     version_fix,
 )
 from gonogo.hazards.hazard import Declared
-from gonogo.hazards.page import Page
+from gonogo.hazards.page import HazardPage
 from gonogo.hazards.rule import Certainty, Environment, Field, Finding, Findings, Hazard, Run, Severity, Span, Text
 
 
-class Around(msgspec.Struct, frozen=True):
+class VersionContext(msgspec.Struct, frozen=True):
     """What of the run makes those versions a fault: words of the texts, places, and how sure that makes it."""
 
     words: Mapping[str, object] = {}
@@ -83,9 +83,9 @@ class UnfitVersions(Hazard):
     """None: as sure as the versions are."""
     confirm: tuple[Text, ...] = ()
 
-    def around(self, run: Run) -> Around | None:
+    def context_for(self, run: Run) -> VersionContext | None:
         """What of the run makes it a fault; None where nothing does."""
-        return Around()
+        return VersionContext()
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Those versions, in a run that they hurt."""
@@ -94,18 +94,18 @@ class UnfitVersions(Hazard):
             return
         if not all(environment.within(name, versions) for name, versions in self.versions):
             return
-        around = self.around(run)
-        if around is None:
+        context = self.context_for(run)
+        if context is None:
             return
         labels = dict((self.label,) if self.label else ())
         words = {name: describe_package(environment, name) for name in names}
-        certainty = around.certainty or self.certainty or certainty_of_versions(environment, run, *names)
+        certainty = context.certainty or self.certainty or certainty_of_versions(environment, run, *names)
         yield self.finding(
-            self.cause.format(**words, **around.words),
+            self.cause.format(**words, **context.words),
             certainty=certainty,
             severity=self.severity,
             cure=(pip_install(*self.install), *self.cures),
-            spans=(*(span_of(environment, name, labels.get(name)) for name in names), *around.spans),
+            spans=(*(span_of(environment, name, labels.get(name)) for name in names), *context.spans),
             fixes=version_fix(environment, *self.install),
             confirm=() if certainty is Certainty.CERTAIN else self.confirm,
         )
@@ -294,7 +294,7 @@ def pair_finding(
     )
 
 
-def kind_of(page: Page) -> type[Hazard]:
+def kind_of(page: HazardPage) -> type[Hazard]:
     """The class of a page that declares versions or packages."""
     if "versions" in page.head:
         return UnfitVersions

@@ -9,22 +9,22 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gonogo.check.beside import NO_FILES, FilesRead, read_beside
-from gonogo.evidence.ended import ended_in_record
+from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
+from gonogo.evidence.rank_ends import ended_in_record
 from gonogo.evidence.rehearsal.record import Phase, RankRecord, RehearsalRecord
 from gonogo.finding import Finding, Report, Severity, Skipped, Text, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import PHASE_NAMES
 from gonogo.hazards.explained import Places
-from gonogo.hazards.together import together
+from gonogo.hazards.merge import merge_findings
 from gonogo.rehearse import run
+from gonogo.rehearse.disproved import RehearsalEvidence
 from gonogo.rehearse.findings import findings_in_rehearsal
-from gonogo.rehearse.packages.offered import other_versions_pinned
-from gonogo.rehearse.prepared.given import in_prepared_environment
+from gonogo.rehearse.packages.environment_hint import other_versions_pinned
+from gonogo.rehearse.prepared.provided_files import in_prepared_environment
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.summary import rehearsal_summary, seen_from
-from gonogo.rehearse.went_past import WentPast
 
 _ENDED = {
     "raised": Text("the program raised an exception before reaching it", "程序在此之前抛出了异常"),
@@ -62,12 +62,12 @@ _HOW = {
 
 def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) -> tuple[RehearsalRecord, Report]:
     """Rehearse a command and read its files: the record, and the report on both. Raises what a rehearsal raises."""
-    found: list[FilesRead] = []
+    found: list[StaticFindings] = []
     request = in_prepared_environment(request, Path.cwd())
 
     def read(laid_over: Mapping[str, str], use_installed: bool = True) -> None:
         found.append(
-            read_beside(
+            check_project(
                 request.command, environment=request.environment, use_installed=use_installed, laid_over=laid_over
             )
         )
@@ -78,13 +78,15 @@ def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) 
     reading.join()
     if record.laid_over:
         read(record.laid_over, not record.whole_environment)
-    files = found[-1] if found else NO_FILES
+    files = found[-1] if found else NO_STATIC_FINDINGS
     if request.environment is None:
         record.notes += [(note.en, note.zh) for note in other_versions_pinned(record, files.runs)]
     return record, rehearsal_report(record, files=files)
 
 
-def rehearsal_report(record: RehearsalRecord, folder: str | None = None, *, files: FilesRead = NO_FILES) -> Report:
+def rehearsal_report(
+    record: RehearsalRecord, folder: str | None = None, *, files: StaticFindings = NO_STATIC_FINDINGS
+) -> Report:
     """The report of a rehearsal; places are named as they are seen from ``folder`` (default: the current one).
 
     ``files`` are what the run's files show: what of them was not read is told, and changes no verdict.
@@ -96,8 +98,8 @@ def rehearsal_report(record: RehearsalRecord, folder: str | None = None, *, file
     folder = os.getcwd() if folder is None else folder
     seen = [_seen_from(folder, finding) for finding in findings_in_rehearsal(record)]
     places = Places(files.sources, files.base, files.packages)
-    unseen = WentPast(record, files).softened if _is_complete(record) else _as_it_is
-    findings = together(seen, files.findings, ended_in_record(record), places, unseen=unseen)
+    unseen = RehearsalEvidence(record, files).downgrade if _is_complete(record) else _as_it_is
+    findings = merge_findings(seen, files.findings, ended_in_record(record), places, unseen=unseen)
     return Report(
         command="rehearse",
         verdict=verdict_of(findings, complete=_is_complete(record)),

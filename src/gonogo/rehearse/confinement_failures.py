@@ -11,12 +11,12 @@ import os
 import re
 from pathlib import Path
 
-from gonogo.evidence.rehearsal.chain import Told, chain_of
+from gonogo.evidence.rehearsal.chain import ChainedException, chain_of
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.record import Confined, Failure, RehearsalRecord, Unsupported
 from gonogo.finding import Text
 
-_LONGEST = 160
+_MAX_MESSAGE_LENGTH = 160
 
 _REFUSED = re.compile(
     r"\[[Ee]rrno (?:1|13|30)\]|\(os error (?:1|13|30)\)|\berrno = (?:1|13|30)\b|\bcode: (?:1|13|30), kind:"
@@ -109,7 +109,7 @@ def why_refused(failure: Failure, confinement: Confined, folder: Path) -> Text |
     return None
 
 
-def _why(raised: Told, confinement: Confined, folder: Path) -> Text | None:
+def _why(raised: ChainedException, confinement: Confined, folder: Path) -> Text | None:
     message = raised.message
     match = _PATH.search(message)
     path = match[1] if match is not None else ""
@@ -149,10 +149,10 @@ def _is_of_this_user(path: Path) -> bool:
     return False
 
 
-def _is_of_a_socket(raised: Told) -> bool:
+def _is_of_a_socket(raised: ChainedException) -> bool:
     """Whether the exception came of connecting to a socket that has a path, which its message doesn't give."""
     return any(_CONNECTS.search(frame.text) for frame in raised.frames[-2:])
 
 
 def _first_line(message: str) -> str:
-    return message.strip().partition("\n")[0][:_LONGEST]
+    return message.strip().partition("\n")[0][:_MAX_MESSAGE_LENGTH]

@@ -15,7 +15,7 @@ from rich.text import Text as Line
 from gonogo.finding import Text
 from gonogo.finding.words import size
 from gonogo.rehearse.progress import OnProgress, RankStatus, RehearsalStatus
-from gonogo.rehearse.questions import PROGRESS, PROGRESS_LINES, language_of_questions, paused_for_questions
+from gonogo.rehearse.prompts import PROGRESS, PROGRESS_LINES, language_of_questions, paused_for_questions
 
 _HEADERS = (
     Text("rank", "rank"),
@@ -39,7 +39,7 @@ _STATES = {
     "interrupted": Text("interrupted", "已中断"),
 }
 # Ranks that are shown at once; a world of hundreds would fill the screen.
-_MOST_ROWS = 12
+_MAX_ROWS = 12
 
 
 @contextlib.contextmanager
@@ -96,17 +96,17 @@ def _rendered(status: RehearsalStatus, language: str) -> Group:
             no_wrap=True,
             overflow="ellipsis",
         )
-    shown = _most_telling(status.ranks)
+    shown = _most_informative(status.ranks)
     for rank in shown:
         table.add_row(*_row(rank, language))
     hidden = len(status.ranks) - len(shown)
     return Group(title, table, Line(f"+ {hidden}", style="dim")) if hidden else Group(title, table)
 
 
-def _most_telling(ranks: tuple[RankStatus, ...]) -> list[RankStatus]:
+def _most_informative(ranks: tuple[RankStatus, ...]) -> list[RankStatus]:
     """The ranks that run first, then the others, up to what fits; by rank within each."""
     order = sorted(ranks, key=lambda rank: (rank.state != "running", rank.state == "completed", rank.rank))
-    return sorted(order[:_MOST_ROWS], key=lambda rank: rank.rank)
+    return sorted(order[:_MAX_ROWS], key=lambda rank: rank.rank)
 
 
 def _row(rank: RankStatus, language: str) -> list[Line]:

@@ -31,7 +31,7 @@ class RehearsalStatus:
 OnProgress = Callable[[RehearsalStatus], None]
 
 
-class Shown:
+class ProgressReporter:
     """Hands progress on, with the time, to whoever asked for it."""
 
     def __init__(self, on_progress: OnProgress | None, started: float) -> None:

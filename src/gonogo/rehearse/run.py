@@ -25,31 +25,31 @@ from gonogo.evidence.rehearsal.divergence import Divergence
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.cache.lookup import CachedRehearsal, cached_rehearsal
 from gonogo.rehearse.confinement_failures import mark_confinement_failures
-from gonogo.rehearse.kept.earlier import Earlier, earlier
+from gonogo.rehearse.environment_mismatch import mark_environment_failures
 from gonogo.rehearse.launch.environment import in_environment, worker_environment
 from gonogo.rehearse.launch.launch import UNSTATED, Surroundings
 from gonogo.rehearse.launch.resolve import Resolved, Situation, resolve
-from gonogo.rehearse.launch.started_by_program import as_ranks, may_start_processes, started_by
+from gonogo.rehearse.launch.self_launching import as_ranks, may_start_processes, started_by
 from gonogo.rehearse.launch.torch_installed import check_torch
-from gonogo.rehearse.made_data import set_data_apart
-from gonogo.rehearse.not_as_there import set_apart
 from gonogo.rehearse.packages import PackageOverlay, packages_for
-from gonogo.rehearse.packages.differing import spare_differing
-from gonogo.rehearse.prepared.given import (
+from gonogo.rehearse.packages.version_mismatch import spare_differing
+from gonogo.rehearse.prepared.provided_files import (
     in_prepared_environment,
-    made_files,
     note_on,
     prepared_beside,
+    prepared_files,
     with_own_package,
 )
-from gonogo.rehearse.progress import OnProgress, RankStatus, Shown
+from gonogo.rehearse.progress import OnProgress, ProgressReporter, RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.diverged_records import settle, with_names
 from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
 from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.synthetic_data_failures import set_data_apart
 from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.viewers.write import write_viewer_files
 from gonogo.rehearse.workers.keep import check_keep, keep_records
@@ -61,7 +61,7 @@ from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
 
 # What a launch script does before it launches takes seconds, a framework that imports all it has on a busy machine a
 # minute; one that takes longer waits for something.
-_LONGEST_SCRIPT = 150.0
+_SCRIPT_TIMEOUT = 150.0
 # How often ranks that are in touch with each other are run again after a node was lost.
 _TIMES_AGAIN = 2
 
@@ -73,7 +73,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     ranks run ends them, and the record says ``interrupted`` for them; before that, KeyboardInterrupt comes through.
     """
     started = time.monotonic()
-    show = Shown(on_progress, started)
+    progress = ProgressReporter(on_progress, started)
     _check_words(request.command)
     request = in_prepared_environment(request, Path.cwd())
     check_keep(request.keep)
@@ -82,13 +82,13 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     with _sigterm_interrupts(), scratch_folder() as scratch:
         stated = machine_from(request.gpus, request.nodes, request.host_memory, UNSTATED)
         agreed = {"yes": request.yes, "unconfined": request.unconfined}
-        overlay = packages_for(request.environment, request.with_packages, request.as_of, show, **agreed)
-        kept = earlier(request, stated, overlay)
+        overlay = packages_for(request.environment, request.with_packages, request.as_of, progress, **agreed)
+        kept = cached_rehearsal(request, stated, overlay)
         raw = request.keep is not None or bool(request.viewers)
         if kept is not None and not raw and (record := kept.record()) is not None:
-            _tell_apart(record, request)
+            _mark_limits(record, request)
         else:
-            record = _rehearsed(request, stated, overlay, kept, scratch, started, show)
+            record = _rehearsed(request, stated, overlay, kept, scratch, started, progress)
     record.shm_bytes = request.shm_bytes  # which an earlier one need not have had
     for rank_record in record.ranks:
         if rank_record.user_error is not None:
@@ -96,10 +96,10 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     return record
 
 
-def _tell_apart(record: RehearsalRecord, request: RehearsalRequest) -> None:
+def _mark_limits(record: RehearsalRecord, request: RehearsalRequest) -> None:
     """What the packages and the data here have brought about is a limit of the rehearsal."""
     mark_confinement_failures(record)
-    set_apart(record, request.environment)
+    mark_environment_failures(record, request.environment)
     set_data_apart(record, Path.cwd())
 
 
@@ -120,13 +120,13 @@ def _rehearsed(
     request: RehearsalRequest,
     stated: Machine,
     overlay: PackageOverlay,
-    kept: Earlier | None,
+    kept: CachedRehearsal | None,
     scratch: Path,
     started: float,
-    show: Shown,
+    progress: ProgressReporter,
 ) -> RehearsalRecord:
     deadline = started + request.timeout
-    show(Text("reading the launch command", "解析启动命令"))
+    progress(Text("reading the launch command", "解析启动命令"))
     variables = ProgramVariables.of(request)
     notes: list[Text] = []
     log = CallLog() if request.viewers.flight_recorder is not None else None
@@ -142,8 +142,8 @@ def _rehearsed(
             environment=with_own_package(in_environment(variables.environment, overlay.python), Path.cwd()),
             cwd=os.getcwd(),
             confinement=confinement,
-            timeout=max(1.0, min(_LONGEST_SCRIPT, deadline - time.monotonic())),
-            made=made_files(Path.cwd(), scratch / "made"),
+            timeout=max(1.0, min(_SCRIPT_TIMEOUT, deadline - time.monotonic())),
+            made=prepared_files(Path.cwd(), scratch / "made"),
             packages=overlay.folders,
             python=str(overlay.python or sys.executable),
         )
@@ -151,7 +151,7 @@ def _rehearsed(
         machine = machine_for(resolved.launch, request, stated)
         ranks = ranks_to_run(request.ranks, resolved.launch, machine, may_be_more=may_start_processes(resolved.launch))
         with pool_for(request.ray) as pool:
-            job = _Job(pool, request, confinement, resolved, machine, overlay, situation.made, deadline, show, log)
+            job = _Job(pool, request, confinement, resolved, machine, overlay, situation.made, deadline, progress, log)
             assignments, records, divergence = job.run(ranks)
             if (count := started_by(records, resolved.launch)) is not None:
                 resolved = dataclasses.replace(resolved, launch=as_ranks(resolved.launch, count))
@@ -169,12 +169,12 @@ def _rehearsed(
     record = variables.settled(record)
     if kept is not None:
         kept.keep(record)
-    _tell_apart(record, request)
+    _mark_limits(record, request)
     if request.keep is not None:
         with say_if_full(scratch):
             keep_records(request.keep, record, assignments, variables.redact)
     if request.viewers:
-        show(Text("writing viewer files", "写出查看器文件"))
+        progress(Text("writing viewer files", "写出查看器文件"))
         record.notes += write_viewer_files(request.viewers, record, assignments, log)
     return record
 
@@ -191,7 +191,7 @@ class _Job:
     overlay: PackageOverlay
     made: Path | None
     deadline: float
-    show: Shown
+    progress: ProgressReporter
     log: CallLog | None
     notes: list[Text] = dataclasses.field(default_factory=list)
     """What is to be said of how they were run."""
@@ -203,14 +203,14 @@ class _Job:
             looking, records = self._look(ranks[0])
             return [looking], records, None
         if is_sample(request.ranks) and len(ranks) < self.resolved.launch.world_size:
-            self.show(Text("reading the ranks' data", "查看各 rank 的数据"))
+            self.progress(Text("reading the ranks' data", "查看各 rank 的数据"))
             _, (looked,) = self._look(0)
             ranks, note = with_each_shape(ranks, looked)
             self.notes.append(note)
         with self._world() as world:
             assignments = [self._assignment(rank, world) for rank in ranks]
             request.viewers.check_ranks(len(assignments))
-            records, divergence = _run_assigned(self.pool, assignments, self.deadline, self.show, self.log)
+            records, divergence = _run_assigned(self.pool, assignments, self.deadline, self.progress, self.log)
             if world is not None:
                 raise_if_ended(world)
         return assignments, records, divergence
@@ -219,19 +219,19 @@ class _Job:
         """Look at what batches the ranks will read."""
         with self._world() as world:
             looking = _looking(self._assignment(rank, world))
-            return looking, self.pool.run([looking], self.deadline, self.show.ranks)
+            return looking, self.pool.run([looking], self.deadline, self.progress.ranks)
 
     def _world(self) -> contextlib.AbstractContextManager[World | None]:
         if self.pool.host is not None:  # they run on other machines, each in a world there
             return contextlib.nullcontext()
-        return self.confinement.world(below=self.resolved.below, made=self.made)
+        return self.confinement.world(below=self.resolved.below, prepared=self.made)
 
     def _assignment(self, rank: int, world: World | None) -> Assignment:
         """A worker's plan and environment; makes its folders."""
         launch, request, machine = self.resolved.launch, self.request, self.machine
         process = launch.processes[rank]
         folder = Path(tempfile.mkdtemp(prefix=f"rank-{rank}-", dir=self.confinement.shared))
-        shown = self.confinement.shown / folder.name
+        shown = self.confinement.readable / folder.name
         own = folder / "scratch"
         for made in (own, shown):
             made.mkdir()
@@ -280,28 +280,28 @@ def _on_confinement(confinement: Confinement) -> Iterator[Text]:
 
 
 def _run_assigned(
-    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: Shown, log: CallLog | None
+    pool: Pool, assignments: Sequence[Assignment], deadline: float, progress: ProgressReporter, log: CallLog | None
 ) -> tuple[list[RankRecord], Divergence | None]:
     """Run the ranks, several of them in touch with each other; those of a lost node again, all together."""
     if len(assignments) == 1:
-        return pool.run(assignments, deadline, show.ranks), None
+        return pool.run(assignments, deadline, progress.ranks), None
     for _ in range(_TIMES_AGAIN):
         with contextlib.suppress(NodeLost):
-            return _run_in_touch(pool, assignments, deadline, show, log)
+            return _run_in_touch(pool, assignments, deadline, progress, log)
     try:
-        return _run_in_touch(pool, assignments, deadline, show, log)
+        return _run_in_touch(pool, assignments, deadline, progress, log)
     except NodeLost as lost:
         return lost.records, None
 
 
 def _run_in_touch(
-    pool: Pool, assignments: Sequence[Assignment], deadline: float, show: Shown, log: CallLog | None
+    pool: Pool, assignments: Sequence[Assignment], deadline: float, progress: ProgressReporter, log: CallLog | None
 ) -> tuple[list[RankRecord], Divergence | None]:
     with Exchange([assignment.plan.rank for assignment in assignments], pool.host, log) as exchange:
 
         def watch(statuses: tuple[RankStatus, ...]) -> None:
             exchange.watch(statuses)
-            show.ranks(statuses)
+            progress.ranks(statuses)
 
         together = [one.meeting(exchange.address, exchange.descriptor(one.plan.rank)) for one in assignments]
         if pool.host is None:

@@ -16,7 +16,7 @@ from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.script.script import Script
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.elsewhere import OF_THE_PROJECT
+from gonogo.rehearse.missing_files import OF_THE_PROJECT
 
 _TESTS = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir", "lexists", "glob", "rglob", "listdir", "access"})
 _WRITTEN = re.compile(r"out|save|log|work_?dir|job_?dir|cache|report|run_?name", re.IGNORECASE)
@@ -25,7 +25,7 @@ _NOTHING = re.compile(
     r"\b[Nn]o\b[^.\n]{0,20}\.?[^.\n]{0,40}\b(?:files?|shards?|images?|samples?|examples?)\b[^.\n]{0,30}\bfound\b"
     r"|\b(?:[Ff]ound|[Ff]inds?) no\b[^.\n]{0,40}\b(?:files?|shards?|images?|samples?|examples?)\b"
 )
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 def tested_path(failure: Failure, command: Sequence[str], folder: Path) -> str | None:
@@ -70,7 +70,7 @@ def _missing(command: Sequence[str], folder: Path, said: str) -> Iterator[str]:
     for word in command:
         path = folder / word
         try:
-            if word.endswith((".sh", ".bash", ".slurm")) and path.stat().st_size <= _LARGEST:
+            if word.endswith((".sh", ".bash", ".slurm")) and path.stat().st_size <= _MAX_BYTES:
                 words += shlex.split(path.read_text(encoding="utf-8", errors="replace"), comments=True)
         except (OSError, ValueError):
             continue

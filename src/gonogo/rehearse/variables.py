@@ -13,8 +13,8 @@ from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord, Unsupported
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.finding.redaction import SHORTEST, Redactor
-from gonogo.rehearse.launch.own_texts import own_texts
+from gonogo.finding.redaction import MIN_SECRET_LENGTH, Redactor
+from gonogo.rehearse.launch.launch_texts import own_texts
 from gonogo.rehearse.request import RehearsalRequest
 
 WITHHELD = Text(
@@ -40,7 +40,7 @@ _REJECTED = re.compile(
     re.IGNORECASE,
 )
 _READS = re.compile(r"\benviron\b|\bgetenv\b")
-_LONGEST = 64 << 10
+_MAX_LINE_LENGTH = 64 << 10
 _ONE_OF_MANY = re.compile(r"[a-z]+")
 """A name that is a word like any other: only where it is certainly a variable's is it taken for one."""
 
@@ -113,14 +113,14 @@ class ProgramVariables:
     def wanting(self, lines: Sequence[str]) -> Text | None:
         """What lines that a program ended with say of a variable that it did not get as it is; None: nothing."""
         for line in lines:
-            line = line[:_LONGEST]
+            line = line[:_MAX_LINE_LENGTH]
             if _MISSING.search(line):
                 certain = "unbound variable" in line or "parameter " in line
                 names = [one for one in self._given.withheld if certain or not _ONE_OF_MANY.fullmatch(one)]
                 if name := _first_of(names, line):
                     return WITHHELD.format(name=name)
             for name, value in self._given.replaced.items():
-                shown = len(value) >= SHORTEST and value in line
+                shown = len(value) >= MIN_SECRET_LENGTH and value in line
                 if shown or (_REJECTED.search(line) and _first_of([name], line)):
                     return REPLACED.format(name=name)
         return None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report
-from gonogo.finding.alike import told_together
+from gonogo.finding.alike import group_alike
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
@@ -52,7 +52,7 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield from ("", _plain(note.in_language(language)))
     for table in head_tables_of(report, language):
         yield from _table_lines(table)
-    for alike in told_together(report.findings):
+    for alike in group_alike(report.findings):
         yield from _finding_lines(alike.finding, language)
         if alike.others:
             yield from ("", f"{_plain(alike.heading(language))}{colon(language)}".rstrip(), "")

@@ -23,7 +23,7 @@ _CLOSING = "\u3001\u3002\u3009\u300b\u300d\u300f\u3011\u3015\uff01\uff09\uff0c\u
 _ENGLISH_WORD = re.compile(r"\s*\S+\s*")
 _DEFAULT_WIDTH = 80
 _BLOCKS, _ASCII_BLOCKS = ("█", "░"), ("#", ".")
-_SHORTEST_BAR, _LONGEST_BAR = 4, 10
+_MIN_BAR, _MAX_BAR = 4, 10
 _GAP = 2
 _FOLDED = 10
 """Columns that a cell of words is folded to, so that figures have room."""
@@ -209,7 +209,7 @@ class Page:
             whole = number in table.numeric or not number
             rest -= _GAP + (widest if whole else min(widest, _FOLDED))
         room = rest // len(table.shares) - 1
-        return min(room, _LONGEST_BAR) if room >= _SHORTEST_BAR else 0
+        return min(room, _MAX_BAR) if room >= _MIN_BAR else 0
 
     def _with_bar(self, cell: str, width: int) -> str:
         """A percentage behind its bar."""

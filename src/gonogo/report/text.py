@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict
-from gonogo.finding.alike import Alike, told_together
+from gonogo.finding.alike import Alike, group_alike
 from gonogo.finding.cured import Cure
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
@@ -32,7 +32,7 @@ def print_report(report: Report, page: Page, language: str) -> None:
         page.line()
         page.table(table)
     # A log may admit many causes: the first is told in full, so that the answer fits a screen.
-    found = told_together(report.findings)
+    found = group_alike(report.findings)
     in_full = 1 if report.log is not None else len(found)
     advised: set[tuple[object, ...]] = set()
     for finding, alike in ((one.finding, one) for one in found[:in_full]):

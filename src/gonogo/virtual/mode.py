@@ -22,7 +22,7 @@ from gonogo.virtual.operators.schema import Operator
 from gonogo.virtual.operators.views import Views, native
 from gonogo.virtual.tensor import CPU, META, Spec, VirtualTensor, alias_of, new_virtual, resolve
 from gonogo.virtual.unsupported import UnsupportedOperator
-from gonogo.virtual.values import carrying, contents, real
+from gonogo.virtual.values import contents, propagation, real
 from gonogo.virtual.values.assumptions import Ledger
 from gonogo.virtual.values.plain_operands import StandIns
 
@@ -34,7 +34,7 @@ NAMESPACE_HANDLERS: dict[str, Handler] = {}
 
 _INPLACE, _FRESH, _SEVERAL, _NOTHING, _SLOW = range(5)
 _NO_KWARGS: dict[str, Any] = {}
-_MOST_TO_WRITE = 1 << 30
+_MAX_WRITABLE = 1 << 30
 """Up to so many bytes of one number are laid out for a program that may write to them through NumPy."""
 
 
@@ -137,7 +137,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             out = make(self._new(*one) for one in made)
         else:
             out = None
-        carrying.carry(self.ledger, operator, args, kwargs, tensors, out)
+        propagation.carry(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
     def _collect(self, arguments: Any, key: list[Any], tensors: list[VirtualTensor]) -> bool:
@@ -204,7 +204,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return out
         if signature is not None and result[0] != _SLOW:
             self._results[signature] = result
-        carrying.carry(self.ledger, operator, args, kwargs, tensors, out)
+        propagation.carry(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
     def _on_meta(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[int, VirtualTensor]]:
@@ -308,7 +308,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _fresh_view(self, operator: Operator, raw: Any, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
         """An operator that may share storage, and did not this time."""
         out = self._new(*self._fresh(raw, common_device(operator.func, tensors, args)))
-        carrying.carry(self.ledger, operator, args, kwargs, tensors, out)
+        propagation.carry(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
     # -- values, for those who read them -----------------------------------------------------------------------------
@@ -339,7 +339,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         if to_write:
             with private.modes_off():
-                contents.lay_out(tensor, most=_MOST_TO_WRITE)
+                contents.lay_out(tensor, most=_MAX_WRITABLE)
         known = self.known_values(tensor)
         if known is not None:
             return known

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.line import LogLine, cleaned
 from gonogo.evidence.log.sieve import Part
-from gonogo.evidence.log.source import Source
+from gonogo.evidence.log.source import LogSource
 from gonogo.evidence.log.traceback import Raised, raised_in
 from gonogo.evidence.setup import Setup
 
@@ -32,10 +32,10 @@ def raised(text: str) -> list[Raised]:
     return list(raised_in(lines_of(text)))
 
 
-def source_of(data: str | bytes, label: str = "a.log", rank: int | None = None) -> Source:
+def source_of(data: str | bytes, label: str = "a.log", rank: int | None = None) -> LogSource:
     """A log in memory."""
     content = data if isinstance(data, bytes) else data.encode()
-    return Source(label, lambda: io.BytesIO(content), rank)
+    return LogSource(label, lambda: io.BytesIO(content), rank)
 
 
 def log_of(*data: str | bytes, words: Sequence[str] = (), given: Setup | None = None) -> FailureLog:

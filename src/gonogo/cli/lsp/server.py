@@ -18,7 +18,7 @@ from gonogo.check.findings import check
 from gonogo.check.settings import read_settings
 from gonogo.cli.explain import hazard_named, page_of
 from gonogo.cli.lsp.config_at import cursor_at, is_deepspeed, meaning_at, offers, word_at
-from gonogo.cli.lsp.shown import Shown, action_of, diagnostic_of, position_of
+from gonogo.cli.lsp.diagnostics import PlacedFinding, action_of, diagnostic_of, position_of
 from gonogo.evidence.config.deepspeed_keys import releases
 from gonogo.evidence.config.deepspeed_schema import release_of
 from gonogo.evidence.files import kind_of
@@ -28,7 +28,7 @@ from gonogo.hazards.index import all_hazards
 
 _PAUSE = 0.04
 """Seconds without a key stroke before files are looked at."""
-_MOST_BESIDE = 60
+_MAX_FOLDER_FILES = 60
 """Files of a folder that are looked at together; in a larger one, those that are open, and what they name."""
 
 
@@ -41,7 +41,7 @@ class Server(LanguageServer):
         self.language = language or "en"
         self.root = Path.cwd()
         self.release = releases()[-1]
-        self.shown: dict[str, list[Shown]] = {}
+        self.shown: dict[str, list[PlacedFinding]] = {}
         self._open: dict[str, str] = {}
         self._worker = ThreadPoolExecutor(1)  # a check at a time: they share what has been read
         self._waiting: asyncio.Task[None] | None = None
@@ -96,14 +96,14 @@ class Server(LanguageServer):
         with contextlib.suppress(OSError):
             names = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
             files = [name for name in names if kind_of(Path(name)) is not None and os.path.isfile(name)]
-            if len(files) <= _MOST_BESIDE:
+            if len(files) <= _MAX_FOLDER_FILES:
                 return sorted({*files, *self._opened()})
         return self._opened()
 
     def _opened(self) -> list[str]:
         return [one for one in self._open if kind_of(Path(one)) is not None and os.path.isfile(one)]
 
-    def _found(self, paths: list[str]) -> dict[str, list[Shown]]:
+    def _found(self, paths: list[str]) -> dict[str, list[PlacedFinding]]:
         """What is found in the files, by path. Runs beside the loop."""
         if not paths:
             return {}
@@ -116,14 +116,14 @@ class Server(LanguageServer):
                 version = run.environment.version("deepspeed")
                 self.release = release_of(None if version is None else str(version))
                 break
-        found: dict[str, list[Shown]] = {}
+        found: dict[str, list[PlacedFinding]] = {}
         for finding in checked.report.findings:
             if finding.spans:
                 path = str(resolved(finding.spans[0].path))
-                found.setdefault(path, []).append(Shown(finding, finding.spans[0]))
+                found.setdefault(path, []).append(PlacedFinding(finding, finding.spans[0]))
         return found
 
-    def _publish(self, path: str, shown: list[Shown]) -> None:
+    def _publish(self, path: str, shown: list[PlacedFinding]) -> None:
         if not shown and not self.shown.get(path):
             return
         self.shown[path] = shown
@@ -132,7 +132,7 @@ class Server(LanguageServer):
         diagnostics = [diagnostic_of(one, document, self.language) for one in shown]
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, diagnostics))
 
-    def at(self, uri: str, place: lsp.Range) -> list[Shown]:
+    def at(self, uri: str, place: lsp.Range) -> list[PlacedFinding]:
         """What was found at a place of a document."""
         document = self.workspace.get_text_document(uri)
         shown = self.shown.get(str(resolved(uris.to_fs_path(uri) or "")), [])

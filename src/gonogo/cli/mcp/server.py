@@ -20,13 +20,13 @@ from typing_extensions import NotRequired, TypedDict
 from gonogo._version import __version__
 from gonogo.cli.mcp.cut import cut
 from gonogo.cli.schemas.report import report_schema, short_report_schema
-from gonogo.cli.serving.folders import Folders, Refused
+from gonogo.cli.serving.folders import Folders, RequestRefused
 from gonogo.cli.serving.jobs import Job, Jobs
 from gonogo.finding import Text
 
 _WAIT = 45.0
 """Seconds that a tool waits for its command: clients give up on a call after a minute."""
-_LONGEST_WAIT = 300.0
+_MAX_WAIT = 300.0
 _TICK = 1.0
 """Seconds between two words of progress."""
 _INSTRUCTIONS = """\
@@ -42,7 +42,7 @@ _Folder = Annotated[str, Field(description="The folder to work in; one that the 
 _Gpus = Annotated[str, Field(description="A node's: 8xH100-80G; or what is rented: p5.48xlarge, 2xp5.48xlarge.")]
 _HostMemory = Annotated[str, Field(description="Host memory of a node, e.g. 1T.")]
 _Language = Annotated[Literal["en", "zh"], Field(description="Language of the sentences.")]
-_Wait = Annotated[float, Field(ge=0, le=_LONGEST_WAIT, description="Seconds to wait before it answers 'running'.")]
+_Wait = Annotated[float, Field(ge=0, le=_MAX_WAIT, description="Seconds to wait before it answers 'running'.")]
 _Steps = Annotated[int, Field(ge=1, le=100, description="Optimizer steps to run.")]
 _Nodes = Annotated[int | None, Field(ge=1, le=100_000)]
 _Timeout = Annotated[float, Field(ge=1, le=86_400, description="Seconds after which the program is given up.")]
@@ -50,7 +50,7 @@ _Timeout = Annotated[float, Field(ge=1, le=86_400, description="Seconds after wh
 _SHAPE = {"type": "object", "description": "gonogo.report/1, or the page or the list that was asked for; maybe cut."}
 
 
-class Answer(TypedDict):
+class ToolResult(TypedDict):
     """What every tool answers."""
 
     state: Literal["done", "running", "cancelled"]
@@ -65,7 +65,7 @@ class Answer(TypedDict):
     whole: NotRequired[Annotated[str, Field(description="The resource with all of it.")]]
 
 
-class Reported(Answer):
+class Reported(ToolResult):
     """An answer whose report is ``gonogo.report/1``."""
 
     report: NotRequired[Annotated[dict[str, Any], WithJsonSchema(short_report_schema())]]
@@ -92,7 +92,7 @@ def make_server(folders: Folders, *, runs: bool) -> tuple[MCPServer[Any], Jobs]:
         """All that a job has answered, as JSON."""
         try:
             return jobs.known(job).result
-        except Refused as error:
+        except RequestRefused as error:
             raise ResourceNotFoundError(str(error)) from None
 
     @server.resource("gonogo://schemas/report", mime_type="application/schema+json", name="schema")
@@ -110,7 +110,7 @@ def _refusing(tool: Callable[..., Any]) -> Callable[..., Any]:
     async def refused(*arguments: Any, **named: Any) -> Any:
         try:
             return await tool(*arguments, **named)
-        except Refused as error:
+        except RequestRefused as error:
             raise ToolError(str(error)) from None
 
     return refused
@@ -137,7 +137,7 @@ class _Tools:
         words = [*self._file("--environment", environment, where), *(self.folders.word(path, where) for path in paths)]
         if not paths and not command:
             words.append(".")
-        return await self._run(ctx, "check", where, language, words, command, _LONGEST_WAIT)
+        return await self._run(ctx, "check", where, language, words, command, _MAX_WAIT)
 
     async def rehearse(
         self,
@@ -240,9 +240,9 @@ class _Tools:
         ctx: Context[Any, Any],
         name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,100}$", description="A hazard's name.")],
         language: _Language = "en",
-    ) -> Answer:
+    ) -> ToolResult:
         """A hazard's page: what happens, why, the cure, when it is safe, and the public threads behind it."""
-        return await self._run(ctx, "explain", self.folders.folder(""), language, [name], [], _LONGEST_WAIT)
+        return await self._run(ctx, "explain", self.folders.folder(""), language, [name], [], _MAX_WAIT)
 
     async def hazards(
         self,
@@ -250,10 +250,10 @@ class _Tools:
         theme: Annotated[str, Field(pattern=r"^[a-z0-9_]{0,40}$", description="Of a theme: zero3, memory …")] = "",
         stage: Literal["", "config", "launch", "script", "environment", "rehearsal", "log", "run"] = "",
         language: _Language = "en",
-    ) -> Answer:
+    ) -> ToolResult:
         """List the hazards that gonogo knows."""
         words = [f"--{option}={value}" for option, value in (("theme", theme), ("stage", stage)) if value]
-        return await self._run(ctx, "hazards", self.folders.folder(""), language, words, [], _LONGEST_WAIT)
+        return await self._run(ctx, "hazards", self.folders.folder(""), language, words, [], _MAX_WAIT)
 
     async def job(
         self,
@@ -261,7 +261,7 @@ class _Tools:
         job: Annotated[str, Field(description="What a tool answered as job.")],
         wait: _Wait = _WAIT,
         cancel: Annotated[bool, Field(description="End it, with all that it started.")] = False,
-    ) -> Answer:
+    ) -> ToolResult:
         """Ask for the answer of a command that was still running, or cancel it."""
         known = self.jobs.known(job)
         if cancel:
@@ -292,7 +292,7 @@ class _Tools:
     ) -> Reported:
         launched = ["--", *self.folders.command(command, folder)] if command else []
         if any("\0" in word for word in words):
-            raise Refused(Text("an argument contains a null byte", "某个参数含有空字节"))
+            raise RequestRefused(Text("an argument contains a null byte", "某个参数含有空字节"))
         job = self.jobs.start([tool, "--format=json", f"--lang={language}", *words, *launched], folder)
         try:
             return await self._waited(ctx, job, wait)
@@ -314,7 +314,7 @@ class _Tools:
             return cast(Reported, {"state": "cancelled", **answer})
         if job.status not in (0, 1, 3):
             why = job.complaint or f"gonogo {job.tool} ended with status {job.status}"
-            raise Refused(Text(why, why))
+            raise RequestRefused(Text(why, why))
         whole = json.loads(job.result)
         report, is_cut = cut(whole)
         answer |= {"exit_status": job.status, "report": report, "cut": is_cut, "whole": f"gonogo://results/{job.id}"}
@@ -324,7 +324,7 @@ class _Tools:
 
 def _some(command: Sequence[str]) -> Sequence[str]:
     if not command:
-        raise Refused(
+        raise RequestRefused(
             Text(
                 'no command: give it as a list of words, for example ["bash", "launch.sh"]',
                 '没有命令：请逐词给出，例如 ["bash", "launch.sh"]',

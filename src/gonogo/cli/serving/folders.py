@@ -10,11 +10,11 @@ from gonogo.evidence.paths import expanded, is_folder, resolved
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
-_MOST_WORDS = 400
-_LONGEST_WORD = 20_000
+_MAX_WORDS = 400
+_MAX_WORD_LENGTH = 20_000
 
 
-class Refused(UserError):
+class RequestRefused(UserError):
     """What a client asked for is not allowed, or makes no sense; the sentence is for the client."""
 
 
@@ -34,7 +34,7 @@ class Folders:
         """The folder to work in: ``name``, from the first allowed one. Raises Refused."""
         path = self._inside(name or ".", self.roots[0])
         if not is_folder(path):
-            raise Refused(Text("folder {name}: no such folder", "目录 {name} 不存在").format(name=repr(name)))
+            raise RequestRefused(Text("folder {name}: no such folder", "目录 {name} 不存在").format(name=repr(name)))
         return path
 
     def word(self, name: str, folder: Path) -> str:
@@ -47,11 +47,11 @@ class Folders:
 
         The first word, the program, may lie anywhere: it is run, or followed, as the user's shell would do it.
         """
-        if len(words) > _MOST_WORDS:
-            raise Refused(
+        if len(words) > _MAX_WORDS:
+            raise RequestRefused(
                 Text(
                     "the command has {count} words; the limit is {most}", "命令有 {count} 个参数，上限为 {most} 个"
-                ).format(count=len(words), most=_MOST_WORDS)
+                ).format(count=len(words), most=_MAX_WORDS)
             )
         for word in words:
             _check(word)
@@ -66,7 +66,7 @@ class Folders:
         path = resolved(base / expanded(Path(name)))
         if not any(path.is_relative_to(root) for root in self.roots):
             allowed = ", ".join(str(root) for root in self.roots)
-            raise Refused(
+            raise RequestRefused(
                 Text(
                     "{name} is outside the allowed folders ({allowed}): {way_out}",
                     "{name} 不在允许的目录（{allowed}）之内：{way_out}",
@@ -76,9 +76,9 @@ class Folders:
 
 
 def _check(word: str) -> None:
-    if "\0" in word or len(word) > _LONGEST_WORD:
-        raise Refused(Text("an argument contains a null byte, or is too long", "某个参数含有空字节，或过长"))
+    if "\0" in word or len(word) > _MAX_WORD_LENGTH:
+        raise RequestRefused(Text("an argument contains a null byte, or is too long", "某个参数含有空字节，或过长"))
     try:
         word.encode()
     except UnicodeEncodeError:
-        raise Refused(Text("an argument is not valid Unicode", "某个参数不是有效的 Unicode 文本")) from None
+        raise RequestRefused(Text("an argument is not valid Unicode", "某个参数不是有效的 Unicode 文本")) from None

@@ -20,16 +20,16 @@ from uuid import uuid4
 
 import anyio
 
-from gonogo.cli.serving.folders import Folders, Refused
+from gonogo.cli.serving.folders import Folders, RequestRefused
 from gonogo.evidence.paths import ONLY_BELOW
 from gonogo.finding import Text
-from gonogo.rehearse.questions import PROGRESS, PROGRESS_LINES
+from gonogo.rehearse.prompts import PROGRESS, PROGRESS_LINES
 
-MOST_RUNNING = 4
-_MOST_KEPT = 40
+MAX_RUNNING = 4
+_MAX_KEPT = 40
 _GRACE = 5.0
 """Seconds that a command has to end by itself."""
-_LARGEST = 64 << 20
+_MAX_RESULT_BYTES = 64 << 20
 """Bytes of a result; what is larger is not kept."""
 
 
@@ -81,7 +81,7 @@ class Job:
             return False
         self.status, self._ended = status, time.monotonic()
         self.complaint = "\n".join(line for line in lines if line and not line.startswith(PROGRESS))[-2000:]
-        if os.fstat(self._out.fileno()).st_size <= _LARGEST:
+        if os.fstat(self._out.fileno()).st_size <= _MAX_RESULT_BYTES:
             self._out.seek(0)
             self.result = self._out.read().decode("utf-8", "replace")
         self._out.close()
@@ -130,9 +130,9 @@ class Jobs:
     def start(self, words: Sequence[str], folder: Path, given: bytes = b"") -> Job:
         """Start a command in a folder, ``given`` as its stdin. Raises Refused where too many run already."""
         running = [job for job in self._jobs.values() if not job.poll()]
-        if len(running) >= MOST_RUNNING:
+        if len(running) >= MAX_RUNNING:
             names = ", ".join(f"{job.id} ({job.tool})" for job in running)
-            raise Refused(
+            raise RequestRefused(
                 Text(
                     "{count} jobs are running ({names}): wait for one to finish, or cancel it",
                     "已有 {count} 个任务在运行（{names}）：请等待其中一个结束，或取消它",
@@ -140,7 +140,7 @@ class Jobs:
             )
         job = Job(words, folder, self.folders, given)
         self._jobs[job.id] = job
-        for old in [one for one in self._jobs.values() if one.poll()][: max(0, len(self._jobs) - _MOST_KEPT)]:
+        for old in [one for one in self._jobs.values() if one.poll()][: max(0, len(self._jobs) - _MAX_KEPT)]:
             del self._jobs[old.id]
         return job
 
@@ -148,9 +148,9 @@ class Jobs:
         """The job of that name. Raises Refused."""
         job = self._jobs.get(name)
         if job is None:
-            raise Refused(
+            raise RequestRefused(
                 Text("no job {name}; only the latest {most} are kept", "没有任务 {name}；只保留最近 {most} 个").format(
-                    name=repr(name), most=_MOST_KEPT
+                    name=repr(name), most=_MAX_KEPT
                 )
             )
         return job

@@ -15,12 +15,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
 from gonogo._version import __version__
-from gonogo.cli.serving.folders import Folders, Refused
+from gonogo.cli.serving.folders import Folders, RequestRefused
 from gonogo.cli.serving.jobs import Job, Jobs
-from gonogo.cli.ui.asked import MOST_BYTES, Asked, words_of
-from gonogo.cli.ui.door import Door, report_key
-from gonogo.cli.ui.kept import Kept, Made, has_report
+from gonogo.cli.ui.access import AccessControl, report_key
 from gonogo.cli.ui.listing import listing
+from gonogo.cli.ui.report_store import ReportStore, StoredReport, has_report
+from gonogo.cli.ui.request import MAX_BYTES, UiRequest, command_words
 from gonogo.cli.ui.words import WORDS
 from gonogo.evidence.environment.hardware import all_accelerators
 from gonogo.evidence.environment.instances import all_instances
@@ -33,7 +33,7 @@ _STATIC = Path(__file__).parent / "static"
 _TYPES = {"ui.css": "text/css", "ui.js": "text/javascript"}
 _WAIT = 10.0
 """Seconds that an answer waits for something new to tell."""
-_LONGEST = 4000
+_MAX_TITLE_LENGTH = 4000
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -67,7 +67,7 @@ def make_app(folders: Folders, token: str, language: str) -> Starlette:
         ],
         lifespan=ending_all,
     )
-    app.add_middleware(Door, token=token)
+    app.add_middleware(AccessControl, token=token)
     return app
 
 
@@ -75,7 +75,7 @@ def _refusing(answer: Answer) -> Answer:
     async def refused(request: Request) -> Response:
         try:
             return await answer(request)
-        except Refused as error:
+        except RequestRefused as error:
             return _json({"refused": _shown(error.text)}, 400)
 
     return refused
@@ -85,7 +85,7 @@ class _Page:
     def __init__(self, folders: Folders, jobs: Jobs, token: str, language: str) -> None:
         self.folders, self.jobs = folders, jobs
         self.language = language
-        self.kept = Kept(folders.roots[0])
+        self.kept = ReportStore(folders.roots[0])
         self.reports_at = f"/{report_key(token)}/"
         self.asked: dict[str, str] = {}
         """What each job was asked, as one line."""
@@ -132,9 +132,9 @@ class _Page:
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return PlainTextResponse("application/json is what is taken", 415)
         asked = await _body(request)
-        words, folder, given = words_of(asked, self.folders)
+        words, folder, given = command_words(asked, self.folders)
         job = self.jobs.start(words, folder, given)
-        self.asked[job.id] = redact(clean_line(_said(asked)))[:_LONGEST]
+        self.asked[job.id] = redact(clean_line(_job_title(asked)))[:_MAX_TITLE_LENGTH]
         return _json(self._told(job))
 
     async def job(self, request: Request) -> Response:
@@ -175,11 +175,11 @@ class _Page:
             "complaint": clean(job.complaint) if state == "failed" else "",
         }
 
-    def _made(self, job: Job) -> Made:
+    def _made(self, job: Job) -> StoredReport:
         root = self.folders.roots[0]
         where = "" if job.folder == root else str(job.folder.relative_to(root))
         asked = self.asked.get(job.id, "")
-        return Made(job.id, job.tool, where, asked, job.begun, round(job.seconds, 1), job.status or 0)
+        return StoredReport(job.id, job.tool, where, asked, job.begun, round(job.seconds, 1), job.status or 0)
 
     def _settle(self, job: Job) -> None:
         """Keep the report of a job that has just ended."""
@@ -189,7 +189,7 @@ class _Page:
                 self.kept.keep(self._made(job), job.result)
 
 
-def _earlier(made: Made) -> dict[str, Any]:
+def _earlier(made: StoredReport) -> dict[str, Any]:
     shown = {"tool": made.tool, "folder": clean_line(made.folder), "what": clean_line(made.what)}
     return {
         "id": made.id, "state": "done", "verdict": made.verdict, "begun": made.begun, "seconds": made.seconds,
@@ -197,7 +197,7 @@ def _earlier(made: Made) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _said(asked: Asked) -> str:
+def _job_title(asked: UiRequest) -> str:
     """What a job is about, in a line."""
     if asked.tool == "diagnose":
         first = next((line.strip() for line in reversed(asked.log.splitlines()) if line.strip()), "")
@@ -207,23 +207,23 @@ def _said(asked: Asked) -> str:
     return asked.records if asked.tool == "report" else asked.command
 
 
-async def _body(request: Request) -> Asked:
+async def _body(request: Request) -> UiRequest:
     """What was asked. Raises Refused for what is too long, or is nothing that can be asked."""
     read = bytearray()
     with contextlib.suppress(ClientDisconnect):
         async for part in request.stream():
             read += part
-            if len(read) > MOST_BYTES:
-                raise Refused(
+            if len(read) > MAX_BYTES:
+                raise RequestRefused(
                     Text(
                         "more than {most} MiB: save the log as a file and choose that",
                         "超过 {most} MiB：请存为文件后选择",
-                    ).format(most=MOST_BYTES >> 20)
+                    ).format(most=MAX_BYTES >> 20)
                 )
     try:
-        return msgspec.json.decode(bytes(read), type=Asked)
+        return msgspec.json.decode(bytes(read), type=UiRequest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refused(Text("invalid request: {why}", "请求无效：{why}").format(why=error)) from None
+        raise RequestRefused(Text("invalid request: {why}", "请求无效：{why}").format(why=error)) from None
 
 
 def _json(value: object, status: int = 200) -> Response:

@@ -16,13 +16,13 @@ from gonogo.evidence.launch.manifest import is_manifest
 from gonogo.evidence.paths import resolved
 
 Kind = Literal["folder", "launch", "log", "records", "file"]
-_MOST = 500
+_MAX_ENTRIES = 500
 _LEFT_OUT = {"__pycache__", "node_modules"}
 _STARTED_BY = {".sh": "bash", ".bash": "bash", ".sbatch": "bash", ".slurm": "bash", ".py": "python"}
 _LOGS = {".log", ".out", ".err"}
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ListingEntry(msgspec.Struct, frozen=True):
     """One name; ``command`` is what launches it, where that can be told."""
 
     name: str
@@ -30,15 +30,15 @@ class Entry(msgspec.Struct, frozen=True):
     command: str = ""
 
 
-class Listing(msgspec.Struct, frozen=True):
+class FolderListing(msgspec.Struct, frozen=True):
     """A folder below the root; ``path`` is empty for the root itself. ``left_out``: names that are not shown."""
 
     path: str
-    entries: list[Entry]
+    entries: list[ListingEntry]
     left_out: int = 0
 
 
-def listing(name: str, folders: Folders) -> Listing:
+def listing(name: str, folders: Folders) -> FolderListing:
     """The folder's entries, folders first. Hidden names, and links out of the root, are not among them.
 
     Raises Refused for a folder that may not be looked at.
@@ -46,7 +46,7 @@ def listing(name: str, folders: Folders) -> Listing:
     folder = folders.folder(name)
     root = folders.roots[0]
     path = "" if folder == root else str(folder.relative_to(root))
-    entries: list[Entry] = []
+    entries: list[ListingEntry] = []
     left_out = 0
     try:
         names = sorted(os.listdir(folder))
@@ -55,25 +55,25 @@ def listing(name: str, folders: Folders) -> Listing:
     for one in names:
         if one.startswith(".") or one in _LEFT_OUT:
             continue
-        if len(entries) >= _MOST or not _is_text(one) or not resolved(folder / one).is_relative_to(root):
+        if len(entries) >= _MAX_ENTRIES or not _is_text(one) or not resolved(folder / one).is_relative_to(root):
             left_out += 1
             continue
         entries.append(_entry(folder / one))
     order = {"folder": 0, "records": 1, "launch": 2, "log": 3, "file": 4}
     in_order = sorted(entries, key=lambda one: (order[one.kind], one.command.startswith("python"), one.name))
-    return Listing(path, in_order, left_out)  # what launches others, before the program that is launched
+    return FolderListing(path, in_order, left_out)  # what launches others, before the program that is launched
 
 
-def _entry(path: Path) -> Entry:
+def _entry(path: Path) -> ListingEntry:
     name = path.name
     if os.path.isdir(path):
-        return Entry(name, "records" if _is_guarded(path) else "folder")
+        return ListingEntry(name, "records" if _is_guarded(path) else "folder")
     suffix = path.suffix.lower()
     if suffix in _STARTED_BY:
-        return Entry(name, "launch", shlex.join([_STARTED_BY[suffix], _as_word(name)]))
+        return ListingEntry(name, "launch", shlex.join([_STARTED_BY[suffix], _as_word(name)]))
     if suffix == ".ipynb" or (suffix in (".yaml", ".yml") and _is_job(path)):
-        return Entry(name, "launch", shlex.quote(_as_word(name)))
-    return Entry(name, "log" if suffix in _LOGS else "file")
+        return ListingEntry(name, "launch", shlex.quote(_as_word(name)))
+    return ListingEntry(name, "log" if suffix in _LOGS else "file")
 
 
 def _as_word(name: str) -> str:

@@ -11,5 +11,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "run":
         from .relay import main
     else:
-        from .first import main
+        from .init import main
     main(sys.argv[2:])

@@ -28,10 +28,10 @@ _PROC_HIDDEN = ("kcore", "keys", "key-users", "timer_list", "latency_stats", "km
 _SYS_HIDDEN = ("firmware", "kernel/debug", "kernel/tracing", "fs/bpf", "fs/pstore")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _SMALL = 1 << 20
-_MOST_FOLDERS = 4000
+_MAX_FOLDERS = 4000
 _REBUILT = "user.gonogo.rebuilt"
 """Attribute of a rebuilt folder: it has a name for all that is seen there."""
-_MOST_ENTRIES = 512
+_MAX_ENTRIES = 512
 """Of a rebuilt folder with more entries, those that no mount point lies below are shown for reading only."""
 
 
@@ -39,7 +39,7 @@ class NoLayer(OSError):
     """What programs change can't be kept in the layer's folder; elsewhere it may be."""
 
 
-class Files:
+class FileTree:
     """Puts the program's files together below ``layer/tree``."""
 
     def __init__(self, layer: str, hidden: list[str], own: list[str], notes: list[str]) -> None:
@@ -116,7 +116,7 @@ class Files:
             if shown in _OWN:
                 continue
             busy = shown in self._mounted or any(point.startswith(shown + "/") for point in self._mounted)
-            self._entry(source, shown, for_reading=len(names) > _MOST_ENTRIES and not busy)
+            self._entry(source, shown, for_reading=len(names) > _MAX_ENTRIES and not busy)
 
     def _entry(self, source: str, shown: str, for_reading: bool) -> None:
         target = self.root + shown
@@ -322,7 +322,7 @@ def _not_mapped(own: list[str]) -> list[str]:
         places = ["/" + "/".join(parts[: number + 1]) for number in range(len(parts))]
         for place in places:
             _note_if_of_others(place, user, group, found)
-    left = _MOST_FOLDERS
+    left = _MAX_FOLDERS
     waiting = [folder for folder in own[:1] if folder != "/"]
     while waiting and left:
         try:

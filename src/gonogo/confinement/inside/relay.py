@@ -25,8 +25,8 @@ LENGTH = struct.Struct("=I")
 PREFIX = b":"
 WORLD_ENDED = 137
 CANNOT_START = 126
-_LONGEST_ADDRESS = 100  # of a socket's path: 108 with the zero, in the kernel
-_LARGEST_COPY = 64 << 20
+_MAX_ADDRESS_LENGTH = 100  # of a socket's path: 108 with the zero, in the kernel
+_MAX_COPY = 64 << 20
 
 
 def main(arguments: list[str]) -> None:
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> None:
     poll = select.poll()
     poll.register(channel.fileno(), select.POLLIN)
     poll.register(woken, select.POLLIN)
-    said = b""
+    message = b""
     while True:
         for descriptor, _ in poll.poll():
             if descriptor == woken:
@@ -69,9 +69,9 @@ def main(arguments: list[str]) -> None:
                 block = channel.recv(64)
             except OSError:  # the world has ended before it read all that was asked
                 block = b""
-            said += block
-            if not block or len(said) >= 4:
-                _end(struct.unpack("=i", said)[0] if len(said) == 4 else WORLD_ENDED)
+            message += block
+            if not block or len(message) >= 4:
+                _end(struct.unpack("=i", message)[0] if len(message) == 4 else WORLD_ENDED)
 
 
 def _pass_on(channel: _socket.socket, signals: bytes) -> None:
@@ -97,7 +97,7 @@ def _safe_to_hand_over(descriptor: int) -> int:
 
     if not stat.S_ISREG(state.st_mode) or fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
         return descriptor
-    if state.st_size > _LARGEST_COPY:
+    if state.st_size > _MAX_COPY:
         return _fed(descriptor)
     copy = os.memfd_create("file")
     at = os.lseek(descriptor, 0, os.SEEK_CUR)
@@ -130,7 +130,7 @@ def _fed(descriptor: int) -> int:
 
 
 def _connect(channel: _socket.socket, address: str) -> None:
-    if len(os.fsencode(address)) > _LONGEST_ADDRESS:
+    if len(os.fsencode(address)) > _MAX_ADDRESS_LENGTH:
         folder, _, name = address.rpartition("/")
         address = f"/proc/self/fd/{os.open(folder, os.O_PATH | os.O_CLOEXEC)}/{name}"
     channel.connect(address)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gonogo.diagnose.similar.features import Features, features_of_frames
-from gonogo.diagnose.similar.index import Index, Thread, packed
+from gonogo.diagnose.similar.index import IssueThread, ThreadIndex, packed
 from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import sources
@@ -26,22 +26,22 @@ LINES = "lines.log"
 """A file of cases of one line each: ``bad_only_the_error: RuntimeError: …``."""
 
 
-def index_of_cases() -> Index:
+def index_of_cases() -> ThreadIndex:
     """The index: a case is a thread, its name the address. It is empty in a copy of the source without the cases."""
     try:
-        return Index(SHIPPED.read_bytes())
+        return ThreadIndex(SHIPPED.read_bytes())
     except FileNotFoundError:
         if not CASES.is_dir():
-            return Index(packed([]))
+            return ThreadIndex(packed([]))
         of = fingerprint(CASES, endings=(".log",)) + fingerprint(PACKAGE / "evidence" / "log", PACKAGE / "diagnose")
-        return Index(kept("cases", of, build))
+        return ThreadIndex(kept("cases", of, build))
 
 
 def build() -> bytes:
     """The index of the cases as they are now."""
     names = [hazard.name for hazard in all_hazards() if not hazard.fallback]
     found = [
-        (Thread(f"{name}/{case}", hazard=name), _frames_of(text))
+        (IssueThread(f"{name}/{case}", hazard=name), _frames_of(text))
         for name in names
         for case, text in sorted(logs_in(CASES / name))
         if case.startswith("bad")

@@ -20,11 +20,11 @@ from gonogo.evidence.log.traceback import LogFrame
 Features = dict[int, float]
 """The weight of each feature that a log has, by the feature's hash."""
 
-_MOST_ERRORS = 6
-_MOST_FRAMES = 12
-_MOST_LINES = 40
-_LONGEST = 400
-_MOST_WORDS = 60
+_MAX_ERRORS = 6
+_MAX_FRAMES = 12
+_MAX_LINES = 40
+_MAX_LINE_LENGTH = 400
+_MAX_WORDS = 60
 
 # How much each kind says, beside how rare it is.
 _TYPE, _WORD, _PAIR, _MESSAGE, _FRAME, _RAISED_IN = 0.5, 0.6, 1.0, 1.5, 0.7, 0.8
@@ -47,10 +47,10 @@ def features_of(log: FailureLog) -> Features:
     """The features of a run's logs; none where they tell of no failure."""
     found: Features = {}
     roots = [error for error in log.errors if error.role is Role.ROOT]
-    for error in [*roots, *log.cut][:_MOST_ERRORS]:
+    for error in [*roots, *log.cut][:_MAX_ERRORS]:
         _add(found, _of_error(error))
     if not found:
-        for text in islice(_telling(log), _MOST_LINES):
+        for text in islice(_distinctive(log), _MAX_LINES):
             _add(found, of_message(text))
     return found
 
@@ -65,7 +65,7 @@ def features_of_frames(errors: Iterable[LoggedError]) -> Features:
     return found
 
 
-def _telling(log: FailureLog) -> Iterator[str]:
+def _distinctive(log: FailureLog) -> Iterator[str]:
     """Lines that may tell of a failure where there is no exception: what training went past was none."""
     stepped = last_steps(log)
     for line in log.lines:
@@ -76,7 +76,7 @@ def _telling(log: FailureLog) -> Iterator[str]:
 def of_message(text: str) -> Iterator[tuple[str, float]]:
     """The features of what an exception, or a line, or a thread's title says."""
     said = normalized(text)
-    words = _WORDS.findall(said)[:_MOST_WORDS]
+    words = _WORDS.findall(said)[:_MAX_WORDS]
     for word in words:
         yield f"w {word}", _WORD
     for first, second in pairwise(words):
@@ -87,7 +87,7 @@ def of_message(text: str) -> Iterator[tuple[str, float]]:
 
 def normalized(text: str) -> str:
     """A message as it would read in another run: without addresses, folders and figures, in small letters."""
-    text = _ADDRESS.sub(" ", text[:_LONGEST])
+    text = _ADDRESS.sub(" ", text[:_MAX_LINE_LENGTH])
     return _NUMBER.sub("#", _FOLDERS.sub("", text)).lower()
 
 
@@ -115,7 +115,7 @@ def _of_error(error: LoggedError) -> Iterator[tuple[str, float]]:
 
 def _of_frames(error: LoggedError) -> Iterator[tuple[str, float]]:
     frames = [named for frame in error.frames if (named := _named(frame))]
-    for name in frames[-_MOST_FRAMES:]:
+    for name in frames[-_MAX_FRAMES:]:
         yield f"f {name}", _FRAME
     if frames:
         yield f"i {frames[-1]}", _RAISED_IN

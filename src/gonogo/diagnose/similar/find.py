@@ -8,17 +8,17 @@ from functools import cache
 
 from gonogo.diagnose.similar.cases import index_of_cases
 from gonogo.diagnose.similar.features import Features, features_of, features_of_frames
-from gonogo.diagnose.similar.index import Index, Thread
+from gonogo.diagnose.similar.index import IssueThread, ThreadIndex
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text
 from gonogo.finding.similar import SimilarThread
 from gonogo.hazards.index import hazard_of
 
-MOST = 3
-LEAST_ALIKE = 0.3
+MAX_SIMILAR = 3
+MIN_SIMILARITY = 0.3
 """The likeness below which a thread is not shown: benchmarks/similar.py measures what comes of it."""
-LEAST_PART = 0.3
+MIN_TRACEBACK_SHARE = 0.3
 """The part of a cut traceback that a hazard's case has at least, where the hazard is named for it."""
 _OF_ONE_HAZARD = 2
 """Threads of one hazard among those shown: one message may have several causes."""
@@ -37,7 +37,7 @@ def similar_threads(log: FailureLog, shown: Collection[str] = ()) -> tuple[Simil
 
 
 def chosen(
-    index: Index, features: Features, without: Collection[int] = (), least: float = LEAST_ALIKE
+    index: ThreadIndex, features: Features, without: Collection[int] = (), least: float = MIN_SIMILARITY
 ) -> list[tuple[float, int]]:
     """The likeness and the number of the threads of an index that are worth to be shown for a log's features.
 
@@ -48,7 +48,7 @@ def chosen(
     alike = [one for one in index.alike(features, without) if one[0] >= least]
     for likeness, number in sorted(alike, key=lambda one: _worth(index.threads[one[1]], one[0]), reverse=True):
         hazard = index.threads[number].hazard
-        if len(found) == MOST:
+        if len(found) == MAX_SIMILAR:
             break
         if hazard and of_hazard[hazard] == _OF_ONE_HAZARD:
             continue
@@ -66,14 +66,14 @@ def hazards_like(log: FailureLog) -> list[str]:
     index = _cases()
     parts: dict[str, float] = {}
     for part, number in index.containing(features_of_frames(cut)):
-        if part >= LEAST_PART:
+        if part >= MIN_TRACEBACK_SHARE:
             parts.setdefault(index.threads[number].hazard, part)
     met = threads_of_hazards()
     # Of those that have about as many of them, the one that is met most often.
-    return sorted(parts, key=lambda hazard: (-round(parts[hazard], 1), -met[hazard]))[:MOST]
+    return sorted(parts, key=lambda hazard: (-round(parts[hazard], 1), -met[hazard]))[:MAX_SIMILAR]
 
 
-def _worth(thread: Thread, likeness: float) -> float:
+def _worth(thread: IssueThread, likeness: float) -> float:
     return likeness if thread.hazard or thread.shows else likeness * _UNSETTLED
 
 
@@ -82,11 +82,11 @@ def threads_of_hazards() -> Counter[str]:
     return Counter(thread.hazard for thread in _index().threads if thread.hazard and not thread.cited)
 
 
-_index = cache(Index.shipped)
+_index = cache(ThreadIndex.shipped)
 _cases = cache(index_of_cases)
 
 
-def _shown(thread: Thread, likeness: float) -> SimilarThread:
+def _shown(thread: IssueThread, likeness: float) -> SimilarThread:
     hazard = hazard_of(thread.hazard)
     settled = Text(thread.shows, thread.shows_zh or thread.shows) if thread.shows else None
     if hazard is not None and settled is None:

@@ -21,14 +21,14 @@ from gonogo.diagnose.similar.features import Features
 PATH = Path(__file__).with_name("threads.msgpack")
 _UNIT = 100
 """Weights are stored as hundredths, in a byte."""
-_LEAST_SHARED = 1.4
+_MIN_SHARED = 1.4
 """What a log and a thread must have in common to be alike at all, in features that no other thread has: more than the
 name of an exception."""
-_LEAST_LEFT = 0.8
+_MIN_SHARED_OF_CUT = 0.8
 """The same, of a log of which only a part is left: more than the frames that many trainings share."""
 
 
-class Thread(msgspec.Struct, frozen=True, array_like=True):
+class IssueThread(msgspec.Struct, frozen=True, array_like=True):
     """A thread. ``hazard`` and what it shows, in both languages, are empty where that is not known."""
 
     address: str
@@ -43,7 +43,7 @@ class Thread(msgspec.Struct, frozen=True, array_like=True):
 class _Stored(msgspec.Struct, frozen=True):
     """The file. Numbers are arrays in little-endian order; those of feature n begin at ``starts[n]``."""
 
-    threads: tuple[Thread, ...]
+    threads: tuple[IssueThread, ...]
     hashes: bytes  # 32 bits each, ascending
     starts: bytes  # 32 bits each, one more than hashes
     having: bytes  # 16 bits each: the number of a thread that has the feature
@@ -51,12 +51,12 @@ class _Stored(msgspec.Struct, frozen=True):
     lengths: bytes  # floats of 32 bits: of each thread's features as a vector
 
 
-class Index:
+class ThreadIndex:
     """Threads by their features. Raises OSError and msgspec.MsgspecError where the file can't be read."""
 
     def __init__(self, data: bytes) -> None:
         stored = msgspec.msgpack.decode(data, type=_Stored)
-        self.threads: Sequence[Thread] = stored.threads
+        self.threads: Sequence[IssueThread] = stored.threads
         self._hashes = _numbers("I", stored.hashes)
         self._starts = _numbers("I", stored.starts)
         self._having = _numbers("H", stored.having)
@@ -64,7 +64,7 @@ class Index:
         self._lengths = _numbers("f", stored.lengths)
 
     @classmethod
-    def shipped(cls) -> Index:
+    def shipped(cls) -> ThreadIndex:
         """That of the public threads."""
         return cls(PATH.read_bytes())
 
@@ -73,14 +73,16 @@ class Index:
 
         A feature counts the more the fewer threads have it. The numbers in ``without`` are passed over.
         """
-        square, shared = self._shared(features, without, _LEAST_SHARED, lambda weight, other: weight * other)
+        square, shared = self._shared(features, without, _MIN_SHARED, lambda weight, other: weight * other)
         length = math.sqrt(square) or 1.0
         found = [(product / length / self._lengths[thread], thread) for thread, product in shared.items()]
         return sorted(found, key=lambda one: (-one[0], one[1]))
 
     def containing(self, features: Features, without: Collection[int] = ()) -> list[tuple[float, int]]:
         """The threads that have most of what is left of a log: the part of it (0 to 1), and the thread's number."""
-        square, shared = self._shared(features, without, _LEAST_LEFT, lambda weight, other: weight * min(weight, other))
+        square, shared = self._shared(
+            features, without, _MIN_SHARED_OF_CUT, lambda weight, other: weight * min(weight, other)
+        )
         return sorted(((part / square, thread) for thread, part in shared.items()), key=lambda one: (-one[0], one[1]))
 
     def _shared(
@@ -111,7 +113,7 @@ class Index:
         return found
 
 
-def packed(threads: Sequence[tuple[Thread, Features]]) -> bytes:
+def packed(threads: Sequence[tuple[IssueThread, Features]]) -> bytes:
     """The index of these threads as a file's bytes. Raises ValueError for more than 65535 of them."""
     if len(threads) > 0xFFFF:
         raise ValueError(f"{len(threads)} threads: an index holds 65535")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gonogo.evidence.config.accelerate import AccelerateConfig
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig, deepspeed_config_of
-from gonogo.evidence.document.tree import Member, Node
+from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.evidence.field import Field
 
 # accelerate's key under deepspeed_config, and DeepSpeed's: DeepSpeedPlugin.__post_init__ (utils/dataclasses.py).
@@ -42,7 +42,7 @@ def _put(members: dict[str, Member], keys: tuple[str, ...], field: Field, accele
     """Set a value; objects on the way have the place of accelerate's own ``deepspeed_config``."""
     name, *rest = keys
     if not rest:
-        members[name] = Member(field.place, Node(field))
+        members[name] = Member(field.place, TreeNode(field))
         return
     before = members.get(name)
     inner = dict(before.node.members or {}) if before is not None else {}
@@ -51,6 +51,6 @@ def _put(members: dict[str, Member], keys: tuple[str, ...], field: Field, accele
     members[name] = Member(place, _node(inner, Field(None, place=place)))
 
 
-def _node(members: dict[str, Member], field: Field | None = None) -> Node:
+def _node(members: dict[str, Member], field: Field | None = None) -> TreeNode:
     value = {name: member.node.field.value for name, member in members.items()}
-    return Node(Field.of(value, field.place if field is not None else None), members)
+    return TreeNode(Field.of(value, field.place if field is not None else None), members)

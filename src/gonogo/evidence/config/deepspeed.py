@@ -15,7 +15,7 @@ from gonogo.evidence.document.json_edit import JsonEditor
 from gonogo.evidence.document.json_file import read_json
 from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.evidence.document.source_file import Place, SourceFile
-from gonogo.evidence.document.tree import Node, tree_of
+from gonogo.evidence.document.tree import TreeNode, tree_of
 from gonogo.evidence.field import Field
 from gonogo.finding import Edit, Text
 
@@ -65,7 +65,7 @@ class DeepSpeedConfig:
 
     def __init__(
         self,
-        root: Node | None,
+        root: TreeNode | None,
         *,
         name: str,
         source: SourceFile | None = None,
@@ -221,7 +221,7 @@ def read_deepspeed_config(
 
 
 def deepspeed_config_of(
-    tree: Node | Mapping[str, Any],
+    tree: TreeNode | Mapping[str, Any],
     *,
     name: str,
     source: SourceFile | None = None,
@@ -230,7 +230,7 @@ def deepspeed_config_of(
     auto: AutoValues | None = None,
 ) -> DeepSpeedConfig:
     """The config that a tree of another format, or a plain mapping, holds."""
-    root = tree if isinstance(tree, Node) else tree_of(tree)
+    root = tree if isinstance(tree, TreeNode) else tree_of(tree)
     return DeepSpeedConfig(root, name=name, source=source, preset=preset, editor=editor, auto=auto)
 
 

@@ -13,7 +13,7 @@ import msgspec
 from gonogo.evidence.paths import contents, expanded, is_file
 from gonogo.evidence.patterns import Pattern
 
-_LARGEST_CONFIG = 4 << 20
+_MAX_CONFIG = 4 << 20
 _HUB_NAME = Pattern(r"^[\w.-]+/[\w.-]+$")
 
 # Keys of a config.json that say how many experts a layer has; see transformers' MoE configurations.
@@ -30,7 +30,7 @@ _NAMED = {
 }
 
 
-class Model(msgspec.Struct, frozen=True):
+class ModelConfig(msgspec.Struct, frozen=True):
     """A model by its folder or hub name. ``config`` is its config.json, or None where that isn't at hand."""
 
     name: str
@@ -110,21 +110,21 @@ class Model(msgspec.Struct, frozen=True):
                     yield inner
 
 
-def read_model(name: str, folder: Path) -> Model:
+def read_model(name: str, folder: Path) -> ModelConfig:
     """The model of that name or path (from ``folder``): its config.json from there, or from the hub's cache.
 
     Never raises: a config that can't be read leaves the model's name.
     """
     for path in places_of_config(name, folder):
         try:
-            if not is_file(path) or path.stat().st_size > _LARGEST_CONFIG:
+            if not is_file(path) or path.stat().st_size > _MAX_CONFIG:
                 continue
             config = json.loads(contents(path))
         except (OSError, ValueError, RecursionError):
             continue
         if isinstance(config, dict):
-            return Model(name, config)
-    return Model(name)
+            return ModelConfig(name, config)
+    return ModelConfig(name)
 
 
 def places_of_config(name: str, folder: Path) -> Iterator[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.command_line import Options
+from gonogo.evidence.launch.command_line import CommandOptions
 from gonogo.evidence.launch.launch import Launch
 from gonogo.finding import Text
 
@@ -99,7 +99,7 @@ def read_arguments(
     return Arguments(sources, complete=complete, framework=launch.framework)
 
 
-def option_fields(options: Options) -> dict[str, Field]:
+def option_fields(options: CommandOptions) -> dict[str, Field]:
     """A program's options as arguments: a flag alone is true, ``--no_x`` makes ``x`` false."""
     fields: dict[str, Field] = {}
     for option in options:
@@ -110,7 +110,7 @@ def option_fields(options: Options) -> dict[str, Field]:
     return fields
 
 
-def _overrides(options: Options) -> dict[str, Field]:
+def _overrides(options: CommandOptions) -> dict[str, Field]:
     """``name=value`` words, as LLaMA-Factory and Hydra take them."""
     fields: dict[str, Field] = {}
     for word in options.positional:

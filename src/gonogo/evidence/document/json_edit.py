@@ -9,7 +9,7 @@ from typing import Any
 from gonogo.evidence.document.json_file import JsonFile
 from gonogo.evidence.document.json_tokens import Token, tokens_of
 from gonogo.evidence.document.source_file import Place, SourceFile
-from gonogo.evidence.document.tree import Member, Node
+from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.finding import Edit
 
 _INDENT = 2
@@ -74,7 +74,7 @@ class JsonEditor:
             value = {key: value}
         return self._appended(parent, keys[:depth], keys[depth], value)
 
-    def _appended(self, parent: Node, path: tuple[str, ...], key: str, value: Any) -> Edit:
+    def _appended(self, parent: TreeNode, path: tuple[str, ...], key: str, value: Any) -> Edit:
         place = _placed(parent, path)
         opening = self._token_from(place.start)
         last = self._last_member(parent)
@@ -122,7 +122,7 @@ class JsonEditor:
         return member
 
     @staticmethod
-    def _last_member(parent: Node) -> Member | None:
+    def _last_member(parent: TreeNode) -> Member | None:
         placed = [one for one in (parent.members or {}).values() if one.node.field.place is not None]
         return max(placed, key=lambda one: one.node.field.place.end if one.node.field.place else 0, default=None)
 
@@ -183,7 +183,7 @@ def _start_of(token: Token) -> int:
     return token.start
 
 
-def _placed(node: Node, keys: tuple[str, ...]) -> Place:
+def _placed(node: TreeNode, keys: tuple[str, ...]) -> Place:
     if node.field.place is None:
         raise KeyError(keys)
     return node.field.place

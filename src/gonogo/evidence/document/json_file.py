@@ -16,16 +16,16 @@ from gonogo.evidence.document.json_problems import (
 )
 from gonogo.evidence.document.json_tokens import Token, scalar_of, tokens_of
 from gonogo.evidence.document.source_file import Place, SourceFile
-from gonogo.evidence.document.tree import Member, Node
+from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.evidence.field import Field
 from gonogo.finding import Edit
 
-DEEPEST = 100
+MAX_DEPTH = 100
 """Objects within objects that are read; Python's own reader gives up on some hundreds."""
 
-_MOST_PROBLEMS = 100
+_MAX_PROBLEMS = 100
 # No person wrote a config of more words; what lies behind them is left out, and said so.
-_MOST_TOKENS = 20_000
+_MAX_TOKENS = 20_000
 _CLOSES = {b"}": True, b"]": False}
 
 
@@ -33,7 +33,7 @@ class JsonFile(msgspec.Struct, frozen=True):
     """What a file says: ``root`` is its object (None where it has none), ``problems`` what no JSON would have."""
 
     source: SourceFile
-    root: Node | None
+    root: TreeNode | None
     problems: tuple[ConfigProblem, ...]
     tokens: tuple[Token, ...] = ()
     """Without comments: an edit finds the commas by them."""
@@ -69,7 +69,7 @@ class _Reader:
         self.problems: list[ConfigProblem] = []
         self.open: list[_Open] = []
         self.levels_left_out = 0
-        self.root: Node | None = None
+        self.root: TreeNode | None = None
         self.ended = False
 
     def read(self) -> JsonFile:
@@ -83,7 +83,7 @@ class _Reader:
             self.note_where_not_utf8()
         tokens: list[Token] = []
         for count, token in enumerate(tokens_of(data, start)):
-            if count == _MOST_TOKENS:
+            if count == _MAX_TOKENS:
                 self.problem_at("too-long", token)
                 break
             if token.kind == "comment":
@@ -101,7 +101,7 @@ class _Reader:
         return JsonFile(self.source, self.root, tuple(self.problems), tuple(tokens))
 
     def problem(self, kind: str, start: int, end: int, *, repair: str | None = None, **said: Any) -> None:
-        if len(self.problems) < _MOST_PROBLEMS:
+        if len(self.problems) < _MAX_PROBLEMS:
             place = self.source.place(start, end)
             edit = place.edit(repair) if repair is not None else None
             self.problems.append(problem_of(kind, place, repair=edit, **said))
@@ -190,11 +190,11 @@ class _Reader:
         if scalar.problem:
             self.problem_at(scalar.problem, token, repair=scalar.correct)
         if scalar.known:
-            self.add(Node(Field(scalar.value, place=place)), scalar.value)
+            self.add(TreeNode(Field(scalar.value, place=place)), scalar.value)
             return
         reason = TEMPLATE_REASON if scalar.problem == "template" else UNREADABLE_REASON
         said = token.data.decode("utf-8", "replace")
-        self.add(Node(Field.not_known(place, reason.format(text=shortened(said)))), said)
+        self.add(TreeNode(Field.not_known(place, reason.format(text=shortened(said)))), said)
 
     def take_opening(self, token: Token) -> None:
         top = self.open[-1]
@@ -207,10 +207,10 @@ class _Reader:
                 self.problem_at("missing-comma", token, hjson=self.begins_line(token))
         elif top.state == "colon":
             self.problem_at("missing-colon", token, text=top.key or "")
-        if len(self.open) >= DEEPEST:
+        if len(self.open) >= MAX_DEPTH:
             self.problem_at("nesting", token)
             self.levels_left_out = 1
-            self.add(Node(Field.not_known(self.source.place(token.start, token.end))), None)
+            self.add(TreeNode(Field.not_known(self.source.place(token.start, token.end))), None)
             return
         self.open.append(_Open(token.start, token.data == b"{"))
 
@@ -247,7 +247,7 @@ class _Reader:
 
     # What has been read ---------------------------------------------------------------------------------------------
 
-    def add(self, node: Node, plain: Any) -> None:
+    def add(self, node: TreeNode, plain: Any) -> None:
         """A value of the innermost object or array, or the whole file's."""
         if not self.open:
             self.ended = True
@@ -273,7 +273,7 @@ class _Reader:
         if top.key_place is not None:
             reason = UNREADABLE_REASON.format(text="")
             self.problem("missing-value", top.key_place.start, top.key_place.end)
-            self.add(Node(Field.not_known(top.key_place, reason)), None)
+            self.add(TreeNode(Field.not_known(top.key_place, reason)), None)
 
     def close(self, end: int) -> None:
         """The innermost object or array ends before ``end``."""
@@ -283,7 +283,7 @@ class _Reader:
         self.open.pop()
         place = self.source.place(top.start, end)
         value: Any = top.plain if top.is_object else top.items
-        self.add(Node(Field(value, place=place), top.members if top.is_object else None), value)
+        self.add(TreeNode(Field(value, place=place), top.members if top.is_object else None), value)
 
 
 def repairs(problems: Sequence[ConfigProblem]) -> tuple[Edit, ...]:

@@ -28,7 +28,7 @@ _JSON_WORDS = {b"true": True, b"false": False, b"null": None}
 _JAVASCRIPT_NUMBERS = {b"NaN": float("nan"), b"Infinity": float("inf"), b"-Infinity": float("-inf")}
 _PYTHON_WORDS = {b"True": True, b"False": False, b"None": None}
 # Python refuses to read an integer of more digits than this from text.
-_MOST_DIGITS = 4000
+_MAX_DIGITS = 4000
 
 
 class Token(NamedTuple):
@@ -109,7 +109,7 @@ def _word(data: bytes) -> Scalar:
     text = data.decode("utf-8", "replace")
     if _number().fullmatch(data):
         if not any(mark in data for mark in b".eE"):
-            return Scalar(int(data)) if len(data) <= _MOST_DIGITS else Scalar(text, "number", False)
+            return Scalar(int(data)) if len(data) <= _MAX_DIGITS else Scalar(text, "number", False)
         return Scalar(float(data))
     if data in _PYTHON_WORDS:
         value = _PYTHON_WORDS[data]
@@ -118,7 +118,7 @@ def _word(data: bytes) -> Scalar:
         return Scalar(_JAVASCRIPT_NUMBERS[data], "not-a-number")
     if b"$" in data or (data.startswith(b"<") and data.endswith(b">")):
         return Scalar(text, "template", False)
-    if data[:1] in b"+-.0123456789" and len(data) <= _MOST_DIGITS:
+    if data[:1] in b"+-.0123456789" and len(data) <= _MAX_DIGITS:
         return _unusual_number(text)
     return Scalar(text, "unquoted", correct=json.dumps(text, ensure_ascii=False))
 

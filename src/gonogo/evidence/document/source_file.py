@@ -18,7 +18,7 @@ from gonogo.evidence.paths import opened
 from gonogo.finding import Edit, Span, Text
 from gonogo.finding.errors import UserError
 
-LARGEST_FILE = 8 << 20
+MAX_FILE_BYTES = 8 << 20
 """Bytes; what is larger is no configuration, script or launch command that a person wrote."""
 
 _BOM = b"\xef\xbb\xbf"
@@ -37,7 +37,7 @@ class SourceFile:
         """Why a reader has not read all of it, such as a limit on its size: whoever reports says it."""
 
     @classmethod
-    def read(cls, path: Path | str, *, limit: int = LARGEST_FILE) -> SourceFile:
+    def read(cls, path: Path | str, *, limit: int = MAX_FILE_BYTES) -> SourceFile:
         """The file at that path; of a notebook, its Python.
 
         Raises UserError where it can't be read or has more bytes than the limit.

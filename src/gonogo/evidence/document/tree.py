@@ -14,13 +14,13 @@ from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.field import Field
 
 
-class Node(msgspec.Struct, frozen=True):
+class TreeNode(msgspec.Struct, frozen=True):
     """One value. ``field.value`` is plain Python, also of an object; ``members`` is None unless it is an object."""
 
     field: Field
     members: Mapping[str, Member] | None = None
 
-    def find(self, keys: tuple[str, ...]) -> Node | None:
+    def find(self, keys: tuple[str, ...]) -> TreeNode | None:
         """The value under nested keys, or None where one is missing."""
         node = self
         for key in keys:
@@ -37,7 +37,7 @@ class Node(msgspec.Struct, frozen=True):
 
     def entries(self) -> Iterator[tuple[tuple[str, ...], Field]]:
         """Every value below this one with the keys that lead to it, objects before what is in them."""
-        pending: list[tuple[tuple[str, ...], Node]] = [((), self)]
+        pending: list[tuple[tuple[str, ...], TreeNode]] = [((), self)]
         while pending:
             keys, node = pending.pop()
             if keys:
@@ -50,21 +50,21 @@ class Member(msgspec.Struct, frozen=True):
     """A key of an object with its value."""
 
     key_place: Place | None
-    node: Node
+    node: TreeNode
 
 
-def tree_of(value: Any) -> Node:
+def tree_of(value: Any) -> TreeNode:
     """A tree of plain Python values, which have no place; where a value is a Field, its place and status are kept."""
     # Deeper than this no reader gets; what lies below is not known.
     return _tree_of(value, 100)
 
 
-def _tree_of(value: Any, levels: int) -> Node:
+def _tree_of(value: Any, levels: int) -> TreeNode:
     field = value if isinstance(value, Field) else Field(value)
     if not field.known or not isinstance(field.value, Mapping):
-        return Node(field)
+        return TreeNode(field)
     if not levels:
-        return Node(Field.not_known(field.place))
+        return TreeNode(Field.not_known(field.place))
     members = {str(key): Member(None, _tree_of(one, levels - 1)) for key, one in field.value.items()}
     plain = {key: member.node.field.value for key, member in members.items()}
-    return Node(Field(plain, place=field.place), members)
+    return TreeNode(Field(plain, place=field.place), members)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.document.source_file import Place, SourceFile
-from gonogo.evidence.document.tree import Node
+from gonogo.evidence.document.tree import TreeNode
 from gonogo.evidence.document.yaml_scalars import scalar_value
 from gonogo.finding import Edit
 
@@ -30,7 +30,7 @@ class Layout(msgspec.Struct, frozen=True):
 class YamlEditor:
     """Edits of one file. Each raises KeyError for keys that have no place of their own in it."""
 
-    def __init__(self, source: SourceFile, root: Node, layouts: Mapping[int, Layout]) -> None:
+    def __init__(self, source: SourceFile, root: TreeNode, layouts: Mapping[int, Layout]) -> None:
         self._source = source
         self._root = root
         self._layouts = layouts
@@ -111,7 +111,7 @@ class YamlEditor:
                 return layout, index
         raise KeyError(".".join(keys))
 
-    def _layout(self, node: Node | None) -> Layout | None:
+    def _layout(self, node: TreeNode | None) -> Layout | None:
         return self._layouts.get(id(node))
 
     def _at_end(self, keys: tuple[str, ...], value: Any) -> Edit:

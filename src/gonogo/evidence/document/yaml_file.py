@@ -15,14 +15,14 @@ import msgspec
 
 from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.evidence.document.source_file import Place, SourceFile
-from gonogo.evidence.document.tree import Member, Node
+from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.evidence.document.yaml_edit import Layout, YamlEditor
 from gonogo.evidence.document.yaml_scalars import scalar_value
 from gonogo.evidence.field import Field
 from gonogo.finding import Edit, Text
 
-_DEEPEST = 60
-_LARGEST = 100_000
+_MAX_DEPTH = 60
+_MAX_NODES = 100_000
 _MAX_BYTES = 1 << 20
 _MERGE = "<<"
 
@@ -66,7 +66,7 @@ class YamlFile:
         self.source = source
         self._problems: list[ConfigProblem] = []
         self._layouts: dict[int, Layout] = {}
-        self._kept: list[Node] = []
+        self._kept: list[TreeNode] = []
         self.root = self._read()
 
     @property
@@ -157,14 +157,14 @@ class YamlFile:
         if len(self._problems) < 100:
             self._problems.append(ConfigProblem(kind, self.source.place(start, end), message))
 
-    def _read(self) -> Node:
+    def _read(self) -> TreeNode:
         import yaml
 
         if len(self.source.data) > _MAX_BYTES:
             message = _TOO_LONG.format(size=len(self.source.data) >> 10, limit=_MAX_BYTES >> 10)
             self.source.gap = self.source.gap or message
             self._problem("syntax", self.source.start, self.source.start, message)
-            return Node(Field.of({}, self.source.place(self.source.start, self.source.start)), {})
+            return TreeNode(Field.of({}, self.source.place(self.source.start, self.source.start)), {})
         if not self.source.is_utf8:
             self._problem("encoding", self.source.start, self.source.start, _ENCODING)
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -185,7 +185,7 @@ class YamlFile:
         if root is None or root.members is None:
             if self._text.strip() and not self._problems:
                 self._problem("not-an-object", self.source.start, self.source.start, _NOT_AN_OBJECT)
-            return Node(Field.of({}, self.source.place(self.source.start, self.source.start)), {})
+            return TreeNode(Field.of({}, self.source.place(self.source.start, self.source.start)), {})
         return root
 
 
@@ -195,8 +195,8 @@ class _Reading:
     def __init__(self, file: YamlFile) -> None:
         self._file = file
         self._open: list[_Open] = []
-        self._root: Node | None = None
-        self._anchors: dict[str, tuple[Node, int]] = {}
+        self._root: TreeNode | None = None
+        self._anchors: dict[str, tuple[TreeNode, int]] = {}
         self._size = 0
         self._documents = 0
         self._events = 0
@@ -206,7 +206,7 @@ class _Reading:
         import yaml
 
         self._events += 1
-        if self._events > _LARGEST:
+        if self._events > _MAX_NODES:
             start = self._file._offset(event.start_mark)
             self._file._problem("syntax", start, start, _TOO_LARGE)
             return False
@@ -217,7 +217,7 @@ class _Reading:
                 self._file._problem("documents", start, start, _DOCUMENTS)
                 return False
         elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-            if len(self._open) > _DEEPEST or self._size > _LARGEST:
+            if len(self._open) > _MAX_DEPTH or self._size > _MAX_NODES:
                 start = self._file._offset(event.start_mark)
                 self._file._problem("syntax", start, start, _TOO_LARGE)
                 return False
@@ -233,7 +233,7 @@ class _Reading:
             self._alias(event)
         return True
 
-    def finished(self) -> Node | None:
+    def finished(self) -> TreeNode | None:
         """The tree, also where the file breaks off inside it."""
         while self._open:
             self._close(self._open[-1].end)
@@ -246,7 +246,7 @@ class _Reading:
         value, known = scalar_value(event.value, event.tag, plain=bool(event.implicit[0]))
         unknown = _TAGGED.format(tag=str(event.tag)[:60])
         field = Field.of(value, place) if known else Field.not_known(place, unknown)
-        node = Node(field)
+        node = TreeNode(field)
         if event.anchor:
             self._anchors[event.anchor] = (node, 1)
         if self._awaits_key():
@@ -262,8 +262,8 @@ class _Reading:
         if self._awaits_key():
             self._open[-1].key = (str(found[0].field.value) if found else event.anchor, place)
             return
-        if found is None or self._size + found[1] > _LARGEST:
-            self._add(Node(Field.not_known(place, _TOO_LARGE_VALUE)), start, end, 1)
+        if found is None or self._size + found[1] > _MAX_NODES:
+            self._add(TreeNode(Field.not_known(place, _TOO_LARGE_VALUE)), start, end, 1)
             return
         node, size = found
         self._add(
@@ -282,7 +282,7 @@ class _Reading:
                 opened.members.setdefault(name, member)
                 opened.value.setdefault(name, member.node.field.value)
             members = opened.members
-        node = Node(Field.of(opened.value, self._file.source.place(opened.start, end)), members)
+        node = TreeNode(Field.of(opened.value, self._file.source.place(opened.start, end)), members)
         if opened.mapping:
             self._file._kept.append(node)
             self._file._layouts[id(node)] = Layout(opened.flow, opened.start, end, tuple(opened.entries))
@@ -293,7 +293,7 @@ class _Reading:
             return
         self._add(node, opened.start, end, opened.size)
 
-    def _add(self, node: Node, start: int, end: int, size: int) -> None:
+    def _add(self, node: TreeNode, start: int, end: int, size: int) -> None:
         self._size += size
         if not self._open:
             if self._root is None:

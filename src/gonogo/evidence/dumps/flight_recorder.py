@@ -19,13 +19,13 @@ from gonogo.evidence.library import is_library
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.frame import Frame
 
-MOST_BYTES = 1 << 26
+MAX_BYTES = 1 << 26
 """Bytes of a dump that are read: a full one of 2000 collectives with their stacks has a few million."""
 _NAMED = compiled_when_used(
     r"(?:nccl|comm_?lib|gloo|fr|flight_?recorder)_?trace.*?\d+(?:\.json|\.pkl|\.pickle|\.bin)?$"
 )
-_MOST_CALLS = 20_000
-_MOST_FRAMES = 60
+_MAX_CALLS = 20_000
+_MAX_FRAMES = 60
 _NUMBER = re.compile(r"\d{1,7}")
 _TORCH = re.compile(r"torch[\\/](?:distributed|nn|autograd|utils|_dynamo|_ops|multiprocessing)")
 
@@ -72,7 +72,7 @@ def flight_dump(path: str, data: bytes) -> FlightDump | None:
         groups = dict(_groups(content.get("pg_config") or {}))
         last = {str(name): _int(status["last_completed_collective"]) for name, status in _status(content)}
         calls = tuple(_calls(content["entries"], last))
-        first = content["entries"][0].get("record_id") if len(content["entries"]) <= _MOST_CALLS else None
+        first = content["entries"][0].get("record_id") if len(content["entries"]) <= _MAX_CALLS else None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         return None
     return FlightDump(path, rank, groups, calls, whole=str(first) == "0") if calls else None
@@ -91,7 +91,7 @@ def _groups(config: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _calls(entries: Any, last: dict[str, int]) -> Iterator[RecordedCall]:
-    for entry in entries[-_MOST_CALLS:]:
+    for entry in entries[-_MAX_CALLS:]:
         if entry.get("is_p2p"):
             continue
         group = str(entry["process_group"][0])
@@ -109,7 +109,7 @@ def _calls(entries: Any, last: dict[str, int]) -> Iterator[RecordedCall]:
 
 
 def _frames(frames: Any) -> Iterator[Frame]:
-    for frame in reversed(frames[:_MOST_FRAMES]):  # the innermost stands first
+    for frame in reversed(frames[:_MAX_FRAMES]):  # the innermost stands first
         path = str(frame["filename"])[:500]
         owner = "torch" if _TORCH.search(path) else "library" if is_library(path) else "user"
         yield Frame(path, _int(frame["line"]), str(frame["name"])[:200], owner=owner)  # type: ignore[arg-type]

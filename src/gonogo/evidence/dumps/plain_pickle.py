@@ -9,7 +9,7 @@ from typing import Any
 _MARK = object()
 _LIST = object()
 """torch's name for a list of one type (``torch.jit._pickle.build_intlist``), which stands before its content."""
-_MOST_OPERATIONS = 4_000_000
+_MAX_OPERATIONS = 4_000_000
 
 _EMPTY: dict[str, Callable[[], Any]] = {
     "EMPTY_DICT": dict,
@@ -41,7 +41,7 @@ def _loaded(data: bytes) -> Any:
     for count, (code, argument, _) in enumerate(pickletools.genops(data)):
         value: Any = argument
         name = code.name
-        if count > _MOST_OPERATIONS:
+        if count > _MAX_OPERATIONS:
             raise ValueError("a pickle of more than it should hold")
         if name in _VALUES:
             stack.append(value)

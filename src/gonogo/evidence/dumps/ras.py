@@ -5,14 +5,14 @@ See https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ra
 
 from __future__ import annotations
 
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.patterns import Pattern
 
 _COUNTED = Pattern(r"^\s*(?:Rank (\d{1,6}) has|(\d{1,6}) ranks have) launched up to operation (\d{1,12})")
 _OF_THOSE = Pattern(r"^\s*Rank (\d{1,6}) -- GPU ")
 
 
-def behind(log: FailureLog) -> tuple[Found, tuple[int, ...], int] | None:
+def behind(log: FailureLog) -> tuple[LineMatch, tuple[int, ...], int] | None:
     """The line with the least count, the ranks that it is of (empty where it lists none), and how many they lack."""
     counts = [(int(found.match.group(3)), found) for found in log.find_all(_COUNTED)]
     if len({count for count, _ in counts}) < 2:

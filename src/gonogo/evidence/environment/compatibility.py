@@ -39,7 +39,7 @@ class TorchBuild(msgspec.Struct, frozen=True):
     source: str
 
 
-class Driver(msgspec.Struct, frozen=True):
+class MinimumDriver(msgspec.Struct, frozen=True):
     """The oldest driver on Linux for a CUDA version (``12``: for all 12.x)."""
 
     cuda: str
@@ -109,7 +109,7 @@ class _TorchTable(msgspec.Struct, frozen=True):
 
 
 class _CudaTable(msgspec.Struct, frozen=True):
-    drivers: tuple[Driver, ...]
+    drivers: tuple[MinimumDriver, ...]
     architectures: tuple[Architecture, ...]
     gpus: tuple[GpuNames, ...]
 
@@ -193,7 +193,7 @@ def runs_on(build: TorchBuild, capability: Capability) -> bool:
     return any(major == capability[0] and minor <= capability[1] for major, minor in built)
 
 
-def minimum_driver(cuda: str) -> Driver | None:
+def minimum_driver(cuda: str) -> MinimumDriver | None:
     """The oldest Linux driver that a program built for a CUDA version (``12.1``) runs on; None where not known."""
     parts = cuda.split(".")
     rows = _table("cuda", _CudaTable).drivers

@@ -149,7 +149,7 @@ class Environment(msgspec.Struct, frozen=True):
     """What of its files could not be understood; what could is told all the same."""
     index_lines: tuple[Place, ...] = ()
     """Lines and words of its files that say from where packages are to be had: ``--extra-index-url URL``."""
-    told: Environment | None = None
+    declared: Environment | None = None
     """What the files alone tell, where this Python stands in for the rest and need not be the one that trains."""
 
     @classmethod

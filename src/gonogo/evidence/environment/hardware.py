@@ -131,7 +131,7 @@ def machine_from(gpus: str | None, nodes: int | None, host_memory: str | None, d
         raise UserError(
             Text("--nodes must be at least 1, not {nodes}", "--nodes 至少为 1，而不是 {nodes}").format(nodes=nodes)
         )
-    nodes = nodes_asked(gpus, nodes)
+    nodes = requested_nodes(gpus, nodes)
     found = rented(gpus) if gpus is not None else None
     host_bytes = None if host_memory is None else memory_size(host_memory, "--host-memory")
     if found is not None:
@@ -144,7 +144,7 @@ def machine_from(gpus: str | None, nodes: int | None, host_memory: str | None, d
     return Machine(accelerator, count, 1 if nodes is None else nodes, host_bytes)
 
 
-def nodes_asked(gpus: str | None, nodes: int | None) -> int | None:
+def requested_nodes(gpus: str | None, nodes: int | None) -> int | None:
     """The nodes of ``--nodes``, or of an instance's count (``2xp5.48xlarge``). Raises UserError where both differ."""
     found = rented(gpus) if gpus is not None else None
     instances = found[1] if found is not None else None

@@ -27,7 +27,7 @@ else:
 _NAMED_FILE = re.compile(r"[\w./-]*\.(?:txt|in)")
 CONSOLE_SCRIPT = re.compile(r"\s*([\w.-]+)\s*=\s*([\w.]+):([\w.]+)\s*")
 _VERSION = re.compile(r"^__version__\s*=\s*[\"']([^\"'\n]+)[\"']", re.MULTILINE)
-_DEEPEST = 6
+_MAX_DEPTH = 6
 NO_PACKAGES = frozenset({"tests", "test", "docs", "examples", "scripts", "benchmarks", "tools", "build", "dist"})
 
 
@@ -206,7 +206,7 @@ class _Lists:
         return next(self.texts(node), "")
 
     def texts(self, node: ast.expr | None, depth: int = 0) -> Iterator[str]:
-        if node is None or depth > _DEEPEST:
+        if node is None or depth > _MAX_DEPTH:
             return
         if isinstance(node, ast.Constant):
             if isinstance(node.value, str):

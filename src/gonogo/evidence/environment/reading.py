@@ -11,7 +11,7 @@ from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.versions.conda import read_conda
 from gonogo.evidence.environment.versions.dockerfile import read_dockerfile
 from gonogo.evidence.environment.versions.json_listing import read_json
-from gonogo.evidence.environment.versions.listing import Listing
+from gonogo.evidence.environment.versions.listing import PackageListing
 from gonogo.evidence.environment.versions.locks import read_lock
 from gonogo.evidence.environment.versions.pasted import MARKS, read_pasted
 from gonogo.evidence.environment.versions.pyproject import read_pyproject
@@ -41,7 +41,7 @@ def read_environment(source: SourceFile) -> Environment:
     A file that tells nothing gives an environment without packages; nothing is raised.
     """
     kind = _kind_of(source)
-    listing = Listing(source)
+    listing = PackageListing(source)
     limit = _MAX_BYTES.get(kind, _MAX_OTHERS)
     if len(source.data) > limit:
         source.gap = source.gap or _TOO_LARGE.format(size=len(source.data) >> 10, limit=limit >> 10)

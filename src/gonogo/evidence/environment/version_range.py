@@ -20,7 +20,7 @@ Cut = tuple[Any, ...]
 _BEFORE_ALL: Cut = (-1,)
 _AFTER_ALL: Cut = (1,)
 _CLAUSE = r"\s*(~=|===?|!=|<=|>=|<|>)\s*v?([0-9a-zA-Z][0-9a-zA-Z.!+_-]{0,80}?)(\.\*)?\s*$"
-_LONGEST = 1000
+_MAX_LENGTH = 1000
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ def same_release(one: Version, other: Version) -> bool:
 def parse_version(text: str) -> Version | None:
     """The version that a text is, or None where it is none."""
     try:
-        return Version(text) if len(text) <= _LONGEST else None
+        return Version(text) if len(text) <= _MAX_LENGTH else None
     except (InvalidVersion, ValueError):
         return None
 
@@ -88,7 +88,7 @@ def versions_in(specifier: str, *, released: bool = False) -> Versions | None:
 
     ``released`` leaves out what pip would not choose by itself: pre-releases below ``==0.14.*``.
     """
-    if len(specifier) > _LONGEST:
+    if len(specifier) > _MAX_LENGTH:
         return None
     intervals = [Interval(_BEFORE_ALL, _AFTER_ALL)]
     named: list[Version] = []

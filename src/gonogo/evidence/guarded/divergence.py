@@ -6,7 +6,7 @@ import signal
 from collections import defaultdict
 
 from gonogo.evidence.guarded.ends import deaths, exception_of, is_consequence, once_a_run
-from gonogo.evidence.guarded.last_seen import BETWEEN_TWO, Seen, all_seen, called_by, unnamed
+from gonogo.evidence.guarded.last_seen import BETWEEN_TWO, LastCollectives, all_seen, called_by, unnamed
 from gonogo.evidence.guarded.records import CalledCollective
 from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.standstill import standstill
@@ -42,7 +42,7 @@ def divergence(run: GuardedRun) -> Divergence | None:
     return None
 
 
-def _left_alone(failed: list[GuardedRank], seen: dict[int, Seen]) -> Divergence | None:
+def _left_alone(failed: list[GuardedRank], seen: dict[int, LastCollectives]) -> Divergence | None:
     """Ranks whose exceptions only say that another is gone, where the other had come to its end well."""
     ended = [rank for rank, one in seen.items() if one.ended]
     lost = [rank.rank for rank in failed if (raised := exception_of(rank)) is not None and is_consequence(raised)]
@@ -52,7 +52,7 @@ def _left_alone(failed: list[GuardedRank], seen: dict[int, Seen]) -> Divergence 
     return Divergence("ended", _sides(seen, {**heads, **dict.fromkeys(ended)}))
 
 
-def _aborted_inside(run: GuardedRun, seen: dict[int, Seen]) -> Divergence | None:
+def _aborted_inside(run: GuardedRun, seen: dict[int, LastCollectives]) -> Divergence | None:
     """A rank that native code aborted in a collective, while the others stood in other ones: gloo does so."""
     aborted = [death for death in deaths(run) if death.signal == signal.SIGABRT and death.rank in seen]
     lost = [death.rank for death in deaths(run) if death.raised is not None and death.consequence]
@@ -64,7 +64,7 @@ def _aborted_inside(run: GuardedRun, seen: dict[int, Seen]) -> Divergence | None
     return Divergence("other-call", _sides(seen, {rank: call for rank, call in heads.items() if call is not None}))
 
 
-def _first_unlike(seen: dict[int, Seen]) -> Divergence | None:
+def _first_unlike(seen: dict[int, LastCollectives]) -> Divergence | None:
     """The first calls of one group and number that are not alike."""
     calls: dict[tuple[str, int], dict[int, CalledCollective]] = defaultdict(dict)
     between = {
@@ -110,7 +110,7 @@ def _elements(call: CalledCollective) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _sides(seen: dict[int, Seen], heads: dict[int, CalledCollective | None]) -> tuple[Side, ...]:
+def _sides(seen: dict[int, LastCollectives], heads: dict[int, CalledCollective | None]) -> tuple[Side, ...]:
     alike: dict[object, list[int]] = defaultdict(list)
     for rank, call in heads.items():
         alike[(call.group, call.index, _signature(call), _place(call)) if call is not None else "ended"].append(rank)
@@ -118,7 +118,7 @@ def _sides(seen: dict[int, Seen], heads: dict[int, CalledCollective | None]) -> 
     return tuple(sorted(made, key=lambda side: (-len(side.ranks), side.ranks)))
 
 
-def _side(seen: dict[int, Seen], ranks: list[int], head: CalledCollective | None) -> Side:
+def _side(seen: dict[int, LastCollectives], ranks: list[int], head: CalledCollective | None) -> Side:
     first = seen[min(ranks)]
     call = _call(head, first.module if head is not None and not head.returned else None) if head is not None else None
     frames = call.frames if call is not None else ()

@@ -38,7 +38,7 @@ BEAT = struct.Struct("<8sdQBBxxIQ")
 BEAT_MARK = b"gonogo1\0"
 
 _FILE = re.compile(r"rank-(\d{1,7})\.jsonl")
-_LONGEST_LINE = 16 << 20
+_MAX_LINE_LENGTH = 16 << 20
 _CLOCKS = 5.0
 """Seconds by which the clocks of two machines may differ."""
 
@@ -104,7 +104,7 @@ def read_rank(path: Path, rank: int, since: float = 0.0) -> GuardedRank | None:
     """
     lives = [GuardedRank(rank, path=str(path))]
     with path.open("rb") as file:
-        while line := file.readline(_LONGEST_LINE):
+        while line := file.readline(_MAX_LINE_LENGTH):
             try:
                 record = _decoder.decode(line)
             except msgspec.MsgspecError:
@@ -134,14 +134,14 @@ def _has_trained(rank: GuardedRank) -> bool:
 
 _DUMPED_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _DUMPED_THREAD = re.compile(r"(Current thread|Thread) (0x[0-9a-f]+)(?: \[(.*)\])?.*\(most recent call first\)")
-_LONGEST_DUMP = 1 << 20
+_MAX_DUMP = 1 << 20
 
 
 def read_dump(path: Path) -> Dump | None:
     """The stacks that Python's fault handler left, or None where it left none. The last dump counts."""
     try:
         with path.open("rb") as file:
-            text = file.read(_LONGEST_DUMP).decode(errors="replace")
+            text = file.read(_MAX_DUMP).decode(errors="replace")
             when = path.stat().st_mtime
     except OSError:
         return None

@@ -14,7 +14,7 @@ BETWEEN_TWO = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv", 
 """Calls that only two ranks make."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class LastCollectives(msgspec.Struct, frozen=True):
     """What a rank's last record tells of its collectives."""
 
     rank: int
@@ -46,12 +46,12 @@ class Seen(msgspec.Struct, frozen=True):
         return next((one for one in self.collectives if one.group == group and one.index == index), None)
 
 
-def all_seen(run: GuardedRun) -> dict[int, Seen]:
+def all_seen(run: GuardedRun) -> dict[int, LastCollectives]:
     """What is known of each rank, by its number; ranks that left nothing of the kind are left out."""
     return {rank.rank: one for rank in run.ranks if (one := seen_of(rank)) is not None}
 
 
-def seen_of(rank: GuardedRank) -> Seen | None:
+def seen_of(rank: GuardedRank) -> LastCollectives | None:
     """What the rank's exception, its last stall, the dump of its stacks or its end tells; None where there is none."""
     raised = exception_of(rank)
     stall = rank.stalls[-1] if rank.stalls and stands(rank) else None
@@ -62,23 +62,25 @@ def seen_of(rank: GuardedRank) -> Seen | None:
             raised = None
         else:
             calls = raised.collectives
-            return Seen(rank.rank, calls, raised.counts, raised.frames, raised.module, raised.phase, step, False)
+            return LastCollectives(
+                rank.rank, calls, raised.counts, raised.frames, raised.module, raised.phase, step, False
+            )
     if stall is not None:
         main = stall.threads[0].frames if stall.threads else ()
         queued = {queue.group: queue.enqueued for queue in stall.queues}
-        return Seen(
+        return LastCollectives(
             rank.rank, stall.collectives, stall.counts, main, stall.module, stall.phase, stall.step, False, queued
         )
     if rank.dump is not None and (end is None or end.reason == "signal"):
         main = rank.dump.threads[0].frames if rank.dump.threads else ()
-        return Seen(rank.rank, (), {}, main, None, "between", step, False)
+        return LastCollectives(rank.rank, (), {}, main, None, "between", step, False)
     if end is not None:
         well = end.reason == "exit" and not end.status
-        return Seen(rank.rank, end.collectives, end.counts, end.frames, None, "exit", end.step, well)
+        return LastCollectives(rank.rank, end.collectives, end.counts, end.frames, None, "exit", end.step, well)
     return None
 
 
-def members_of(seen: dict[int, Seen], group: str) -> tuple[int, ...]:
+def members_of(seen: dict[int, LastCollectives], group: str) -> tuple[int, ...]:
     """The global ranks of a group; all that are known where no call of it is."""
     for one in seen.values():
         for call in one.collectives:
@@ -87,7 +89,7 @@ def members_of(seen: dict[int, Seen], group: str) -> tuple[int, ...]:
     return tuple(seen)
 
 
-def called_by(one: Seen, seen: dict[int, Seen]) -> CalledCollective | None:
+def called_by(one: LastCollectives, seen: dict[int, LastCollectives]) -> CalledCollective | None:
     """The collective in which a stack stands, or None."""
     if one.pending is not None:
         return one.pending
@@ -99,7 +101,9 @@ def called_by(one: Seen, seen: dict[int, Seen]) -> CalledCollective | None:
     return replace(found, frames=outside) if found.operator == "all_reduce" else None
 
 
-def unnamed(one: Seen, seen: dict[int, Seen], group: str = "", index: int = 0) -> CalledCollective:
+def unnamed(
+    one: LastCollectives, seen: dict[int, LastCollectives], group: str = "", index: int = 0
+) -> CalledCollective:
     """A collective that C++ makes, such as DDP's of gradients: known by where the rank stands alone."""
     in_backward = any(frame.function == "_engine_run_backward" for frame in one.frames)
     return CalledCollective(

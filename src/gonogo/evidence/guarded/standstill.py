@@ -11,7 +11,7 @@ from collections import defaultdict
 import msgspec
 
 from gonogo.evidence.guarded.ends import all_joined, deaths, exception_of, once_a_run, stands
-from gonogo.evidence.guarded.last_seen import BETWEEN_TWO, Seen, all_seen, called_by, members_of, unnamed
+from gonogo.evidence.guarded.last_seen import BETWEEN_TWO, LastCollectives, all_seen, called_by, members_of, unnamed
 from gonogo.evidence.guarded.records import CalledCollective, Stalled
 from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.patterns import Pattern
@@ -26,7 +26,7 @@ class Standstill(msgspec.Struct, frozen=True):
 
     stalls: dict[int, Stalled]
     """The last record of each rank that noticed."""
-    seen: dict[int, Seen]
+    seen: dict[int, LastCollectives]
     call: CalledCollective | None
     """The collective that is waited in; None where no rank waits in one."""
     waiting: tuple[int, ...] = ()
@@ -98,7 +98,7 @@ def _silent(run: GuardedRun, stalls: dict[int, Stalled]) -> tuple[int, ...]:
 
 
 def _waited_for(
-    seen: dict[int, Seen], silent: tuple[int, ...]
+    seen: dict[int, LastCollectives], silent: tuple[int, ...]
 ) -> tuple[CalledCollective | None, tuple[int, ...], tuple[int, ...]]:
     """(the collective that is waited in, the ranks that wait, the ranks that have not come to it)."""
     waits = {rank: one.pending for rank, one in seen.items() if one.pending is not None}
@@ -125,7 +125,7 @@ def _waited_for(
 
 
 def _behind_in_a_queue(
-    seen: dict[int, Seen], silent: tuple[int, ...]
+    seen: dict[int, LastCollectives], silent: tuple[int, ...]
 ) -> tuple[CalledCollective | None, tuple[int, ...], tuple[int, ...]]:
     """The same by what the process groups have counted, for collectives that no Python function was called for."""
     for group in sorted({group for one in seen.values() for group in one.queued}):
@@ -146,7 +146,7 @@ def _behind_in_a_queue(
     return None, (), ()
 
 
-def _ahead(seen: dict[int, Seen]) -> set[str]:
+def _ahead(seen: dict[int, LastCollectives]) -> set[str]:
     """Groups in which some ranks have made more calls than others: on a GPU a call returns before it is done."""
     made: dict[str, set[int]] = defaultdict(set)
     for one in seen.values():

@@ -99,7 +99,7 @@ def _after_equals(word: ShellWord) -> Place:
     return Place(place.source, place.start + at + 1, place.end) if at >= 0 else place
 
 
-class Options:
+class CommandOptions:
     """The options that a part of a command gives, in order."""
 
     def __init__(

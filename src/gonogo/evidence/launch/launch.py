@@ -10,7 +10,7 @@ import msgspec
 
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.command_line import Options, Word, quoted
+from gonogo.evidence.launch.command_line import CommandOptions, Word, quoted
 from gonogo.evidence.launch.words import ProgramKind
 from gonogo.finding import Edit, Text
 
@@ -48,8 +48,8 @@ class Launch(msgspec.Struct, frozen=True):
     place: Place
     variables: Mapping[str, Field]
     """The environment that the command gets, as far as the files set it."""
-    launcher_options: Options
-    options: Options
+    launcher_options: CommandOptions
+    options: CommandOptions
     nodes: Field
     processes_per_node: Field
     world_size: Field

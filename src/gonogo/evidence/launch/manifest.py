@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.launch.jobs.script import code_in
 from gonogo.evidence.launch.jobs.workload import Workload, brought, script_of
-from gonogo.evidence.launch.jobs.yaml_node import Node, Word
+from gonogo.evidence.launch.jobs.yaml_node import Word, YamlNode
 from gonogo.finding import Text
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _KINDS = re.compile(
 )
 _SKYPILOT = re.compile(rb"^(?:resources|num_nodes|workdir|envs|setup|file_mounts):", re.MULTILINE)
 _RUN = re.compile(rb"^run:", re.MULTILINE)
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 _MAX_JOBS = 50
 _MAX_DOCUMENTS = 500
 _TOO_MANY = Text(
@@ -45,7 +45,7 @@ _RENDER = Text(
 def is_manifest(source: SourceFile) -> bool:
     """Whether a YAML file may be one, by words that only those have."""
     data = source.data
-    if len(data) > _LARGEST:
+    if len(data) > _MAX_BYTES:
         return False
     if _KINDS.search(data) and b"apiVersion" in data:
         return True
@@ -59,19 +59,19 @@ def template_note(source: SourceFile) -> Text | None:
     return _RENDER if written and not workloads(source) else None
 
 
-def _documents(source: SourceFile) -> list[Node]:
+def _documents(source: SourceFile) -> list[YamlNode]:
     """All documents; none where one is broken and stands first."""
     import yaml
 
     documents: list[object] = []
-    found: list[Node] = []
+    found: list[YamlNode] = []
     try:
         for document in yaml.compose_all(source.text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             if len(documents) == _MAX_DOCUMENTS:
                 source.gap = source.gap or _TOO_MANY.format(limit=_MAX_JOBS)
                 break
             documents.append(document)
-            found.append(Node(document, source, documents))
+            found.append(YamlNode(document, source, documents))
     except (yaml.YAMLError, RecursionError):
         pass  # what stands before the broken one is read
     return found

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gonogo.evidence.document.source_file import Place
-from gonogo.evidence.launch.command_line import Option, Options, OptionTable, normal
+from gonogo.evidence.launch.command_line import CommandOptions, Option, OptionTable, normal
 from gonogo.evidence.shell.text import ShellWord
 
 
@@ -24,7 +24,7 @@ def is_option(value: str | None) -> bool:
     return True
 
 
-def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> Options:
+def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> CommandOptions:
     """The options of a program whose parser is not known: a word behind an option that is none itself is its value."""
     options: list[Option] = []
     positional: list[ShellWord] = []
@@ -53,7 +53,7 @@ def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> Optio
                 complete = False
                 break
         options.append(Option(normal(name), word, tuple(values)))
-    return Options(options, positional, complete=complete, end=end or _end_of(words), words=words)
+    return CommandOptions(options, positional, complete=complete, end=end or _end_of(words), words=words)
 
 
 def positional_value(word: ShellWord) -> bool:
@@ -84,7 +84,7 @@ def _end_of(words: Sequence[ShellWord]) -> Place | None:
     return Place(last.source, last.end, last.end)
 
 
-def parse_known(words: Sequence[ShellWord], table: OptionTable) -> tuple[Options, tuple[ShellWord, ...]]:
+def parse_known(words: Sequence[ShellWord], table: OptionTable) -> tuple[CommandOptions, tuple[ShellWord, ...]]:
     """The options of a program whose parser is known, and the words from the first that is not its own."""
     options: list[Option] = []
     complete = True
@@ -117,4 +117,4 @@ def parse_known(words: Sequence[ShellWord], table: OptionTable) -> tuple[Options
         options.append(Option(known or normal(name), word, (words[index],)))
         index += 1
     used = words[:index]
-    return Options(options, (), complete=complete, end=_end_of(used), words=used), tuple(words[index:])
+    return CommandOptions(options, (), complete=complete, end=_end_of(used), words=used), tuple(words[index:])

@@ -36,7 +36,7 @@ _UNKNOWN_CWD = Text(
     "assuming that {path} is started from {folder}, where its files are found",
     "{path} 的启动目录按 {folder} 处理，因为其中能找到它用到的文件",
 )
-_DEEPEST = 4
+_MAX_DEPTH = 4
 _FOLLOWED = Text("{path}, which it runs, was not read: {why}", "它运行的 {path} 没有读取：{why}")
 _NOT_SET = Text("its value can't be determined", "无法确定它的值")
 
@@ -150,7 +150,7 @@ def _followed(
     barren: set[Any],
 ) -> tuple[Launch, ...]:
     """The launches of a script that the command runs."""
-    if depth >= _DEEPEST:
+    if depth >= _MAX_DEPTH:
         return ()
     environment = _environment(call, command)
     asked = {**slurm, **as_mapping(call.slurm)} if call.slurm is not None else dict(slurm)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from gonogo.evidence.log.line import LONGEST, LogLine, cleaned
+from gonogo.evidence.log.line import MAX_LINE_LENGTH, LogLine, cleaned
 from gonogo.evidence.log.sieve import Part
 
 
@@ -24,7 +24,7 @@ def lines_of_error_file(path: str, rank: int | None, parts: Iterable[Part]) -> l
         stack_text = extra.get("py_callstack") or message.get("message")
         time = _seconds(extra.get("timestamp"))
     lines = cleaned(path, rank, [Part(1, str(stack_text or "").encode("utf-8", "replace"))])
-    return [LogLine(path, line.number, line.text[:LONGEST], line.rank, line.node, time) for line in lines]
+    return [LogLine(path, line.number, line.text[:MAX_LINE_LENGTH], line.rank, line.node, time) for line in lines]
 
 
 def _seconds(stack_text: Any) -> float | None:

@@ -55,11 +55,11 @@ _JSON_LINE = Pattern(r"^\s*(?:[{}\[\]\"]|-?\d[\d.e+-]*,?\s*$)")
 _LAUNCHES = Pattern("|".join(f"(?:{one.text})" for one in (_COMMAND, _LAUNCHER_SAYS, _STAGE)))
 _CONFIG_STARTS = Pattern(rf"^\{{$|{_JSON_STARTS.text}")
 # Bounds for logs that repeat themselves.
-_MOST_LINES = 4000
-_MOST_CONFIGS = 50
-_MOST_LAUNCHES = 20
-_LONGEST_CONFIG = 400
-_LONGEST_COMMAND = 2000
+_MAX_LINES = 4000
+_MAX_CONFIGS = 50
+_MAX_LAUNCHES = 20
+_MAX_CONFIG_LENGTH = 400
+_MAX_COMMAND_LENGTH = 2000
 
 
 def setup_of_log(lines: Sequence[LogLine], candidates: Callable[[Pattern], Iterator[int]], given: Setup) -> Setup:
@@ -68,29 +68,29 @@ def setup_of_log(lines: Sequence[LogLine], candidates: Callable[[Pattern], Itera
     ``candidates`` gives the places of the lines that a pattern may match: of a long log few lines tell anything.
     """
     versions: dict[str, str] = {}
-    for index in islice(candidates(_NUMBERED), _MOST_LINES):
+    for index in islice(candidates(_NUMBERED), _MAX_LINES):
         for banner in _BANNERS:
             position = 0
             while banner_match := banner.search(lines[index].text, position):
                 name = banner_match.group(1).lower()
                 versions.setdefault(canonical(_ALIASES.get(name, name)), banner_match.group(2))
                 position = banner_match.end(2)
-    met = (_launch(lines[index].text) for index in islice(candidates(_LAUNCHES), _MOST_LINES))
+    met = (_launch(lines[index].text) for index in islice(candidates(_LAUNCHES), _MAX_LINES))
     launches = [launch for launch in met if launch]
-    configs = (_config_at(lines, index) for index in islice(candidates(_CONFIG_STARTS), _MOST_CONFIGS))
+    configs = (_config_at(lines, index) for index in islice(candidates(_CONFIG_STARTS), _MAX_CONFIGS))
     config = next((config for config in configs if config is not None), None)
     return replace(
         given,
         version_texts={**versions, **given.version_texts},
         deepspeed_config=given.deepspeed_config or (config if not given.deepspeed_config_text else None),
-        launch="\n".join([given.launch, *launches[:_MOST_LAUNCHES]]).strip("\n"),
+        launch="\n".join([given.launch, *launches[:_MAX_LAUNCHES]]).strip("\n"),
     )
 
 
 def _launch(text: str) -> str | None:
     """The launch command in a line, or what the line says of the launch."""
     if (command := _COMMAND.search(text)) or _LAUNCHER_SAYS.search(text):
-        return str(command.group(1) if command else text)[:_LONGEST_COMMAND]
+        return str(command.group(1) if command else text)[:_MAX_COMMAND_LENGTH]
     stage = _STAGE.search(text)
     return f"zero_stage: {stage.group(1)}" if stage else None
 
@@ -100,7 +100,7 @@ def _config_at(lines: Sequence[LogLine], index: int) -> Mapping[str, Any] | None
     start = _JSON_STARTS.search(lines[index].text)
     dump = [str(start.group(1)) if start else lines[index].text]
     if not dump[0].rstrip().endswith("}"):
-        for line in lines[index + 1 : index + _LONGEST_CONFIG]:
+        for line in lines[index + 1 : index + _MAX_CONFIG_LENGTH]:
             dump.append(line.text)
             if line.text.rstrip() == "}":
                 break

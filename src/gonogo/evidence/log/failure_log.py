@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.evidence.dumps.flight_recorder import MOST_BYTES, FlightDump, flight_dump
+from gonogo.evidence.dumps.flight_recorder import MAX_BYTES, FlightDump, flight_dump
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.line import LogLine, cleaned
 from gonogo.evidence.log.role import Role, is_advice, role_of
@@ -21,11 +21,11 @@ from gonogo.evidence.setup import Setup
 from gonogo.finding import Span
 
 if TYPE_CHECKING:  # what opens and sieves logs is loaded where there is one
-    from gonogo.evidence.log.source import Source
+    from gonogo.evidence.log.source import LogSource
 
 ROOM = 6 << 20
 """Bytes of all logs together that are kept and looked at."""
-MOST_ERRORS = 400
+MAX_ERRORS = 400
 """Different exceptions that are told apart."""
 
 GENERIC_WORDS = (
@@ -94,7 +94,7 @@ class LoggedError(msgspec.Struct, frozen=True, dict=True):
         return next((frame for frame in reversed(self.frames) if not is_library(frame.path)), None)
 
 
-class Found(msgspec.Struct, frozen=True):
+class LineMatch(msgspec.Struct, frozen=True):
     """A line that a pattern matched."""
 
     line: LogLine
@@ -155,17 +155,17 @@ class FailureLog:
             if (not types or error.type in types) and (says is None or says.search(error.message)):
                 yield error
 
-    def find(self, pattern: Pattern) -> Found | None:
+    def find(self, pattern: Pattern) -> LineMatch | None:
         """The first line that matches and isn't mere advice, or None. A pattern never spans lines."""
         return next(self.find_all(pattern), None)
 
-    def find_all(self, pattern: Pattern) -> Iterator[Found]:
+    def find_all(self, pattern: Pattern) -> Iterator[LineMatch]:
         """The lines that match and aren't mere advice, in order."""
         for index in self._candidates(pattern):
             line = self.lines[index]
             here = pattern.search(line.text)
             if here is not None and not is_advice(line.text, here.start()):
-                yield Found(line, here)
+                yield LineMatch(line, here)
 
     def _candidates(self, pattern: Pattern) -> Iterator[int]:
         """The lines at which a match starts in the whole text, where blanks may match a line's end."""
@@ -233,7 +233,10 @@ def span_of(line: LogLine) -> Span:
 
 
 def read_logs(
-    sources: Sequence[Source], words: Iterable[str], given: Setup, on_bytes: Callable[[int], None] = lambda count: None
+    sources: Sequence[LogSource],
+    words: Iterable[str],
+    given: Setup,
+    on_bytes: Callable[[int], None] = lambda count: None,
 ) -> FailureLog:
     """Read the logs, keeping what stands around ``words`` and :data:`GENERIC_WORDS`; ``on_bytes`` hears of progress."""
     from gonogo.evidence.log.error_file import lines_of_error_file
@@ -254,7 +257,7 @@ def read_logs(
             on_bytes(more)
 
         if source.is_flight_dump:
-            data = whole(source, MOST_BYTES)
+            data = whole(source, MAX_BYTES)
             if (dump := flight_dump(source.label, data)) is not None:
                 dumps.append(dump)
                 count(len(data))
@@ -277,7 +280,7 @@ def _merged(lines: Sequence[LogLine]) -> Iterator[LoggedError]:
     same: dict[tuple[object, ...], list[Raised]] = {}
     for one in raised:
         key = _identity(one)
-        if key in same or len(same) < MOST_ERRORS:
+        if key in same or len(same) < MAX_ERRORS:
             same.setdefault(key, []).append(one)
     for group in same.values():
         first = max(group[:8], key=lambda one: len(one.frames))

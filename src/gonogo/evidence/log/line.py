@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gonogo.evidence.log.restored import restored
+from gonogo.evidence.log.unwrapped_lines import restored
 from gonogo.evidence.patterns import compiled_when_used
 
 if TYPE_CHECKING:
     from gonogo.evidence.log.sieve import Part
 
-LONGEST = 8192
+MAX_LINE_LENGTH = 8192
 """Characters of a line that are looked at; of a progress bar's line, of its last state."""
 
 
@@ -32,7 +32,7 @@ class LogLine(msgspec.Struct, frozen=True):
     """Seconds since 1970, by the clock of the machine that wrote it; None where the line doesn't say."""
 
 
-_MOST_STATES = 200
+_MAX_STATES = 200
 
 _ESCAPES = compiled_when_used(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
@@ -92,8 +92,8 @@ def _texts(piece: bytes) -> list[str]:
     if len(states) > 2:
         begun = next((index for index, state in enumerate(states) if "Traceback (most" in state), len(states))
         telling = [state for state in states[: min(begun, len(states) - 1)] if "Error" in state]
-        states = telling[:_MOST_STATES] + (states[begun:][:_MOST_STATES] or states[-1:])
-    return [state[:LONGEST].rstrip() for state in states]
+        states = telling[:_MAX_STATES] + (states[begun:][:_MAX_STATES] or states[-1:])
+    return [state[:MAX_LINE_LENGTH].rstrip() for state in states]
 
 
 def decoded(data: bytes) -> str:

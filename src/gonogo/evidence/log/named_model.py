@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.stall import in_log_or_setup
 
 _MULTIMODAL = (
@@ -15,11 +15,11 @@ _EXPERTS = (
 )
 
 
-def named_multimodal(log: FailureLog) -> Found | bool:
+def named_multimodal(log: FailureLog) -> LineMatch | bool:
     """The first line that names images, audio or a model for them; True where only the setup does."""
     return in_log_or_setup(log, _MULTIMODAL)
 
 
-def named_with_experts(log: FailureLog) -> Found | bool:
+def named_with_experts(log: FailureLog) -> LineMatch | bool:
     """The first line that names a mixture of experts; True where only the setup does."""
     return in_log_or_setup(log, _EXPERTS)

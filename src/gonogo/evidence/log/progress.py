@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.patterns import Pattern
 
@@ -22,17 +22,17 @@ _NO_STEP = Pattern(r"\b0%\|[^|]*\| *0/\d+ \[")
 _STATE = Pattern(r"\b\d{1,3}%(?:\|[^|]*\|)? *(\d{1,9})/(\d{1,9})(?: \[|[\"'”]|\s|$)")
 
 
-def prepares_data(line: LogLine | Found) -> bool:
+def prepares_data(line: LogLine | LineMatch) -> bool:
     """True for a progress bar of ``map``, a tokenizer, or another preparation of data."""
     return _PREPARES.search(line.text) is not None
 
 
-def training_line(log: FailureLog) -> Found | None:
+def training_line(log: FailureLog) -> LineMatch | None:
     """The first line that training writes: a bar of steps, even at none, or a loss."""
     return log.find(_TRAINS)
 
 
-def step_line(log: FailureLog) -> Found | None:
+def step_line(log: FailureLog) -> LineMatch | None:
     """The first line that shows a finished step."""
     return log.find(_STEPPED)
 
@@ -55,7 +55,7 @@ def last_activity(log: FailureLog, before: LogLine) -> LogLine | None:
     return None
 
 
-def nearly_done(log: FailureLog) -> Found | None:
+def nearly_done(log: FailureLog) -> LineMatch | None:
     """The last state of a training progress bar, where it stopped within the last steps."""
     last = next(iter([*log.find_all(_STATE)][-1:]), None)
     if last is None or prepares_data(last):

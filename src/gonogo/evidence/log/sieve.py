@@ -23,7 +23,7 @@ AFTER = 1 << 13
 """Bytes kept after it: a traceback's frames, a message's rest. Words further on keep more."""
 WHOLE = 1 << 20
 """A log of at most so many bytes is kept whole, where there is room for it."""
-LONGEST_LINE = 1 << 22
+MAX_LINE_BYTES = 1 << 22
 """Bytes of a line that are looked at as one; a longer one (a progress bar without a line's end) comes in pieces."""
 
 
@@ -122,7 +122,7 @@ def _lines(data: bytes) -> int:
 
 
 def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes cut where lines end, but for lines that are longer than :data:`LONGEST_LINE`."""
+    """The bytes cut where lines end, but for lines that are longer than :data:`MAX_LINE_BYTES`."""
     rest = b""
     for chunk in chunks:
         end = chunk.rfind(b"\n") + 1
@@ -131,7 +131,7 @@ def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
             rest = chunk[end:]
         else:
             rest += chunk
-            if len(rest) > LONGEST_LINE:
+            if len(rest) > MAX_LINE_BYTES:
                 yield rest
                 rest = b""
     if rest:

@@ -42,7 +42,7 @@ _ERROR_FILE = "error.json"
 _CONFIGURATION = frozenset((".json", ".yaml", ".yml", ".toml"))
 
 
-class Source(msgspec.Struct, frozen=True):
+class LogSource(msgspec.Struct, frozen=True):
     """One log. ``label`` is its path as the report names it; ``rank`` what its name says of its rank, or None."""
 
     label: str
@@ -53,16 +53,16 @@ class Source(msgspec.Struct, frozen=True):
     """Whether PyTorch's Flight Recorder wrote it."""
 
 
-def sources(arguments: list[str]) -> tuple[list[Source], list[Skipped]]:
+def sources(arguments: list[str]) -> tuple[list[LogSource], list[Skipped]]:
     """The logs behind the arguments, in their order; a folder's in natural order, with what was passed over in it.
 
     Raises UserError for a path that is not there, can't be read, or is neither a file nor a folder.
     """
-    found: list[Source] = []
+    found: list[LogSource] = []
     skipped: list[Skipped] = []
     for argument in arguments:
         if argument == STDIN:
-            found.append(Source("<stdin>", lambda: sys.stdin.buffer))
+            found.append(LogSource("<stdin>", lambda: sys.stdin.buffer))
             continue
         path = Path(argument)
         try:
@@ -90,11 +90,13 @@ def _unreadable(path: str, error: OSError) -> Text:
     ).format(path=path, why=error.strerror or error)
 
 
-def _file(path: Path) -> Source:
-    return Source(str(path), lambda: opened(path), rank_of_name(path), path.name == _ERROR_FILE, is_flight_dump(path))
+def _file(path: Path) -> LogSource:
+    return LogSource(
+        str(path), lambda: opened(path), rank_of_name(path), path.name == _ERROR_FILE, is_flight_dump(path)
+    )
 
 
-def _in_folder(folder: Path) -> tuple[list[Source], list[Skipped]]:
+def _in_folder(folder: Path) -> tuple[list[LogSource], list[Skipped]]:
     found, other, closed = [], 0, []
     for root, folders, names in os.walk(folder):
         folders.sort(key=_natural)
@@ -136,7 +138,7 @@ def rank_of_name(path: Path) -> int | None:
     return None
 
 
-def chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
+def chunks(source: LogSource, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
     """The log's bytes, decompressed, and UTF-16 turned into UTF-8; ``on_bytes`` is told how many came out.
 
     What ends early (a compressed file that was cut, a disk that fails) ends the stream: what was read counts.
@@ -150,7 +152,7 @@ def chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
         return
 
 
-def whole(source: Source, most: int) -> bytes:
+def whole(source: LogSource, most: int) -> bytes:
     """All of a file, up to ``most`` bytes; empty where it can't be read."""
     try:
         with source.open() as raw:

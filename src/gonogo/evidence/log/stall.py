@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 import msgspec
 
 from gonogo.evidence.log.context import outside_training, under_fsdp, under_zero3
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
@@ -60,7 +60,7 @@ _DEVICE_FAULT = Pattern(
 class TimedOut(msgspec.Struct, frozen=True):
     """A collective that timed out on a rank; what the line doesn't tell is None."""
 
-    found: Found
+    found: LineMatch
     rank: int | None
     sequence: int | None
     operation: str | None
@@ -71,9 +71,9 @@ class TimedOut(msgspec.Struct, frozen=True):
 class Stall(msgspec.Struct, frozen=True):
     """That ranks waited. ``evidence`` is the line that shows it: the first time-out, where there is one."""
 
-    evidence: Found | LogLine
+    evidence: LineMatch | LogLine
     time_outs: tuple[TimedOut, ...]
-    by_store: Found | None
+    by_store: LineMatch | None
     """Where the ranks waited for the first rank's key in the store, or in Gloo: before the first collective."""
     another_failure: bool
     """True where an error stands beside it that is no time-out: the ranks may have waited for a dead one."""
@@ -81,9 +81,9 @@ class Stall(msgspec.Struct, frozen=True):
     """Whether the log or the setup shows more than one process at all."""
     zero3: bool | None
     """Whether the run is under ZeRO-3, as far as the log and the setup tell."""
-    trace_cache: Found | None
+    trace_cache: LineMatch | None
     """ZeRO-3's notice that a step ran its modules in another order than the one before."""
-    disagreed: Found | None = None
+    disagreed: LineMatch | None = None
     """Where ZeRO-3, or torch's debugging, compared the ranks and says that they gather different parameters."""
 
     @property
@@ -122,7 +122,7 @@ class Stall(msgspec.Struct, frozen=True):
     @property
     def line(self) -> LogLine:
         """The line of the evidence."""
-        return self.evidence.line if isinstance(self.evidence, Found) else self.evidence
+        return self.evidence.line if isinstance(self.evidence, LineMatch) else self.evidence
 
     def at_most(self, certainty: Certainty) -> Certainty:
         """That certainty, but possible at most where another failure may be what the ranks waited for."""
@@ -147,7 +147,7 @@ def stall_of(log: FailureLog) -> Stall | None:
     return Stall(evidence, time_outs, by_store, _another_failure(log), distributed, zero3, cache, disagreed)
 
 
-def in_log_or_setup(log: FailureLog, pattern: str) -> Found | bool:
+def in_log_or_setup(log: FailureLog, pattern: str) -> LineMatch | bool:
     """The log's first line with a pattern, True where only the setup has it, else False."""
     return log.find(_compiled(pattern)) or log.setup.mentions(pattern)
 
@@ -157,7 +157,7 @@ def _compiled(pattern: str) -> Pattern:
     return Pattern(pattern)
 
 
-def _ends_on_trace(log: FailureLog) -> Found | None:
+def _ends_on_trace(log: FailureLog) -> LineMatch | None:
     """ZeRO-3's notice of another order of modules, where nothing comes after it: by itself it is harmless."""
     last = next(iter([*log.find_all(_TRACE_CACHE)][-1:]), None)
     return last if last is not None and not log.errors and len(log.lines_after(last.line, 6)) < 6 else None

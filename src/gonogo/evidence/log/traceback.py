@@ -78,8 +78,8 @@ _NEW = compiled_when_used(
     r'|^\s*\d{1,3}%\||^╭|^\s*File "|^During handling|^The above exception|^-{20,}$'
     r"|^={20,}$|^Root Cause|^\[rank|^\w+:\d+:\d+ \[\d+\] NCCL"
 )
-_LONGEST_MESSAGE = 40
-_MOST_FRAMES = 400
+_MAX_MESSAGE_LENGTH = 40
+_MAX_FRAMES = 400
 """Of an endless recursion the outermost and the innermost frames are kept."""
 _PATIENCE = 120
 """Lines of others that may stand between a traceback's own."""
@@ -166,7 +166,7 @@ class _Reader:
 
     def _goes_on(self, line: LogLine, text: str) -> bool:
         assert self._message is not None
-        if not text.strip() or len(self._message[1]) >= _LONGEST_MESSAGE or _NEW.search(text):
+        if not text.strip() or len(self._message[1]) >= _MAX_MESSAGE_LENGTH or _NEW.search(text):
             return False
         if line.time is not None and self._message[3].time is None:
             return False  # a logger's line: the exception's own have no time
@@ -245,8 +245,8 @@ class _Reader:
         # Ranks that write into one log without a prefix repeat each other's lines.
         known = frames if self._open.merged else frames[-1:]
         if not any((one.path, one.line, one.function) == (path, frame.line, frame.function) for one in known):
-            if len(frames) >= _MOST_FRAMES:
-                del frames[_MOST_FRAMES // 2]
+            if len(frames) >= _MAX_FRAMES:
+                del frames[_MAX_FRAMES // 2]
             frames.append(frame)
         self._open.strange = 0
 

@@ -25,7 +25,7 @@ _OTHER_NAMES = {"yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn", "c
 """Packages that are imported by another name than they are installed by."""
 
 
-class Told(msgspec.Struct, frozen=True):
+class ChainedException(msgspec.Struct, frozen=True):
     """One exception of a chain; ``frames`` go from the outermost call to the innermost. Of ranks that diverge, which
     raised nothing, ``type`` and ``message`` are empty."""
 
@@ -39,9 +39,9 @@ class Told(msgspec.Struct, frozen=True):
         return next((frame for frame in reversed(self.frames) if frame.owner == "user"), None)
 
 
-def chain_of(failure: Failure) -> tuple[Told, ...]:
+def chain_of(failure: Failure) -> tuple[ChainedException, ...]:
     """The exceptions that led to a failure, the first cause first, the one that ended the rank last."""
-    own = Told(failure.type, failure.message, failure.frames)
+    own = ChainedException(failure.type, failure.message, failure.frames)
     lines = [LogLine("", number, line) for number, line in enumerate(failure.traceback.splitlines(), 1)]
     raised = list(raised_in(lines))
     if not raised or raised[-1].cause is None:
@@ -50,7 +50,7 @@ def chain_of(failure: Failure) -> tuple[Told, ...]:
     return (*chain_of_raised(raised[-1].cause, owners), own)
 
 
-def first_cause(failure: Failure) -> Told | None:
+def first_cause(failure: Failure) -> ChainedException | None:
     """What a failure was explicitly raised from in the end (``raise … from``), where its traceback shows it."""
     if not failure.cause:
         return None
@@ -63,12 +63,12 @@ def package_of(path: str) -> str | None:
     return canonical(_OTHER_NAMES.get(found[1], found[1])) if found is not None else None
 
 
-def chain_of_raised(raised: Raised, owners: dict[str, Owner] | None = None) -> tuple[Told, ...]:
+def chain_of_raised(raised: Raised, owners: dict[str, Owner] | None = None) -> tuple[ChainedException, ...]:
     """The same of an exception in a log; ``owners`` says whose files are, where that is known."""
-    chain: list[Told] = []
+    chain: list[ChainedException] = []
     one: Raised | None = raised
     while one is not None:
-        chain.append(Told(one.type, one.message, tuple(_frames(one, owners or {}))))
+        chain.append(ChainedException(one.type, one.message, tuple(_frames(one, owners or {}))))
         one = one.cause
     return tuple(reversed(chain))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gonogo.evidence.rehearsal.chain import Told, first_cause
+from gonogo.evidence.rehearsal.chain import ChainedException, first_cause
 from gonogo.evidence.rehearsal.record import (
     GUESSED_BATCH,
     MADE_COMPLETIONS,
@@ -98,7 +98,7 @@ def places(*marked: tuple[Frame | None, Text | None]) -> tuple[Span, ...]:
     return tuple(spans.values())
 
 
-def library_frame(failure: Failure | Told) -> Frame | None:
+def library_frame(failure: Failure | ChainedException) -> Frame | None:
     """The innermost frame of a library, torch's where there is no other; DeepSpeed's bare wrapper is passed over."""
     telling = [f for f in failure.frames if not of_python_itself(f) and not path_ends(f, "deepspeed/utils/nvtx.py")]
     return innermost(telling, "library") or innermost(telling, "torch")

@@ -9,7 +9,7 @@ from gonogo.evidence.rehearsal.record import ModuleBytes, ModuleMemory
 
 OUTSIDE = "(outside any module)"
 """What belongs to no module, in :class:`ModuleBytes`."""
-_LARGEST = 10
+_MAX_MODULES = 10
 
 
 def largest_modules(held: Iterable[tuple[str, str | None, int]]) -> tuple[ModuleBytes, ...]:
@@ -17,7 +17,7 @@ def largest_modules(held: Iterable[tuple[str, str | None, int]]) -> tuple[Module
     sums: dict[str, int] = defaultdict(int)
     for _, module, nbytes in held:
         sums[module or OUTSIDE] += nbytes
-    largest = sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:_LARGEST]
+    largest = sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:_MAX_MODULES]
     return tuple(ModuleBytes(module, nbytes) for module, nbytes in largest if nbytes)
 
 

@@ -28,7 +28,7 @@ class StackFrame(msgspec.Struct, frozen=True, array_like=True):
     name: str
 
 
-class Block(msgspec.Struct, frozen=True, array_like=True):
+class SegmentBlock(msgspec.Struct, frozen=True, array_like=True):
     """A part of a segment as the program left it. Bytes."""
 
     address: int
@@ -43,7 +43,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
     stream: int
     is_small: bool
     is_expandable: bool
-    blocks: tuple[Block, ...]
+    blocks: tuple[SegmentBlock, ...]
 
 
 class DeviceEvents(msgspec.Struct):

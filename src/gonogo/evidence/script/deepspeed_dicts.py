@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.config.training_arguments import ARGUMENT_CLASSES
-from gonogo.evidence.document.tree import Member, Node
+from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.evidence.field import Field
 from gonogo.evidence.script.script import Script
 
-_DEEPEST = 20
+_MAX_DEPTH = 20
 # Where a config is handed over: the call, the keyword, and its position where it has one.
 _TAKERS = (
     ("deepspeed.initialize", "config", 8),
@@ -54,22 +54,22 @@ def dict_behind(script: Script, node: ast.expr | None) -> ast.Dict | None:
     return assigned[0] if len(assigned) == 1 and isinstance(assigned[0], ast.Dict) and not changed else None
 
 
-def tree_of_dict(script: Script, node: ast.Dict, depth: int = 0) -> Node:
+def tree_of_dict(script: Script, node: ast.Dict, depth: int = 0) -> TreeNode:
     """The dict as a tree whose values have their places in the script."""
     members: dict[str, Member] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         name = script.field(key).string if key is not None else None
         if name is None:
-            return Node(Field.not_known(script.place(node)))
+            return TreeNode(Field.not_known(script.place(node)))
         members[name] = Member(script.place(key) if key is not None else None, _node(script, value, depth))
     plain = {name: member.node.field.value for name, member in members.items()}
-    return Node(Field.of(plain, script.place(node)), members)
+    return TreeNode(Field.of(plain, script.place(node)), members)
 
 
-def _node(script: Script, value: ast.expr, depth: int) -> Node:
-    if isinstance(value, ast.Dict) and depth < _DEEPEST:
+def _node(script: Script, value: ast.expr, depth: int) -> TreeNode:
+    if isinstance(value, ast.Dict) and depth < _MAX_DEPTH:
         return tree_of_dict(script, value, depth + 1)
     field = script.field(value)
-    return Node(
+    return TreeNode(
         field if field.place is not None else Field(field.value, field.status, script.place(value), field.reason)
     )

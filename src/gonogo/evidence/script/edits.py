@@ -9,7 +9,7 @@ import ast
 from collections.abc import Sequence
 
 from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.script.index import Index, position
+from gonogo.evidence.script.index import ScriptIndex, position
 from gonogo.finding import Edit
 
 _BLANK = b" \t\f"
@@ -20,7 +20,7 @@ _DIRECTIVES = ("#!", "# noqa", "# fmt:", "# type:", "# %%", "# pylint:", "# ---"
 class ScriptEditor:
     """Makes the edits of one script."""
 
-    def __init__(self, source: SourceFile, index: Index) -> None:
+    def __init__(self, source: SourceFile, index: ScriptIndex) -> None:
         self.source = source
         self.data = source.data
         self.index = index

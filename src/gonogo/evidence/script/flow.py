@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import ast
 
-from gonogo.evidence.script.index import COMPREHENSIONS, FUNCTIONS, LOOPS, Binding, Index, Scope, end_position, position
+from gonogo.evidence.script.index import (
+    COMPREHENSIONS,
+    FUNCTIONS,
+    LOOPS,
+    Binding,
+    Scope,
+    ScriptIndex,
+    end_position,
+    position,
+)
 from gonogo.evidence.script.nodes import is_static
 
 _FRAMES = (*FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Module)
 
 
-def scope_binding(index: Index, name: str, node: ast.AST) -> Scope | None:
+def scope_binding(index: ScriptIndex, name: str, node: ast.AST) -> Scope | None:
     """The scope whose ``name`` is meant at ``node``; None where no scope of the script binds it."""
     scope: Scope | None = index.scope_at(node)
     first = True
@@ -28,7 +37,7 @@ _MAX_BINDINGS = 200
 """Bindings of one name in one scope; of one that has more nothing is known."""
 
 
-def reaching(index: Index, bindings: list[Binding], scope: Scope, use: ast.AST) -> list[Binding]:
+def reaching(index: ScriptIndex, bindings: list[Binding], scope: Scope, use: ast.AST) -> list[Binding]:
     """The bindings of one name in ``scope`` that a use may meet, the latest first.
 
     Within the scope's own code that is the last binding that ran for certain, and those after it that may have run.
@@ -61,7 +70,7 @@ def reaching(index: Index, bindings: list[Binding], scope: Scope, use: ast.AST) 
     return found
 
 
-def surely_ran(index: Index, earlier: ast.AST, use: ast.AST) -> bool:
+def surely_ran(index: ScriptIndex, earlier: ast.AST, use: ast.AST) -> bool:
     """Whether code that stands before ``use`` in the same function ran whenever ``use`` runs."""
     current: ast.AST | None = earlier if isinstance(earlier, ast.arg) else index.statement(earlier) or earlier
     while current is not None:
@@ -83,7 +92,7 @@ def surely_ran(index: Index, earlier: ast.AST, use: ast.AST) -> bool:
     return True
 
 
-def is_within(index: Index, node: ast.AST, ancestor: ast.AST) -> bool:
+def is_within(index: ScriptIndex, node: ast.AST, ancestor: ast.AST) -> bool:
     """Whether a node is ``ancestor`` or stands inside it."""
     current: ast.AST | None = node
     while current is not None:
@@ -93,14 +102,14 @@ def is_within(index: Index, node: ast.AST, ancestor: ast.AST) -> bool:
     return False
 
 
-def _frame(index: Index, node: ast.AST) -> ast.AST:
+def _frame(index: ScriptIndex, node: ast.AST) -> ast.AST:
     scope: Scope | None = index.scope_at(node)
     while scope is not None and isinstance(scope.node, COMPREHENSIONS):
         scope = scope.parent
     return scope.node if scope is not None else index.tree
 
 
-def _is_in_block(index: Index, node: ast.AST, block: list[ast.stmt]) -> bool:
+def _is_in_block(index: ScriptIndex, node: ast.AST, block: list[ast.stmt]) -> bool:
     members = {id(statement) for statement in block}
     current: ast.AST | None = node
     while current is not None:
@@ -114,7 +123,7 @@ def _holds(block: list[ast.stmt], node: ast.AST) -> bool:
     return any(each is node for each in block)
 
 
-def _loops_around(index: Index, node: ast.AST) -> list[ast.AST]:
+def _loops_around(index: ScriptIndex, node: ast.AST) -> list[ast.AST]:
     found: list[ast.AST] = []
     current = index.parents.get(node)
     while current is not None and not isinstance(current, _FRAMES):
@@ -124,7 +133,7 @@ def _loops_around(index: Index, node: ast.AST) -> list[ast.AST]:
     return found
 
 
-def bound_to(index: Index, node: ast.expr) -> ast.expr:
+def bound_to(index: ScriptIndex, node: ast.expr) -> ast.expr:
     """The expression that a name or ``self.x`` surely holds, from name to name; the node itself where none is sure."""
     seen: set[ast.expr] = set()
     while node not in seen:
@@ -141,7 +150,7 @@ def bound_to(index: Index, node: ast.expr) -> ast.expr:
     return node
 
 
-def function_named(index: Index, func: ast.expr) -> ast.AST | None:
+def function_named(index: ScriptIndex, func: ast.expr) -> ast.AST | None:
     """The function of the same file that a name stands for, where nothing else binds the name."""
     scope = scope_binding(index, func.id, func) if isinstance(func, ast.Name) else None
     if scope is not None and isinstance(func, ast.Name) and len(scope.names[func.id]) == 1:
@@ -151,7 +160,7 @@ def function_named(index: Index, func: ast.expr) -> ast.AST | None:
     return None
 
 
-def class_of_self(index: Index, name: ast.Name) -> ast.ClassDef | None:
+def class_of_self(index: ScriptIndex, name: ast.Name) -> ast.ClassDef | None:
     """The class whose instance a name is, where it is a method's first parameter."""
     scope = scope_binding(index, name.id, name)
     if scope is None or not isinstance(scope.node, FUNCTIONS):
@@ -163,7 +172,7 @@ def class_of_self(index: Index, name: ast.Name) -> ast.ClassDef | None:
     return None
 
 
-def set_on_self(index: Index, owner: ast.ClassDef) -> dict[str, list[Binding]]:
+def set_on_self(index: ScriptIndex, owner: ast.ClassDef) -> dict[str, list[Binding]]:
     """What the methods of a class set on their first parameter, by attribute."""
     found: dict[str, list[Binding]] = {}
     for method in owner.body:

@@ -63,7 +63,7 @@ class Scope:
             found.append(binding)
 
 
-class Index:
+class ScriptIndex:
     """What one walk over the tree found. ``package`` is what relative imports start from."""
 
     def __init__(self, tree: ast.Module, package: str = "") -> None:
@@ -188,64 +188,64 @@ def _bind_parameters(node: Any, scope: Scope) -> None:
             scope.bind(arg.arg, Binding("other", arg, node))
 
 
-def _assign(index: Index, node: ast.Assign, scope: Scope) -> None:
+def _assign(index: ScriptIndex, node: ast.Assign, scope: Scope) -> None:
     for target in node.targets:
         bind_target(scope, target, "assign", node, node.value, ())
 
 
-def _annotated(index: Index, node: ast.AnnAssign, scope: Scope) -> None:
+def _annotated(index: ScriptIndex, node: ast.AnnAssign, scope: Scope) -> None:
     if node.value is not None:
         bind_target(scope, node.target, "assign", node, node.value, ())
 
 
-def _augmented(index: Index, node: ast.AugAssign, scope: Scope) -> None:
+def _augmented(index: ScriptIndex, node: ast.AugAssign, scope: Scope) -> None:
     bind_target(scope, node.target, "other", node, None, ())
 
 
-def _walrus(index: Index, node: ast.NamedExpr, scope: Scope) -> None:
+def _walrus(index: ScriptIndex, node: ast.NamedExpr, scope: Scope) -> None:
     while isinstance(scope.node, COMPREHENSIONS) and scope.parent is not None:
         scope = scope.parent
     bind_target(scope, node.target, "assign", node, node.value, ())
 
 
-def _loop(index: Index, node: Any, scope: Scope) -> None:
+def _loop(index: ScriptIndex, node: Any, scope: Scope) -> None:
     bind_target(scope, node.target, "other", node.target, None, ())
 
 
-def _with(index: Index, node: Any, scope: Scope) -> None:
+def _with(index: ScriptIndex, node: Any, scope: Scope) -> None:
     for item in node.items:
         if item.optional_vars is not None:
             bind_target(scope, item.optional_vars, "with", item.optional_vars, item.context_expr, ())
 
 
-def _define(index: Index, node: Any, scope: Scope) -> None:
+def _define(index: ScriptIndex, node: Any, scope: Scope) -> None:
     scope.bind(node.name, Binding("define", node))
 
 
-def _named(index: Index, node: Any, scope: Scope) -> None:
+def _named(index: ScriptIndex, node: Any, scope: Scope) -> None:
     name = getattr(node, "name", None) or getattr(node, "rest", None)
     if isinstance(name, str):
         scope.bind(name, Binding("other", node))
 
 
-def _delete(index: Index, node: ast.Delete, scope: Scope) -> None:
+def _delete(index: ScriptIndex, node: ast.Delete, scope: Scope) -> None:
     for target in node.targets:
         if isinstance(target, ast.Name):
             scope.bind(target.id, Binding("other", node))
 
 
-def _global(index: Index, node: Any, scope: Scope) -> None:
+def _global(index: ScriptIndex, node: Any, scope: Scope) -> None:
     for name in node.names:
         scope.declared_global[name] = node.__class__
 
 
-def _import(index: Index, node: ast.Import, scope: Scope) -> None:
+def _import(index: ScriptIndex, node: ast.Import, scope: Scope) -> None:
     for alias in node.names:
         top = alias.name.partition(".")[0]
         scope.bind(alias.asname or top, Binding("import", node, alias.name if alias.asname else top))
 
 
-def _import_from(index: Index, node: ast.ImportFrom, scope: Scope) -> None:
+def _import_from(index: ScriptIndex, node: ast.ImportFrom, scope: Scope) -> None:
     module = absolute_module(node, index.package)
     for alias in node.names:
         if alias.name == "*":

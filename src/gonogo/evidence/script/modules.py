@@ -6,7 +6,7 @@ import ast
 import os
 from collections.abc import Sequence
 
-from gonogo.evidence.script.index import Index
+from gonogo.evidence.script.index import ScriptIndex
 
 _NOT_OURS = frozenset(
     {"site-packages", "dist-packages", "node_modules", "__pycache__", ".git", ".venv", "venv", ".tox"}
@@ -111,7 +111,7 @@ class ModuleSearch:
         return [*found, os.path.join(self.root, "src")]
 
 
-def added_paths(index: Index, path: str) -> list[str]:
+def added_paths(index: ScriptIndex, path: str) -> list[str]:
     """The folders that a script in the file at ``path`` puts on ``sys.path`` itself, where its text shows them."""
     reader = _Reader(index, path)
     found = []
@@ -132,7 +132,7 @@ def added_paths(index: Index, path: str) -> list[str]:
 class _Reader:
     """Works out paths made of constants and of the script's own place."""
 
-    def __init__(self, index: Index, path: str) -> None:
+    def __init__(self, index: ScriptIndex, path: str) -> None:
         self.index = index
         self.path = path
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Protocol
 
 from gonogo.evidence.script.flow import bound_to, class_of_self, function_named, reaching, scope_binding, set_on_self
-from gonogo.evidence.script.index import FUNCTIONS, Binding, Index, position
+from gonogo.evidence.script.index import FUNCTIONS, Binding, ScriptIndex, position
 from gonogo.evidence.script.nodes import annotated_class, is_none, is_static
 from gonogo.evidence.script.spelling import canonical
 
@@ -21,8 +21,8 @@ Names = tuple[str, ...]
 """The names of one thing, its own first: for a class of the script, those of the classes that it derives from too."""
 
 _BUILTINS = frozenset(dir(builtins))
-_DEEPEST = 40
-_MOST_BASES = 10
+_MAX_DEPTH = 40
+_MAX_BASES = 10
 _RETURN_THEMSELVES = frozenset(
     {
         *("to", "cuda", "cpu", "npu", "xpu", "train", "eval", "half", "float", "double", "bfloat16", "apply"),
@@ -51,7 +51,7 @@ class Elsewhere(Protocol):
 class NameResolver:
     """Answers for one script; everything is worked out when asked, and once."""
 
-    def __init__(self, index: Index, elsewhere: Elsewhere | None = None, module: str = "") -> None:
+    def __init__(self, index: ScriptIndex, elsewhere: Elsewhere | None = None, module: str = "") -> None:
         self.index = index
         self.elsewhere = elsewhere
         self.module = module
@@ -69,7 +69,7 @@ class NameResolver:
         found = self._names.get(node)
         if found is None:
             self._names[node] = ()  # what refers to itself has no name
-            if self._depth < _DEEPEST:
+            if self._depth < _MAX_DEPTH:
                 self._depth += 1
                 try:
                     found = self._find_names(node)
@@ -178,7 +178,7 @@ class NameResolver:
         if found is None:
             kinds = self.kinds(node.value)
             found = self.class_named(kinds[0]) if kinds else None
-        for _ in range(_MOST_BASES):
+        for _ in range(_MAX_BASES):
             if found is None:
                 break
             resolver, owner = found
@@ -214,7 +214,7 @@ class NameResolver:
         found = self._kinds.get(node)
         if found is None:
             self._kinds[node] = ()
-            if self._depth < _DEEPEST:
+            if self._depth < _MAX_DEPTH:
                 self._depth += 1
                 try:
                     found = self._find_kinds(node)

@@ -15,10 +15,10 @@ from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Text
 
-LARGEST_SCRIPT = 512 << 10
+MAX_SCRIPT_BYTES = 512 << 10
 """Bytes; Python itself reads larger ones, but nobody wrote them: a syntax tree takes 700 bytes for each of theirs, and
 before 3.11 Python can crash on what they nest."""
-_LONGEST_LINE_BEFORE_3_11 = 64 << 10
+_MAX_LINE_LENGTH_BEFORE_3_11 = 64 << 10
 
 _COOKIE = Pattern(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _UTF8_NAMES = frozenset({"utf-8", "utf8", "utf-8-sig", "u8", "ascii", "us-ascii"})
@@ -71,8 +71,8 @@ class Parsed(msgspec.Struct, frozen=True):
 def parse(source: SourceFile) -> Parsed:
     """The source as Python reads it. Never raises, however broken, deep or large it is."""
     data = source.data
-    if len(data) > LARGEST_SCRIPT or (sys.version_info < (3, 11) and _may_crash_the_parser(data)):
-        message = _TOO_LARGE.format(size=len(data) >> 10, limit=LARGEST_SCRIPT >> 10)
+    if len(data) > MAX_SCRIPT_BYTES or (sys.version_info < (3, 11) and _may_crash_the_parser(data)):
+        message = _TOO_LARGE.format(size=len(data) >> 10, limit=MAX_SCRIPT_BYTES >> 10)
         return Parsed(None, ScriptProblem("too-large", source.place(0, 0), message))
     null = data.find(b"\0")
     if null >= 0:
@@ -117,7 +117,7 @@ def without_collecting() -> Iterator[None]:
 
 
 def _may_crash_the_parser(data: bytes) -> bool:
-    return any(len(line) > _LONGEST_LINE_BEFORE_3_11 for line in data.split(b"\n"))
+    return any(len(line) > _MAX_LINE_LENGTH_BEFORE_3_11 for line in data.split(b"\n"))
 
 
 def _encoding(source: SourceFile) -> tuple[str | None, ScriptProblem | None]:

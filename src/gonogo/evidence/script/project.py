@@ -17,10 +17,10 @@ from gonogo.evidence.script.script import Script
 from gonogo.evidence.script.values import Value
 from gonogo.finding.errors import UserError
 
-MOST_SCRIPTS = 400
+MAX_SCRIPTS = 400
 """That one entry script leads to; a project of many entries may have ten times as many."""
-_DEEPEST = 8
-_MOST_STARS = 50
+_MAX_DEPTH = 8
+_MAX_STAR_IMPORTS = 50
 """A module that stars more than this is a library's index: to follow it is to read the whole library."""
 
 
@@ -51,7 +51,7 @@ class Project:
     def around(cls, source: SourceFile) -> Project:
         """The project of a script that is read alone: its folder, or the one above its package."""
         folder = os.path.dirname(os.path.realpath(source.path))
-        for _ in range(_DEEPEST):
+        for _ in range(_MAX_DEPTH):
             if not os.path.exists(os.path.join(folder, "__init__.py")):
                 break
             folder = os.path.dirname(folder)
@@ -114,7 +114,7 @@ class Project:
         queue = [first]
         while queue:
             for each in self.imported_by(queue.pop(0)):
-                if each not in found and len(found) < MOST_SCRIPTS:
+                if each not in found and len(found) < MAX_SCRIPTS:
                     found[each] = None
                     queue.append(each)
         return tuple(found)
@@ -129,7 +129,7 @@ class Project:
         real = os.path.realpath(path)
         if real in self._scripts:
             return self._scripts[real]
-        if len(self._scripts) >= 10 * MOST_SCRIPTS or not self.search.is_ours(real):
+        if len(self._scripts) >= 10 * MAX_SCRIPTS or not self.search.is_ours(real):
             return None
         try:
             source = SourceFile.read(self._shown(real))
@@ -146,7 +146,7 @@ class Project:
 
 
 class ProjectView:
-    """What one script sees of the project's other files; :class:`~gonogo.evidence.script.python_file.Neighbours`."""
+    """One script's view of the project's other files; :class:`~gonogo.evidence.script.python_file.ProjectModules`."""
 
     def __init__(self, project: Project, script: Script, path: str) -> None:
         self.project = project
@@ -222,7 +222,7 @@ class ProjectView:
 
     def _find_names(self, dotted: str) -> Names | None:
         at = self._at(dotted)
-        if at is None or not at[1] or dotted in self._asking or len(self._asking) > _DEEPEST:
+        if at is None or not at[1] or dotted in self._asking or len(self._asking) > _MAX_DEPTH:
             return None
         script, inner = at
         first, _, rest = inner.partition(".")
@@ -254,7 +254,7 @@ class ProjectView:
             self._starred[inner] = None  # a circle of stars ends here
             first = inner.partition(".")[0]
             stars = self.script.index.module.stars
-            for module in stars if len(stars) <= _MOST_STARS else ():
+            for module in stars if len(stars) <= _MAX_STAR_IMPORTS else ():
                 if self.may_give(module, first) and (found := self.names(f"{module}.{inner}")):
                     self._starred[inner] = found
                     break
@@ -301,7 +301,7 @@ class ProjectView:
         if len(bindings) == 1:
             if isinstance(bindings[0].node, ast.ClassDef):
                 return at[0].names, bindings[0].node
-            if bindings[0].kind == "import" and len(self._asking) < _DEEPEST and dotted not in self._asking:
+            if bindings[0].kind == "import" and len(self._asking) < _MAX_DEPTH and dotted not in self._asking:
                 self._asking.add(dotted)
                 try:
                     return self.project.seen_from(at[0]).class_at(bindings[0].value)

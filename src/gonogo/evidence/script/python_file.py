@@ -11,10 +11,10 @@ from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.field import Field
 from gonogo.evidence.script.edits import ScriptEditor
 from gonogo.evidence.script.flow import bound_to
-from gonogo.evidence.script.index import FUNCTIONS, LOOPS, Function, Index
+from gonogo.evidence.script.index import FUNCTIONS, LOOPS, Function, ScriptIndex
 from gonogo.evidence.script.names import Elsewhere, NameResolver
+from gonogo.evidence.script.node_context import contexts_around, tests_around
 from gonogo.evidence.script.parse import Parsed, ScriptProblem, parse, without_collecting
-from gonogo.evidence.script.surroundings import contexts_around, tests_around
 from gonogo.evidence.script.values import Value, ValueResolver
 from gonogo.finding import Edit
 
@@ -29,7 +29,7 @@ class HoldsCall(Protocol):
         """The call."""
 
 
-class Neighbours(Elsewhere, Protocol):
+class ProjectModules(Elsewhere, Protocol):
     """The other files of a file's project, as it sees them."""
 
     def value(self, dotted: str) -> Value | None:
@@ -46,9 +46,9 @@ class PythonFile:
         self.source = source
         self.package = package
         self.module = module
-        self.elsewhere: Neighbours | None = None
+        self.elsewhere: ProjectModules | None = None
         self.named_in: dict[ast.AST, frozenset[tuple[str, bool]]] = {}
-        """What pieces of the tree name, remembered for :mod:`gonogo.evidence.script.reached`."""
+        """What pieces of the tree name, remembered for :mod:`gonogo.evidence.script.reachability`."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r})"
@@ -79,10 +79,10 @@ class PythonFile:
         return self.parsed.problem
 
     @cached_property
-    def index(self) -> Index:
+    def index(self) -> ScriptIndex:
         """Parents and scopes."""
         with without_collecting():
-            return Index(self.tree or ast.Module(body=[], type_ignores=[]), self.package)
+            return ScriptIndex(self.tree or ast.Module(body=[], type_ignores=[]), self.package)
 
     @cached_property
     def names(self) -> NameResolver:

@@ -24,9 +24,9 @@ _PARAMETER = Text("{name} is a parameter of {function}", "{name} 是 {function} 
 _OPTION = Text("{text} comes from the command line (--{option})", "{text} 来自命令行（--{option}）")
 _ENVIRONMENT = Text("it depends on the environment variable {name}", "由环境变量 {name} 决定")
 _SHOWN = 80
-_DEEPEST = 30
-_LONGEST = 10_000
-_MOST_STEPS = 20_000  # `a = (b, b)`, `b = (c, c)` and so on would take for ever
+_MAX_DEPTH = 30
+_MAX_LENGTH = 10_000
+_MAX_STEPS = 20_000  # `a = (b, b)`, `b = (c, c)` and so on would take for ever
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class ValueResolver:
     def value(self, node: ast.AST) -> Value:
         """What an expression comes to."""
         self._steps = self._steps + 1 if self._depth else 0
-        if self._depth >= _DEEPEST or self._steps > _MOST_STEPS:
+        if self._depth >= _MAX_DEPTH or self._steps > _MAX_STEPS:
             return _computed(node)
         self._depth += 1
         try:
@@ -169,7 +169,7 @@ class ValueResolver:
 
     def _of_elements(self, node: ast.Tuple | ast.List | ast.Set) -> Value:
         values = []
-        for element in node.elts[:_LONGEST]:
+        for element in node.elts[:_MAX_LENGTH]:
             found = self.value(element) if not isinstance(element, ast.Starred) else _computed(node)
             if not found.known:
                 return found
@@ -222,7 +222,7 @@ class ValueResolver:
             return _computed(node)
         numbers = isinstance(a, (int, float)) and isinstance(b, (int, float)) and abs(a) < 1e18 and abs(b) < 1e18
         joined = isinstance(node.op, ast.Add) and type(a) is type(b) and isinstance(a, (str, list, tuple))
-        joined = joined and len(a) + len(b) <= _LONGEST
+        joined = joined and len(a) + len(b) <= _MAX_LENGTH
         if not (numbers or joined) or (isinstance(node.op, ast.Pow) and (abs(b) > 100 or abs(a) > 1e6)):
             return _computed(node)
         operation = _ARITHMETIC.get(type(node.op))
@@ -242,7 +242,7 @@ class ValueResolver:
                 return _computed(node)
             parts.append(str(found.value))
         text = "".join(parts)
-        return Value(text) if len(text) <= _LONGEST else _computed(node)
+        return Value(text) if len(text) <= _MAX_LENGTH else _computed(node)
 
     def _of_call(self, node: ast.Call) -> Value:
         variable = self._variable(node)
@@ -274,7 +274,7 @@ class ValueResolver:
 
     def environment_variable(self, node: ast.AST) -> str | None:
         """The environment variable that an expression reads, also inside ``int(...)``; None where it reads none."""
-        for _ in range(_DEEPEST):
+        for _ in range(_MAX_DEPTH):
             if isinstance(node, ast.Call):
                 name = self.names.names(node.func)[:1]
                 if name in (("os.getenv",), ("os.environ.get",), ("os.environ.setdefault",), ("os.environ.pop",)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-_LARGEST = 1 << 62
+_MAX_NUMBER = 1 << 62
 
 
 Value = Callable[[Any, int], str | None]
@@ -17,7 +17,7 @@ def evaluate(node: Any, text: Callable[[Any], str], value: Value, depth: int = 0
     if depth > 24:
         return None
     number = _evaluate(node, text, value, depth)
-    return number if number is not None and abs(number) < _LARGEST else None
+    return number if number is not None and abs(number) < _MAX_NUMBER else None
 
 
 def _evaluate(node: Any, text: Callable[[Any], str], value: Value, depth: int) -> int | None:

@@ -16,7 +16,7 @@ from gonogo.evidence.shell.shell import Shell
 from gonogo.evidence.shell.state import CHANGED_IN_LOOP, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
 from gonogo.evidence.shell.text import Piece, text_of
 
-_MOST_TURNS = 32
+_MAX_ITERATIONS = 32
 _WRITING = (">", ">>", ">|", "&>", "&>>")
 _CHANGING = ("++", "--", "+=", "-=", "*=", "/=", "=")
 _DECLARING = {"export": True, "declare": False, "typeset": False, "local": False, "readonly": False}
@@ -214,7 +214,7 @@ def _for(shell: Shell, node: Any, state: State) -> ExitStatus:
     words = [word for value in node.children_by_field_name("value") for word in expand_words(shell, value, state)]
     name = shell.text(variable)
     known = all(word.value is not None and not any(c in word.value for c in "*?{") for word in words)
-    if not words or not known or len(words) > _MOST_TURNS:
+    if not words or not known or len(words) > _MAX_ITERATIONS:
         return _unknown_turns(shell, node, state, [body], name)
     for word in words:
         state.set(name, Variable(word.pieces, word.place))
@@ -238,7 +238,7 @@ def _while(shell: Shell, node: Any, state: State) -> ExitStatus:
     until = bool(condition) and condition[0].type == "until"
     condition = [child for child in condition if child.type not in ("while", "until")]
     before = state.copy()
-    for _turn in range(_MOST_TURNS):
+    for _turn in range(_MAX_ITERATIONS):
         trial = state.copy()
         status = shell.statements(condition, trial).as_condition()
         success = status.negated().success if until else status.success

@@ -18,7 +18,7 @@ from gonogo.finding import Text
 _ALL_ARGUMENTS = Text("the arguments that the script gets", "取决于脚本得到的参数")
 _DEFAULT = Text("default value of `{text}`", "取 `{text}` 的默认值")
 _ARGUMENT = Text("the script's argument `${name}` is not given", "没有给出脚本的参数 `${name}`")
-_DEEPEST = 24
+_MAX_DEPTH = 24
 _EXPANSIONS = frozenset({"simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"})
 QUOTES = frozenset({"string", "raw_string", "ansi_c_string", "translated_string"})
 
@@ -89,7 +89,7 @@ def _split_again(words: Sequence[ShellWord]) -> list[ShellWord]:
 def expand(shell: Reading, node: Any, state: State, *, split: bool = False, depth: int = 0) -> list[Piece]:
     """The pieces of text that a node comes to. ``split``: blanks of expansions separate words."""
     kind = node.type
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return [unknown(shell, node)]
     if kind in ("word", "number", "variable_name", "extglob_pattern", "regex", "special_variable_name"):
         if kind in ("regex", "extglob_pattern", "number") and node.named_child_count:

@@ -22,9 +22,9 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
 _SOURCED = Text("{path}, which it sources, was not read: {why}", "它 source 的 {path} 没有读取：{why}")
-_MOST_STEPS = 20_000
-_MOST_COMMANDS = 200
-_DEEPEST = 40
+_MAX_STEPS = 20_000
+_MAX_COMMANDS = 200
+_MAX_DEPTH = 40
 _NOT_FOLLOWED = ("activate", ".bashrc", ".bash_profile", ".profile", ".zshrc", "conda.sh")
 _HOLDING_STATEMENTS = frozenset(
     {
@@ -118,7 +118,7 @@ class Shell(Reading):
     def statement(self, node: Any, state: State) -> ExitStatus:
         """Follow one statement."""
         self.steps += 1
-        if self.steps > _MOST_STEPS or self._depth > _DEEPEST or state.gone:
+        if self.steps > _MAX_STEPS or self._depth > _MAX_DEPTH or state.gone:
             return UNSURE
         self._depth += 1
         outermost = self._statement is None or node.type in _HOLDING_STATEMENTS
@@ -207,7 +207,7 @@ class Shell(Reading):
         given: tuple[tuple[Piece, ...] | None, Place | None] = (None, None),
     ) -> None:
         """Take a command down."""
-        if self.silent or len(self.commands) >= _MOST_COMMANDS:
+        if self.silent or len(self.commands) >= _MAX_COMMANDS:
             return
         environment = {name: variable for name, variable in state.variables.items() if variable.exported}
         environment.update(own)
@@ -228,7 +228,7 @@ class Shell(Reading):
 
     def _call(self, name: str, arguments: Sequence[ShellWord], state: State) -> ExitStatus:
         body, source = state.functions[name]
-        if self._depth + 3 > _DEEPEST:
+        if self._depth + 3 > _MAX_DEPTH:
             return UNSURE
         outside = (state.positional, state.arguments_given)
         complete = not any(word.many for word in arguments)
@@ -293,7 +293,7 @@ class Shell(Reading):
             source = SourceFile.read(path)
         except UserError:
             return SUCCESS
-        if self._depth + 5 > _DEEPEST:
+        if self._depth + 5 > _MAX_DEPTH:
             return UNSURE
         root = parse_script(source)
         if root is None:

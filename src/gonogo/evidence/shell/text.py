@@ -10,7 +10,7 @@ import msgspec
 from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.finding import Text
 
-_LONGEST = 1 << 16
+_MAX_LENGTH = 1 << 16
 _BLANKS = " \t\n"
 
 
@@ -70,7 +70,7 @@ def text_of(pieces: Iterable[Piece]) -> str | None:
             return None
         parts.append(piece.text)
         size += len(piece.text)
-        if size > _LONGEST:
+        if size > _MAX_LENGTH:
             return None
     return "".join(parts)
 

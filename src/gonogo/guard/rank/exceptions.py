@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Attributes of an exception: what was found out of it, that it has left the program, its message as it was.
 _MARK, _DIED, _MESSAGE = "_gonogo_noted", "_gonogo_died", "_gonogo_message"
-_MOST_NOTED = 100
+_MAX_NOTED = 100
 _OF_LAUNCHERS = (
     "CalledProcessError",
     "ChildFailedError",
@@ -33,7 +33,7 @@ _OF_LAUNCHERS = (
     "SignalException",
 )
 _ZERO_NUMBER = re.compile(r"'id': (\d+)|\bid=(\d+)|\bds_id[=: ]+(\d+)")
-_LONGEST = 60_000
+_MAX_MESSAGE_LENGTH = 60_000
 _MISMATCH = re.compile(r"device|dtype|type|shape|size|dimension|partition|gradient|parameter", re.IGNORECASE)
 
 
@@ -61,7 +61,7 @@ def note_exception(state: RankState, error: BaseException, *, fatal: bool, threa
             setattr(error, _DIED, True)
     else:
         state.noted += 1
-        if state.noted > _MOST_NOTED:
+        if state.noted > _MAX_NOTED:
             return
     context = noted or context_of(error, state.model)
     # One on its way out has come as far as the guard's own frame; what called that is still running.
@@ -71,7 +71,7 @@ def note_exception(state: RankState, error: BaseException, *, fatal: bool, threa
         ExceptionRecord(
             time=time.time(),
             type=_type_name(error),
-            message=_message(error)[:_LONGEST],
+            message=_message(error)[:_MAX_MESSAGE_LENGTH],
             frames=(*frames_of_stack(outside), *frames_of_traceback(error.__traceback__)),
             traceback=_printed(error, outside),
             fatal=fatal,
@@ -162,7 +162,7 @@ def _printed(error: BaseException, outside: FrameType | None) -> str:
         chain = chain.__cause__ or chain.__context__
     text = "".join(whole.format())
     before: str | None = getattr(error, _MESSAGE, None)
-    return (text if before is None else text.replace(str(error), before))[-_LONGEST:]
+    return (text if before is None else text.replace(str(error), before))[-_MAX_MESSAGE_LENGTH:]
 
 
 _WHERE = Text("gonogo: {where}", "gonogo：{where}")

@@ -13,7 +13,7 @@ from typing import Any
 from gonogo.evidence.guarded.records import Phase
 from gonogo.guard.rank.faults import fault, harmless
 from gonogo.guard.rank.worker import Guard, current
-from gonogo.guard.trackers.found import writers
+from gonogo.guard.trackers.detection import writers
 
 _HOOKED = "gonogo_hooked"
 

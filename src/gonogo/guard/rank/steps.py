@@ -10,8 +10,8 @@ import msgspec
 
 from gonogo.evidence.guarded.records import Memory, Step
 
-_LONGEST_MEDIAN = 50
-_MOST_UNTOLD = 100_000
+_MEDIAN_WINDOW = 50
+_MAX_UNREPORTED = 100_000
 
 
 class StepLog:
@@ -20,8 +20,8 @@ class StepLog:
     def __init__(self, sample_seconds: float) -> None:
         self._every = sample_seconds
         self._ended: float | None = None
-        self._lengths: deque[float] = deque(maxlen=_LONGEST_MEDIAN)
-        self._unreported: deque[float] = deque(maxlen=_MOST_UNTOLD)
+        self._lengths: deque[float] = deque(maxlen=_MEDIAN_WINDOW)
+        self._unreported: deque[float] = deque(maxlen=_MAX_UNREPORTED)
         self._sampled = self._reported = 0.0
         self._sample: tuple[int, Memory] | None = None
 

@@ -23,7 +23,7 @@ from gonogo.guard.rank.stalls import StallWatch
 from gonogo.guard.rank.state import RankState
 from gonogo.guard.rank.steps import StepLog
 from gonogo.guard.rank.writer import RecordWriter
-from gonogo.guard.trackers.handing import Trackers
+from gonogo.guard.trackers.upload import Trackers
 
 TICK = 0.2
 """Seconds between two looks of the watching thread."""

@@ -18,10 +18,10 @@ _PART = "values that are not finite"
 
 def look_for_nonfinite(state: RankState, model: Any) -> None:
     """Look at every module's output and every gradient from now on, until something is found."""
-    state.search = Search(state, model)
+    state.search = NonfiniteCheck(state, model)
 
 
-class Search:
+class NonfiniteCheck:
     """Looks at outputs, the loss and gradients.
 
     An activation alone proves nothing (a mask is full of infinities): it is told once the loss or a gradient of the

@@ -15,7 +15,7 @@ from gonogo.evidence.rehearsal.record import Operand
 from gonogo.guard.rank.frames import owner_of
 from gonogo.guard.tensors.modules import Names
 
-_MOST = 16
+_MAX_OPERANDS = 16
 
 
 def operands_of(traceback: TracebackType | None, names: Names) -> tuple[Operand, ...]:
@@ -30,7 +30,7 @@ def operands_of(traceback: TracebackType | None, names: Names) -> tuple[Operand,
         for name, value in _candidates(entry):
             _collect(name, value, found)
         if found:
-            return tuple(_operand(name, value, names) for name, value in list(found.items())[:_MOST])
+            return tuple(_operand(name, value, names) for name, value in list(found.items())[:_MAX_OPERANDS])
     return ()
 
 
@@ -125,7 +125,7 @@ def _collect(name: str, value: Any, found: dict[str, Any], depth: int = 0) -> No
     """Tensors in a value: itself, in a list or dictionary, or the parameters and buffers of a module."""
     import torch
 
-    if len(found) >= _MOST or any(value is known for known in found.values()):
+    if len(found) >= _MAX_OPERANDS or any(value is known for known in found.values()):
         return
     if isinstance(value, torch.Tensor):
         found[name] = value

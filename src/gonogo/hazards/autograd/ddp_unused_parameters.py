@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text, one_line
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.autograd._never_used import never_used
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, Pattern, RehearsalRecord, Run, Script, Text

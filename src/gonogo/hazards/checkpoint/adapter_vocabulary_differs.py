@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty
 
 
 class AdapterVocabularyDiffers(LoggedHazard):
-    def sureness(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
         """Not at all where the rows are of another length: then the base model is another one."""
         match = match_of(sign.says, evidence)
         sizes = match.groupdict() if match is not None else {}

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Text
 
 
 class CheckpointMetadataFileMissing(LoggedHazard):
-    def cause_told(self, match: Match | None) -> Text:
+    def format_cause(self, match: Match | None) -> Text:
         """The cause, with the file that is named."""
         groups = match.groupdict() if match is not None else {}
         named = groups.get("file") or groups.get("named")

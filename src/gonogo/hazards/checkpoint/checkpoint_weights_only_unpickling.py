@@ -1,9 +1,9 @@
 import ast
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text, one_line
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.training_script import first_argument, makers, mentions
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text
 

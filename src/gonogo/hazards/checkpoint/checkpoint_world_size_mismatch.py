@@ -1,9 +1,9 @@
 from pathlib import Path
 
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.paths import is_file, is_folder
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Text

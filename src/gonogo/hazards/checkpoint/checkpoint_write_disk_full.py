@@ -1,7 +1,7 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.trained_size import billions_trained
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, Text
 
@@ -103,7 +103,7 @@ class CheckpointWriteDiskFull(Hazard):
         )
 
 
-def _evidence(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
+def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certainty]:
     if cut := cut_in(log, ("torch/serialization.py", "write_record"), ("torch/serialization.py", "write_end_of_file")):
         return cut, Certainty.LIKELY
     if written := next(log.errors_of(says=_WRITER), None) or log.find(_WRITER):

@@ -2,10 +2,10 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.hazards.facts.training_script import first_argument, is_trainer, makers, trained
@@ -128,7 +128,7 @@ class SafetensorsSharedTensors(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """The refusal, with the names that share memory."""
         quoted = first_match(log, *_WORDS)
-        evidence: LoggedError | LogLine | Found | None = quoted
+        evidence: LoggedError | LogLine | LineMatch | None = quoted
         names = _NAMES.findall(matched_text(log, quoted).partition("[")[2]) if quoted is not None else []
         certainty = Certainty.CERTAIN
         if evidence is None and not log.errors:

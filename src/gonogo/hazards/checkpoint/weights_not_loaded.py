@@ -4,7 +4,7 @@ from gonogo.evidence.rehearsal.record import LoadedWeights
 from gonogo.hazards.facts.drawn_weights import lists_of_drawn, lost_in_conversion, named_instead, some_of
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Severity, Text
 
-_MOST = 0.5
+_MAX_NEW_SHARE = 0.5
 """A share of a model's parameters that no new head, projector or cross-attention comes near."""
 _EMBEDDING = Pattern(r"(?:embed_tokens|word_embeddings|tok_embeddings|wte|embed_in|embed_positions)\.weight$")
 _EXPERTS = Pattern(r"\.experts\.(?:gate_up_proj|down_proj|gate_proj|up_proj|w[123])")
@@ -36,7 +36,7 @@ class WeightsNotLoaded(Hazard):
         lacking: dict[tuple[str, str], tuple[LoadedWeights, list[int]]] = {}
         for rank in record.ranks:
             for drawn in rank.drawn_weights:
-                if not lost_in_conversion(drawn, rank) and (drawn.held or drawn.share > _MOST):
+                if not lost_in_conversion(drawn, rank) and (drawn.held or drawn.share > _MAX_NEW_SHARE):
                     lacking.setdefault((drawn.model, drawn.source), (drawn, []))[1].append(rank.rank)
         for drawn, ranks in lacking.values():
             yield self.finding(

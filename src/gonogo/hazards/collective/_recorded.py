@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from gonogo.evidence.dumps.collective_mismatch import CollectiveMismatch
 from gonogo.evidence.dumps.flight_recorder import RecordedCall
-from gonogo.evidence.dumps.parted import Parted
 from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
 from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.finding.ranks import capital, ranks_text
@@ -18,7 +18,7 @@ LOOK_AT_LOGS = Text(
 )
 
 
-def told(parted: Parted) -> Text:
+def describe_mismatch(parted: CollectiveMismatch) -> Text:
     """Which ranks wait in which call, and what the others did."""
     waiting = Text(
         "{ranks} {called} {call} as call {number} of group {group}{at};",
@@ -53,13 +53,13 @@ def told(parted: Parted) -> Text:
         rest = Text("the dump of {others} has no call of this group.", "{others} 的转储中没有该组的任何调用。").format(
             others=others
         )
-    told = Text("{waiting} {rest}", "{waiting}{rest}").format(waiting=waiting, rest=rest)
-    return Text("{told}{stands}", "{told}{stands}").format(told=told, stands=_stands(parted))
+    report = Text("{waiting} {rest}", "{waiting}{rest}").format(waiting=waiting, rest=rest)
+    return Text("{report}{blocked}", "{report}{blocked}").format(report=report, blocked=_blocked_in(parted))
 
 
-def _stands(parted: Parted) -> Text:
+def _blocked_in(parted: CollectiveMismatch) -> Text:
     """In which other group's call the first of the others waits meanwhile."""
-    call = parted.stands
+    call = parted.blocked_in
     if call is None or call.group == parted.call.group:
         return Text("", "")
     return Text(
@@ -87,7 +87,7 @@ def at(frames: Sequence[Frame]) -> Text:
     )
 
 
-def span(parted: Parted) -> Span:
+def span(parted: CollectiveMismatch) -> Span:
     """The dump of a rank that waits."""
     call = Text("{call}, call {number}", "{call}，第 {number} 次调用").format(
         call=_call(parted.call), number=parted.call.sequence

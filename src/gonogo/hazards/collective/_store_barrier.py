@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.match import one_line
 from gonogo.hazards.rule import Pattern
 
@@ -18,7 +18,7 @@ _BARRIER = Pattern(
 class StoreBarrier(msgspec.Struct, frozen=True):
     """One line of it."""
 
-    evidence: LoggedError | Found
+    evidence: LoggedError | LineMatch
     world: int
     joined: int
     timed_out: bool
@@ -26,7 +26,7 @@ class StoreBarrier(msgspec.Struct, frozen=True):
 
 def joined_at_store(log: FailureLog) -> Iterator[StoreBarrier]:
     """All that the log says of it: exceptions first, then lines."""
-    said: list[tuple[LoggedError | Found, str]] = [(one, one.message) for one in log.errors_of(says=_BARRIER)]
+    said: list[tuple[LoggedError | LineMatch, str]] = [(one, one.message) for one in log.errors_of(says=_BARRIER)]
     said += [(line, line.text) for line in log.find_all(_BARRIER)]
     for evidence, text in said:
         if (match := _BARRIER.search(one_line(text))) is not None:

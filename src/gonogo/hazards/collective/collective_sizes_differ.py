@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from gonogo.evidence.dumps.parted import parted
+from gonogo.evidence.dumps.collective_mismatch import find_mismatch
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.collective import _recorded as recorded
@@ -32,10 +32,10 @@ class CollectiveSizesDiffer(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """Flight Recorder dumps of ranks whose calls of one number have other sizes or types."""
-        unlike = parted(log.dumps)
+        unlike = find_mismatch(log.dumps)
         if unlike is not None and unlike.kind == "other-size":
             yield self.finding(
-                recorded.told(unlike),
+                recorded.describe_mismatch(unlike),
                 certainty=Certainty.LIKELY,
                 cure=_CURE,
                 spans=recorded.span(unlike),

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, is_time_out, stall_of
 from gonogo.hazards.facts.exit_summary import exits, first_failure
@@ -116,7 +116,7 @@ def _meaning(code: int | None) -> Text:
     )
 
 
-def _waits(waited: Found | None) -> Text:
+def _waits(waited: LineMatch | None) -> Text:
     if waited is None:
         return Text("", "")
     return Text(

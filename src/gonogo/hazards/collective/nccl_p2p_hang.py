@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.progress import step_line
 from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, in_log_or_setup, stall_of
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
@@ -80,7 +80,7 @@ class NcclP2pHang(Hazard):
             ),
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY) if sure else Certainty.POSSIBLE,
-            also=tuple(one for one in (gpus or talks, complete) if isinstance(one, Found)),
+            also=tuple(one for one in (gpus or talks, complete) if isinstance(one, LineMatch)),
             confirm=Text("The same command runs with NCCL_P2P_DISABLE=1", "同一命令加上 NCCL_P2P_DISABLE=1 后能运行"),
         )
 

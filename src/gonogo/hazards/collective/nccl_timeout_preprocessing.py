@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.progress import last_activity, prepares_data
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, stall_of
@@ -124,7 +124,7 @@ class NcclTimeoutPreprocessing(Hazard):
         )
 
 
-def _stalled(log: FailureLog, stall: Stall) -> tuple[Found | LogLine | None, LogLine | None, Certainty]:
+def _stalled(log: FailureLog, stall: Stall) -> tuple[LineMatch | LogLine | None, LogLine | None, Certainty]:
     """The time-out, the bar of what was being prepared, and how sure that is."""
     activity = last_activity(log, stall.line)
     bar = activity if activity is not None and prepares_data(activity) else None
@@ -139,7 +139,7 @@ def _stalled(log: FailureLog, stall: Stall) -> tuple[Found | LogLine | None, Log
     return None, None, Certainty.POSSIBLE
 
 
-def _cut_while_preparing(log: FailureLog) -> tuple[Found | None, None, Certainty]:
+def _cut_while_preparing(log: FailureLog) -> tuple[LineMatch | None, None, Certainty]:
     """A traceback without its end beside a bar of data preparation that had come to a default time-out's age."""
     if not log.cut or log.errors or outside_training(log):
         return None, None, Certainty.POSSIBLE

@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.hazards.facts.launch_facts import slurm_number
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
@@ -130,7 +130,7 @@ class NcclWrongNetworkInterface(Hazard):
         )
 
 
-def _evidence(log: FailureLog) -> tuple[Found | None, Certainty, tuple[Found, ...]]:
+def _evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty, tuple[LineMatch, ...]]:
     serving = outside_training(log)
     if none := log.find(_NO_INTERFACE):
         return none, Certainty.POSSIBLE if serving else Certainty.CERTAIN, ()

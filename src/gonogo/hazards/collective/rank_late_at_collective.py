@@ -1,6 +1,6 @@
 import os
 
-from gonogo.evidence.dumps.parted import parted
+from gonogo.evidence.dumps.collective_mismatch import find_mismatch
 from gonogo.evidence.dumps.ras import behind
 from gonogo.evidence.dumps.stacks import Stack, stacks_in
 from gonogo.evidence.guarded.divergence import divergence
@@ -63,10 +63,10 @@ class RankLateAtCollective(Hazard):
 
     def _in_dumps(self, log: FailureLog) -> Findings:
         stacks = {stack.rank: stack for stack in stacks_in(log.lines)}
-        held = parted(log.dumps)
+        held = find_mismatch(log.dumps)
         spans: tuple[Span, ...] = ()
         if held is not None and held.kind == "missing":
-            late, cause, spans = held.others, recorded.told(held), (recorded.span(held),)
+            late, cause, spans = held.others, recorded.describe_mismatch(held), (recorded.span(held),)
         elif held is None and 0 < len(late := tuple(_outside(stacks))) < len(stacks):
             waiting = sorted(set(stacks) - set(late))
             cause = Text("{ranks} stand{s} in a collective{at}.", "{ranks} 停在集合通信中{at}。").format(

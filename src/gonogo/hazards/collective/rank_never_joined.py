@@ -1,7 +1,7 @@
 from gonogo.evidence.guarded.ends import all_joined, roots, unseen
 from gonogo.evidence.guarded.standstill import standstill
 from gonogo.evidence.guarded.whereabouts import own_frame
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.finding.ranks import capital, ranks_text
 from gonogo.hazards.collective._store_barrier import joined_at_store
 from gonogo.hazards.log_rule import match_of
@@ -30,7 +30,7 @@ class RankNeverJoined(Hazard):
         ):
             yield self._short(said, int(match.group(1)), int(match.group(2)), Certainty.POSSIBLE)
 
-    def _short(self, evidence: LoggedError | Found, joined: int, world: int, certainty: Certainty) -> Finding:
+    def _short(self, evidence: LoggedError | LineMatch, joined: int, world: int, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             Text(

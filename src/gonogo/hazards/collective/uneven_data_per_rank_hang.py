@@ -1,7 +1,7 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.progress import nearly_done
 from gonogo.evidence.log.stall import STALL_WORDS, in_log_or_setup, stall_of
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, rank_divergence
@@ -174,7 +174,7 @@ class UnevenDataPerRankHang(Hazard):
             ),
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY) if iterable else Certainty.POSSIBLE,
-            also=tuple(one for one in (iterable, near_end) if isinstance(one, Found)),
+            also=tuple(one for one in (iterable, near_end) if isinstance(one, LineMatch)),
             confirm=Text(
                 "Print each rank's number of batches in an epoch: they differ",
                 "打印各 rank 一个 epoch 的 batch 数：它们不同",

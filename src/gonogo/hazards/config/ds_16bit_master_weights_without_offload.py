@@ -3,7 +3,7 @@ from gonogo.hazards.rule import Text
 
 
 class Ds16bitMasterWeightsWithoutOffload(ConfigHazard):
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """Where the optimizer is, unless ZeRO keeps it on the CPU or that is not known."""
         device = at.config.offload("optimizer")
         if not device.known or (at.config.zero_stage and device.value != "none"):

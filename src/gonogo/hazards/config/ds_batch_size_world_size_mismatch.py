@@ -2,13 +2,13 @@ import re
 
 import msgspec
 
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
 from gonogo.hazards.facts.how_it_trains import fix_of, mentions, number_in, with_accelerate, with_trainer
-from gonogo.hazards.log_rule import told
+from gonogo.hazards.log_rule import log_mentions
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -120,7 +120,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                 "world size 计算",
             )
         ]
-        shared = _SHARED_WORLD.search(message) or told(log, _SHARES_SAMPLES)
+        shared = _SHARED_WORLD.search(message) or log_mentions(log, _SHARES_SAMPLES)
         if shared:
             cure.insert(0, _SHARED_CURE)
         elif numbers and int(numbers.group(4)) == 1:

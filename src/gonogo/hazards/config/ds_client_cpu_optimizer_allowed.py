@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Span
 
 
 class DsClientCpuOptimizerAllowed(ConfigHazard):
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """The optimizer is offloaded, and the config names none."""
         device = at.config.offload("optimizer")
         return {} if device.get("none") != "none" and optimizer_type(at.config) is None else None

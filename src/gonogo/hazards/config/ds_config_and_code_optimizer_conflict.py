@@ -1,9 +1,9 @@
 import ast
 from functools import partial
 
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.config._optimizers import kind_of
 from gonogo.hazards.facts.how_it_trains import fix_of
 from gonogo.hazards.rule import Call, Certainty, DeepSpeedConfig, Findings, Hazard, Run, Script, Severity, Text

@@ -22,7 +22,7 @@ _CONFIG_NAME = Pattern(r"(?i)(?:deepspeed|(?:^|[/_.-])ds(?:[_-]|\.)|zero[_-]?[0-
 
 
 _SUFFIXES = (".json", ".jsonc", ".json5", ".yaml", ".yml")
-_MOST = 400
+_MAX_NAMES = 400
 
 
 class DsConfigFileNotFound(Hazard):
@@ -133,7 +133,7 @@ def _alike(path: Path) -> str:
     import difflib
 
     try:
-        names = [entry.name for entry in os.scandir(path.parent)][:_MOST]
+        names = [entry.name for entry in os.scandir(path.parent)][:_MAX_NAMES]
     except OSError:
         return ""
     near = difflib.get_close_matches(path.name, [name for name in names if name.endswith(_SUFFIXES)], 1, 0.75)

@@ -1,6 +1,6 @@
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
 

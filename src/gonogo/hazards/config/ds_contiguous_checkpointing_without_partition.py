@@ -3,7 +3,7 @@ from gonogo.hazards.facts.how_it_trains import mentions
 
 
 class DsContiguousCheckpointingWithoutPartition(ConfigHazard):
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """What it needs and lacks, where the scripts configure the checkpointing."""
         if not mentions(at.run, "checkpointing.configure"):
             return None

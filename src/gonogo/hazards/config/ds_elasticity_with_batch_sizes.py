@@ -3,7 +3,7 @@ from gonogo.hazards.facts.deepspeed_settings import newer_than
 
 
 class DsElasticityWithBatchSizes(ConfigHazard):
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """The batch sizes beside it, in releases that have elasticity."""
         ignored = at.config.raw("elasticity", "ignore_non_elastic_batch_info").truth
         given = [key for key in self.beside if not at.config.raw(key).absent]

@@ -1,9 +1,9 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.script.deepspeed_dicts import dict_behind
 from gonogo.evidence.script.identifiers import last_name, uses_name, words
 from gonogo.hazards.facts.how_it_trains import trainer_calls

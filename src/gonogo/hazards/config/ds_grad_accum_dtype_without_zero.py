@@ -8,7 +8,7 @@ _BF16 = ("bf16", "bfloat16", "torch.bfloat16")
 class DsGradAccumDtypeWithoutZero(ConfigHazard):
     wrong = staticmethod(one_of((*_FP32, *_BF16)))
 
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """bf16 is on, and the release refuses the type beside it."""
         fp32 = str(at.field.value).lower() in _FP32
         refused = is_on(at.config, "bf16") and newer_than(at.run, ">=0.17.6" if fp32 else "<=0.17.0")

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import DeepSpeedConfig, Span
 
 
 class DsGradNormOffWithClipping(ConfigHazard):
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """What needs the norm."""
         needs = _needs_it(at.config)
         return {"beside": needs} if needs else None

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Span
 class DsHpzPartitionNotDividingWorld(ConfigHazard):
     wrong = staticmethod(number(lambda size: size > 1 and size == int(size)))
 
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """The number of ranks, where the size does not divide it."""
         size, ranks = int(at.field.number or 0), at.run.world_size
         if ranks is None or size >= ranks or ranks % size == 0:

@@ -4,12 +4,12 @@ from gonogo.hazards.rule import Certainty, Span
 
 
 class DsMuonWithReduceScatter(ConfigHazard):
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """Reduce-scatter is not off, in a release that has Muon at stage 3."""
         off = at.config.raw(ZERO, "reduce_scatter").truth is False
         return None if off or newer_than(at.run, "<0.18.5") else {}
 
-    def sureness(self, at: Setting) -> Certainty:
+    def certainty_for(self, at: Setting) -> Certainty:
         """Certain for the releases that were looked at."""
         return Certainty.CERTAIN if newer_than(at.run, ">=0.18.9") else Certainty.LIKELY
 

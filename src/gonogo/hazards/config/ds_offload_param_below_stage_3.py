@@ -3,7 +3,7 @@ from gonogo.hazards.facts.how_it_trains import as_json
 
 
 class DsOffloadParamBelowStage3(ConfigHazard):
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """The device, unless it is none."""
         device = at.config.offload("param")
         return {"device": as_json(device.value)} if device.known and device.value != "none" else None

@@ -29,11 +29,11 @@ class DsOptimizerUnknown(ConfigHazard):
         f"{{value}} 既不是 DeepSpeed 的优化器（{'、'.join(_SPELLED)}），也不是 torch.optim 的类。",
     )
 
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """What was meant."""
         near = _meant(at.field.string or "")
         return {"near": near, "instead": near or "AdamW"}
 
-    def sureness(self, at: Setting) -> Certainty:
+    def certainty_for(self, at: Setting) -> Certainty:
         """An optimizer that the code hands to deepspeed.initialize takes the place of the config's."""
         return Certainty.LIKELY if mentions(at.run, "deepspeed.initialize") else Certainty.CERTAIN

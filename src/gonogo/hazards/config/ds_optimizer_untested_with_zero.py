@@ -20,7 +20,7 @@ def _untested(field: Field) -> bool:
 class DsOptimizerUntestedWithZero(ConfigHazard):
     wrong = staticmethod(_untested)
 
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """What to think of before it is allowed; None where it is."""
         allowed = at.config.raw("zero_allow_untested_optimizer")
         if allowed.unknown or allowed.truth:
@@ -28,6 +28,6 @@ class DsOptimizerUntestedWithZero(ConfigHazard):
         whole = str(at.field.value).lower() == "lamb"
         return {"name": at.field.value, "warning": _LAMB if whole else "", "allow": None if whole else True}
 
-    def sureness(self, at: Setting) -> Certainty:
+    def certainty_for(self, at: Setting) -> Certainty:
         """An optimizer that the code hands to deepspeed.initialize takes the place of the config's."""
         return Certainty.LIKELY if mentions(at.run, "deepspeed.initialize") else Certainty.CERTAIN

@@ -11,7 +11,7 @@ _BELONGS = {
 class DsOptionOfAnotherStage(ConfigHazard):
     keys = tuple(f"zero_optimization.{key}" for key in _BELONGS)
 
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """The stages that it belongs to, where it is not the default and this is none of them."""
         default, stages, belongs = _BELONGS[at.keys[-1]]
         without_effect = at.field.truth is (not default) and at.config.zero_stage not in stages

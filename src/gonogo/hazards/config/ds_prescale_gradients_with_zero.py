@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Span
 
 
 class DsPrescaleGradientsWithZero(ConfigHazard):
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """Either has another value than the default, and reduce-scatter is not off."""
         scatter = at.config.raw(ZERO, "reduce_scatter")
         scaled = at.field.truth if at.keys[0] == "prescale_gradients" else at.field.number not in (None, 1)

@@ -6,7 +6,7 @@ _TWO = Text(" in each of two buffers (overlap_comm)", "，共两个缓冲区（o
 
 
 class DsReduceBucketHuge(ConfigHazard):
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """The buffers' bytes, where they are more than 4 GiB."""
         twice = _twice(at.config)
         each = 4 if twice else 2

@@ -2,7 +2,7 @@ from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
 
 
 class DsSchedulerLrAgainstOptimizerLr(ConfigHazard):
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """The rate that the scheduler rises to, where it is another."""
         if at.config.raw("scheduler", "type").value not in ("WarmupLR", "WarmupDecayLR"):
             return None

@@ -2,7 +2,7 @@ from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
 
 
 class DsSchedulerWarmupBeyondTotal(ConfigHazard):
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """All the steps, where they are fewer."""
         total = at.config.get("scheduler", "params", "total_num_steps").number
         if total is None or (at.field.number or 0) <= total:

@@ -4,10 +4,10 @@ from gonogo.hazards.rule import Certainty
 
 
 class DsTensorParallelWithZero3(ConfigHazard):
-    def around(self, at: Setting) -> Words | None:
+    def context_for(self, at: Setting) -> Words | None:
         """The release is none of those that can do it."""
         return None if newer_than(at.run, ">=0.19.4") else {}
 
-    def sureness(self, at: Setting) -> Certainty:
+    def certainty_for(self, at: Setting) -> Certainty:
         """Certain where the release is known."""
         return Certainty.CERTAIN if newer_than(at.run, "<=0.19.3") else Certainty.POSSIBLE

@@ -1,5 +1,5 @@
 from gonogo.evidence.library import is_library
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.config._argument_names import INSTEAD, RENAMED, all_names, border, needs_nothing, successor
 from gonogo.hazards.config._parsed_arguments import parsed_classes
 from gonogo.hazards.config._renaming import renaming_keyword, renaming_option
@@ -47,7 +47,7 @@ _PASSING_ON = ("/transformers/", "/huggingface_hub/", "\\transformers\\", "\\hug
 class TrainingArgumentNotInVersion(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """TrainingArguments' or the Trainer's refusal of an argument that it has in another release."""
-        shown: tuple[LoggedError | Found, ...] = (*log.errors_of("TypeError"), *log.find_all(_REFUSED))
+        shown: tuple[LoggedError | LineMatch, ...] = (*log.errors_of("TypeError"), *log.find_all(_REFUSED))
         for evidence in shown:
             text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
             match = _REFUSED.search(text)

@@ -1,8 +1,8 @@
 import ast
 
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.config._optimizers import kind_of
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Fix, Hazard, Pattern, Run, Script, Text

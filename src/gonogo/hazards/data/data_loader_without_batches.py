@@ -22,7 +22,7 @@ class DataLoaderWithoutBatches(LoggedHazard):
         Sign(Pattern(r"Total length of `?\w*DataLoader`? across ranks is zero|`?DataLoader`? returned 0 length")),
     )
 
-    def sureness(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
         """Of a division by zero the line that divides decides: there are others."""
         if sign.says is not _ZERO:
             return sign.certainty

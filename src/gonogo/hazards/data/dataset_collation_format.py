@@ -1,7 +1,7 @@
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match, matched_text
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.training_script import mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
 

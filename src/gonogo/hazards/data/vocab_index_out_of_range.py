@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.training_script import mentions, trained_loads
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text
 
@@ -133,7 +133,7 @@ class VocabIndexOutOfRange(Hazard):
         )
 
 
-def _evidence(log: FailureLog) -> tuple[LoggedError | Found, Certainty] | None:
+def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
     """What tells of it, and how surely."""
     if found := log.find(_EMBEDDING):
         return found, Certainty.CERTAIN

@@ -43,7 +43,7 @@ ROTARY = ("cos", "sin", "freq", "rope", "rotary")
 """What names of rotary tables have in them."""
 
 
-class Kept(msgspec.Struct, frozen=True, eq=False):
+class PlainTensor(msgspec.Struct, frozen=True, eq=False):
     """A tensor that ``__init__`` makes on the CPU and keeps as a plain attribute; a method computes with it."""
 
     owner: ClassInfo
@@ -64,7 +64,7 @@ class Kept(msgspec.Struct, frozen=True, eq=False):
         return script.replacing(self.statement, f'self.register_buffer("{self.name}", {value}, persistent=False)')
 
 
-def kept_finding(hazard: Hazard, kept: Kept) -> Finding:
+def kept_finding(hazard: Hazard, kept: PlainTensor) -> Finding:
     """What the hazard says of such a tensor: the rotary embedding's hazard of its tables, another one of the rest."""
     script, edit = kept.owner.script, kept.registering()
     return hazard.finding(
@@ -90,20 +90,20 @@ def kept_finding(hazard: Hazard, kept: Kept) -> Finding:
     )
 
 
-def kept_on_cpu(script: Script, run: Run) -> Iterator[Kept]:
+def kept_on_cpu(script: Script, run: Run) -> Iterator[PlainTensor]:
     """Plain tensor attributes that a module's own methods compute with, where the run uses an accelerator."""
     if on_accelerator(script, run):
         yield from _kept_in(script)
 
 
 @lru_cache(maxsize=4096)
-def _kept_in(script: Script) -> tuple[Kept, ...]:
+def _kept_in(script: Script) -> tuple[PlainTensor, ...]:
     """Of a script by itself: launches of one project share the answer."""
     data = script.source.data
     return tuple(_kept_by_modules(script)) if b"__init__" in data and b"forward" in data else ()
 
 
-def _kept_by_modules(script: Script) -> Iterator[Kept]:
+def _kept_by_modules(script: Script) -> Iterator[PlainTensor]:
     for owner in script.subclasses(*MODULES):
         made = owner.methods.get("__init__")
         if made is None or "forward" not in owner.methods:
@@ -120,7 +120,7 @@ def _kept_by_modules(script: Script) -> Iterator[Kept]:
                 continue
             use = _computed_with(script, owner, name)
             if use is not None:
-                yield Kept(owner, name, statement, *use)
+                yield PlainTensor(owner, name, statement, *use)
 
 
 def on_accelerator(script: Script, run: Run) -> bool:

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.device_map import accelerators_in, parameter_devices
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
@@ -83,7 +83,7 @@ class DdpModuleOnCpu(Hazard):
                     if pattern is _MIXED or "cpu" in parameter_devices(said):
                         yield self._finding(line, Certainty.CERTAIN)
 
-    def _finding(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+    def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             Text(

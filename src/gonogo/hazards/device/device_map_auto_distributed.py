@@ -1,6 +1,6 @@
 from gonogo.evidence.log.context import REPLICA, several_processes
-from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, innermost, library_frame, places
 from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
@@ -139,7 +139,9 @@ class DeviceMapAutoDistributed(Hazard):
                 elif several is None:
                     yield self._log_finding(mismatch.evidence, tuple(sorted(mismatch.devices)), Certainty.POSSIBLE)
 
-    def _log_finding(self, evidence: LoggedError | Found, devices: tuple[str, ...], certainty: Certainty) -> Finding:
+    def _log_finding(
+        self, evidence: LoggedError | LineMatch, devices: tuple[str, ...], certainty: Certainty
+    ) -> Finding:
         return self.log_finding(
             evidence,
             Text(

@@ -1,8 +1,8 @@
 import ast
 
 from gonogo.evidence.log.context import REPLICA, outside_training, plain_on_several_gpus, several_processes
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, library_frame, places
 from gonogo.evidence.script.identifiers import uses_name

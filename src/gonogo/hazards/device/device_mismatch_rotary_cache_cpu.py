@@ -1,6 +1,6 @@
 from gonogo.evidence.log.context import under_zero3
-from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.device._plain_tensors import kept_finding, kept_on_cpu
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, Text
@@ -25,7 +25,9 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
             both = Text("The log breaks off in the rotary embedding", "日志在旋转位置编码处中断")
             yield self._finding(cut, both, Certainty.LIKELY if under_zero3(log) else Certainty.POSSIBLE, None)
 
-    def _finding(self, evidence: LoggedError | Found, where: Text, certainty: Certainty, module: str | None) -> Finding:
+    def _finding(
+        self, evidence: LoggedError | LineMatch, where: Text, certainty: Certainty, module: str | None
+    ) -> Finding:
         return self.log_finding(
             evidence,
             Text(

@@ -1,8 +1,8 @@
 import ast
 
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
 

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.how_it_trains import with_plain_arguments
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text

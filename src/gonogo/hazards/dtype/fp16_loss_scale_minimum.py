@@ -1,7 +1,7 @@
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.role import Role
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
 from gonogo.hazards.dtype.benign_loss_scale_warmup import LARGE
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text

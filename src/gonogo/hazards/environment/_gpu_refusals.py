@@ -1,6 +1,6 @@
 """How frameworks refuse bf16 or TF32, and what shows that they saw no GPU at all."""
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.hazards.environment._surroundings import first
 
@@ -33,12 +33,12 @@ CPU_BUILD = Pattern(
 """This PyTorch was built without CUDA."""
 
 
-def refused(log: FailureLog) -> Found | LoggedError | None:
+def refused(log: FailureLog) -> LineMatch | LoggedError | None:
     """Where bf16 or TF32 was refused."""
     return first(log, REFUSED)
 
 
-def cuda_failed(log: FailureLog) -> Found | LoggedError | None:
+def cuda_failed(log: FailureLog) -> LineMatch | LoggedError | None:
     """Where CUDA did not start, or no GPU was seen."""
     return first(log, CUDA_FAILED)
 

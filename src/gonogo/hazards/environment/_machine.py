@@ -14,7 +14,7 @@ NOT_PREBUILT = Text("ds_report shows {names} as not installed", "ds_report æ˜¾ç¤
 _TRUE_NAMES = ("fa2", "flash_attention_2", "flash_attn", "flash_attention_3", "fa3")
 
 
-class Operator(msgspec.Struct, frozen=True):
+class DeepSpeedOp(msgspec.Struct, frozen=True):
     """An operator that DeepSpeed builds when the run starts, and what in the config asks for it."""
 
     name: str
@@ -32,7 +32,7 @@ def weakest(environment: Environment) -> tuple[Gpu, Capability] | None:
     return min(known, key=lambda pair: pair[1], default=None)
 
 
-def operators(run: Run) -> tuple[Operator, ...]:
+def operators(run: Run) -> tuple[DeepSpeedOp, ...]:
     """What DeepSpeed compiles for the run's config, unless it was built when DeepSpeed was installed."""
     config = run.config
     if config is None:
@@ -43,17 +43,17 @@ def operators(run: Run) -> tuple[Operator, ...]:
     torch_adam = config.get("optimizer", "params", "torch_adam").truth
     if offload.get() in ("cpu", "nvme"):
         if not torch_adam:
-            found.append(Operator("cpu_adam", _asks(offload, "cpu_adam")))
+            found.append(DeepSpeedOp("cpu_adam", _asks(offload, "cpu_adam")))
     elif (own.string or "").lower() in ("adam", "adamw") and not torch_adam:
-        found.append(Operator("fused_adam", _asks(own, "fused_adam")))
+        found.append(DeepSpeedOp("fused_adam", _asks(own, "fused_adam")))
     for what in ("optimizer", "param"):
         if config.offload(what).get() == "nvme":
-            found.append(Operator("async_io", _asks(config.offload(what), "async_io")))
+            found.append(DeepSpeedOp("async_io", _asks(config.offload(what), "async_io")))
             break
     return tuple(found)
 
 
-def operator(run: Run, *names: str) -> Operator | None:
+def operator(run: Run, *names: str) -> DeepSpeedOp | None:
     """The first of those operators that is compiled for the run."""
     return next((one for one in operators(run) if one.name in names), None)
 

@@ -1,6 +1,6 @@
 """What a release of a training library renamed, moved or dropped, as an AttributeError tells of it."""
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.match import one_line
 from gonogo.hazards.environment._model_names import FAMILIES
 from gonogo.hazards.rule import Certainty, Pattern
@@ -71,7 +71,7 @@ def seems_of_another_release(error: LoggedError) -> Certainty | None:
     return Certainty.LIKELY if called else Certainty.POSSIBLE
 
 
-def named_by_line(log: FailureLog) -> Found | None:
+def named_by_line(log: FailureLog) -> LineMatch | None:
     """A line that says so where no exception is read: its last line was pasted without the exception's type."""
     return log.find(SAID_BETWEEN_RELEASES) or (None if log.errors else log.find(_OF_A_MODEL_LINE))
 

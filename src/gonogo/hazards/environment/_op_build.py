@@ -1,6 +1,6 @@
 """Operators that DeepSpeed builds when they are first used: how a failed build shows, and whether it says why."""
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Text
 from gonogo.hazards.environment._surroundings import first
@@ -36,7 +36,7 @@ CLEAR = Text(
 )
 
 
-def unexplained_build(log: FailureLog) -> Found | LoggedError | None:
+def unexplained_build(log: FailureLog) -> LineMatch | LoggedError | None:
     """What a failed build left behind, in a log that doesn't show why it failed; else None."""
     evidence = first(log, _CONSEQUENCE)
     if evidence is None or any(first(log, why) for why in (COMPILE_ERROR, _NO_BUILD)) or mismatch(log):
@@ -44,7 +44,7 @@ def unexplained_build(log: FailureLog) -> Found | LoggedError | None:
     return evidence
 
 
-def mismatch(log: FailureLog) -> Found | LoggedError | None:
+def mismatch(log: FailureLog) -> LineMatch | LoggedError | None:
     """Where a CUDA toolkit that differs from PyTorch's was refused (not merely remarked on)."""
     for found in log.find_all(MISMATCH):
         if not ACCEPTED.search(found.text):

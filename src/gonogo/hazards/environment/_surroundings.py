@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gonogo.evidence.log.context import OTHER_PROGRAM
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
 
@@ -26,7 +26,7 @@ _AMPERE_GPU = Pattern(
 _FRAME = Pattern(r'^\s*File "|^\s*\d+%\||^\s*-->|^│|line \d+')
 
 
-def first(log: FailureLog, pattern: Pattern) -> Found | LoggedError | None:
+def first(log: FailureLog, pattern: Pattern) -> LineMatch | LoggedError | None:
     """The first line that matches, or else the first exception whose message does, as it is or unwrapped.
 
     Advice in an exception's own line doesn't count against it: PyTorch writes both into one.
@@ -42,7 +42,7 @@ def _ways_to_read(message: str) -> tuple[str, ...]:
     return (message, " ".join(lines), "".join(lines)) if len(lines) > 1 else (message,)
 
 
-def text_of(evidence: Found | LoggedError) -> str:
+def text_of(evidence: LineMatch | LoggedError) -> str:
     """What the evidence says."""
     return evidence.message if isinstance(evidence, LoggedError) else evidence.text
 
@@ -63,12 +63,12 @@ def is_training(log: FailureLog) -> bool:
     )
 
 
-def old_gpu(log: FailureLog) -> Found | None:
+def old_gpu(log: FailureLog) -> LineMatch | None:
     """Where the log names an NVIDIA GPU older than Ampere."""
     return next((found for found in log.find_all(_OLD_GPU) if not _FRAME.search(found.text)), None)
 
 
-def ampere_gpu(log: FailureLog) -> Found | None:
+def ampere_gpu(log: FailureLog) -> LineMatch | None:
     """Where the log names an NVIDIA GPU of Ampere or newer."""
     return next((found for found in log.find_all(_AMPERE_GPU) if not _FRAME.search(found.text)), None)
 

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Text
 
 
 class BitsandbytesNoBinaryForCuda(LoggedHazard):
-    def cause_told(self, match: Match | None) -> Text:
+    def format_cause(self, match: Match | None) -> Text:
         """The cause, with the CUDA version that the library's name tells."""
         digits = str(match.groupdict().get("cuda") or "") if match is not None else ""
         return self.cause.format(cuda=f"{digits[:-1]}.{digits[-1]}" if digits else Text("this torch", "该 torch"))

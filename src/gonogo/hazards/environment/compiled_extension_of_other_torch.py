@@ -14,7 +14,7 @@ _KNOWN = ("flash-attn", "torchvision", "torchaudio", "xformers", "triton")
 
 
 class CompiledExtensionOfOtherTorch(LoggedHazard):
-    def sureness(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
         """None for libraries that other hazards tell of, and for torch's own."""
         match = match_of(sign.says, evidence)
         return None if match is None or _OTHERS.search(match.group(0)) else sign.certainty

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._gpu_refusals import cuda_failed, has_cpu_build, refused
 from gonogo.hazards.environment._surroundings import (
     ampere_gpu,
@@ -63,10 +63,10 @@ class CudaInitFailedMasquerade(Hazard):
 
     def _found(
         self,
-        evidence: Found | LoggedError,
+        evidence: LineMatch | LoggedError,
         cause: Text,
         certainty: Certainty,
-        also: tuple[Found | LoggedError, ...] = (),
+        also: tuple[LineMatch | LoggedError, ...] = (),
     ) -> Finding:
         return self.log_finding(
             evidence,

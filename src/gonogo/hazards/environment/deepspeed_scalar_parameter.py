@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
 
@@ -64,7 +64,7 @@ class DeepspeedScalarParameter(Hazard):
         if line is not None:
             yield self._found(line, Certainty.LIKELY)
 
-    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             Text(

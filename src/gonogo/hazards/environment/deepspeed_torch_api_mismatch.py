@@ -1,7 +1,7 @@
 from itertools import islice
 
 from gonogo.evidence.environment.compatibility import known_bad
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 from gonogo.hazards.facts.installed import fault_findings
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
@@ -66,7 +66,7 @@ class DeepspeedTorchApiMismatch(Hazard):
                 confirm=_CONFIRM,
             )
             return
-        bare: LoggedError | Found | None = next((e for e in log.errors_of(says=_LEFT_TORCH) if not e.frames), None)
+        bare: LoggedError | LineMatch | None = next((e for e in log.errors_of(says=_LEFT_TORCH) if not e.frames), None)
         if bare is None and not log.errors:
             bare = log.find(_LEFT_TORCH)
         cut = next((error for error, code in cut_off(log) if _GONE.search(code) or _imports_itself(error, code)), None)

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, span_of, together
-from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, told
+from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, log_mentions
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
 
 _CUDA = Pattern(r"^cu(\d\d)\d+")
@@ -9,9 +9,9 @@ _OF_OTHERS = Pattern(r"(?i)flash[-_ ]?att(?:n|ention)|libbitsandbytes|import bit
 
 
 class PackageBuiltForOtherCuda(LoggedHazard):
-    def sureness(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
         """Possible where the log speaks of a package whose own hazard tells of such a library."""
-        return Certainty.POSSIBLE if told(log, _OF_OTHERS) else sign.certainty
+        return Certainty.POSSIBLE if log_mentions(log, _OF_OTHERS) else sign.certainty
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A package whose version names another CUDA than torch's does (``+cu130`` beside ``+cu128``)."""

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.hazards.facts.exit_summary import exits
 from gonogo.hazards.rule import Certainty, Environment, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
 
@@ -102,7 +102,7 @@ class SegfaultCudaStubLibrary(Hazard):
         )
 
 
-def _evidence(log: FailureLog) -> tuple[Found | None, Certainty]:
+def _evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty]:
     stub = log.find(_STUB)
     crashed = log.find(_SEGFAULT) or next((found for found, code in exits(log) if code == -11), None)
     if stub is not None:

@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, from_file, span_of
 from gonogo.hazards.facts.on_npu import ON_NPU
 from gonogo.hazards.facts.on_windows import ON_WINDOWS
-from gonogo.hazards.log_rule import told
+from gonogo.hazards.log_rule import log_mentions
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text
 
 
@@ -36,15 +36,15 @@ class TorchCpuBuildOnGpus(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """What such a build says where a tensor, or a process group, is to be on a GPU."""
         for error in log.errors_of(says=_SAID):
-            if told(log, ON_NPU):
+            if log_mentions(log, ON_NPU):
                 return  # beside torch_npu this build is right, and the code that asks for CUDA is wrong
             # Windows has no NCCL whatever the build; a script for one's own machine may have no GPU in mind.
             nccl = "NCCL" in error.message
-            if nccl and told(log, ON_WINDOWS):
+            if nccl and log_mentions(log, ON_WINDOWS):
                 continue
             # Only the version says it for certain: any accelerator's plugin takes such a build.
-            certainty = Certainty.CERTAIN if told(log, _CPU_BUILD) and not nccl else Certainty.LIKELY
-            if nccl and not error.frames and not told(log, _CPU_BUILD):
+            certainty = Certainty.CERTAIN if log_mentions(log, _CPU_BUILD) and not nccl else Certainty.LIKELY
+            if nccl and not error.frames and not log_mentions(log, _CPU_BUILD):
                 certainty = Certainty.POSSIBLE
             yield self.log_finding(
                 error,

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.environment._machine import operators
 from gonogo.hazards.facts.installed import alone
@@ -72,7 +72,7 @@ class TorchExtensionBuildLock(Hazard):
             )
 
 
-def _last_build(log: FailureLog) -> Found | None:
+def _last_build(log: FailureLog) -> LineMatch | None:
     """The last line that names the extensions' folder."""
     return next(reversed(list(log.find_all(_BUILDS))), None)
 

@@ -1,12 +1,12 @@
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.rule import Run
-from gonogo.hazards.version_rule import Around, UnfitVersions
+from gonogo.hazards.version_rule import UnfitVersions, VersionContext
 
 
 class TorchLoadRefusedBelow26(UnfitVersions):
-    def around(self, run: Run) -> Around | None:
+    def context_for(self, run: Run) -> VersionContext | None:
         """A Trainer that is to resume."""
         resumed = run.arguments.get("resume_from_checkpoint")
         if not resumed.known or resumed.truth is False or str(resumed.value).lower() in ("none", "", "null"):
             return None
-        return Around(spans=(resumed.span(),)) if with_trainer(run) else None
+        return VersionContext(spans=(resumed.span(),)) if with_trainer(run) else None

@@ -1,6 +1,6 @@
 from gonogo.evidence.environment.compatibility import first_release_with_model, newest_transformers_looked_at
 from gonogo.evidence.environment.version_range import parse_version
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._model_names import model_type_label
 from gonogo.hazards.environment._surroundings import cut_off, outside_training
 from gonogo.hazards.facts.installed import describe_package, pip_install, span_of
@@ -98,7 +98,7 @@ class TransformersVersionRemoteCodeBreak(Hazard):
         if evidence is not None:
             yield self._found(evidence, Certainty.POSSIBLE if outside else Certainty.LIKELY)
 
-    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             Text(

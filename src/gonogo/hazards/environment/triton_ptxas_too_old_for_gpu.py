@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Text
 
 
 class TritonPtxasTooOldForGpu(LoggedHazard):
-    def cause_told(self, match: Match | None) -> Text:
+    def format_cause(self, match: Match | None) -> Text:
         """The cause, with the architecture that is named."""
         named = match.groupdict().get("arch") if match is not None else None
         return self.cause.format(arch=named or Text("of this GPU", "（该 GPU）"))

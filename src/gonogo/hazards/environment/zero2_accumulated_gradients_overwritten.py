@@ -1,10 +1,10 @@
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Certainty, Run, Text
-from gonogo.hazards.version_rule import Around, UnfitVersions
+from gonogo.hazards.version_rule import UnfitVersions, VersionContext
 
 
 class Zero2AccumulatedGradientsOverwritten(UnfitVersions):
-    def around(self, run: Run) -> Around | None:
+    def context_for(self, run: Run) -> VersionContext | None:
         """Stage 2, more than one accumulated micro-batch, and the optimizer on the device."""
         config = run.config
         if config is None or config.zero_stage != 2:
@@ -21,7 +21,7 @@ class Zero2AccumulatedGradientsOverwritten(UnfitVersions):
             lost = lost.format(rest=int(steps) - 1, steps=int(steps))
         place = given.place or config.raw("gradient_accumulation_steps").place
         label = Text("gradients are accumulated", "在此累积梯度")
-        return Around(
+        return VersionContext(
             {"lost": lost},
             (place.span(label) if place is not None else None, stage_span(run)),
             Certainty.POSSIBLE if steps is None else Certainty.CERTAIN,

@@ -29,7 +29,7 @@ _TIMES_ZERO = Text(
     "在所有 rank 上都计算该项，`{test}` 不成立时乘以零",
 )
 _EMPTY_TOO = Text("Run the module for nothing too: leave out `if {test}`", "输入为空时也运行该模块：去掉 `if {test}`")
-_LONGEST = Text(
+_PAD_TO_LONGEST = Text(
     "Let all ranks read as many batches as the longest loader has: the others begin again",
     "让所有 rank 读取与最长的 loader 一样多的 batch：较短的从头再读",
 )
@@ -112,7 +112,7 @@ def equally_often(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
                 )
     for _, (script, node) in _loops(divergence, run):
         if isinstance(node, ast.For):
-            yield from _fix(_LONGEST, rewriting.as_long_as_the_longest(script, node, _device(script, node)))
+            yield from _fix(_PAD_TO_LONGEST, rewriting.as_long_as_the_longest(script, node, _device(script, node)))
 
 
 def in_same_order(divergence: RankDivergence, run: Run) -> Iterator[Fix]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.record import LoadedWeights, RankRecord
 from gonogo.finding import Text
@@ -24,7 +24,7 @@ def lost_in_conversion(drawn: LoadedWeights, rank: RankRecord) -> bool:
     return bool(drawn.held) and rank.versions.get("transformers", "").startswith("5.0.") and drawn.under_zero3
 
 
-def lists_of_drawn(log: FailureLog) -> Iterator[tuple[Found, list[str]]]:
+def lists_of_drawn(log: FailureLog) -> Iterator[tuple[LineMatch, list[str]]]:
     """The names of the weights that were drawn, where transformers 4's sentence or 5's table tells them."""
     sentence = log.find(_SENTENCE)
     if sentence:
@@ -34,7 +34,7 @@ def lists_of_drawn(log: FailureLog) -> Iterator[tuple[Found, list[str]]]:
         yield reported
 
 
-def report_of_drawn(log: FailureLog) -> tuple[Found, list[str]] | None:
+def report_of_drawn(log: FailureLog) -> tuple[LineMatch, list[str]] | None:
     """The head of transformers 5's table, whose group 1 is the model's class, and the names that it calls missing."""
     report = log.find(_REPORT)
     if report is None:

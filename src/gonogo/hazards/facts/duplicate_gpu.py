@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.patterns import Pattern, compiled_when_used
 
 PINS_A_DEVICE = (
@@ -24,7 +24,7 @@ _VISIBLE_IN_LOG = Pattern(r"CUDA_VISIBLE_DEVICES\s*[=:]\s*[\"']?(\d{1,3}(?:\s*,\
 class DuplicateGpu(msgspec.Struct, frozen=True):
     """Ranks that NCCL found on one GPU."""
 
-    evidence: Found
+    evidence: LineMatch
     pairs: tuple[tuple[int, int, str], ...]
     too_many_ranks: bool
     """True where there are fewer GPUs than processes, or the ranks fold onto several GPUs in turn."""

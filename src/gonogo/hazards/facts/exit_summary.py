@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.patterns import Pattern
 
 _ROOT = Pattern(r"Root Cause(?: \(first observed failure\))?:?")
@@ -22,7 +22,7 @@ _NAMES = {"SIGKILL": -9, "SIGSEGV": -11, "SIGBUS": -7, "SIGABRT": -6, "SIGTERM":
 class FirstFailure(msgspec.Struct, frozen=True):
     """torchrun's block of the failure that it saw first. What it doesn't tell is None."""
 
-    found: Found
+    found: LineMatch
     rank: int | None
     exit_code: int | None
     host: str | None
@@ -40,7 +40,7 @@ def first_failure(log: FailureLog) -> FirstFailure | None:
     return FirstFailure(found, _number(fields.get("rank")), _number(fields.get("exitcode")), fields.get("host"))
 
 
-def exits(log: FailureLog) -> Iterator[tuple[Found, int]]:
+def exits(log: FailureLog) -> Iterator[tuple[LineMatch, int]]:
     """The lines that tell a process's exit code; that of a signal is negative (137, of a shell, is -9)."""
     for found in log.find_all(_EXIT):
         fields = next((group for group in found.match.groups() if group), "")

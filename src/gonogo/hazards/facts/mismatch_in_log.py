@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.evidence.rehearsal.device_mismatch import mismatch_in_message
@@ -114,7 +114,7 @@ _WORDS = Pattern(
 class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
     """One mismatch of a log. ``devices`` is empty where the log cites the message without them."""
 
-    evidence: LoggedError | Found
+    evidence: LoggedError | LineMatch
     devices: tuple[str, ...]
     operator: str | None = None
     argument: str | None = None
@@ -335,7 +335,7 @@ def _all_mismatches_in(log: FailureLog) -> Iterator[LoggedMismatch]:
             yield replace(found, cut=cut)
 
 
-def _read(evidence: LoggedError | Found, message: str) -> LoggedMismatch | None:
+def _read(evidence: LoggedError | LineMatch, message: str) -> LoggedMismatch | None:
     message = " ".join(message.split())
     mismatch = mismatch_in_message(message)
     if mismatch is None:

@@ -16,7 +16,7 @@ def is_shell_script(source: SourceFile) -> bool:
     return source.writable and not name.startswith("Dockerfile") and not name.lower().endswith(_OTHER_LANGUAGES)
 
 
-class Line(msgspec.Struct, frozen=True):
+class ShellLine(msgspec.Struct, frozen=True):
     """One line: ``text`` without its line end, from byte ``start`` to before byte ``end``; ``after`` is the next one's
     start."""
 
@@ -66,24 +66,24 @@ class Line(msgspec.Struct, frozen=True):
         return Place(self.source, first, first + len(self.text[start:stop].encode("utf-8", "surrogateescape")))
 
 
-def line_at(source: SourceFile, number: int) -> Line | None:
+def line_at(source: SourceFile, number: int) -> ShellLine | None:
     """The line of that number, from 1; None past the end."""
     start, after = source.line_start(number), source.line_start(number + 1)
     if number < 1 or start >= len(source.data):
         return None
     data = source.data[start:after]
     text = data.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
-    return Line(source, number, text, start, start + len(data.rstrip(b"\r\n")), after)
+    return ShellLine(source, number, text, start, start + len(data.rstrip(b"\r\n")), after)
 
 
-def lines_from(source: SourceFile, number: int) -> Iterator[Line]:
+def lines_from(source: SourceFile, number: int) -> Iterator[ShellLine]:
     """The lines from that one on."""
     yield from _lines(source)[max(number - 1, 0) :]
 
 
 @lru_cache(maxsize=4)  # one script is looked at by many hazards in a row
-def _lines(source: SourceFile) -> tuple[Line, ...]:
-    found: list[Line] = []
+def _lines(source: SourceFile) -> tuple[ShellLine, ...]:
+    found: list[ShellLine] = []
     while (line := line_at(source, len(found) + 1)) is not None:
         found.append(line)
     return tuple(found)

@@ -25,7 +25,7 @@ _WRAPPERS = (
     *("peft.PeftModel.from_pretrained", "torch.compile", "peft.PeftModelForCausalLM"),
     *("torch.nn.SyncBatchNorm.convert_sync_batchnorm", "*.convert_sync_batchnorm"),
 )
-_DEEPEST = 12
+_MAX_DEPTH = 12
 
 
 def makers(script: Script, node: ast.AST | None, depth: int = 0) -> tuple[Call, ...]:
@@ -34,7 +34,7 @@ def makers(script: Script, node: ast.AST | None, depth: int = 0) -> tuple[Call, 
     ``model.to(device)``, ``get_peft_model(model, config)`` and the script's own functions are followed to what they
     give back.
     """
-    if node is None or depth > _DEEPEST:
+    if node is None or depth > _MAX_DEPTH:
         return ()
     if isinstance(node, ast.Call):
         return _of_call(script, node, depth)

@@ -2,8 +2,8 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.context import outside_training, under_fsdp
-from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
@@ -113,7 +113,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                     likely = offloads and (not mismatch.frames or "clip_grad" in str(mismatch.frames[-1]))
                     yield self._finding(mismatch.evidence, Certainty.LIKELY if likely else Certainty.POSSIBLE)
 
-    def _finding(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+    def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             Text(

@@ -1,6 +1,6 @@
-from gonogo.evidence.log.cut import cut_in
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text
 
 _DTYPE = (

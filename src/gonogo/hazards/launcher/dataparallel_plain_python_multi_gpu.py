@@ -1,8 +1,8 @@
 from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import REPLICA, outside_training, plain_on_several_gpus
-from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.facts.mismatch_in_log import mismatches_in
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text
@@ -82,7 +82,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
             evidence, certainty = found
             yield self._finding(evidence, certainty)
 
-    def _in_its_own_words(self, log: FailureLog) -> tuple[LoggedError | Found, Certainty] | None:
+    def _in_its_own_words(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
         for error in log.errors_of(says=REPLICA):
             caught = REPLICA.search(error.message)
             return error, _of_replica(log, str(caught.group("type")) if caught else "")
@@ -95,7 +95,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
             return line, Certainty.LIKELY
         return None
 
-    def _in_its_consequences(self, log: FailureLog) -> tuple[LoggedError | Found, Certainty] | None:
+    def _in_its_consequences(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
         in_it = [error for error in log.errors if error.passes("parallel/data_parallel.py", "parallel_apply.py")]
         for error in in_it:
             if _OF_REPLICAS.search(error.message) and error.type != "OutOfMemoryError":
@@ -121,7 +121,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                 return mismatch.evidence, Certainty.LIKELY if sure else Certainty.POSSIBLE
         return None
 
-    def _finding(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+    def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             Text(

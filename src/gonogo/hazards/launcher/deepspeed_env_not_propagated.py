@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 
@@ -74,7 +74,7 @@ class DeepspeedEnvNotPropagated(Hazard):
         elif missing is not None and several and _on_remote_nodes_only(log, missing):
             yield self._missing(missing, Certainty.LIKELY)
 
-    def _missing(self, found: Found, certainty: Certainty) -> Finding:
+    def _missing(self, found: LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             found,
             Text(
@@ -124,7 +124,7 @@ def _nodes(log: FailureLog) -> set[str]:
     return {node for line in log.lines if (node := _node_of(line)) is not None}
 
 
-def _on_remote_nodes_only(log: FailureLog, missing: Found) -> bool:
+def _on_remote_nodes_only(log: FailureLog, missing: LineMatch) -> bool:
     """True where the lines name their nodes and the first of them, which launches, does not lack it."""
     first = next((node for line in log.lines if (node := _node_of(line)) is not None), None)
     own = _node_of(missing.line)

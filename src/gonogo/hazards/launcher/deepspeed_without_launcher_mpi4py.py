@@ -1,5 +1,5 @@
 from gonogo.evidence.library import is_library
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.launch_facts import is_plain_python
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Text
 
@@ -84,7 +84,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         if evidence := cut or broken:
             yield self._found(evidence, Certainty.LIKELY, _MISSING if cut else _BROKEN)
 
-    def _found(self, found: LoggedError | Found, certainty: Certainty, then: Text) -> Finding:
+    def _found(self, found: LoggedError | LineMatch, certainty: Certainty, then: Text) -> Finding:
         return self.log_finding(
             found,
             Text(

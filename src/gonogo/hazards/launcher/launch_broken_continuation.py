@@ -3,7 +3,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from gonogo.evidence.document.source_file import Place
-from gonogo.hazards.facts.shell_lines import Line, is_shell_script, line_at, lines_from
+from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, line_at, lines_from
 from gonogo.hazards.rule import Edit, Findings, Hazard, Launch, Pattern, Run, Text
 
 _OPTION = Pattern(r"^[ \t]*-{1,2}[A-Za-z][\w-]*(?:[= \t\\]|$)")
@@ -21,7 +21,7 @@ class _Break(msgspec.Struct, frozen=True):
 
     place: Place
     what: Text
-    cut_off: Line
+    cut_off: ShellLine
     edits: tuple[Edit, ...]
 
 
@@ -113,9 +113,9 @@ def _breaks(number: int, launch: Launch) -> Iterator[_Break]:
         yield _Break(at, what, following, tuple(edits))
 
 
-def _next_words(line: Line) -> tuple[list[Line], Line | None]:
+def _next_words(line: ShellLine) -> tuple[list[ShellLine], ShellLine | None]:
     """The empty and comment lines after a line, and the first one after them that holds words."""
-    between: list[Line] = []
+    between: list[ShellLine] = []
     for following in lines_from(line.source, line.number + 1):
         if following.text.strip() and not following.text.lstrip().startswith("#"):
             return between, following

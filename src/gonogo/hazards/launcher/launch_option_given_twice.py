@@ -1,4 +1,4 @@
-from gonogo.evidence.launch.command_line import Options
+from gonogo.evidence.launch.command_line import CommandOptions
 from gonogo.hazards.facts.launch_facts import names
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
 
@@ -24,7 +24,7 @@ class LaunchOptionGivenTwice(Hazard):
         yield from self._found(launch.launcher_options, own)
         yield from self._found(launch.options, [name for name in launch.options.duplicates if name in _ONE_VALUE])
 
-    def _found(self, options: Options, names: list[str]) -> Findings:
+    def _found(self, options: CommandOptions, names: list[str]) -> Findings:
         for name in names:
             fields = options.all(name)
             values = [str(field.value) for field in fields if field.known]

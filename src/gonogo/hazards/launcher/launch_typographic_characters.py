@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from gonogo.hazards.facts.shell_lines import Line, is_shell_script, lines_from
+from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, lines_from
 from gonogo.hazards.rule import Edit, Findings, Hazard, Launch, Run, Text
 
 _DASHES = "‐‑‒–—―−﹣－"
@@ -22,7 +22,7 @@ class LaunchTypographicCharacters(Hazard):
         source = launch.source
         if not is_shell_script(source) or source.data.isascii():
             return
-        found: list[tuple[Line, int]] = []
+        found: list[tuple[ShellLine, int]] = []
         for line in lines_from(source, source.line_of(launch.place.start)):
             if not line.text.isascii():
                 found += [(line, index) for index in _unquoted(line)]
@@ -58,7 +58,7 @@ class LaunchTypographicCharacters(Hazard):
         )
 
 
-def _unquoted(line: Line) -> Iterator[int]:
+def _unquoted(line: ShellLine) -> Iterator[int]:
     """Where such characters stand; a dash only where a word begins with it, as an option does."""
     quote = ""
     text = line.code
@@ -76,7 +76,7 @@ def _unquoted(line: Line) -> Iterator[int]:
             yield index
 
 
-def _ascii(line: Line, index: int) -> Edit:
+def _ascii(line: ShellLine, index: int) -> Edit:
     character = line.text[index]
     if character in _DASHES:
         alone = line.text[index - 1 : index] != "-" and line.text[index + 1 : index + 2] not in ("-", *_DASHES)

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gonogo.evidence.document.source_file import Place, SourceFile
-from gonogo.hazards.facts.shell_lines import Line, is_shell_script, lines_from
+from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, lines_from
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
 
 _READ_FROM_THE_ENVIRONMENT = Pattern(
@@ -98,7 +98,7 @@ class LaunchVariableNotExported(Hazard):
 
 def _plain_assignments(source: SourceFile, until: int) -> Iterator[_Assignments]:
     """Such commands before byte ``until``; one that goes on over several lines is one."""
-    parts: list[Line] = []
+    parts: list[ShellLine] = []
     for line in lines_from(source, 1):
         if line.start >= until:
             return

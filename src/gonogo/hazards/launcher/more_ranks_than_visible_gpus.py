@@ -1,7 +1,7 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training, several_processes
-from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.hazards.facts.duplicate_gpu import duplicate_gpu, gpus_of, processes_of
 from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, slurm_number, visible_gpus
@@ -137,7 +137,7 @@ class MoreRanksThanVisibleGpus(Hazard):
         )
 
 
-def _certainty_of_ordinal(log: FailureLog, evidence: LoggedError | Found, too_many: bool | None) -> Certainty:
+def _certainty_of_ordinal(log: FailureLog, evidence: LoggedError | LineMatch, too_many: bool | None) -> Certainty:
     text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
     if isinstance(evidence, LoggedError) and not evidence.type:
         return Certainty.POSSIBLE if outside_training(log) or too_many is False else Certainty.LIKELY

@@ -3,7 +3,7 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.launch_facts import TORCHRUN
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.log_rule import told
+from gonogo.hazards.log_rule import log_mentions
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text
 
 _IN_USE = Pattern(
@@ -97,7 +97,7 @@ class PortInUse(Hazard):
             certainty = Certainty.LIKELY if log.find(_FRAMEWORK) else Certainty.POSSIBLE
         elif log.find(_ERRNO) is None and not log.has("another process") and not log.has("EADDRINUSE"):
             certainty = Certainty.LIKELY
-        elif not told(log, _OF_THE_LAUNCH):
+        elif not log_mentions(log, _OF_THE_LAUNCH):
             certainty = Certainty.POSSIBLE  # an engine that picks its own port loses it in the same words
         if log.find(_SERVER) or outside_training(log):
             certainty = Certainty.POSSIBLE

@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.progress import training_line
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
@@ -77,7 +77,7 @@ class RendezvousPortZeroHang(Hazard):
         at_its_end = len(log.lines_after(ends.line, 40)) < 40
         yield self._found(port_zero, Certainty.LIKELY if at_its_end else Certainty.POSSIBLE, port or ends, ends)
 
-    def _found(self, port_zero: bool, certainty: Certainty, *evidence: Found | LogLine) -> Finding:
+    def _found(self, port_zero: bool, certainty: Certainty, *evidence: LineMatch | LogLine) -> Finding:
         first, *also = evidence
         return self.log_finding(
             first,

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.patterns import Pattern, compiled_when_used
@@ -103,7 +103,7 @@ _SETS_UP = Pattern(
 class LoggedShortage(msgspec.Struct, frozen=True):
     """What a log tells of memory that ran out. Sizes are in bytes, None where they aren't told."""
 
-    evidence: LoggedError | Found
+    evidence: LoggedError | LineMatch
     kind: str
     certainty: Certainty
     also: tuple[str, ...]
@@ -262,7 +262,7 @@ def _steps(frame: LogFrame) -> bool:
     return _OPTIMIZER.search(frame.path.replace("\\", "/")) is not None or "optim" in frame.code
 
 
-def _of_line(log: FailureLog, evidence: LoggedError | Found, message: str) -> LoggedShortage:
+def _of_line(log: FailureLog, evidence: LoggedError | LineMatch, message: str) -> LoggedShortage:
     """A shortage of which no frame tells: by what the log shows before it, else by the sizes."""
     at = evidence.raised.at if isinstance(evidence, LoggedError) else evidence.line
     kind = _kind_by_surroundings(log, at)
@@ -305,7 +305,7 @@ def _kind_by_surroundings(log: FailureLog, at: LogLine) -> str | None:
 
 
 def _shortage(
-    evidence: LoggedError | Found,
+    evidence: LoggedError | LineMatch,
     kind: str,
     certainty: Certainty,
     also: tuple[str, ...],

@@ -1,7 +1,7 @@
 from gonogo.evidence.guarded.ends import roots, span_of_rank
 from gonogo.evidence.guarded.run import GuardedRank
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import stall_of
 from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
@@ -281,7 +281,7 @@ _LOG_CURES = (
 )
 
 
-def _logged(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
+def _logged(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certainty]:
     if kernel := log.find(_KERNEL):
         return kernel, Certainty.CERTAIN
     short = next((error for error in log.errors_of(says=_ALLOCATOR)), None) or log.find(_ALLOCATOR)
@@ -292,7 +292,7 @@ def _logged(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
     if ended := log.find(_POD):
         return ended, Certainty.LIKELY
     first = first_failure(log)
-    killed: Found | None = next((found for found, code in exits(log) if code == -9), None) or log.find(_KILLED)
+    killed: LineMatch | None = next((found for found, code in exits(log) if code == -9), None) or log.find(_KILLED)
     if killed is None:
         return None, Certainty.POSSIBLE
     # Launchers kill those that outlive a failure; then another rank has the error.

@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.finding.words import size
 from gonogo.hazards.facts.exit_summary import exits
@@ -162,7 +162,7 @@ def _small_container(log: FailureLog) -> bool:
     return log.setup.mentions(r"\bdocker run\b") and not log.setup.mentions(r"--shm-size|--ipc[= ]host|/dev/shm")
 
 
-def _evidence(log: FailureLog) -> tuple[LoggedError | Found | None, Certainty]:
+def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certainty]:
     if says := next(log.errors_of(says=_SAYS), None) or log.find(_SAYS):
         return says, Certainty.CERTAIN
     bare = None

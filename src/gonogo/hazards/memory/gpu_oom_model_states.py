@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gonogo.evidence.config.model import Model
+from gonogo.evidence.config.model import ModelConfig
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.completions import HOW_LONG
 from gonogo.hazards.facts.how_it_trains import with_trainer
@@ -124,7 +124,7 @@ def _cures(log: FailureLog) -> Iterator[Text]:
     yield Text("More GPUs, or GPUs with more memory", "使用更多或显存更大的 GPU")
 
 
-def _parameters(model: Model) -> int | None:
+def _parameters(model: ModelConfig) -> int | None:
     """The parameters of a dense decoder, by its config.json; None for other architectures."""
     if model.model_type not in _DENSE:
         return None

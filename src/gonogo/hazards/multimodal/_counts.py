@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.evidence.log.failure_log import Found, LoggedError
+from gonogo.evidence.log.failure_log import LineMatch, LoggedError
 from gonogo.hazards.rule import Field, Pattern, Run
 
 MISMATCH = Pattern(
@@ -28,9 +28,9 @@ PIXELS_A_TOKEN = 32 * 32
 """The most pixels that one token of the common vision towers stands for (Qwen3-VL; Qwen2-VL: 28 x 28)."""
 
 
-def counts_of(evidence: Found | LoggedError) -> tuple[int, int] | None:
+def counts_of(evidence: LineMatch | LoggedError) -> tuple[int, int] | None:
     """The tokens in the text and the features of the images; None where the message doesn't count them."""
-    text = evidence.text if isinstance(evidence, Found) else evidence.message
+    text = evidence.text if isinstance(evidence, LineMatch) else evidence.message
     match = MISMATCH.search(text)
     if match is None:
         return None

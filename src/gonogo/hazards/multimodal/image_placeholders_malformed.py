@@ -1,4 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.multimodal._counts import FEW, MISMATCH, counts_of
@@ -31,7 +31,7 @@ class ImagePlaceholdersMalformed(LoggedHazard):
         Sign(MISMATCH),
     )
 
-    def sureness(self, log: FailureLog, sign: Sign, evidence: Found | LoggedError) -> Certainty | None:
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: LineMatch | LoggedError) -> Certainty | None:
         """A few tokens too many are stray placeholders; fewer tokens than features were more likely cut off."""
         if sign.says is not MISMATCH:
             return sign.certainty
@@ -43,7 +43,7 @@ class ImagePlaceholdersMalformed(LoggedHazard):
             return Certainty.LIKELY
         return Certainty.LIKELY if 0 < tokens - features <= FEW or not features else Certainty.POSSIBLE
 
-    def cause_told(self, match: Match | None) -> Text:
+    def format_cause(self, match: Match | None) -> Text:
         """Placeholders for each patch, where patches are merged, are told as that."""
         groups = match.groupdict() if match is not None else {}
         tokens, features = (int(groups.get(name) or 0) for name in ("tokens", "features"))

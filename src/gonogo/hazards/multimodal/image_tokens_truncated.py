@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
-from gonogo.hazards.log_rule import LoggedHazard, Sign, match_of, told
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
+from gonogo.hazards.log_rule import LoggedHazard, Sign, log_mentions, match_of
 from gonogo.hazards.multimodal._counts import (
     FEW,
     LIMIT,
@@ -31,14 +31,14 @@ class ImageTokensTruncated(LoggedHazard):
         Sign(POSITIONS),
     )
 
-    def sureness(self, log: FailureLog, sign: Sign, evidence: Found | LoggedError) -> Certainty | None:
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: LineMatch | LoggedError) -> Certainty | None:
         """Fewer tokens than features were cut; more of them only where a limit is known to be small."""
         if sign.says is POSITIONS:
             match = match_of(POSITIONS, evidence)
             needed, kept = (int(match.group(name)) for name in ("needed", "kept")) if match is not None else (0, 0)
             if needed <= kept:
                 return None
-            return Certainty.LIKELY if kept % ROUND == 0 or told(log, LIMIT) else Certainty.POSSIBLE
+            return Certainty.LIKELY if kept % ROUND == 0 or log_mentions(log, LIMIT) else Certainty.POSSIBLE
         if sign.says is not MISMATCH:
             return sign.certainty
         counts = counts_of(evidence)
@@ -47,7 +47,7 @@ class ImageTokensTruncated(LoggedHazard):
         tokens, features = counts
         if tokens < features:
             return Certainty.LIKELY
-        limited = told(log, LIMIT)
+        limited = log_mentions(log, LIMIT)
         if limited and tokens - features > FEW:
             return Certainty.LIKELY
         return None if features and tokens % features == 0 else Certainty.POSSIBLE  # each twice

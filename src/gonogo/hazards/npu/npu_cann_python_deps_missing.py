@@ -1,4 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Text
 
 _PACKAGES = (
@@ -73,7 +73,7 @@ class NpuCannPythonDepsMissing(Hazard):
         elif found := log.find(_INIT):
             yield self._found(found, Certainty.LIKELY)
 
-    def _found(self, found: Found, certainty: Certainty) -> Finding:
+    def _found(self, found: LineMatch, certainty: Certainty) -> Finding:
         module = _MODULE_NAME.search(found.text)
         return self.log_finding(
             found,

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, from_file, span_of, together
 from gonogo.hazards.facts.on_npu import NO_CUDA, ON_NPU
-from gonogo.hazards.log_rule import LoggedHazard, Sign, told
+from gonogo.hazards.log_rule import LoggedHazard, Sign, log_mentions
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
 
 _FSDP2 = Pattern(r"(?i)fsdp_?2|fully_shard|fsdp_version")
@@ -15,7 +15,7 @@ class NpuIntDeviceGoesToCuda(LoggedHazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The refusal, where there are NPUs."""
-        if told(log, ON_NPU):
+        if log_mentions(log, ON_NPU):
             yield from super().in_log(log)
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

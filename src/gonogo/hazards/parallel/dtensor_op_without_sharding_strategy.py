@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Text
 
 
 class DtensorOpWithoutShardingStrategy(LoggedHazard):
-    def cause_told(self, match: Match | None) -> Text:
+    def format_cause(self, match: Match | None) -> Text:
         """The cause, with the operator."""
         named = match.groupdict().get("operator") if match is not None else None
         return self.cause.format(operator=named or Text("the operator", "该算子"))

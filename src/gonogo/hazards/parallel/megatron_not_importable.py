@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Text
 
 
 class MegatronNotImportable(LoggedHazard):
-    def cause_told(self, match: Match | None) -> Text:
+    def format_cause(self, match: Match | None) -> Text:
         """The cause, with the module that is missing."""
         named = match.groupdict().get("module") if match is not None else None
         return self.cause.format(module=named or "megatron.training")

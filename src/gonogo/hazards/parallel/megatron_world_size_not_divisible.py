@@ -7,7 +7,7 @@ from gonogo.hazards.rule import Findings, Launch, Run, Text
 
 
 class MegatronWorldSizeNotDivisible(LoggedHazard):
-    def cause_told(self, match: Match | None) -> Text:
+    def format_cause(self, match: Match | None) -> Text:
         """The cause, with the world size."""
         world = match.groupdict().get("world") if match is not None else None
         return self.cause.format(told=Text(f" (world size {world})", f"（world size 为 {world}）") if world else "")

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.training_script import is_trainer, trained_loads
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
 
@@ -57,7 +57,7 @@ class QuantizedLoadStateDictCpu(Hazard):
         """The refusal of a CPU device, while a state dict is loaded, or where nothing shows that the model ran."""
         if outside_training(log):
             return
-        evidence: LoggedError | Found | None = next(log.errors_of(says=_SAID), None) or log.find(_SAID)
+        evidence: LoggedError | LineMatch | None = next(log.errors_of(says=_SAID), None) or log.find(_SAID)
         if evidence is not None:
             certainty = _certainty(evidence, log)
             if certainty is not None:
@@ -66,7 +66,7 @@ class QuantizedLoadStateDictCpu(Hazard):
             quantizes = cut.passes("bitsandbytes") or log.find(_QUANTIZES) is not None or log.setup.mentions(_8BIT)
             yield self._finding(cut, Certainty.LIKELY if quantizes else Certainty.POSSIBLE)
 
-    def _finding(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+    def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             Text(
@@ -96,7 +96,7 @@ class QuantizedLoadStateDictCpu(Hazard):
         )
 
 
-def _certainty(evidence: LoggedError | Found, log: FailureLog) -> Certainty | None:
+def _certainty(evidence: LoggedError | LineMatch, log: FailureLog) -> Certainty | None:
     if isinstance(evidence, LoggedError) and evidence.frames:
         if evidence.passes(*_LOADS):
             return Certainty.CERTAIN

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.device_map import own_gpu_edits
 from gonogo.hazards.facts.training_script import is_trainer, several_a_node, trained_loads
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
@@ -61,7 +61,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's refusal; less sure, a quantized layer that runs on the CPU in training."""
-        evidence: LoggedError | Found | None = (
+        evidence: LoggedError | LineMatch | None = (
             next(log.errors_of(says=_SAID), None) or log.find(_SAID) or log.find(_CUT)
         )
         if evidence is not None:
@@ -76,7 +76,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
                 yield self._finding(error, Certainty.LIKELY, offloaded=True, several=False)
 
     def _finding(
-        self, evidence: LoggedError | Found, certainty: Certainty, *, offloaded: bool, several: bool
+        self, evidence: LoggedError | LineMatch, certainty: Certainty, *, offloaded: bool, several: bool
     ) -> Finding:
         where = Text("on another GPU than the one that the process trains on", "到了与训练进程不同的 GPU 上")
         if offloaded:

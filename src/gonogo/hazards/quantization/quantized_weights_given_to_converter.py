@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.log_rule import LoggedHazard, told
+from gonogo.hazards.log_rule import LoggedHazard, log_mentions
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Text
 
 _MISMATCH = Pattern(
@@ -17,7 +17,7 @@ _QUANTIZED = Pattern(r"(?i)nvfp4|mxfp4|\bawq\b|gptq|[-_]int[48]\b|bnb-4bit|[-_]4
 class QuantizedWeightsGivenToConverter(LoggedHazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A shape of which one dimension is a part, and something that says that the checkpoint is quantized."""
-        quantized = told(log, _QUANTIZED)
+        quantized = log_mentions(log, _QUANTIZED)
         for error in log.errors:
             # Only its first line may carry a rank's prefix, or lack it.
             text = "\n".join([error.message, *(line.text for line in log.lines_after(error.raised.at, 4))])

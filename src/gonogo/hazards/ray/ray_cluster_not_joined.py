@@ -1,4 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.ray._missing_nodes import FEWER, whole_nodes_are_missing
 from gonogo.hazards.rule import Certainty, Pattern, Text
@@ -25,7 +25,7 @@ class RayClusterNotJoined(LoggedHazard):
         ),
     )
 
-    def sureness(self, log: FailureLog, sign: Sign, evidence: Found | LoggedError) -> Certainty | None:
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: LineMatch | LoggedError) -> Certainty | None:
         """Numbers of GPUs count where it is whole nodes that are missing; else they make it possible."""
         if sign.says is not FEWER:
             return sign.certainty

@@ -47,6 +47,6 @@ class LoraWeightSyncNamesDiffer(LoggedHazard):
         ),
     )
 
-    def sureness(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
         """Less where the engine was only started: it was given an adapter in place of a model."""
         return Certainty.POSSIBLE if log.passes(*_STARTS) and not log.passes(*_SYNCS) else sign.certainty

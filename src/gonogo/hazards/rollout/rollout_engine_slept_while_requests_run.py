@@ -1,4 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Pattern
 
@@ -26,12 +26,12 @@ class RolloutEngineSleptWhileRequestsRun(LoggedHazard):
         ),
     )
 
-    def sureness(self, log: FailureLog, sign: Sign, evidence: Found | LoggedError) -> Certainty | None:
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: LineMatch | LoggedError) -> Certainty | None:
         """Only where the engine slept before the failure, and was not woken in between."""
         if sign.beside is None:
             return sign.certainty
         asleep, awake = log.find(_ASLEEP), log.find(_AWAKE)
-        line = evidence.line if isinstance(evidence, Found) else evidence.raised.at
+        line = evidence.line if isinstance(evidence, LineMatch) else evidence.raised.at
         if asleep is None or asleep.line.number > line.number:
             return None
         woken = awake is not None and asleep.line.number < awake.line.number < line.number

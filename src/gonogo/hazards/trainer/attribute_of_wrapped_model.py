@@ -9,7 +9,7 @@ _WRAPPERS = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.DataParallel
 
 
 class AttributeOfWrappedModel(LoggedHazard):
-    def cause_told(self, match: Match | None) -> Text:
+    def format_cause(self, match: Match | None) -> Text:
         """The cause, with the wrapper and the attribute."""
         words = match.groupdict() if match is not None else {}
         return self.cause.format(wrapper=words.get("wrapper") or "?", attribute=words.get("attribute") or "?")

@@ -5,7 +5,7 @@ from enum import Enum
 
 import msgspec
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty
 from gonogo.hazards.zero3._partitioned import started_singly, zero3
@@ -84,7 +84,7 @@ class Use(Enum):
 class EmptyUse(msgspec.Struct, frozen=True):
     """Where an empty parameter was used, and how sure each explanation is."""
 
-    evidence: LoggedError | Found
+    evidence: LoggedError | LineMatch
     causes: Mapping[Use, Certainty]
 
     @property

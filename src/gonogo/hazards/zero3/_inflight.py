@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import Enum
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty
 from gonogo.hazards.zero3._partitioned import cut_at, first_match
@@ -27,7 +27,7 @@ class Cause(Enum):
     COORDINATORS = "a pass in evaluation mode left its prefetches to the other coordinator"
 
 
-def inflight(log: FailureLog) -> tuple[LoggedError | Found, Mapping[Cause, Certainty]] | None:
+def inflight(log: FailureLog) -> tuple[LoggedError | LineMatch, Mapping[Cause, Certainty]] | None:
     """The error of parameters in flight and how sure each cause of it is, or None."""
     evidence = first_match(log, _INFLIGHT, "RuntimeError") or cut_at(
         log, "partitioned_param_coordinator.py", "reset_step", code=_MAY_RAISE

@@ -17,7 +17,7 @@ _TELLS = (
     *("*.parse_args_into_dataclasses", "*.parse_args_and_config", "*.parse_json_file", "*.parse_yaml_file"),
     *("*.parse_dict", "accelerate.Accelerator", "*.HfTrainerDeepSpeedConfig"),
 )
-_DEEPEST = 3
+_MAX_DEPTH = 3
 
 
 def model_loads(script: Script, *methods: str) -> Iterator[Call]:
@@ -38,7 +38,7 @@ def tells_of_zero3(script: Script) -> tuple[Call, ...]:
 
 def knows_zero3(script: Script, node: ast.AST) -> bool | None:
     """Whether transformers knows of ZeRO-3 where a node runs: surely, surely not yet, or not known."""
-    return _knows(script, node, _DEEPEST)
+    return _knows(script, node, _MAX_DEPTH)
 
 
 def _knows(script: Script, node: ast.AST, depth: int) -> bool | None:

@@ -1,6 +1,6 @@
 """What a log says of ZeRO-3, and of how its processes were started."""
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
 
 _ZERO3 = Pattern(
@@ -45,7 +45,7 @@ def started_singly(log: FailureLog) -> bool | None:
     return True if log.find(_ONE_PROCESS) else None
 
 
-def first_match(log: FailureLog, says: Pattern, *types: str) -> LoggedError | Found | None:
+def first_match(log: FailureLog, says: Pattern, *types: str) -> LoggedError | LineMatch | None:
     """The first exception (of any of the types) that says it, or else the first line that does."""
     return next(log.errors_of(*types, says=says), None) or log.find(says)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
 
 _SHAPE = r"torch\.Size\(\[([\d, ]*)\]\)"
@@ -23,7 +23,7 @@ _MISMATCH_LINE = Pattern(r"copying a param|found shape|Trying to set a tensor of
 class ShapeMismatch(msgspec.Struct, frozen=True):
     """A parameter whose shape in the checkpoint is not the model's."""
 
-    evidence: LoggedError | Found
+    evidence: LoggedError | LineMatch
     saved: str
     current: str
 
@@ -39,7 +39,7 @@ def shape_mismatches(log: FailureLog) -> Iterator[ShapeMismatch]:
         yield from _mismatches_in(found, f"{found.text.strip()} {after}")
 
 
-def _mismatches_in(evidence: LoggedError | Found, text: str) -> Iterator[ShapeMismatch]:
+def _mismatches_in(evidence: LoggedError | LineMatch, text: str) -> Iterator[ShapeMismatch]:
     for pattern in _MISMATCHES:
         for match in pattern.finditer(text):
             yield ShapeMismatch(evidence, match.group(1).replace(" ", ""), match.group(2).replace(" ", ""))

@@ -1,7 +1,7 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.facts.zero_files import TRAINERS, stage_span, tests_the_stage
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text
@@ -51,7 +51,7 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight, or a failed load, in what computes the metrics."""
-        found: list[tuple[LoggedError | Found, Certainty]] = [
+        found: list[tuple[LoggedError | LineMatch, Certainty]] = [
             (use.evidence, use.causes[Use.AUXILIARY]) for use in empty_uses(log) if Use.AUXILIARY in use.causes
         ]
         for mismatch in shape_mismatches(log):

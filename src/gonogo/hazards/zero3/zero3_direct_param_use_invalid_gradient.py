@@ -1,7 +1,7 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, places
 from gonogo.evidence.script.parameters import ParameterUse, parameter_uses
 from gonogo.hazards.facts.zero_files import has_peft, in_module, is_optional, stage_span, tests_the_stage, text_of
@@ -19,7 +19,7 @@ _LOGGED = Pattern(
 )
 _DETACHED = frozenset({"item", "detach", "detach_", "data", "tolist", "numpy"})
 _SHOWS = frozenset({"print", "float", "int", "log", "info", "debug", "warning", "append", "add_scalar"})
-_DEEPEST = 4
+_MAX_DEPTH = 4
 _CURE = (
     Text(
         "Remove the term from the loss: under ZeRO-3 parameters need not all take part in it",
@@ -133,7 +133,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
             certainty = Certainty.CERTAIN if stage3 or function.startswith("Sum") else Certainty.LIKELY
         yield self._log_finding(evidence, function, certainty)
 
-    def _log_finding(self, evidence: LoggedError | Found, function: str, certainty: Certainty) -> Finding:
+    def _log_finding(self, evidence: LoggedError | LineMatch, function: str, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             Text(
@@ -158,7 +158,7 @@ def _becomes_loss(script: Script, use: ParameterUse) -> ast.stmt | None:
         return use.zero.statements[-1] if use.zero.statements else use.statement
     if _is_detached(script, use.node):
         return None
-    return _loss_of(script, use.statement, _DEEPEST)
+    return _loss_of(script, use.statement, _MAX_DEPTH)
 
 
 def _is_detached(script: Script, node: ast.expr) -> bool:

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._checkpointing import recomputed_twice
 from gonogo.hazards.zero3._partitioned import cut_at
@@ -31,7 +31,7 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The bare assertion of stage3.py's gradient bucket."""
-        evidence: LoggedError | Found | None = None
+        evidence: LoggedError | LineMatch | None = None
         certainty = Certainty.CERTAIN
         for error in log.errors_of("AssertionError"):
             last = error.innermost

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.zero_files import has_peft, stage_span
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Run, Text
 from gonogo.hazards.zero3._checkpointing import checkpointing
@@ -49,7 +49,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A recomputed shape of [0]; where no shape is told, ZeRO-3 and LoRA speak for it."""
-        evidence: LoggedError | Found | None = next(log.errors_of(says=_DIFFERS), None) or log.find(_DIFFERS)
+        evidence: LoggedError | LineMatch | None = next(log.errors_of(says=_DIFFERS), None) or log.find(_DIFFERS)
         empty = log.find(_EMPTY)
         evidence = evidence or empty
         on = zero3(log)
@@ -65,7 +65,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
             certainty = Certainty.LIKELY if on or log.find(_LORA) else Certainty.POSSIBLE
         yield self._found(evidence, certainty)
 
-    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             Text(

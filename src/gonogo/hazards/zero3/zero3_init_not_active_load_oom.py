@@ -1,7 +1,7 @@
 import ast
 import re
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Severity, Text
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
@@ -93,7 +93,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
             ordered = _model_before_arguments(log.setup.script)
             yield self._found(killed, Certainty.LIKELY if ordered else Certainty.POSSIBLE)
 
-    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             Text(
@@ -113,7 +113,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
         )
 
 
-def _was_loading(log: FailureLog, killed: Found) -> bool:
+def _was_loading(log: FailureLog, killed: LineMatch) -> bool:
     """True where the last that the run did before it was killed was to load a model."""
     for line in reversed(log.lines_before(killed.line, 200)):
         if _STEPPED.search(line.text):

@@ -1,8 +1,8 @@
 import ast
 
-from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.zero_files import gathered, in_module, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Severity, Text
 from gonogo.hazards.zero3._empty_uses import AUXILIARY, INITIALIZING, RESIZING
@@ -93,7 +93,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
         elif isinstance(bare, LoggedError):
             yield self._found(bare, Certainty.POSSIBLE)
 
-    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             Text(

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.training_script import makers
 from gonogo.hazards.facts.zero_files import gathered, is_engine, is_optional, stage_span, tests_the_stage, text_of
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script, Text
@@ -57,7 +57,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
         for mismatch, certainty in found:
             yield self._found(mismatch.evidence, mismatch.saved, mismatch.current, certainty)
 
-    def _found(self, evidence: LoggedError | Found, saved: str, current: str, certainty: Certainty) -> Finding:
+    def _found(self, evidence: LoggedError | LineMatch, saved: str, current: str, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             Text(

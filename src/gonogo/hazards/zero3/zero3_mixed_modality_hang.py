@@ -1,7 +1,7 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.named_model import named_multimodal
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
@@ -113,7 +113,7 @@ class Zero3MixedModalityHang(Hazard):
             ),
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
-            also=tuple(one for one in (named, cache) if isinstance(one, Found)),
+            also=tuple(one for one in (named, cache) if isinstance(one, LineMatch)),
             confirm=Text(
                 "With text-only or image-only data the run goes on; so it does under ZeRO-2",
                 "只用纯文本或只用图文数据时能继续训练；换成 ZeRO-2 也能",

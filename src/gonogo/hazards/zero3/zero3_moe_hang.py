@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog, Found
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.named_model import named_multimodal, named_with_experts
 from gonogo.evidence.log.progress import before_first_step
 from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, stall_of
@@ -116,7 +116,7 @@ class Zero3MoeHang(Hazard):
             ),
             cure=_CURE,
             certainty=stall.at_most(_certainty(log, stall)) if experts else Certainty.POSSIBLE,
-            also=tuple(one for one in (experts, stall.trace_cache if experts else None) if isinstance(one, Found)),
+            also=tuple(one for one in (experts, stall.trace_cache if experts else None) if isinstance(one, LineMatch)),
             confirm=Text(
                 "The model has experts, and the run goes on under ZeRO-2", "模型含有专家层，且换成 ZeRO-2 后能继续训练"
             ),

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.context import under_zero3
-from gonogo.evidence.log.cut import cut_in
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
+from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import failed_ranks, path_ends, places, setting
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
@@ -117,7 +117,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         elif not log.errors and (cut := _cut_in_a_step(log, release)):
             yield self._log_finding(cut, log, Certainty.POSSIBLE)  # of what ends a step, the most common
 
-    def _log_finding(self, evidence: LoggedError | Found, log: FailureLog, certainty: Certainty) -> Finding:
+    def _log_finding(self, evidence: LoggedError | LineMatch, log: FailureLog, certainty: Certainty) -> Finding:
         version = log.setup.version_texts.get("deepspeed")
         return self.log_finding(
             evidence,

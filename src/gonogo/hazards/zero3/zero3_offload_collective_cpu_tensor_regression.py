@@ -1,5 +1,5 @@
 from gonogo.evidence.log.context import outside_training, under_zero3
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, Text
 
 _NOT_CUDA = Pattern(r"[Tt]ensors must be CUDA and dense")
@@ -45,7 +45,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         """NCCL's refusal of a CPU tensor, by version, frames and setup."""
         if outside_training(log):
             return
-        evidence: LoggedError | Found | None = next(log.errors_of(says=_NOT_CUDA), None) or log.find(_NOT_CUDA)
+        evidence: LoggedError | LineMatch | None = next(log.errors_of(says=_NOT_CUDA), None) or log.find(_NOT_CUDA)
         certainty = _certainty(evidence, log) if evidence is not None else None
         if evidence is None or certainty is None:
             return
@@ -66,7 +66,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         )
 
 
-def _certainty(evidence: LoggedError | Found, log: FailureLog) -> Certainty | None:
+def _certainty(evidence: LoggedError | LineMatch, log: FailureLog) -> Certainty | None:
     release = log.setup.release("deepspeed")
     frames = evidence.frames if isinstance(evidence, LoggedError) else ()
     passes = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO)

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.zero_files import in_module, stage_span, text_of
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._partitioned import cut_at, first_match
@@ -91,7 +91,7 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
             certainty = Certainty.CERTAIN if not on_module and attribute.startswith("ds_") else Certainty.LIKELY
         yield self._found(evidence, holder, attribute, certainty)
 
-    def _found(self, evidence: LoggedError | Found, holder: str, attribute: str, certainty: Certainty) -> Finding:
+    def _found(self, evidence: LoggedError | LineMatch, holder: str, attribute: str, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             Text(

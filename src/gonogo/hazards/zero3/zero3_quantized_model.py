@@ -1,4 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Run, Script, Span, Text
 from gonogo.hazards.zero3._partitioned import cut_at, first_match, zero3
@@ -134,7 +134,7 @@ class Zero3QuantizedModel(Hazard):
             elif alone or in_zero or (on and says is _INTEGERS):
                 yield self._found(evidence, Certainty.POSSIBLE)
 
-    def _found(self, evidence: LoggedError | Found, certainty: Certainty) -> Finding:
+    def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             Text(

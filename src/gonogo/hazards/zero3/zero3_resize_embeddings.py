@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.script.identifiers import is_main_guard, is_option, last_name
 from gonogo.hazards.facts.zero_files import gathered, stage_span, tests_the_stage
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, Text
@@ -97,7 +97,7 @@ class Zero3ResizeEmbeddings(Hazard):
         on = zero3(log)
         if on is False:
             return
-        found: list[tuple[LoggedError | Found, Certainty]] = []
+        found: list[tuple[LoggedError | LineMatch, Certainty]] = []
         for error in log.errors_of("RuntimeError", "IndexError", "AssertionError", "ValueError", "AttributeError"):
             if error.passes(*RESIZING):
                 if _EMPTY.search(error.message):

@@ -1,7 +1,7 @@
 import ast
 from math import prod
 
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.zero_files import (
     before_initialize,
     gathered,
@@ -96,7 +96,7 @@ class Zero3SavedEmptyWeights(Hazard):
             ),
         )
 
-    def _evidence(self, log: FailureLog) -> tuple[LoggedError | Found, Certainty] | None:
+    def _evidence(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
         mismatches = list(shape_mismatches(log))
         for mismatch in mismatches:
             if mismatch.saved == "0" and mismatch.current != "0":

@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.zero_files import is_engine, stage_span, text_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, Script, Text
@@ -109,7 +109,7 @@ class ZeroNoSyncIncompatible(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's refusal, which only this brings about; or a traceback that was cut where no_sync is entered."""
-        evidence: LoggedError | Found | None = first_match(log, _REFUSED, "AssertionError")
+        evidence: LoggedError | LineMatch | None = first_match(log, _REFUSED, "AssertionError")
         certainty = Certainty.CERTAIN
         if evidence is None:
             evidence, certainty = _cut(log), Certainty.LIKELY

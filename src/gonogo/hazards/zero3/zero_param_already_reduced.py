@@ -1,4 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog, Found, LoggedError
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
 from gonogo.hazards.zero3._checkpointing import recomputed_twice
 from gonogo.hazards.zero3._partitioned import cut_at, first_match
@@ -25,7 +25,7 @@ class ZeroParamAlreadyReduced(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion in stage_1_and_2.py."""
-        evidence: LoggedError | Found | None = first_match(log, _TWICE, "AssertionError")
+        evidence: LoggedError | LineMatch | None = first_match(log, _TWICE, "AssertionError")
         certainty = Certainty.CERTAIN
         if evidence is None:
             evidence = cut_at(log, "zero/stage_1_and_2.py", "reduce_independent_p_g_buckets_and_remove_grads")

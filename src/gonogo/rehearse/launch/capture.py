@@ -1,7 +1,7 @@
 """A launcher's own code is run in a process of its own, under the user's Python: what would it start?
 
 The parent calls :func:`captured`. The process runs :func:`main`: it takes a :class:`Question` on standard input and
-writes an :class:`Answer` to the file that is named there, since launchers print as they like.
+writes an :class:`CapturedLaunch` to the file that is named there, since launchers print as they like.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pathlib import Path
 import msgspec
 
 from gonogo.confinement.confinement import raise_if_ended
-from gonogo.confinement.reading import read_written
+from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.confinement.world import World
 from gonogo.evidence.launch.words import shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.kept.watch import heard
+from gonogo.rehearse.cache.watch import traced_calls
+from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, all_launchers
+from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, all_launchers
 from gonogo.rehearse.launch.python_start import python_module
-from gonogo.rehearse.not_as_there import itself, project_with
 from gonogo.virtual.sandbox import probe_reporting
 
 
@@ -39,7 +39,7 @@ class Question(msgspec.Struct, frozen=True):
     answer: str
 
 
-class Answer(msgspec.Struct, frozen=True):
+class CapturedLaunch(msgspec.Struct, frozen=True):
     """What it starts; or its own word on why it does not; or the package that is missing."""
 
     started: Started | None = None
@@ -71,7 +71,7 @@ def captured(
     command = shortened(words)
     try:
         process = subprocess.run(
-            world.command(python_module(python, "gonogo.rehearse.launch.capture"), heard=heard()),
+            world.command(python_module(python, "gonogo.rehearse.launch.capture"), traced=traced_calls()),
             input=msgspec.json.encode(question),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -87,7 +87,7 @@ def captured(
             ).format(command=command, seconds=timeout)
         ) from None
     raise_if_ended(world)
-    written = read_written(answer_path)
+    written = read_untrusted(answer_path)
     if not written:
         last = process.stdout.decode(errors="replace").strip().splitlines()[-1:] or [f"status {process.returncode}"]
         raise UserError(
@@ -95,11 +95,11 @@ def captured(
                 "could not parse `{command}` with {python}: {last}", "用 {python} 无法解析 `{command}`：{last}"
             ).format(command=command, python=python, last=last[0])
         )
-    answer = msgspec.json.decode(written, type=Answer)
+    answer = msgspec.json.decode(written, type=CapturedLaunch)
     if answer.missing:
-        project = project_with(answer.missing, Path(cwd))
+        project = find_project_file(answer.missing, Path(cwd))
         if project is not None:
-            raise UserError(itself(answer.missing, project))
+            raise UserError(project_not_installed(answer.missing, project))
         own = answer.missing == launcher.described.package
         raise UserError(
             Text(
@@ -124,34 +124,34 @@ def captured(
     return answer.started
 
 
-def run_launcher(question: Question) -> Answer:
+def run_launcher(question: Question) -> CapturedLaunch:
     """Run the launcher's own code. Called in a process of its own."""
     launcher = next(launcher for launcher in all_launchers() if launcher.described.name == question.launcher)
     printed = io.StringIO()
     sys.argv = [question.launcher, *question.arguments]
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            return Answer(started=launcher.start(list(question.arguments), question.surroundings))
-    except Refused as refusal:
-        return Answer(refusal=str(refusal))
+            return CapturedLaunch(started=launcher.start(list(question.arguments), question.surroundings))
+    except LauncherRefused as refusal:
+        return CapturedLaunch(refusal=str(refusal))
     except ModuleNotFoundError as error:
         return _not_imported(error)
     except ValueError as error:
-        return Answer(refusal=str(error))
+        return CapturedLaunch(refusal=str(error))
     except SystemExit as ended:
         lines = [line for line in printed.getvalue().splitlines() if line.strip()]
         if ended.code in (0, None):
-            return Answer(refusal="it only prints its help")
-        return Answer(refusal=lines[-1] if lines else f"it ends with status {ended.code}")
+            return CapturedLaunch(refusal="it only prints its help")
+        return CapturedLaunch(refusal=lines[-1] if lines else f"it ends with status {ended.code}")
 
 
-def _not_imported(error: BaseException) -> Answer:
+def _not_imported(error: BaseException) -> CapturedLaunch:
     """Names the package that is missing, or else the first cause: transformers hides both behind a nameless error."""
     while True:
         if isinstance(error, ModuleNotFoundError) and error.name:
-            return Answer(missing=error.name)
+            return CapturedLaunch(missing=error.name)
         if error.__cause__ is None:
-            return Answer(refusal=f"{type(error).__name__}: {error}")
+            return CapturedLaunch(refusal=f"{type(error).__name__}: {error}")
         error = error.__cause__
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gonogo.rehearse.kept.watch import also_listed
+from gonogo.rehearse.cache.watch import also_listed
 from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
 
 # Values that make two rehearsals alike and keep the machine's cores for the ranks that run at once.

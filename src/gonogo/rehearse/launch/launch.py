@@ -16,12 +16,12 @@ UNSTATED = 4096
 """The count of accelerators that a launcher is told where nobody has said one; see :func:`is_unstated`."""
 
 
-_MOST_IN_A_NODE = 256
+_MAX_RANKS_PER_NODE = 256
 
 
 def is_unstated(count: int) -> bool:
     """Whether a count came out of :data:`UNSTATED`: as it is, halved, or less the devices that a command excludes."""
-    return count > _MOST_IN_A_NODE
+    return count > _MAX_RANKS_PER_NODE
 
 
 class Surroundings(msgspec.Struct, frozen=True):

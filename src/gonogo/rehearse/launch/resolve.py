@@ -19,16 +19,16 @@ from gonogo.evidence.launch.launchers import launcher_called
 from gonogo.evidence.launch.words import is_python, python_command, shortened, without_prefix
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.kept.watch import not_all_known
+from gonogo.rehearse.cache.watch import not_all_known
+from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.capture import captured
+from gonogo.rehearse.launch.captured_processes import is_python_script
 from gonogo.rehearse.launch.environment import with_packages
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers, launcher_of
-from gonogo.rehearse.launch.started import is_python_script
-from gonogo.rehearse.not_as_there import itself, project_with
-from gonogo.rehearse.shell.left_out import skipped_of
-from gonogo.rehearse.shell.not_set import not_set
 from gonogo.rehearse.shell.run import ScriptRun, is_script_call, run_script
+from gonogo.rehearse.shell.skipped_commands import skipped_commands
+from gonogo.rehearse.shell.unset_variables import unset_variables
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Situation:
 
     def world(self) -> AbstractContextManager[World]:
         """A world in which the command's files are as it finds them."""
-        return self.confinement.world(below=self.below, made=self.made)
+        return self.confinement.world(below=self.below, prepared=self.made)
 
 
 @dataclass(frozen=True)
@@ -249,9 +249,9 @@ def _check_module(name: str, situation: Situation) -> None:
             check=False,
         )
     if found.returncode == 1:
-        project = project_with(name, Path(situation.cwd))
+        project = find_project_file(name, Path(situation.cwd))
         if project is not None:
-            raise UserError(itself(name, project))
+            raise UserError(project_not_installed(name, project))
         raise UserError(
             Text(
                 "{python} can't find module {name} from {cwd}: run gonogo in the folder where you start the command",
@@ -300,7 +300,7 @@ def _script(words: list[str], situation: Situation) -> Resolved:
         cwd=situation.cwd,
         python=sys.executable,
         packages=situation.packages,
-        made=situation.made,
+        prepared=situation.made,
         timeout=situation.timeout,
     )
     launches = [call for call in run.calls if call.kind == "launch"]
@@ -313,10 +313,10 @@ def _script(words: list[str], situation: Situation) -> Resolved:
     try:
         resolved = resolve(chosen.words, inner)
     except UserError as error:
-        text = _with_left_out(error.text, run) if run.left_out else error.text
-        unset = not_set(words, situation.cwd, situation.environment)
+        text = _with_skipped(error.text, run) if run.skipped else error.text
+        unset = unset_variables(words, situation.cwd, situation.environment)
         raise UserError(_NOT_SET.format(why=text, names=", ".join(unset[:6])) if unset else text) from None
-    return Resolved(resolved.launch, tuple(skipped_of(run, chosen, words, situation.environment)), (run.tree,))
+    return Resolved(resolved.launch, tuple(skipped_commands(run, chosen, words, situation.environment)), (run.tree,))
 
 
 def _trains(words: Sequence[str]) -> bool:
@@ -334,9 +334,9 @@ _NOT_SET = Text(
 )
 
 
-def _with_left_out(why: Text, run: ScriptRun) -> Text:
+def _with_skipped(why: Text, run: ScriptRun) -> Text:
     """Why a script's launch is refused, with the commands that were not run: an empty value may be one's answer."""
-    names = list(dict.fromkeys(shortened(left_out, 60) for left_out in run.left_out))
+    names = list(dict.fromkeys(shortened(skipped, 60) for skipped in run.skipped))
     return Text(
         "{why}; these commands of the script were not run and had no output: {listed}",
         "{why}；脚本中以下命令未执行，没有输出：{listed}",

@@ -10,7 +10,7 @@ import functools
 from pathlib import Path
 
 from gonogo.rehearse.packages.installed import installed_version
-from gonogo.rehearse.packages.laying import PackageOverlay, lay_over
+from gonogo.rehearse.packages.overlay import PackageOverlay, build_overlay
 from gonogo.rehearse.packages.places import Say
 
 __all__ = ["PackageOverlay", "installed_version", "packages_for"]
@@ -32,9 +32,9 @@ def packages_for(
     where the user doesn't agree.
     """
     if file is None:
-        return lay_over(with_packages, say, unconfined=unconfined)
-    from gonogo.rehearse.packages.agreement import agree
-    from gonogo.rehearse.packages.whole import whole_environment
+        return build_overlay(with_packages, say, unconfined=unconfined)
+    from gonogo.rehearse.packages.consent import agree
+    from gonogo.rehearse.packages.full_environment import build_full_environment
 
     consent = functools.partial(agree, yes=yes)
-    return whole_environment(file, with_packages, as_of, say, consent=consent, unconfined=unconfined)
+    return build_full_environment(file, with_packages, as_of, say, consent=consent, unconfined=unconfined)

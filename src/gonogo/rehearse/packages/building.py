@@ -29,13 +29,13 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from gonogo.confinement.confinement import Confinement
-from gonogo.confinement.reading import read_written
 from gonogo.confinement.trees import remove_tree
+from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.confinement.world import World
 from gonogo.finding import Text
 from gonogo.rehearse.packages.installed import installed_version
 from gonogo.rehearse.packages.places import Say, cache_folder
-from gonogo.rehearse.packages.sources import Source
+from gonogo.rehearse.packages.sources import PackageSource
 from gonogo.rehearse.packages.uv import WHEELS_ONLY, UvFailed, run_uv
 
 if sys.version_info >= (3, 11):
@@ -44,11 +44,11 @@ else:
     import tomli as tomllib
 
 _FORMAT = 1
-_LONGEST_STEP = 1500.0
+_STEP_TIMEOUT = 1500.0
 _SAY_AFTER = 2.0
-_LARGEST_WHEEL = 2 << 30
-_LARGEST_TABLE = 1 << 20
-_MOST_KEPT_OF_OUTPUT = 1 << 16
+_MAX_WHEEL = 2 << 30
+_MAX_TABLE = 1 << 20
+_MAX_OUTPUT = 1 << 16
 _PROGRAM = str(Path(__file__).with_name("build_program.py"))
 _LEGACY = "setuptools.build_meta:__legacy__"
 _OLD_SETUPTOOLS = "setuptools<81"
@@ -76,7 +76,7 @@ class Built:
     version: str
 
 
-def built(source: Source, name: str, say: Say, *, unconfined: bool = False) -> Built:
+def built(source: PackageSource, name: str, say: Say, *, unconfined: bool = False) -> Built:
     """The wheel of some sources. ``name``: what they are called, for messages.
 
     Raises BuildFailed, and UserError where this machine has no means to confine the build.
@@ -99,7 +99,7 @@ def built(source: Source, name: str, say: Say, *, unconfined: bool = False) -> B
     return found
 
 
-def _key(source: Source, name: str) -> str:
+def _key(source: PackageSource, name: str) -> str:
     torch = ""
     if name in BUILT_WITH_TORCH:
         torch = str(installed_version("torch"))
@@ -132,13 +132,13 @@ def _wheel_in(folder: Path) -> Built | None:
 
 
 def _is_metadata(entry: zipfile.ZipInfo) -> bool:
-    return bool(re.fullmatch(r"[^/]+\.dist-info/METADATA", entry.filename)) and entry.file_size <= _LARGEST_TABLE
+    return bool(re.fullmatch(r"[^/]+\.dist-info/METADATA", entry.filename)) and entry.file_size <= _MAX_TABLE
 
 
 class _Build:
     """One build: its environment, which it sees and can't change, and its steps, each in a world of its own."""
 
-    def __init__(self, source: Source, name: str, folder: Path, say: Say, *, unconfined: bool) -> None:
+    def __init__(self, source: PackageSource, name: str, folder: Path, say: Say, *, unconfined: bool) -> None:
         self._source = source
         self._name = name
         self._folder = folder
@@ -239,7 +239,7 @@ class _Build:
             shared = confinement.shared
             for name in ("home", "tmp", "out"):
                 (shared / name).mkdir()
-            source = confinement.shown / "source"
+            source = confinement.readable / "source"
             if self._source.path.is_dir():
                 shutil.copytree(self._source.path, source, symlinks=True)
             else:
@@ -257,14 +257,14 @@ class _Build:
             if status != 0:
                 raise BuildFailed(_last_error(said))
             if step != "wheel":
-                return read_written(result, _LARGEST_TABLE)
+                return read_untrusted(result, _MAX_TABLE)
             return self._wheel_of(result)
 
     def _wheel_of(self, folder: Path) -> bytes | None:
         for name in sorted(os.listdir(folder)):
             if _WHEEL.fullmatch(name):
                 self._wheel_name = name
-                return read_written(folder / name, _LARGEST_WHEEL)
+                return read_untrusted(folder / name, _MAX_WHEEL)
         return None
 
     def _run(self, world: World, words: list[str], shared: Path) -> tuple[int, str]:
@@ -287,8 +287,8 @@ class _Build:
                     status = process.wait(0.1)
                     break
                 seconds = time.monotonic() - started
-                if seconds > _LONGEST_STEP:
-                    raise BuildFailed(f"its build had not ended after {_LONGEST_STEP:.0f} s")
+                if seconds > _STEP_TIMEOUT:
+                    raise BuildFailed(f"its build had not ended after {_STEP_TIMEOUT:.0f} s")
                 if seconds > _SAY_AFTER:
                     self._say(
                         Text("{what} ({seconds:.0f} s)", "{what}（{seconds:.0f} 秒）").format(
@@ -314,7 +314,7 @@ class _Tail:
     def _read(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             while block := os.read(self._stream.fileno(), 1 << 16):
-                self._kept = (self._kept + block)[-_MOST_KEPT_OF_OUTPUT:]
+                self._kept = (self._kept + block)[-_MAX_OUTPUT:]
 
     def text(self) -> str:
         self._thread.join(2)

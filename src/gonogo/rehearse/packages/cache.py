@@ -32,13 +32,13 @@ from gonogo.rehearse.packages.places import Say, cache_folder
 from gonogo.rehearse.packages.sources import NoSource, release_of
 
 _SAY_AFTER = 2.0
-_LONGEST_INSTALL = 900.0
+_INSTALL_TIMEOUT = 900.0
 _ABANDONED_AFTER = 24 * 3600.0
 _BUILT_HERE = "gonogo-built-here"
 """A file beside a package that says that its wheel was built on this machine."""
 
 
-class NotInstalled(Exception):
+class PackageNotInstallable(Exception):
     """pip could not install a package. ``versions`` are those that it found of it, oldest first."""
 
     def __init__(self, why: str, versions: tuple[Version, ...]) -> None:
@@ -121,7 +121,7 @@ def _install(cache: Path, name: str, specifier: SpecifierSet, say: Say, *, uncon
     try:
         try:
             _run_pip(f"{name}{specifier}", f"{name}{specifier}", filling, say)
-        except NotInstalled as error:
+        except PackageNotInstallable as error:
             _build(name, specifier, filling, say, error, unconfined=unconfined)
         target = cache / f"{name}-{version_in(filling, name)}{_suffix()}"
         filling.chmod(0o755)
@@ -143,7 +143,7 @@ def _drop_abandoned(cache: Path) -> None:
 
 
 def _build(
-    name: str, specifier: SpecifierSet, target: Path, say: Say, refused: NotInstalled, *, unconfined: bool
+    name: str, specifier: SpecifierSet, target: Path, say: Say, refused: PackageNotInstallable, *, unconfined: bool
 ) -> None:
     """Install a version of which there are only sources, by way of a wheel that is built of them, confined.
 
@@ -159,11 +159,11 @@ def _build(
             known = set(refused.versions)
             with contextlib.suppress(UserError):
                 known |= set(releases_of(name))
-            raise NotInstalled(refused.why, tuple(sorted(known))) from None
+            raise PackageNotInstallable(refused.why, tuple(sorted(known))) from None
         try:
             wheel = built(source, name, say, unconfined=unconfined).wheel
         except BuildFailed as error:
-            raise NotInstalled(f"its build failed: {error}", ()) from None
+            raise PackageNotInstallable(f"its build failed: {error}", ()) from None
     _run_pip(f"{name}{specifier}", str(wheel), target, say)
     (target / _BUILT_HERE).touch()
 
@@ -180,8 +180,8 @@ def _run_pip(shown: str, what: str, target: Path, say: Say) -> None:
         try:
             while process.poll() is None:
                 seconds = time.monotonic() - started
-                if seconds > _LONGEST_INSTALL:
-                    raise NotInstalled(f"pip had not ended after {_LONGEST_INSTALL:.0f} s", ())
+                if seconds > _INSTALL_TIMEOUT:
+                    raise PackageNotInstallable(f"pip had not ended after {_INSTALL_TIMEOUT:.0f} s", ())
                 if seconds > _SAY_AFTER:
                     say(
                         Text(
@@ -198,7 +198,7 @@ def _run_pip(shown: str, what: str, target: Path, say: Say) -> None:
         output.seek(0)
         text = output.read().decode(errors="replace")
     if process.returncode != 0:
-        raise NotInstalled(_why(text), _versions(text))
+        raise PackageNotInstallable(_why(text), _versions(text))
 
 
 def _why(text: str) -> str:

@@ -12,7 +12,7 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.installers import FOLDER, pip_command, surroundings
 
-_LONGEST_LISTING = 180.0
+_LISTING_TIMEOUT = 180.0
 
 
 def releases_of(name: str) -> list[Version]:
@@ -30,11 +30,11 @@ def releases_of(name: str) -> list[Version]:
             text=True,
             cwd=FOLDER,
             env=surroundings(),
-            timeout=_LONGEST_LISTING,
+            timeout=_LISTING_TIMEOUT,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _not_listed(name, f"no answer within {_LONGEST_LISTING:.0f} s") from None
+        raise _not_listed(name, f"no answer within {_LISTING_TIMEOUT:.0f} s") from None
     found = releases_in(listed.stdout)
     if not found:
         errors = [line.removeprefix("ERROR: ") for line in listed.stderr.splitlines() if line.startswith("ERROR: ")]

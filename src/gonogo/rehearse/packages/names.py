@@ -34,7 +34,7 @@ NEEDS_A_WHEEL = frozenset({"tokenizers", "safetensors", "hf-xet", "sentencepiece
 """Compiled, but for no torch in particular: laid over where there is a wheel for this Python, never built."""
 
 
-def can_be_laid_over(name: str) -> bool:
+def can_overlay(name: str) -> bool:
     """Whether another version of a package (canonical name) works beside what is installed."""
     return _COMPILED.fullmatch(name) is None
 

@@ -28,7 +28,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_MOST_TIMES = 60
+_MAX_ATTEMPTS = 60
 """Times that uv is asked: once for each package that has to be built, or is to be had in another version."""
 LOCK = "pylock.toml"
 
@@ -86,7 +86,7 @@ class Resolving:
     def resolve(self, also: Sequence[str] = ()) -> list[Chosen]:
         """Have uv find the packages, and write them as a lock, :data:`LOCK`. Raises UvFailed."""
         newest = self._as_of
-        for _ in range(_MOST_TIMES):
+        for _ in range(_MAX_ATTEMPTS):
             lines = self._lines(also)
             try:
                 return self._ask(lines, newest)
@@ -104,7 +104,7 @@ class Resolving:
                     self._forced = sorted({*exact, *self._forced})  # they contradict each other, and were installed
                 else:
                     raise
-        raise UvFailed(f"error: uv was asked {_MOST_TIMES} times, and still finds no set of packages")
+        raise UvFailed(f"error: uv was asked {_MAX_ATTEMPTS} times, and still finds no set of packages")
 
     def _lines(self, also: Sequence[str]) -> list[str]:
         lines = [

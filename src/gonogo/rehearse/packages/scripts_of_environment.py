@@ -10,13 +10,13 @@ _RELOCATABLE = b"""#!/bin/sh
 '''exec' "$(dirname -- "$(realpath -- "$0")")"/'python' "$0" "$@"
 ' '''
 """
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 def own_interpreter(folder: Path) -> None:
     """Have the commands below ``folder/bin`` that name this Python be started by ``folder/bin/python``."""
     for file in (folder / "bin").iterdir():
-        if file.is_symlink() or not file.is_file() or file.stat().st_size > _LARGEST:
+        if file.is_symlink() or not file.is_file() or file.stat().st_size > _MAX_BYTES:
             continue
         content = file.read_bytes()
         head, newline, rest = content.partition(b"\n")

@@ -29,10 +29,10 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_LONGEST_ANSWER = 60.0
-_LONGEST_DOWNLOAD = 900.0
-_LONGEST_CLONE = 600.0
-_LARGEST = 4 << 30
+_ANSWER_TIMEOUT = 60.0
+_DOWNLOAD_TIMEOUT = 900.0
+_CLONE_TIMEOUT = 600.0
+_MAX_BYTES = 4 << 30
 _BLOCK = 1 << 20
 # What a repository may be reached by; git knows others, of which some run commands.
 _TRANSPORTS = ("https", "http", "ssh", "git")
@@ -46,7 +46,7 @@ class NoSource(Exception):
 
 
 @dataclass(frozen=True)
-class Source:
+class PackageSource:
     """Sources that lie on this machine: an archive's file, or a folder. ``identity`` tells them from all others."""
 
     path: Path
@@ -59,7 +59,7 @@ def shown(address: str) -> str:
     return re.sub(r"(?<=://)[^/@\s]*@", "", address)
 
 
-def release_of(name: str, specifier: str, day: str | None, folder: Path, what: Text, say: Say) -> Source:
+def release_of(name: str, specifier: str, day: str | None, folder: Path, what: Text, say: Say) -> PackageSource:
     """The sources of the newest release that a specifier takes, into a new folder ``folder``.
 
     uv finds it, as it finds wheels; it is told what the package requires, since it would build it to know. Raises
@@ -67,7 +67,7 @@ def release_of(name: str, specifier: str, day: str | None, folder: Path, what: T
     """
     folder.mkdir()
     told = f'\n[[dependency-metadata]]\nname = "{name}"\nrequires-dist = []\n'
-    environment = _told_by_file(folder, told)
+    environment = _uv_settings(folder, told)
     (folder / "source.in").write_text(f"{name}{specifier}\n", encoding="utf-8")
     words = ["pip", "compile", "source.in", "--no-deps", "--no-binary", name, "--format", "pylock.toml", "--quiet"]
     words += ["--python", sys.executable, *(["--exclude-newer", day] if day else [])]
@@ -86,10 +86,10 @@ def release_of(name: str, specifier: str, day: str | None, folder: Path, what: T
     found = hashlib.sha256(file.read_bytes()).hexdigest()
     if found != digest:
         raise NoSource(f"what {shown(url)} holds is not what the index says (sha256 {found})")
-    return Source(file, found)
+    return PackageSource(file, found)
 
 
-def _told_by_file(folder: Path, told: str) -> dict[str, str]:
+def _uv_settings(folder: Path, told: str) -> dict[str, str]:
     """Have uv read ``told`` as its settings, beside the user's own."""
     own = os.environ.get("UV_CONFIG_FILE")
     if own is None and os.environ.get("UV_NO_CONFIG") is None:
@@ -109,7 +109,7 @@ def _file_name(url: str) -> str:
     return re.sub(r"[^\w.+!-]", "_", name)[-200:].lstrip(".") or "archive"
 
 
-def archive_at(address: str, folder: Path) -> Source:
+def archive_at(address: str, folder: Path) -> PackageSource:
     """A ``.tar.gz`` or ``.zip`` of the web, into a new folder. Raises NoSource."""
     folder.mkdir()
     url, _, fragment = address.partition("#")
@@ -119,7 +119,7 @@ def archive_at(address: str, folder: Path) -> Source:
     stated = re.search(r"(?:^|&)sha256=([0-9a-f]{64})\b", fragment)
     if stated is not None and stated[1] != digest:
         raise NoSource(f"what {shown(url)} holds is not what its address says (sha256 {digest})")
-    return Source(file, digest, _subfolder(fragment))
+    return PackageSource(file, digest, _subfolder(fragment))
 
 
 def _subfolder(fragment: str) -> str:
@@ -156,12 +156,12 @@ def download(url: str, file: Path, *, own: bool) -> None:
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(host)))
     started = time.monotonic()
     try:
-        with opener.open(request, timeout=_LONGEST_ANSWER) as answer, open(file, "wb") as target:
+        with opener.open(request, timeout=_ANSWER_TIMEOUT) as answer, open(file, "wb") as target:
             written = 0
             while block := answer.read(_BLOCK):
                 written += len(block)
                 target.write(block)
-                if written > _LARGEST or time.monotonic() - started > _LONGEST_DOWNLOAD:
+                if written > _MAX_BYTES or time.monotonic() - started > _DOWNLOAD_TIMEOUT:
                     raise NoSource(f"{shown(url)}: too large, or too slow ({written >> 20} MiB so far)")
     except (OSError, ValueError, urllib.error.URLError) as error:
         raise NoSource(f"{shown(url)}: {getattr(error, 'reason', None) or error}") from None
@@ -206,7 +206,7 @@ def _context(host: str) -> ssl.SSLContext:
 # -- repositories
 
 
-def repository_at(address: str, folder: Path, say: Say) -> Source:
+def repository_at(address: str, folder: Path, say: Say) -> PackageSource:
     """A git repository's files at the revision that its address names, into a new folder.
 
     git is started without hooks, without submodules, and asks for no password. Raises NoSource.
@@ -228,7 +228,7 @@ def repository_at(address: str, folder: Path, say: Say) -> Source:
             wanted = "FETCH_HEAD"
     commit = _git(["rev-parse", "--verify", f"{wanted}^{{commit}}"], folder, say, what).strip()
     _git(["checkout", "--quiet", "--detach", commit], folder, say, what)
-    return Source(folder, f"{shown(url)}@{commit}", subfolder)
+    return PackageSource(folder, f"{shown(url)}@{commit}", subfolder)
 
 
 def is_reachable(address: str) -> bool:
@@ -262,7 +262,7 @@ def parsed(address: str) -> tuple[str, str, str]:
     return f"{scheme}://{host}{slash}{path}", revision, fragment
 
 
-def _git(words: list[str], cwd: Path, say: Say, what: Text, longest: float = _LONGEST_CLONE) -> str:
+def _git(words: list[str], cwd: Path, say: Say, what: Text, longest: float = _CLONE_TIMEOUT) -> str:
     allowed = [f"protocol.{name}.allow=always" for name in _TRANSPORTS]
     settings = ["protocol.allow=never", *allowed, "core.hooksPath=/dev/null", "core.fsmonitor=false",
                 "submodule.recurse=false", "clone.defaultRemoteName=origin",

@@ -20,7 +20,7 @@ from gonogo.rehearse.packages.installers import settings_of_pip, surroundings
 from gonogo.rehearse.packages.places import Say
 
 _SAY_AFTER = 2.0
-_LONGEST = 1200.0
+_TIMEOUT = 1200.0
 # pip's settings that uv has under other names, and does not read by itself.
 _OF_PIP = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -148,8 +148,8 @@ def _wait(process: subprocess.Popen[bytes], descriptor: int, what: Text, say: Sa
     started = time.monotonic()
     while process.poll() is None:
         seconds = time.monotonic() - started
-        if seconds > _LONGEST:
-            raise UvFailed(f"error: uv had not ended after {_LONGEST:.0f} s")
+        if seconds > _TIMEOUT:
+            raise UvFailed(f"error: uv had not ended after {_TIMEOUT:.0f} s")
         if seconds > _SAY_AFTER:
             doing = _last_line(descriptor)
             say(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from gonogo.evidence.config.training_arguments import Arguments
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
-from gonogo.rehearse.prepared.named import given_to
+from gonogo.rehearse.prepared.named_inputs import given_to
 from gonogo.rehearse.prepared.rows import TEMPLATE, kind_by_name
 
 _COLUMN_OPTION = re.compile(
@@ -95,8 +95,8 @@ def _one(text: str) -> str:
     return text if len(text) == 1 else ""
 
 
-_MOST_ROWS = 4096
-_MOST_TOKENS = 2_000_000
+_MAX_ROWS = 4096
+_MAX_TOKENS = 2_000_000
 """Of made text: what a step takes beyond that is left to the program's own word that there is too little."""
 _BATCH = ("batch_size", "train_batch_size", "global_batch_size", "per_device_train_batch_size", "per_gpu_batch_size")
 _ACCUMULATED = ("gradient_accumulation_steps", "accum_freq", "accumulation_steps", "grad_accum_steps", "accum_iter")
@@ -105,12 +105,12 @@ _ACCUMULATED = ("gradient_accumulation_steps", "accum_freq", "accumulation_steps
 def rows_of_two_batches(run: Run, tokens: int = 0) -> int:
     """Rows of two steps of all ranks, ``tokens`` each; 0 where no batch is stated, or where they are too many."""
     batch, accumulated = _whole_number(run, _BATCH), _whole_number(run, _ACCUMULATED) or 1
-    rows = min(2 * batch * accumulated * (run.world_size or 8), _MOST_ROWS)
-    return rows if rows * tokens <= _MOST_TOKENS else 0
+    rows = min(2 * batch * accumulated * (run.world_size or 8), _MAX_ROWS)
+    return rows if rows * tokens <= _MAX_TOKENS else 0
 
 
 _TAKEN = ("*.select", "*.take", "*.skip", "*.train_test_split")
-_MOST_TAKEN_TOKENS = 24_000_000
+_MAX_TAKEN_TOKENS = 24_000_000
 
 
 def rows_taken(run: Run, name: str, tokens: int = 0) -> int:
@@ -137,7 +137,7 @@ def rows_taken(run: Run, name: str, tokens: int = 0) -> int:
             elif isinstance(node, ast.Attribute):  # take(args.size_valid_set)
                 taken.append(_whole_number(run, (node.attr,)))
     rows = max(taken)
-    return rows if rows * tokens <= _MOST_TAKEN_TOKENS else 0
+    return rows if rows * tokens <= _MAX_TAKEN_TOKENS else 0
 
 
 def _whole_number(run: Run, names: tuple[str, ...]) -> int:

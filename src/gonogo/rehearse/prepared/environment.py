@@ -24,10 +24,10 @@ from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.paths import folders_upward, is_file
 from gonogo.evidence.run import Run
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.not_as_there import asked_for, distribution_of
+from gonogo.rehearse.environment_mismatch import declared_requirements, distribution_of
 from gonogo.rehearse.packages.installed import installed_version, satisfied
 from gonogo.rehearse.packages.names import STACK
-from gonogo.rehearse.packages.wanted import index_lines_of
+from gonogo.rehearse.packages.requested import index_lines_of
 
 FILE = "environment.txt"
 _LISTS = ("requirements.txt", "environment.yml", "environment.yaml", "conda.yml", "conda.yaml", "Pipfile", "Dockerfile")
@@ -117,13 +117,13 @@ def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
             found.files.append(_shown(own.file, folder))
         found.lines.pop(own.name, None)
     for start in dict.fromkeys(starts):
-        asked = asked_for(start)
+        asked = declared_requirements(start)
         for name, (specifier, _) in asked.items():
             address = asked.addresses.get(name)
             found.asked.setdefault(name, f"{name} @ {address}" if address else f"{name}{specifier}")
     for place in dict.fromkeys(place for start in starts for place in folders_upward(start)):
         for path in sorted((*place.glob("README*.md"), *place.glob("setup*.sh"), *place.glob("install*.sh"))):
-            lines = list(_lines(_told_to_pip(path)))
+            lines = list(_lines(_pip_install_names(path)))
             if lines and not found.files and _take(found, lines):  # it has no other list
                 found.files.append(_shown(path, folder))
             for name, line in lines:
@@ -137,7 +137,7 @@ def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
     return found
 
 
-def _told_to_pip(path: Path) -> Iterator[str]:
+def _pip_install_names(path: Path) -> Iterator[str]:
     """What a project's page, or its script that sets it up, has pip install by name."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")

@@ -26,18 +26,18 @@ from gonogo.rehearse.prepared.columns import (
     separator_in,
     texts_in,
 )
-from gonogo.rehearse.prepared.named import OF_SHELL, Named, is_hub_name, kind_of_option, named_in, whole_path
-from gonogo.rehearse.prepared.rows import format_told_by
+from gonogo.rehearse.prepared.named_inputs import OF_SHELL, Named, is_hub_name, kind_of_option, named_in, whole_path
+from gonogo.rehearse.prepared.required_inputs import PrepareOptions, RequiredInput, State
+from gonogo.rehearse.prepared.rows import format_from_columns
 from gonogo.rehearse.prepared.walked_folders import image_folder, is_alone
-from gonogo.rehearse.prepared.wanted import Options, State, Wanted
 
 _LENGTHS = (
     *("max_seq_length", "cutoff_len", "model_max_length", "max_length", "max_seq_len", "max_len", "block_size"),
     *("max_source_length", "seq_length", "sequence_len"),
 )
 _USUAL_LENGTH = 512
-_LONGEST = 65_536
-_LONGEST_UNSTATED = 2048
+_MAX_TOKENS = 65_536
+_MAX_UNSTATED_TOKENS = 2048
 _HUB_OPTIONS = frozenset({"dataset_name", "dataset_id", "dataset", "model_name", "model_id", "eval_dataset"})
 _SWIFT_DATA = re.compile(r"^(?:HF::|MS::)?(?P<name>[^:#]+)(?::(?P<subset>[^#]*))?(?:#\d+)?$")
 
@@ -88,14 +88,14 @@ _UNTOLD = Text(
 )
 
 
-def list_of(runs: Sequence[Run], folder: Path, options: Options) -> list[Wanted]:
+def list_of(runs: Sequence[Run], folder: Path, options: PrepareOptions) -> list[RequiredInput]:
     """What these runs open, each thing once, models first. ``folder`` is where the launch was typed."""
-    found: dict[tuple[str, str], Wanted] = {}
+    found: dict[tuple[str, str], RequiredInput] = {}
     for run in runs:
         where = run.launch.cwd if run.launch is not None else folder
         columns = columns_in(run.scripts)
         for named in named_in(run):
-            for wanted in _wanted(run, named, where, columns, options):
+            for wanted in _required_input(run, named, where, columns, options):
                 one = found.setdefault(wanted.key, wanted)
                 one.splits = tuple(dict.fromkeys((*one.splits, *wanted.splits)))
                 one.rows = max(one.rows, wanted.rows)
@@ -105,7 +105,7 @@ def list_of(runs: Sequence[Run], folder: Path, options: Options) -> list[Wanted]
     return sorted(kept, key=lambda one: order[one.kind])
 
 
-def tokens_of(runs: Iterable[Run], options: Options) -> int:
+def tokens_of(runs: Iterable[Run], options: PrepareOptions) -> int:
     """The length of a made row in tokens: as chosen, else the longest that the launch takes, else 512.
 
     A limit that stands in a script alone is its author's upper bound, and counts up to 2048.
@@ -117,30 +117,34 @@ def tokens_of(runs: Iterable[Run], options: Options) -> int:
             number = run.arguments.get(name).number
             if number and number > 0:
                 stated = run.arguments.source_of(name) != "script"
-                return min(int(number), _LONGEST if stated else _LONGEST_UNSTATED)
+                return min(int(number), _MAX_TOKENS if stated else _MAX_UNSTATED_TOKENS)
     return _USUAL_LENGTH
 
 
-def _wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: Options) -> Iterator[Wanted]:
+def _required_input(
+    run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: PrepareOptions
+) -> Iterator[RequiredInput]:
     if named.value is None:
         name = f"--{named.option}" if named.option else f"? ({named.kind})"
-        yield Wanted(named.kind, name, named.place, state="unknown", why=_UNTOLD)
+        yield RequiredInput(named.kind, name, named.place, state="unknown", why=_UNTOLD)
     elif named.kind == "model":
-        yield model_wanted(named.value, named.place, folder, options)
+        yield required_model(named.value, named.place, folder, options)
     elif named.kind == "variable":
         here = named.value in os.environ
         why = None if here else _OF_SHELL if named.option == OF_SHELL else _VARIABLE
         state: State = "here" if here else "missing"
-        yield Wanted("variable", named.value, named.place, state=state, why=why, format=named.option or None)
+        yield RequiredInput("variable", named.value, named.place, state=state, why=why, format=named.option or None)
     elif named.kind == "media":
         yield _media(named, folder)
     elif run.framework == "llamafactory" and named.option in ("dataset", "eval_dataset"):
         yield from _of_llamafactory(run, named, folder, options)
     else:
-        yield data_wanted(run, named, folder, columns, options)
+        yield required_data(run, named, folder, columns, options)
 
 
-def model_wanted(name: str, place: str, folder: Path, options: Options, *, asked: bool = False) -> Wanted:
+def required_model(
+    name: str, place: str, folder: Path, options: PrepareOptions, *, asked: bool = False
+) -> RequiredInput:
     """A model by its hub name or path: what of it is here, and what it can be made of.
 
     ``asked``: a rehearsal asked for it. Else a lone word that is no model's name may be a label (``scratch``).
@@ -148,7 +152,7 @@ def model_wanted(name: str, place: str, folder: Path, options: Options, *, asked
     there = whole_path(name, folder)
     hub = is_hub_name(name) and not exists(Path(there))
     hub = hub or (published_model(name) is not None and "/" not in name and not exists(Path(there)))
-    wanted = Wanted("model", name, place, None if hub else there, parts={})
+    wanted = RequiredInput("model", name, place, None if hub else there, parts={})
     config = next((path for path in places_of_config(name, folder) if is_file(path)), None)
     if config is not None:
         wanted.parts = _parts_in(config.parent)
@@ -182,7 +186,7 @@ def alike(name: str) -> Text:
     )
 
 
-def published(name: str, options: Options) -> PublishedModel | None:
+def published(name: str, options: PrepareOptions) -> PublishedModel | None:
     """The published model that stands for a name or path: the one that the user chose, else the one called so."""
     chosen = options.models.get(name)
     if chosen is None and (known := published_model(name)) is not None:
@@ -211,31 +215,33 @@ def _parts_in(folder: Path) -> dict[str, bool]:
     return {**parts, "language": has_words}
 
 
-def _media(named: Named, folder: Path) -> Wanted:
+def _media(named: Named, folder: Path) -> RequiredInput:
     path = whole_path(named.value or "", folder)
     if exists(Path(path)):
-        return Wanted("media", named.value or "", named.place, path, "here", path)
-    return Wanted("media", named.value or "", named.place, path, "can-be-made", why=_MEDIA)
+        return RequiredInput("media", named.value or "", named.place, path, "here", path)
+    return RequiredInput("media", named.value or "", named.place, path, "can-be-made", why=_MEDIA)
 
 
-def data_wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: Options) -> Wanted:
+def required_data(
+    run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: PrepareOptions
+) -> RequiredInput:
     """A data set by its path or hub name, and the format that the program reads."""
     name, subset = named.value or "", named.subset
     if run.framework == "ms-swift" and (match := _SWIFT_DATA.match(name)) and not name.startswith(("/", ".")):
         name, subset = match["name"], match["subset"] or subset
     path = whole_path(name, folder)
     if exists(Path(path)) and not named.is_hub:
-        return Wanted("data", name, named.place, path, "here", path)
+        return RequiredInput("data", name, named.place, path, "here", path)
     if _SETTINGS.search(named.option):
-        return Wanted("data", name, named.place, path, "missing", why=_NO_SETTINGS)
+        return RequiredInput("data", name, named.place, path, "missing", why=_NO_SETTINGS)
     if not named.is_hub and os.path.splitext(path)[1].lower() in _OF_NO_ROWS:
-        return Wanted("data", name, named.place, path, "missing", why=_NO_ROWS)
+        return RequiredInput("data", name, named.place, path, "missing", why=_NO_ROWS)
     if not named.is_hub and not is_hub_name(name) and is_alone(run) and (made := image_folder(run, path, named.place)):
         return made
     hub = named.is_hub or is_hub_name(name) or ("/" not in name and "." not in name and named.option in _HUB_OPTIONS)
     if hub and is_folder(folder / name.partition("/")[0]) and "/" in name and not published_dataset(name):
         hub = named.is_hub
-    wanted = Wanted("data", name, named.place, None if hub else path, "can-be-made", subset=subset)
+    wanted = RequiredInput("data", name, named.place, None if hub else path, "can-be-made", subset=subset)
     wanted.splits, wanted.rows = _parts(named.split or "")
     if run.framework is None:  # a framework's trainer takes the rows that there are as a step
         tokens = tokens_of([run], options)
@@ -257,7 +263,7 @@ def data_wanted(run: Run, named: Named, folder: Path, columns: tuple[str, ...], 
         wanted.why = _ROWS.format(format=", ".join(wanted.columns))
         return wanted
     seen = options.columns.get(name) or options.columns.get("*") or ()
-    wanted.format = format_told_by((*seen, *columns)) if seen else _format_of(run, columns, hub)
+    wanted.format = format_from_columns((*seen, *columns)) if seen else _format_of(run, columns, hub)
     if not hub and not seen:
         wanted.format = {".bin": "token-numbers", ".txt": "text"}.get(os.path.splitext(path)[1], wanted.format)
     wanted.columns = (*seen, *_media_columns(run, columns))
@@ -311,7 +317,7 @@ def _format_of(run: Run, columns: tuple[str, ...], hub: bool) -> str | None:
     program = (launch.program.string or "").rpartition("/")[2].lower() if launch is not None else ""
     if run.framework == "ms-swift":
         return _BY_RLHF_TYPE.get(run.arguments.get("rlhf_type").string or "", "messages")
-    told = format_told_by(columns)
+    told = format_from_columns(columns)
     by_trl = run.framework == "trl" or (hub and any(b"trl" in script.source.data for script in run.scripts))
     return next((name for word, name in _BY_METHOD if word in program), told) if by_trl else told
 
@@ -322,7 +328,7 @@ def _media_columns(run: Run, columns: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in columns if name in ("image", "images"))[:1] if has_folder else ()
 
 
-def _of_llamafactory(run: Run, named: Named, folder: Path, options: Options) -> Iterator[Wanted]:
+def _of_llamafactory(run: Run, named: Named, folder: Path, options: PrepareOptions) -> Iterator[RequiredInput]:
     """A data set of LLaMA-Factory, by its entry in ``dataset_info.json``."""
     directory = folder / (run.arguments.get("dataset_dir").string or "data")
     try:
@@ -332,7 +338,9 @@ def _of_llamafactory(run: Run, named: Named, folder: Path, options: Options) -> 
     for name in [part.strip() for part in (named.value or "").split(",") if part.strip()]:
         entry = table.get(name) if isinstance(table, dict) else None
         if not isinstance(entry, dict):
-            yield Wanted("data", name, named.place, None, "missing", why=_NO_ENTRY.format(name=name, folder=directory))
+            yield RequiredInput(
+                "data", name, named.place, None, "missing", why=_NO_ENTRY.format(name=name, folder=directory)
+            )
             continue
         file = entry.get("file_name")
         hub = entry.get("hf_hub_url")
@@ -341,7 +349,7 @@ def _of_llamafactory(run: Run, named: Named, folder: Path, options: Options) -> 
             path = os.path.normpath(directory / file)
             here = exists(Path(path))
             why = None if here else _ROWS.format(format=", ".join(spec))
-            yield Wanted("data", str(directory / file), named.place, path, "here" if here else "can-be-made",
+            yield RequiredInput("data", str(directory / file), named.place, path, "here" if here else "can-be-made",
                          path if here else None, why, columns=spec)  # fmt: skip
         elif isinstance(hub, str):
             known = published_dataset(hub)
@@ -349,7 +357,7 @@ def _of_llamafactory(run: Run, named: Named, folder: Path, options: Options) -> 
             why = (_KNOWN_ROWS if known is not None else _ROWS).format(
                 columns=", ".join(columns), format=", ".join(spec)
             )
-            yield Wanted("data", hub, named.place, None, "can-be-made", why=why, columns=columns)
+            yield RequiredInput("data", hub, named.place, None, "can-be-made", why=why, columns=columns)
 
 
 _NO_ENTRY = Text("{folder}/dataset_info.json has no entry {name}", "{folder}/dataset_info.json 中没有 {name} 这一项")

@@ -13,15 +13,17 @@ from gonogo.evidence.published.models import published_model
 from gonogo.rehearse.prepared import walked_folders
 from gonogo.rehearse.prepared.data_files import data_file, hub_folder, picture, sound
 from gonogo.rehearse.prepared.model_folder import model_files
+from gonogo.rehearse.prepared.required_inputs import PrepareOptions, RequiredInput
 from gonogo.rehearse.prepared.rows import FORMATS, Maker, kind_by_name
-from gonogo.rehearse.prepared.wanted import Options, Wanted
 
 _PICTURE, _SOUND = "media/picture.png", "media/sound.wav"
-MOST_ROWS = 50_000
+MAX_ROWS = 50_000
 _USUAL_SPLITS = ("train", "test", "validation")
 
 
-def make(wanted: Sequence[Wanted], folder: Path, tokens: int, options: Options) -> tuple[dict[str, bytes], Prepared]:
+def make(
+    wanted: Sequence[RequiredInput], folder: Path, tokens: int, options: PrepareOptions
+) -> tuple[dict[str, bytes], Prepared]:
     """The files, by path within ``folder``, and the table. What was made is marked so in the list."""
     files: dict[str, bytes] = {}
     models: dict[str, str] = {}
@@ -51,7 +53,7 @@ def make(wanted: Sequence[Wanted], folder: Path, tokens: int, options: Options) 
             columns = columns_of(one)
             names = {"image": "picture.png", "audio": "sound.wav"} if has_media_folder else media
             maker = Maker(columns, tokens, names)
-            many = max(options.rows_of.get(one.key, options.rows), min(one.rows, MOST_ROWS))
+            many = max(options.rows_of.get(one.key, options.rows), min(one.rows, MAX_ROWS))
             rows = [maker.row(number) for number in range(many)]
             if any(kind.rstrip("s") in ("image", "audio") for kind in columns.values()):
                 files |= {_PICTURE: picture(), _SOUND: sound()}
@@ -69,11 +71,11 @@ def make(wanted: Sequence[Wanted], folder: Path, tokens: int, options: Options) 
     )
 
 
-def _is_known(wanted: Wanted) -> bool:
+def _is_known(wanted: RequiredInput) -> bool:
     return wanted.path is None and published_dataset(wanted.name) is not None
 
 
-def columns_of(wanted: Wanted) -> dict[str, str]:
+def columns_of(wanted: RequiredInput) -> dict[str, str]:
     """The columns of a data set with what each holds."""
     known = published_dataset(wanted.name) if wanted.path is None else None
     if known is not None:
@@ -86,7 +88,7 @@ def columns_of(wanted: Wanted) -> dict[str, str]:
     return columns or dict(FORMATS["text"])
 
 
-def _make_model(one: Wanted, files: dict[str, bytes], models: dict[str, str], paths: dict[str, str]) -> None:
+def _make_model(one: RequiredInput, files: dict[str, bytes], models: dict[str, str], paths: dict[str, str]) -> None:
     model = published_model(one.format or one.name)
     assert model is not None
     place = f"models/{_plain(one.name)}"
@@ -109,7 +111,7 @@ def _make_model(one: Wanted, files: dict[str, bytes], models: dict[str, str], pa
 
 
 def _place_rows(
-    one: Wanted, columns: dict[str, str], rows: list[dict[str, object]], files: dict[str, bytes],
+    one: RequiredInput, columns: dict[str, str], rows: list[dict[str, object]], files: dict[str, bytes],
     datasets: dict[str, str], paths: dict[str, str],
 ) -> None:  # fmt: skip
     place = f"data/{_plain(one.name)}"

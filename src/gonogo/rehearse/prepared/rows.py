@@ -72,7 +72,7 @@ _TOLD_BY = (
 )
 
 
-def format_told_by(columns: tuple[str, ...]) -> str | None:
+def format_from_columns(columns: tuple[str, ...]) -> str | None:
     """The format of rows by the columns that a program reads; None where they tell none."""
     names = set(columns)
     return next((name for name, wanted in _TOLD_BY if wanted <= names), None)

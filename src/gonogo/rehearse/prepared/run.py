@@ -20,24 +20,24 @@ from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.not_as_there import missing_in
-from gonogo.rehearse.packages.whole import environment_made
+from gonogo.rehearse.environment_mismatch import missing_packages
+from gonogo.rehearse.packages.full_environment import existing_environment
 from gonogo.rehearse.prepared.columns import columns_in
+from gonogo.rehearse.prepared.editable_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
+from gonogo.rehearse.prepared.file_kind import columns_at, named_at
 from gonogo.rehearse.prepared.folder import add_to_folder, check_folder, write_folder
-from gonogo.rehearse.prepared.laid_package import beside_others, lay_scripts
-from gonogo.rehearse.prepared.listing import alike, data_wanted, list_of, model_wanted, tokens_of
-from gonogo.rehearse.prepared.make import MOST_ROWS, make
-from gonogo.rehearse.prepared.named import OF_SHELL, Named
-from gonogo.rehearse.prepared.opened_by import columns_at, named_at
-from gonogo.rehearse.prepared.stood_in import absent, asked_of
-from gonogo.rehearse.prepared.walked_folders import image_folder, is_asked_for, wants_other_files
-from gonogo.rehearse.prepared.wanted import Options, Wanted
+from gonogo.rehearse.prepared.listing import alike, list_of, required_data, required_model, tokens_of
+from gonogo.rehearse.prepared.make import MAX_ROWS, make
+from gonogo.rehearse.prepared.named_inputs import OF_SHELL, Named
+from gonogo.rehearse.prepared.required_inputs import PrepareOptions, RequiredInput
+from gonogo.rehearse.prepared.stub_packages import absent, asked_of
+from gonogo.rehearse.prepared.walked_folders import image_folder, is_requested, wants_other_files
 from gonogo.rehearse.tested_paths import tested_path
 
 Look = Callable[[], RankRecord]
 _TIMES = 10
-_LONGEST = 400
+_MAX_MESSAGE_LENGTH = 400
 """Letters of what a worker ended with: the message of an exception can go on for pages."""
 _NO_FILE = re.compile(
     r"(?:No such file or directory|Unable to find|doesn't exist|not found)[^'\"]*['\"]([^'\"\n]+)['\"]"
@@ -69,7 +69,7 @@ class InEnvironment(msgspec.Struct, frozen=True):
 class Preparation(msgspec.Struct):
     """What a launch opens, and where what was made of it lies."""
 
-    wanted: list[Wanted]
+    wanted: list[RequiredInput]
     tokens: int
     rows: int
     folder: str | None = None
@@ -92,7 +92,7 @@ class Preparation(msgspec.Struct):
         return self.ended is None and all(one.state in ("here", "made") for one in self.wanted)
 
 
-def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> Options:
+def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> PrepareOptions:
     """The options as typed: ``--model NAME`` for all models that are not known, ``--model PATH=NAME`` for one.
 
     Raises UserError for a name that is not in the table.
@@ -103,11 +103,11 @@ def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> Options:
         if published_model(name) is None:
             raise UserError(_MODEL_UNKNOWN.format(name=name, close=alike(name)))
         chosen[path if equals else "*"] = name
-    return Options(rows, tokens, chosen)
+    return PrepareOptions(rows, tokens, chosen)
 
 
 def prepare(
-    command: Sequence[str], options: Options, given: InEnvironment, *, write: bool, look: Look | None
+    command: Sequence[str], options: PrepareOptions, given: InEnvironment, *, write: bool, look: Look | None
 ) -> Preparation:
     """List what a command opens; with ``write`` make what can be made, into a folder beside it.
 
@@ -142,10 +142,10 @@ def prepare(
             if (needed := asked_of(record.failure, packages.absent)) is not None:  # the run has it then, and so here
                 packages.absent = tuple(name for name in packages.absent if name != needed)
                 continue
-            if [name for name in missing_in(record.failure) if packages.add(name)]:
+            if [name for name in missing_packages(record.failure) if packages.add(name)]:
                 continue
         rows = _rows_for(record, done.wanted, options)
-        if rows != options.rows_of and max(rows.values()) <= MOST_ROWS:
+        if rows != options.rows_of and max(rows.values()) <= MAX_ROWS:
             done.rows, options = max(rows.values()), msgspec.structs.replace(options, rows_of=rows)
             continue
         if _split_for(record, done.wanted) or wants_other_files(record.failure, done.wanted):
@@ -157,18 +157,18 @@ def prepare(
             break
         options = msgspec.structs.replace(options, columns=columns)
         done.wanted = _again(done.wanted, more, columns)
-    _tell_of_packages(done, folder)
+    _note_version_differences(done, folder)
     return done
 
 
-def _tell_of_packages(done: Preparation, folder: Path) -> None:
+def _note_version_differences(done: Preparation, folder: Path) -> None:
     """Say what rehearsals in the folder find otherwise than it is asked for, where that is known by now."""
     table = read_prepared(folder / FOLDER)
     if table is None or not table.environment:
         return
     file = Path(os.path.normpath(Path(FOLDER) / table.environment))
     with contextlib.suppress(UserError):
-        made = environment_made(file, table.with_packages, table.as_of)
+        made = existing_environment(file, table.with_packages, table.as_of)
         if made is not None:
             done.not_as_asked, done.package_notes = list(made.skipped), list(made.notes)
 
@@ -182,7 +182,7 @@ def prepare_models(models: Sequence[str], *, write: bool) -> Preparation:
     target = check_folder(folder) if write else None
     options = options_of(0, None, models)
     names = [path if equals else name for path, equals, name in (word.rpartition("=") for word in models)]
-    wanted = [model_wanted(name, "", folder, options, asked=True) for name in dict.fromkeys(names)]
+    wanted = [required_model(name, "", folder, options, asked=True) for name in dict.fromkeys(names)]
     done = Preparation(wanted, tokens=0, rows=0)
     if target is not None:
         files, table = make(wanted, target, 0, options)
@@ -191,7 +191,7 @@ def prepare_models(models: Sequence[str], *, write: bool) -> Preparation:
     return done
 
 
-def _with_earlier_choices(options: Options, earlier: Prepared | None) -> Options:
+def _with_earlier_choices(options: PrepareOptions, earlier: Prepared | None) -> PrepareOptions:
     """The options with what the user chose for single models in an earlier preparation in the same folder."""
     if earlier is None or "*" in options.models:
         return options
@@ -240,12 +240,16 @@ def _end_of(record: RankRecord) -> tuple[str, str] | None:
 
 
 def _line(text: str) -> str:
-    return shorten(" ".join(text.split()), _LONGEST)
+    return shorten(" ".join(text.split()), _MAX_MESSAGE_LENGTH)
 
 
 def _learned(
-    record: RankRecord, runs: Sequence[Run], command: Sequence[str], wanted: Sequence[Wanted], options: Options
-) -> tuple[list[Wanted], dict[str, tuple[str, ...]]]:
+    record: RankRecord,
+    runs: Sequence[Run],
+    command: Sequence[str],
+    wanted: Sequence[RequiredInput],
+    options: PrepareOptions,
+) -> tuple[list[RequiredInput], dict[str, tuple[str, ...]]]:
     """What a worker has shown to be needed beside what is known: things it missed, columns that rows lack."""
     folder = Path.cwd()
     known = {one.key for one in wanted if one.state != "unknown"}
@@ -256,14 +260,14 @@ def _learned(
         text = failure.message
         tested = tested_path(failure, command, folder)
         if tested is not None:
-            model = model_wanted(tested, "", folder, options)
+            model = required_model(tested, "", folder, options)
             pictures = image_folder(runs[0], tested)
             found += [model] if model.state == "can-be-made" else [pictures] if pictures is not None else []
         if match := _NO_FILE.search(text):
-            pictures = image_folder(runs[0], match[1]) if is_asked_for(failure) else None
+            pictures = image_folder(runs[0], match[1]) if is_requested(failure) else None
             found.append(pictures or _path(match[1], runs, folder, options, columns_at(failure)))
         if match := _NO_MODEL.match(text):
-            found.append(model_wanted(match[1], "", folder, options, asked=True))
+            found.append(required_model(match[1], "", folder, options, asked=True))
         if failure.type in ("KeyError", "ValueError") and (key := _KEY.search(text)):
             name = next(part for part in key.groups() if part)
             made = [one for one in wanted if one.kind == "data" and one.state == "made"]
@@ -273,7 +277,9 @@ def _learned(
     return [one for one in found if one.key not in (told if one.state == "unknown" else known)], columns
 
 
-def _rows_for(record: RankRecord, wanted: Sequence[Wanted], options: Options) -> dict[tuple[str, str], int]:
+def _rows_for(
+    record: RankRecord, wanted: Sequence[RequiredInput], options: PrepareOptions
+) -> dict[tuple[str, str], int]:
     """``rows_of`` of the options, with as many as a program that ended for want of some has enough with.
 
     Only the data set that it opens there gets them, where its name stands there: a program may go through another.
@@ -298,14 +304,14 @@ def _divides_by_none(failure: Failure | None) -> bool:
     return failure is not None and failure.type == "ZeroDivisionError"
 
 
-def _opened(failure: Failure, wanted: Sequence[Wanted]) -> list[Wanted]:
+def _opened(failure: Failure, wanted: Sequence[RequiredInput]) -> list[RequiredInput]:
     """The made data sets that the statement names in which the failure arose; all that are made where it names none."""
     made = [one for one in wanted if one.kind == "data" and one.state == "made"]
     named = named_at(failure)
     return [one for one in made if one.name in named] or made
 
 
-def _split_for(record: RankRecord, wanted: Sequence[Wanted]) -> bool:
+def _split_for(record: RankRecord, wanted: Sequence[RequiredInput]) -> bool:
     """Whether the program wanted a split that made rows lack, which they now have; a published data set keeps its."""
     match = _SPLIT.search(record.failure.message) if record.failure is not None else None
     if record.failure is None or match is None:
@@ -320,9 +326,9 @@ def _split_for(record: RankRecord, wanted: Sequence[Wanted]) -> bool:
     return bool(lacking)
 
 
-def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: Options) -> Iterator[Wanted]:
+def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: PrepareOptions) -> Iterator[RequiredInput]:
     if missed.kind == "model":
-        yield model_wanted(missed.name, "", folder, options, asked=True)
+        yield required_model(missed.name, "", folder, options, asked=True)
     elif is_address_of_rows(missed.name):
         one = _path(missed.name, runs, folder, options, ())
         one.path = None  # nothing lies on this machine by that name
@@ -332,19 +338,23 @@ def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: Options)
             yield _path(os.path.join(missed.name, file), runs, folder, options, ())
     else:
         named = Named("data", missed.name, "", "dataset_name", True, missed.subset, missed.split)
-        yield data_wanted(runs[0], named, folder, _columns_of(runs), options)
+        yield required_data(runs[0], named, folder, _columns_of(runs), options)
 
 
-def _path(path: str, runs: Sequence[Run], folder: Path, options: Options, columns: tuple[str, ...]) -> Wanted:
+def _path(
+    path: str, runs: Sequence[Run], folder: Path, options: PrepareOptions, columns: tuple[str, ...]
+) -> RequiredInput:
     """A file that was not found; ``columns`` are those that the code reads which opened it."""
-    return data_wanted(runs[0], Named("data", path, ""), folder, columns or _columns_of(runs), options)
+    return required_data(runs[0], Named("data", path, ""), folder, columns or _columns_of(runs), options)
 
 
 def _columns_of(runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for run in runs for name in columns_in(run.scripts)))
 
 
-def _again(wanted: list[Wanted], more: Sequence[Wanted], columns: dict[str, tuple[str, ...]]) -> list[Wanted]:
+def _again(
+    wanted: list[RequiredInput], more: Sequence[RequiredInput], columns: dict[str, tuple[str, ...]]
+) -> list[RequiredInput]:
     """The list with what was learned: things that are known now take the place of those that were not."""
     kinds = {one.kind for one in more if one.state != "unknown"}
     kept = [one for one in wanted if not (one.state == "unknown" and one.kind in kinds)]

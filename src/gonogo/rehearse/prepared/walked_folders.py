@@ -15,7 +15,7 @@ from gonogo.evidence.run import Run
 from gonogo.finding import Text
 from gonogo.rehearse.prepared.columns import rows_of_two_batches
 from gonogo.rehearse.prepared.data_files import data_file, picture
-from gonogo.rehearse.prepared.wanted import Wanted
+from gonogo.rehearse.prepared.required_inputs import RequiredInput
 from gonogo.rehearse.tested_paths import finds_nothing
 
 FORMAT = "image-folder"
@@ -29,11 +29,11 @@ _FILES = 4
 """Some programs keep the first file for evaluation."""
 
 
-def image_folder(run: Run, path: str, place: str = "") -> Wanted | None:
+def image_folder(run: Run, path: str, place: str = "") -> RequiredInput | None:
     """A folder that is not here, if the run reads folders of pictures and has no other reader of whole data sets."""
     if os.path.splitext(path)[1] or not run.says(_READS):
         return None
-    wanted = Wanted("data", path, place, path, "can-be-made", why=_MADE, format=FORMAT)
+    wanted = RequiredInput("data", path, place, path, "can-be-made", why=_MADE, format=FORMAT)
     wanted.rows = rows_of_two_batches(run)
     return wanted
 
@@ -43,7 +43,7 @@ def is_alone(run: Run) -> bool:
     return run.says(_READS) and not run.says(b"load_dataset", b"webdataset")
 
 
-def is_asked_for(failure: Failure) -> bool:
+def is_requested(failure: Failure) -> bool:
     """Whether a reader of folders of pictures did not find the folder."""
     return any(frame.path.endswith("torchvision/datasets/folder.py") for frame in failure.frames)
 
@@ -61,7 +61,7 @@ def files_of(place: str, path: str, rows: int) -> dict[str, bytes]:
     return found
 
 
-def wants_other_files(failure: Failure | None, wanted: Sequence[Wanted]) -> bool:
+def wants_other_files(failure: Failure | None, wanted: Sequence[RequiredInput]) -> bool:
     """Whether a made folder lacked the files that the program looked for by their names' end; now it is to have them.
 
     ``No .txt files found in …`` says so.

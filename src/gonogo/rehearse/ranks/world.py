@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gonogo.evidence.environment.hardware import Machine, machine_from, nodes_asked
+from gonogo.evidence.environment.hardware import Machine, machine_from, requested_nodes
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import UNSTATED, LaunchedProcess, ResolvedLaunch, Surroundings, is_unstated
@@ -29,7 +29,7 @@ def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, stated: Machi
                 "命令和 --gpus 都没有说明每个节点有多少 GPU：请加上 --gpus 8x{name}",
             ).format(name=stated.accelerator.name)
         )
-    asked = nodes_asked(request.gpus, request.nodes)
+    asked = requested_nodes(request.gpus, request.nodes)
     if asked is not None and asked != launch.nodes:
         raise UserError(
             Text(

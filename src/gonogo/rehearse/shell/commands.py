@@ -21,7 +21,7 @@ OTHER_MACHINES = frozenset(
      "enroot", "systemctl", "service", "reboot", "shutdown", "crontab", "at", "batch"}
 )  # fmt: skip
 NEVER_END = frozenset({"tmux", "screen", "watch", "top", "htop", "nvtop", "nvitop", "gpustat", "less", "more", "vim"})
-LEFT_OUT = NEEDS_NETWORK | INSTALLS | OTHER_MACHINES | NEVER_END
+SKIPPED = NEEDS_NETWORK | INSTALLS | OTHER_MACHINES | NEVER_END
 """Answer nothing, and succeed: on the machine that trains they would."""
 
 DEVICES = frozenset({"nvidia-smi", "npu-smi"})
@@ -30,7 +30,7 @@ DEVICES = frozenset({"nvidia-smi", "npu-smi"})
 SLEEPS = frozenset({"sleep", "usleep"})
 """End at once."""
 
-ASKED_FIRST = frozenset({"git", "pip", "pip3", "tail", "rsync"})
+INSPECTED_FIRST = frozenset({"git", "pip", "pip3", "tail", "rsync"})
 """Left out where their arguments reach for a network or never end; else run for real."""
 
 GIT_REACHES_OUT = frozenset({"clone", "fetch", "pull", "push", "ls-remote", "submodule", "lfs"})
@@ -39,5 +39,5 @@ PIP_READS = frozenset({"list", "show", "freeze", "--version", "-V", "check", "ca
 HARMLESS_MODULES = frozenset({"json.tool", "site", "sysconfig", "platform", "base64", "calendar"})
 """``python -m NAME`` that only prints: run for real."""
 
-REPLACED = PASSED_THROUGH | LEFT_OUT | DEVICES | SLEEPS | ASKED_FIRST
+REPLACED = PASSED_THROUGH | SKIPPED | DEVICES | SLEEPS | INSPECTED_FIRST
 """By the file's name; beside these, Python and whatever a first line hands to Python."""

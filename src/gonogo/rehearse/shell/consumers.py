@@ -11,7 +11,7 @@ import time
 
 from gonogo.evidence.launch.words import SHELLS
 
-_LONGEST_CHAIN = 16
+_MAX_CHAIN = 16
 _SETTLES = 0.05
 """A shell holds the ends of a pipeline's pipes for a moment, until it has started all of its programs."""
 
@@ -28,7 +28,7 @@ def _reader_is_a_shell(descriptor: int) -> bool:
     shells = set(_shells_above(os.getpid()))
     pipe = _pipe(f"/proc/self/fd/{descriptor}")
     seen = set()
-    for _ in range(_LONGEST_CHAIN):
+    for _ in range(_MAX_CHAIN):
         if pipe is None or pipe in seen:
             return False
         seen.add(pipe)

@@ -18,7 +18,7 @@ def answer_smi(session: ShellSession, name: str, arguments: list[str]) -> int:
         return 127
     text = _npu_smi(surroundings, arguments) if name == "npu-smi" else _nvidia_smi(surroundings, arguments)
     if text is None:
-        session.leave_out([name, *arguments])
+        session.skip([name, *arguments])
         return 0
     sys.stdout.write(text)
     return 0

@@ -16,10 +16,10 @@ import shlex
 import stat
 from pathlib import Path
 
-from gonogo.confinement.listening import Call
+from gonogo.confinement.syscall_listener import SystemCall
 from gonogo.evidence.launch.words import SHELLS, is_python
 from gonogo.rehearse.shell import commands
-from gonogo.rehearse.shell.session import MOST_NESTED, STAND_IN, Replaced, ShellSession, launcher_names
+from gonogo.rehearse.shell.session import MAX_NESTING, STAND_IN, Replaced, ShellSession, launcher_names
 
 _AT_CWD = 0xFFFFFF9C
 _FIRST_LINE = 512
@@ -42,7 +42,7 @@ class Interception:
         self._names = commands.REPLACED | launcher_names()
         self._let_through: dict[int, int] = {}
 
-    def look(self, call: Call) -> None:
+    def look(self, call: SystemCall) -> None:
         """Look at a call; replace what it would start if need be."""
         if call.name not in ("execve", "execveat"):
             return
@@ -60,8 +60,8 @@ class Interception:
         first_line = files.first_line(shown, folder)
         if first_line is None:  # there is no such program: the caller looks for it elsewhere
             return
-        if name in SHELLS and _depth(call.pid) > MOST_NESTED:
-            self.failure = f"scripts call each other {MOST_NESTED} deep: {shown}"
+        if name in SHELLS and _depth(call.pid) > MAX_NESTING:
+            self.failure = f"scripts call each other {MAX_NESTING} deep: {shown}"
         if name in ("sh", "dash") and name != os.path.basename(os.path.realpath(shown)) != "bash":
             self._overwrite(call, address, path, os.fsencode(self.bash))
             return
@@ -74,10 +74,10 @@ class Interception:
         process = _number_inside(call.pid)
         if process is None or not self._overwrite(call, address, path, os.fsencode(self.stub)):
             return
-        self._session.replaces(process, Replaced(shown, called))
+        self._session.record_replaced(process, Replaced(shown, called))
         self._let_through[call.pid] = _STARTS_OF_A_STAND_IN
 
-    def _overwrite(self, call: Call, address: int, path: bytes, other: bytes) -> bool:
+    def _overwrite(self, call: SystemCall, address: int, path: bytes, other: bytes) -> bool:
         """Put another path in the place of one; False where it is too long."""
         if len(other) > len(path):
             return False

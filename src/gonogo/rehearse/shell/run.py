@@ -17,11 +17,11 @@ from pathlib import Path
 
 from gonogo.confinement.confinement import Confinement, raise_if_ended
 from gonogo.confinement.trees import mirror_folder
-from gonogo.confinement.world import Heard, World
+from gonogo.confinement.world import TracedCalls, World
 from gonogo.evidence.launch.words import SHELLS, shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.kept.watch import is_watched
+from gonogo.rehearse.cache.watch import is_recording
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.shell.interception import Interception, write_stub
 from gonogo.rehearse.shell.session import ScriptCommand, ShellSession
@@ -30,7 +30,7 @@ from gonogo.rehearse.shell.session import ScriptCommand, ShellSession
 _AFTER_LAUNCH = 10.0
 # Programs that a script leaves behind in the background get this long to be taken down.
 _IN_BACKGROUND = 5.0
-_LONGEST_OUTPUT = 1 << 20
+_MAX_OUTPUT = 1 << 20
 # In the world's root folder: no path of a program is shorter.
 _STUB, _BASH = "g", "b"
 # Folders of the training machine's own software, which another machine need not have.
@@ -45,7 +45,7 @@ class ScriptRun:
     """What came of a script. ``tree`` mirrors the root folder, with what the script changed."""
 
     calls: tuple[ScriptCommand, ...]
-    left_out: tuple[list[str], ...]
+    skipped: tuple[list[str], ...]
     tree: Path
     status: int
     output: tuple[str, ...]
@@ -81,13 +81,13 @@ def run_script(
     cwd: str,
     python: str,
     packages: Sequence[Path] = (),
-    made: Path | None = None,
+    prepared: Path | None = None,
     timeout: float,
 ) -> ScriptRun:
     """Run a script as it stands in a world of its own; what it would start is taken down.
 
-    ``made``: a tree of files that it finds beside the real ones. Raises UserError for a script that isn't there, that
-    bash can't parse, that can't be followed, or that starts nothing.
+    ``prepared``: a tree of files that it finds beside the real ones. Raises UserError for a script that isn't there,
+    that bash can't parse, that can't be followed, or that starts nothing.
     """
     bash = shutil.which("bash", path=environment.get("PATH", os.defpath)) or shutil.which("bash")
     if bash is None:
@@ -103,12 +103,15 @@ def run_script(
     software: list[str] = []
     while True:
         session = ShellSession.create(
-            confinement.shown, confinement.shared, surroundings, python, [str(path) for path in packages]
+            confinement.readable, confinement.shared, surroundings, python, [str(path) for path in packages]
         )
         own = Path(tempfile.mkdtemp(prefix="script-", dir=confinement.scratch))
         _write_own_files(own, session, bash, software)
         interception = Interception(session)
-        with confinement.world(below=[own], made=made, on_call=interception.look) as world, _Short(world, own) as short:
+        with (
+            confinement.world(below=[own], prepared=prepared, on_call=interception.look) as world,
+            _Short(world, own) as short,
+        ):
             interception.stub, interception.bash = short.stub, short.bash
             status, output = _run(world, session, interception, words, bash, environment, cwd, deadline)
             raise_if_ended(world)
@@ -120,8 +123,8 @@ def run_script(
                     "无法跟踪 `{command}`：{failure}；请直接给出启动命令",
                 ).format(command=shortened(words), failure=failure)
             )
-        left_out = [*session.left_out(), *(["source", path] for path in software)]
-        run = ScriptRun(tuple(session.calls()), tuple(left_out), world.tree, status, output)
+        skipped = [*session.skipped(), *(["source", path] for path in software)]
+        run = ScriptRun(tuple(session.calls()), tuple(skipped), world.tree, status, output)
         if run.calls:
             return run
         missing = [path for path in _sourced_of_the_machine(output) if path not in software]
@@ -216,9 +219,9 @@ def _run(
     deadline: float,
 ) -> tuple[int, tuple[str, ...]]:
     """Run the script to its end; its status (-9 where it was ended) and last lines."""
-    heard: Heard = "looks" if is_watched() else "starts"
+    traced: TracedCalls = "looks" if is_recording() else "starts"
     process = subprocess.Popen(
-        world.command([bash, *words[1:]], heard=heard),
+        world.command([bash, *words[1:]], traced=traced),
         env=world.environment(session.environment(environment)),
         cwd=cwd,
         stdin=subprocess.DEVNULL,
@@ -239,7 +242,7 @@ def _run(
                     if not block:  # the script and all that it left in the background have ended
                         break
                     output += block
-                    del output[:-_LONGEST_OUTPUT]
+                    del output[:-_MAX_OUTPUT]
                 now = time.monotonic()
                 if launched_at is None and session.has_launched:
                     launched_at = now
@@ -280,7 +283,7 @@ def _started_nothing(words: Sequence[str], run: ScriptRun, timeout: float) -> Us
                 "`{command}` 在启动训练之前以状态 {status} 退出{said}",
             ).format(command=command, status=run.status, said=said)
         )
-    others = "; ".join(shortened(words, 80) for words in run.left_out[:4])
+    others = "; ".join(shortened(words, 80) for words in run.skipped[:4])
     hint = Text("; it was not run: {others}", "；以下命令未执行：{others}").format(others=others)
     return UserError(
         Text(

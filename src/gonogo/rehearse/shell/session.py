@@ -16,18 +16,18 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.confinement.reading import read_written
+from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.rehearse.launch.environment import ON_PATH
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers
 
-MOST_NESTED = 20
+MAX_NESTING = 20
 """How deep scripts may call scripts: one that calls itself would go on for ever."""
 PYTHONS = ("python", "python3")
 NOT_FOUND = "BASH_FUNC_command_not_found_handle%%"
 """The function that bash calls for a command that is not there, handed to it and all that it starts."""
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
-_LARGEST = 16 << 20
+_MAX_BYTES = 16 << 20
 
 
 class ScriptCommand(msgspec.Struct, frozen=True):
@@ -60,19 +60,19 @@ class Replaced(msgspec.Struct, frozen=True):
 
 
 class ShellSession:
-    """``shown``: the folder with the settings."""
+    """``readable``: the folder with the settings."""
 
-    def __init__(self, shown: Path) -> None:
-        self.shown = shown
-        self.settings = msgspec.json.decode((shown / "settings.json").read_bytes(), type=StandInSettings)
+    def __init__(self, readable: Path) -> None:
+        self.readable = readable
+        self.settings = msgspec.json.decode((readable / "settings.json").read_bytes(), type=StandInSettings)
         self.written = Path(self.settings.written)
 
     @classmethod
     def create(
-        cls, shown: Path, shared: Path, surroundings: Surroundings, python: str, packages: list[str]
+        cls, readable: Path, shared: Path, surroundings: Surroundings, python: str, packages: list[str]
     ) -> ShellSession:
         """Make both folders."""
-        own = Path(tempfile.mkdtemp(prefix="shell-", dir=shown))
+        own = Path(tempfile.mkdtemp(prefix="shell-", dir=readable))
         own.chmod(0o755)
         (own / "replaced").mkdir()
         (own / "bin").mkdir()
@@ -89,17 +89,17 @@ class ShellSession:
 
     def stand_in(self, *options: str) -> list[str]:
         """The command line of a stand-in, which the arguments of the program follow."""
-        return [self.settings.python, "-I", STAND_IN, str(self.shown), *options]
+        return [self.settings.python, "-I", STAND_IN, str(self.readable), *options]
 
     # -- the parent's side: what it reads may be a stranger's
 
-    def replaces(self, process: int, replaced: Replaced) -> None:
+    def record_replaced(self, process: int, replaced: Replaced) -> None:
         """Take down what a process (by its number in the world) was about to become."""
-        (self.shown / "replaced" / str(process)).write_bytes(msgspec.json.encode(replaced))
+        (self.readable / "replaced" / str(process)).write_bytes(msgspec.json.encode(replaced))
 
     def calls(self) -> list[ScriptCommand]:
         """The programs that would have been started, in order."""
-        lines = (read_written(self.written / "calls", _LARGEST) or b"").splitlines()
+        lines = (read_untrusted(self.written / "calls", _MAX_BYTES) or b"").splitlines()
         return [msgspec.json.decode(line, type=ScriptCommand) for line in lines]
 
     @property
@@ -110,9 +110,9 @@ class ShellSession:
         except OSError:
             return False
 
-    def left_out(self) -> list[list[str]]:
+    def skipped(self) -> list[list[str]]:
         """The commands that were not run, each once, in order of first call."""
-        text = (read_written(self.written / "not_run", _LARGEST) or b"").decode("utf-8", "replace")
+        text = (read_untrusted(self.written / "not_run", _MAX_BYTES) or b"").decode("utf-8", "replace")
         found = {tuple(record.split("\037")[:-1]): None for record in text.split("\036")[:-1]}
         return [list(words) for words in found]
 
@@ -122,13 +122,13 @@ class ShellSession:
         inner = {name: value for name, value in environment.items() if name not in ("BASH_ENV", "ENV")}
         # Launchers that this machine lacks are found last, by whatever looks for a program.
         path = environment.get("PATH", os.defpath)
-        return {**inner, NOT_FOUND: function, "PATH": f"{path}{os.pathsep}{self.shown / 'bin'}"}
+        return {**inner, NOT_FOUND: function, "PATH": f"{path}{os.pathsep}{self.readable / 'bin'}"}
 
     # -- the stand-ins' side, in the world
 
     def replaced(self) -> Replaced:
         """What this process was about to become."""
-        return msgspec.json.decode((self.shown / "replaced" / str(os.getpid())).read_bytes(), type=Replaced)
+        return msgspec.json.decode((self.readable / "replaced" / str(os.getpid())).read_bytes(), type=Replaced)
 
     def call(self, kind: Literal["launch", "program"], words: list[str]) -> None:
         """Take down a program that would have been started."""
@@ -139,7 +139,7 @@ class ShellSession:
         finally:
             os.close(descriptor)
 
-    def leave_out(self, words: list[str]) -> None:
+    def skip(self, words: list[str]) -> None:
         """Take down a command that is not run."""
         record = "".join(f"{word}\037" for word in words) + "\036"
         with open(self.written / "not_run", "ab") as file:
@@ -154,7 +154,7 @@ class ShellSession:
         }
         if "PATH" in outer:
             folders = outer["PATH"].split(os.pathsep)
-            outer["PATH"] = os.pathsep.join(folder for folder in folders if folder != str(self.shown / "bin"))
+            outer["PATH"] = os.pathsep.join(folder for folder in folders if folder != str(self.readable / "bin"))
         return outer
 
 

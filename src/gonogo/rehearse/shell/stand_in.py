@@ -20,7 +20,7 @@ if __name__ == "__main__":
 from gonogo.evidence.environment.own_package import own_command
 from gonogo.evidence.launch.launchers import launcher_called
 from gonogo.evidence.launch.words import SHELLS, is_python, python_command
-from gonogo.rehearse.launch.started import is_python_script
+from gonogo.rehearse.launch.captured_processes import is_python_script
 from gonogo.rehearse.shell import commands
 from gonogo.rehearse.shell.consumers import is_read_by_a_shell
 from gonogo.rehearse.shell.session import Replaced, ShellSession
@@ -38,7 +38,7 @@ class StandIn:
         name = os.path.basename(words[0])
         session = self._session
         if launcher_called(words) is not None:
-            return self._take_down("launch", words)
+            return self._record("launch", words)
         if is_python(name):
             return self._python(words)
         if name in SHELLS:
@@ -51,16 +51,16 @@ class StandIn:
             return self._pass_through(words)
         if name in commands.SLEEPS:
             return 0
-        if name in commands.ASKED_FIRST:
+        if name in commands.INSPECTED_FIRST:
             return self._ask(name, words)
-        if name in commands.LEFT_OUT:
-            session.leave_out(words)
+        if name in commands.SKIPPED:
+            session.skip(words)
             return 0
         if is_python_script(self._path):
             return self._python_script(words)
         self._become(words, self._path)
 
-    def _take_down(self, kind: Literal["launch", "program"], words: list[str]) -> int:
+    def _record(self, kind: Literal["launch", "program"], words: list[str]) -> int:
         self._session.call(kind, words)
         return 0
 
@@ -80,7 +80,7 @@ class StandIn:
             return self._ask("pip", ["pip", *command.arguments])
         if command.kind in ("code", "stdin") or (command.kind == "script" and is_read_by_a_shell(1)):
             self._help(command.kind, "-" if command.kind == "stdin" else command.target, list(command.arguments))
-        return self._take_down("program", words)
+        return self._record("program", words)
 
     def _help(self, kind: str, target: str, arguments: list[str]) -> NoReturn:
         """Run code whose answer the script needs, with torch answering for the virtual machine."""
@@ -88,7 +88,7 @@ class StandIn:
 
         settings = self._session.settings
         module = "gonogo.rehearse.shell.facade"
-        line = python_module(settings.python, module, str(self._session.shown), kind, target, *arguments)
+        line = python_module(settings.python, module, str(self._session.readable), kind, target, *arguments)
         paths = [*settings.packages, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         os.execv(line[0], line)
@@ -99,8 +99,8 @@ class StandIn:
             self._become(words, self._path)  # such as `conda shell.posix activate`: the script acts on its answer
         beside = os.sep in words[0] and not _is_installed(self._path)
         if beside or own_command(os.path.basename(words[0]), Path.cwd()) is not None:
-            return self._take_down("program", words if beside else [self._path, *words[1:]])
-        self._session.leave_out(words)
+            return self._record("program", words if beside else [self._path, *words[1:]])
+        self._session.skip(words)
         return 0
 
     def _pass_through(self, words: list[str]) -> int:
@@ -108,12 +108,12 @@ class StandIn:
         for index, word in enumerate(words[1:], 1):
             name = os.path.basename(word)
             if launcher_called(words[index:]) is not None or is_python(name) or name in SHELLS:
-                self._session.leave_out(words[:index])
+                self._session.skip(words[:index])
                 self._path = os.path.abspath(word) if os.sep in word else name
                 return self.answer(words[index:])
         if is_read_by_a_shell(1) and os.path.exists(self._path):
             self._become(words, self._path)
-        self._session.leave_out(words)
+        self._session.skip(words)
         return 0
 
     def _ask(self, name: str, words: list[str]) -> int:
@@ -131,7 +131,7 @@ class StandIn:
         else:
             harmless = not any(":" in word for word in arguments if not word.startswith("-"))
         if not harmless or (name not in ("pip", "pip3") and shutil.which(name) is None):
-            self._session.leave_out(words)
+            self._session.skip(words)
             return 0
         if name in ("pip", "pip3"):
             python = self._session.settings.python
@@ -155,13 +155,13 @@ def _missing(session: ShellSession, words: list[str]) -> int:
     known = launcher_called(words) is not None or is_python(name) or name in commands.REPLACED
     if known:
         return StandIn(session, Replaced(name, name)).answer(words)
-    session.leave_out(words)
+    session.skip(words)
     return 0
 
 
-def main(shown: str, why: str, arguments: list[str]) -> int:
+def main(readable: str, why: str, arguments: list[str]) -> int:
     """Stand in for what this process was about to become, or for what is not there."""
-    session = ShellSession(Path(shown))
+    session = ShellSession(Path(readable))
     if why == "--missing":
         return _missing(session, arguments)
     replaced = session.replaced()

@@ -18,11 +18,11 @@ from typing import IO
 import msgspec
 
 from gonogo.confinement.world import World
-from gonogo.rehearse.kept.watch import heard
+from gonogo.rehearse.cache.watch import traced_calls
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.virtual.ranks.plan import LINE_TO_EXCHANGE
 
-_LONGEST = 8192
+_MAX_PACKET = 8192
 _OF_A_RANK = frozenset(
     {
         "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "ROLE_RANK", "LOCAL_WORLD_SIZE", "CROSS_RANK", "LOCAL_SIZE",
@@ -51,7 +51,7 @@ class WorkerStart:
     """Its end of the line to the exchange, if it is in touch with other ranks."""
 
 
-class Process:
+class ConfinedProcess:
     """A worker's process in its world, the leader of its own session. ``output`` is what it prints."""
 
     def __init__(self, start: WorkerStart, server: ForkServer | None) -> None:
@@ -71,7 +71,7 @@ class Process:
         start = self._start
         lines = {} if start.line is None else {start.line: LINE_TO_EXCHANGE}
         self._popen = subprocess.Popen(
-            start.world.command(start.command, heard=heard(), descriptors=lines),
+            start.world.command(start.command, traced=traced_calls(), descriptors=lines),
             env=start.world.environment(start.environment),
             cwd=start.cwd,
             stdin=subprocess.DEVNULL,
@@ -153,8 +153,8 @@ class ForkServer:
         self._cwd = cwd
         self._channel, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._popen: subprocess.Popen[bytes] | None = None
-        self._asked: dict[str, Process] = {}
-        self._forked: dict[int, Process] = {}
+        self._asked: dict[str, ConfinedProcess] = {}
+        self._forked: dict[int, ConfinedProcess] = {}
         self._gone = False
 
     def command(self, descriptor: str) -> list[str]:
@@ -169,7 +169,9 @@ class ForkServer:
         with self._theirs as theirs:
             self._popen = subprocess.Popen(
                 self._world.command(
-                    self.command(str(theirs.fileno())), heard=heard(), descriptors={theirs.fileno(): theirs.fileno()}
+                    self.command(str(theirs.fileno())),
+                    traced=traced_calls(),
+                    descriptors={theirs.fileno(): theirs.fileno()},
                 ),
                 env=self._world.environment(self._environment),
                 cwd=self._cwd,
@@ -180,7 +182,7 @@ class ForkServer:
                 pass_fds=[theirs.fileno()],
             )
 
-    def ask(self, process: Process, start: WorkerStart, output: int) -> bool:
+    def ask(self, process: ConfinedProcess, start: WorkerStart, output: int) -> bool:
         """Ask for a worker; False where the server can't fork it, or is gone."""
         if not self.suits(start):
             return False
@@ -200,7 +202,7 @@ class ForkServer:
         self._asked[str(path)] = process
         return True
 
-    def forget(self, process: Process) -> None:
+    def forget(self, process: ConfinedProcess) -> None:
         """A worker that is not wanted any more before there is one: nobody is forked from now on."""
         self._asked = {path: asked for path, asked in self._asked.items() if asked is not process}
         if not self._forked and self._popen is not None:
@@ -213,7 +215,7 @@ class ForkServer:
         while select.select([self._channel], [], [], timeout)[0]:
             timeout = 0
             try:
-                packet = self._channel.recv(_LONGEST)
+                packet = self._channel.recv(_MAX_PACKET)
             except OSError:
                 packet = b""
             if not packet:

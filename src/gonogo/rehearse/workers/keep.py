@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.confinement.reading import read_written
 from gonogo.confinement.trees import copy_with_holes
+from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Text
@@ -83,7 +83,7 @@ def _keep_changes(tree: Path, target: Path) -> None:
 
 def _copy(source: Path, target: Path, redact: Callable[[str], str]) -> None:
     """What the program had a hand in is read as a stranger's; bytes that are no text stay as they are."""
-    data = read_written(source)
+    data = read_untrusted(source)
     if data is not None:
         text = redact(data.decode("utf-8", "surrogateescape"))
         target.write_bytes(text.encode("utf-8", "surrogateescape"))

@@ -7,13 +7,13 @@ import threading
 from pathlib import Path
 from typing import IO
 
-_LONGEST = 48 << 20
+_MAX_BYTES = 48 << 20
 _LAST = 1 << 16
 _CUT = b"\n... [cut: the program printed more than fits here; its last lines follow] ...\n"
 
 
-class LogFile:
-    """Copies a pipe to a file from a thread; past :data:`_LONGEST` bytes only the last :data:`_LAST` are kept."""
+class CappedLogFile:
+    """Copies a pipe to a file from a thread; past :data:`_MAX_BYTES` bytes only the last :data:`_LAST` are kept."""
 
     def __init__(self, pipe: IO[bytes], path: Path) -> None:
         self._pipe = pipe
@@ -29,7 +29,7 @@ class LogFile:
             while block := os.read(self._pipe.fileno(), 1 << 16):
                 self._last += block
                 del self._last[:-_LAST]
-                if self._written + len(block) > _LONGEST:
+                if self._written + len(block) > _MAX_BYTES:
                     self._cut = True
                     continue
                 try:

@@ -16,11 +16,11 @@ from pathlib import Path
 import msgspec
 
 from gonogo.confinement.confinement import Confinement
-from gonogo.confinement.reading import read_written
 from gonogo.confinement.trees import remove_tree
+from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.evidence.rehearsal.record import Outcome
 from gonogo.rehearse.workers.ray_shipment import Returned, Shipment, refusal, unpack
-from gonogo.rehearse.workers.workers import Assignment, Worker, end_all
+from gonogo.rehearse.workers.workers import Assignment, RankProcess, end_all
 from gonogo.virtual.collectives.peers import connect_over_network
 
 _POLL = 0.05
@@ -76,7 +76,7 @@ def _pass_on(source: Connection, target: Connection) -> None:
 
 
 def _run_in(assignment: Assignment, tell: Tell, seconds_between: float) -> Returned:
-    worker = Worker(assignment)
+    worker = RankProcess(assignment)
     ending: Outcome | None = None
     reported = 0.0
     try:
@@ -94,6 +94,6 @@ def _run_in(assignment: Assignment, tell: Tell, seconds_between: float) -> Retur
     return Returned(
         record=msgspec.json.encode(record),
         log=assignment.log.read_bytes(),
-        progress=read_written(assignment.plan.progress) or b"",
-        trace=(read_written(assignment.plan.trace) or b"") if assignment.plan.trace else b"",
+        progress=read_untrusted(assignment.plan.progress) or b"",
+        trace=(read_untrusted(assignment.plan.trace) or b"") if assignment.plan.trace else b"",
     )

@@ -105,7 +105,7 @@ def unpack(shipment: Shipment, confinement: Confinement) -> Assignment:
         environment={name: here(value) for name, value in shipment.environment.items()},
         cwd=shipment.cwd,
         folder=folder,
-        shown=confinement.shown,
+        shown=confinement.readable,
         log=confinement.scratch / "output.log",
         world=None,
         below=tuple(below),

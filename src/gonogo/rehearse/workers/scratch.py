@@ -17,7 +17,7 @@ from gonogo.confinement.trees import remove_tree
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
-_LEAST_FREE = 32 << 20
+_MIN_FREE = 32 << 20
 
 
 @contextlib.contextmanager
@@ -39,7 +39,7 @@ def scratch_folder() -> Iterator[Path]:
     with _ended_in_order():
         try:
             free = shutil.disk_usage(folder).free
-            if free < _LEAST_FREE:
+            if free < _MIN_FREE:
                 raise _full(parent, free)
             yield folder
         finally:
@@ -88,5 +88,5 @@ def _full(path: str, free: int) -> UserError:
             "the temporary folder {path} is full ({free:.1f} MiB free, a rehearsal needs {least} MiB): free "
             "some space, or point TMPDIR to another disk",
             "临时目录 {path} 已满（剩余 {free:.1f} MiB，排练需要 {least} MiB）：请清理空间，或用 TMPDIR 指向另一块磁盘",
-        ).format(path=path, free=free / (1 << 20), least=_LEAST_FREE >> 20)
+        ).format(path=path, free=free / (1 << 20), least=_MIN_FREE >> 20)
     )

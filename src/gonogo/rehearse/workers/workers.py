@@ -13,13 +13,13 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.confinement.reading import read_written
+from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.confinement.world import World
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.rehearse.progress import RankStatus
-from gonogo.rehearse.workers.forking import ForkServer, Process, WorkerStart, fork_server
-from gonogo.rehearse.workers.log_file import LogFile
+from gonogo.rehearse.workers.forking import ConfinedProcess, ForkServer, WorkerStart, fork_server
+from gonogo.rehearse.workers.log_file import CappedLogFile
 from gonogo.virtual.ranks.plan import ExchangeAddress, Progress, WorkerPlan
 
 _POLL = 0.05
@@ -69,21 +69,23 @@ class Assignment:
         return replace(self, plan=msgspec.structs.replace(self.plan, exchange=where), line=line)
 
 
-class Worker:
+class RankProcess:
     """One rank's process on this machine."""
 
     def __init__(self, assignment: Assignment, server: ForkServer | None = None) -> None:
         self.assignment = assignment
         assignment.plan_file.write_bytes(msgspec.json.encode(assignment.plan))
-        self.process = Process(assignment.start, server)
-        self.log = LogFile(self.process.output, assignment.log)
+        self.process = ConfinedProcess(assignment.start, server)
+        self.log = CappedLogFile(self.process.output, assignment.log)
         self._read_to = 0
         self.progress: Progress | None = None
 
     def look(self) -> None:
         """Read what the worker has reported since the last look."""
         with contextlib.suppress(OSError):
-            lines = (read_written(self.assignment.plan.progress, start=self._read_to) or b"").splitlines(keepends=True)
+            lines = (read_untrusted(self.assignment.plan.progress, start=self._read_to) or b"").splitlines(
+                keepends=True
+            )
             for line in lines:
                 if not line.endswith(b"\n"):
                     break
@@ -106,7 +108,7 @@ class Worker:
         self.look()
         plan = self.assignment.plan
         try:
-            written = read_written(plan.record)
+            written = read_untrusted(plan.record)
             if written is not None:
                 return msgspec.json.decode(written, type=RankRecord)
         except (msgspec.DecodeError, OSError) as error:
@@ -144,14 +146,14 @@ def run_workers(
     if any(assignment.plan.exchange is not None for assignment in assignments):
         at_once = len(assignments)
     waiting = list(assignments)
-    running: list[Worker] = []
+    running: list[RankProcess] = []
     records: dict[int, RankRecord] = {}
     ending: Outcome = "interrupted"
     with _server_for(assignments) as server:
         try:
             while waiting or running:
                 while waiting and len(running) < at_once:
-                    running.append(Worker(waiting.pop(0), server))
+                    running.append(RankProcess(waiting.pop(0), server))
                 for worker in [worker for worker in running if worker.process.poll() is not None]:
                     running.remove(worker)
                     worker.end()
@@ -185,12 +187,12 @@ def _server_for(assignments: Sequence[Assignment]) -> contextlib.AbstractContext
     return fork_server(first.python, environments, first.cwd, first.world)
 
 
-def _wait(worker: Worker) -> None:
+def _wait(worker: RankProcess) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         worker.process.wait(_POLL)
 
 
-def end_all(workers: Sequence[Worker], number: signal.Signals) -> None:
+def end_all(workers: Sequence[RankProcess], number: signal.Signals) -> None:
     """Let workers write what they know, then end them; a second Ctrl-C ends them at once."""
     try:
         for worker in workers:
@@ -217,7 +219,7 @@ def not_started(plan: WorkerPlan, outcome: Outcome) -> RankRecord:
 
 
 def _status(
-    assignments: Sequence[Assignment], running: Sequence[Worker], records: dict[int, RankRecord]
+    assignments: Sequence[Assignment], running: Sequence[RankProcess], records: dict[int, RankRecord]
 ) -> tuple[RankStatus, ...]:
     progress = {worker.assignment.plan.rank: worker.progress for worker in running}
     statuses = []

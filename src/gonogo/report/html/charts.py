@@ -12,7 +12,7 @@ from gonogo.finding.words import CATEGORIES, PHASE_NAMES
 from gonogo.report.table import short_place
 from gonogo.report.untrusted import clean_line
 
-_MOST_STALLS = 200
+_MAX_STALLS = 200
 _WORDS = {
     **CATEGORIES,
     **{f"phase {name}": text for name, text in PHASE_NAMES.items()},
@@ -89,7 +89,7 @@ def _steps(report: Report) -> dict[str, Any] | None:
         return None
     return {
         **msgspec.to_builtins(run.over_time),
-        "stalls": [[stall.rank, stall.step, stall.seconds] for stall in run.stalled[:_MOST_STALLS]],
+        "stalls": [[stall.rank, stall.step, stall.seconds] for stall in run.stalled[:_MAX_STALLS]],
     }
 
 

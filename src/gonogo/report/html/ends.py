@@ -30,7 +30,7 @@ _HIGHEST = Text(
     "每个 rank 一条线；同一个点上的多步取最大值。阴影：有 rank 停顿。拖动可放大，双击恢复；键盘：方向键、+ 与 -、0。",
 )
 _WIDTH, _LEFT, _ROW, _RIGHT = 900, 90, 22, 230
-_MOST = 64
+_MAX_RANKS = 64
 
 
 def log_sections(logs: Logs, language: str) -> Iterator[str]:
@@ -71,21 +71,21 @@ def _steps(steps: StepsOverTime, language: str) -> str:
 def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:
     """Ranks from top to bottom, time from left to right; nothing where there is no order to show."""
     count = len(ends)
-    ends = ends[:_MOST]
+    ends = ends[:_MAX_RANKS]
     if not ends or ends[-1].time == ends[0].time:
         return
     title = _ORDER.in_language(language)
     begin, last = ends[0].time, ends[-1].time - ends[0].time
     height = _ROW * (len(ends) + 2)
-    marks = [_said(_LEFT, height - 4, f"0 … {last:,.3g}  {_AXIS.in_language(language)}", "start")]
+    marks = [_label(_LEFT, height - 4, f"0 … {last:,.3g}  {_AXIS.in_language(language)}", "start")]
     for row, end in enumerate(ends):
         y = _ROW * row + _ROW // 2
         x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * (end.time - begin) / last
         marks += [
-            _said(_LEFT - 14, y + 4, f"rank {end.rank}", "end"),
+            _label(_LEFT - 14, y + 4, f"rank {end.rank}", "end"),
             element("line", x1=str(_LEFT), x2=f"{x:.1f}", y1=str(y), y2=str(y), klass="axis"),
             element("circle", cx=f"{x:.1f}", cy=str(y), r="6", klass="root" if end.by_itself else "too-large"),
-            _said(x + 12, y + 4, f"+{end.time - begin:,.2f} s  {clean_line(end.what)[:60]}", "start"),
+            _label(x + 12, y + 4, f"+{end.time - begin:,.2f} s  {clean_line(end.what)[:60]}", "start"),
         ]
     picture = element("svg", *marks, viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label=title)
     said = [_READ, *([_FIRST.format(shown=len(ends), count=count)] if count > len(ends) else [])]
@@ -94,7 +94,7 @@ def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:
                                                         aria_label=title), *remarks)  # fmt: skip
 
 
-def _said(x: float, y: float, content: str, anchor: str) -> str:
+def _label(x: float, y: float, content: str, anchor: str) -> str:
     return element("text", text(content), x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
 
 

@@ -20,7 +20,7 @@ _READ = Text(
 )
 _ENDED = Text("has ended", "已结束")
 _NUMBER = Text("number {number} in its group", "本组第 {number} 个")
-_MOST_LANES = 16
+_MAX_LANES = 16
 """Ranks of one side share a lane where there are more."""
 
 
@@ -39,7 +39,7 @@ def lanes(divergence: Divergence, language: str) -> str:
 
 
 def _rows(divergence: Divergence) -> Iterator[tuple[tuple[int, ...], Side]]:
-    apart = sum(len(side.ranks) for side in divergence.sides) <= _MOST_LANES
+    apart = sum(len(side.ranks) for side in divergence.sides) <= _MAX_LANES
     for side in divergence.sides:
         if apart:
             yield from (((rank,), side) for rank in side.ranks)

@@ -6,7 +6,7 @@ from html import escape
 
 from gonogo.report.untrusted import clean, clean_line
 
-_LONGEST = 20_000
+_MAX_LENGTH = 20_000
 """Characters of one text that are shown: a line of ten megabytes helps no reader."""
 
 
@@ -30,7 +30,7 @@ def lines(content: str) -> str:
 
 
 def _bounded(content: str) -> str:
-    return content if len(content) <= _LONGEST else f"{content[:_LONGEST]} …"
+    return content if len(content) <= _MAX_LENGTH else f"{content[:_MAX_LENGTH]} …"
 
 
 def element(tag: str, *content: str, **attributes: str | bool) -> str:

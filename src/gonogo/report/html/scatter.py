@@ -97,13 +97,13 @@ def _axes(plan: Plan, language: str, scales: _Scales) -> Iterator[str]:
     yield _line(_LEFT, bottom, _LEFT, _ABOVE, "axis")
     yield _line(_LEFT, line, _WIDTH, line, "limit")
     capacity = _CAPACITY.format(size=size(plan.capacity_bytes)).in_language(language)
-    yield _said(_WIDTH - 4, line - 5, capacity, "end")
+    yield _label(_WIDTH - 4, line - 5, capacity, "end")
     for tick in _round(0, scales.top / _GIB):
-        yield _said(_LEFT - 6, y(tick * _GIB) + 4, f"{tick:g} GiB", "end")
+        yield _label(_LEFT - 6, y(tick * _GIB) + 4, f"{tick:g} GiB", "end")
     for tick in _round(scales.slowest, scales.fastest):
-        yield _said(x(tick), bottom + 16, f"{tick:,g}", "middle")
-    yield _said(_WIDTH - 4, bottom + 34, _SPEED.in_language(language), "end")
-    yield _said(_LEFT + 6, _ABOVE + 4, _MEMORY.in_language(language), "start")
+        yield _label(x(tick), bottom + 16, f"{tick:,g}", "middle")
+    yield _label(_WIDTH - 4, bottom + 34, _SPEED.in_language(language), "end")
+    yield _label(_LEFT + 6, _ABOVE + 4, _MEMORY.in_language(language), "start")
 
 
 def _round(least: float, most: float) -> list[float]:
@@ -128,13 +128,13 @@ def _apart(choices: Sequence[Strategy], scales: _Scales) -> list[float]:
 def _point(choice: Strategy, number: int, across: float, language: str, scales: _Scales, leads: bool = False) -> str:
     up = scales.y(choice.reserved_bytes)
     parts = [
-        element("title", text(_told(choice, language))),
+        element("title", text(_tooltip(choice, language))),
         element("circle", cx=f"{across:.1f}", cy=f"{up:.1f}", r=str(_RADIUS), klass="fits" if number else "too-large"),
     ]
     if number:
-        parts.append(_said(across, up + 4, str(number), "middle"))
+        parts.append(_label(across, up + 4, str(number), "middle"))
     if leads:
-        return element("a", *parts, href=f"#strategy-{number}-{language}", aria_label=_told(choice, language))
+        return element("a", *parts, href=f"#strategy-{number}-{language}", aria_label=_tooltip(choice, language))
     return element("g", *parts)
 
 
@@ -145,7 +145,7 @@ def _band(choice: Strategy, across: float, scales: _Scales) -> str:
     return _line(across, high, across, low, "band")
 
 
-def _told(choice: Strategy, language: str) -> str:
+def _tooltip(choice: Strategy, language: str) -> str:
     speed = f"{choice.tokens_per_second_per_gpu:,.0f} {_SPEED.in_language(language)}"
     return f"{strategy_name(choice, language)}{colon(language)}{size(choice.reserved_bytes)}, {speed}"
 
@@ -154,7 +154,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, klass: str) -> str:
     return element("line", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}", klass=klass)
 
 
-def _said(x: float, y: float, content: str, anchor: str) -> str:
+def _label(x: float, y: float, content: str, anchor: str) -> str:
     return element("text", text(content), x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
 
 
@@ -163,5 +163,5 @@ def _choice(plan: Plan, number: int, language: str) -> str:
     files = [
         element("div", heading(3, name), copyable(content, name, language)) for name, content in plan.files[number]
     ]
-    summary = element("summary", text(f"{number + 1}. {_told(choice, language)}"))
+    summary = element("summary", text(f"{number + 1}. {_tooltip(choice, language)}"))
     return element("details", summary, *files, id=f"strategy-{number + 1}-{language}")

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from gonogo.finding import Report, Text
-from gonogo.finding.alike import told_together
+from gonogo.finding.alike import group_alike
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.ends import guarded_sections, log_sections
@@ -48,7 +48,7 @@ def sections(report: Report, language: str) -> Iterator[str]:
     """Markup of each section that there is something for."""
     yield element("header", *_head(report, language))
     if report.findings:
-        together = enumerate(told_together(report.findings))
+        together = enumerate(group_alike(report.findings))
         found = (finding_markup(alike, language, number) for number, alike in together)
         yield element("section", *found, klass="findings")
     for table in head_tables_of(report, language):

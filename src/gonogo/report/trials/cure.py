@@ -7,7 +7,7 @@ import shlex
 import msgspec
 
 from gonogo.finding import Text
-from gonogo.finding.cured import Cure, Seen, Step
+from gonogo.finding.cured import Cure, Step, TrialOutcome
 from gonogo.finding.words import size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean, clean_line
@@ -122,7 +122,7 @@ def cure_tables(cure: Cure, language: str) -> list[Table]:
     return tables
 
 
-def _row(name: Text, seen: Seen, language: str) -> tuple[str, ...]:
+def _row(name: Text, seen: TrialOutcome, language: str) -> tuple[str, ...]:
     memory = "-"
     if seen.peak_reserved_bytes is not None:
         memory = f"{size(seen.peak_reserved_bytes)} / {size(seen.capacity_bytes or 0)}"

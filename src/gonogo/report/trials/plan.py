@@ -220,7 +220,7 @@ def bar(choice: Strategy, capacity: int) -> list[tuple[str, str]]:
 
 def legend(language: str, *, engine: bool) -> str:
     """What the letters of a bar stand for."""
-    return "  ".join(f"{_LETTERS[name]} {said}" for name, said in _told(language, engine) if name != "free")
+    return "  ".join(f"{_LETTERS[name]} {said}" for name, said in _legend(language, engine) if name != "free")
 
 
 def generates(plan: Plan) -> bool:
@@ -228,7 +228,7 @@ def generates(plan: Plan) -> bool:
     return any(choice.by_category.get("rollout") for choice in (*plan.fitting, *plan.too_large))
 
 
-def _told(language: str, engine: bool) -> list[tuple[str, str]]:
+def _legend(language: str, engine: bool) -> list[tuple[str, str]]:
     return [(name, said) for name, said in legend_names(language).items() if engine or name != "rollout"]
 
 

@@ -15,8 +15,8 @@ from gonogo.report.trials.plan import generates, legend_names, plan_summary, sha
 from gonogo.report.untrusted import clean_line
 
 OPTION = "--picture"
-MOST_FITTING = 6
-MOST_TOO_LARGE = 3
+MAX_FITTING = 6
+MAX_TOO_LARGE = 3
 """Bars at most, of each kind."""
 COLOURS = {
     "parameters": "#4269d0",
@@ -39,8 +39,8 @@ _NO_CHINESE_FONT = Text(
     "{path}：本机没有中文字体，图中文字改用英文；.svg 图可显示中文",
 )
 """A PNG takes its letters from the machine that draws it, an SVG from the one that shows it."""
-_TOP, _LABEL, _LEAST_WIDTH = 84.0, 20.0, 0.5
-_LARGEST = 1.6
+_TOP, _LABEL, _MIN_WIDTH = 84.0, 20.0, 0.5
+_MAX_BAR = 1.6
 """A bar that is longer than the accelerator's memory ends at this share of it."""
 
 
@@ -83,9 +83,9 @@ def _unwritable(path: Path, why: Text) -> UserError:
 def draw(plan: Plan, language: str) -> Drawing:
     """The picture: what fits, fastest first, then the smallest of what does not."""
     capacity = plan.capacity_bytes
-    fitting, too_large = plan.fitting[:MOST_FITTING], _short_of_memory(plan)[:MOST_TOO_LARGE]
+    fitting, too_large = plan.fitting[:MAX_FITTING], _short_of_memory(plan)[:MAX_TOO_LARGE]
     most = max((choice.reserved_bytes / capacity for choice in too_large), default=1.0)
-    across = max(1.0, min(most, _LARGEST))
+    across = max(1.0, min(most, _MAX_BAR))
     unit = _BAR_WIDTH / across
     title = f"{_TITLE.in_language(language)}: {clean_line(plan.accelerator)}, {size(capacity)}"
     shapes: list[Box | Words | Line] = [
@@ -133,7 +133,7 @@ def _row(
     left = float(_MARGIN)
     for part, share in shares(choice, capacity).items():
         width = min(share * unit, end - left)
-        if width >= _LEAST_WIDTH:
+        if width >= _MIN_WIDTH:
             note = f"{legend_names(language)[part]}: {size(round(share * capacity))}"
             shapes.append(Box(left, y, width, _BAR_HEIGHT, COLOURS[part], note))
             left += width

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gonogo.finding import Report, Skipped, Text, Verdict
 from gonogo.finding.bisection import Bisection, TriedRelease
-from gonogo.trials.bisect.run import Bisected, Trial
+from gonogo.trials.bisect.run import Bisected, ReleaseTrial
 
 _BREAKS = Text(
     "{package} {bad} breaks the run: {good} is the last release that works",
@@ -88,7 +88,7 @@ def _answer(found: Bisected) -> Text:
     return _NOT_TOLD.format(package=found.package, version=untold.version if untold else found.good)
 
 
-def _covered(package: str, trial: Trial) -> Text:
+def _covered(package: str, trial: ReleaseTrial) -> Text:
     assert trial.report is not None
     hazards = ", ".join(dict.fromkeys(finding.hazard for finding in trial.report.findings))
     what = f"{package} {trial.version}: {trial.report.verdict.value}"
@@ -124,7 +124,7 @@ def _bisection(found: Bisected) -> Bisection:
     )
 
 
-def _tried(trial: Trial) -> TriedRelease:
+def _tried(trial: ReleaseTrial) -> TriedRelease:
     report = trial.report
     rehearsal = report.rehearsal if report is not None else None
     return TriedRelease(

@@ -14,10 +14,10 @@ from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
 from gonogo.rehearse.packages.index import releases_of
 from gonogo.rehearse.packages.installed import installed_version
-from gonogo.rehearse.packages.names import can_be_laid_over
+from gonogo.rehearse.packages.names import can_overlay
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.trials.bisect.search import Bisection, Judgement
+from gonogo.trials.bisect.search import BisectionSearch, Judgement
 
 Try = Callable[[RehearsalRequest, OnProgress | None], tuple[Report, bool]]
 """Rehearses a request: the report, and whether Ctrl-C ended it."""
@@ -34,7 +34,7 @@ class BisectRequest:
 
 
 @dataclass(frozen=True)
-class Trial:
+class ReleaseTrial:
     """A release that was tried."""
 
     version: Version
@@ -52,11 +52,11 @@ class Bisected:
     package: str
     good: Version
     bad: Version
-    trials: list[Trial] = field(default_factory=list)
-    search: Bisection | None = None
+    trials: list[ReleaseTrial] = field(default_factory=list)
+    search: BisectionSearch | None = None
     interrupted: bool = False
 
-    def trial_of(self, version: Version) -> Trial | None:
+    def trial_of(self, version: Version) -> ReleaseTrial | None:
         """The trial of a release; None where it has not been tried."""
         return next((trial for trial in self.trials if trial.version == version), None)
 
@@ -105,13 +105,13 @@ def _search(found: Bisected, releases: list[Version], trying: _Trying) -> None:
         )
     if (good.verdict, bad.verdict) != (Verdict.GO, Verdict.NO_GO):
         return
-    search = found.search = Bisection(releases, found.good, found.bad)
+    search = found.search = BisectionSearch(releases, found.good, found.bad)
     while (release := search.next()) is not None:
         number = len(found.trials) + 1
         try:
             report = trying(release, f"{number}/{number + search.most_left - 1}")
         except UserError as error:  # the ends could be rehearsed: it is this release that can't be
-            trial = Trial(release, None, Judgement.SKIPPED, error.text)
+            trial = ReleaseTrial(release, None, Judgement.SKIPPED, error.text)
         else:
             trial = _trial(release, report, failure)
         found.trials.append(trial)
@@ -166,13 +166,13 @@ def _is_certain_error(finding: Finding) -> bool:
     return finding.severity is Severity.ERROR and finding.certainty is Certainty.CERTAIN
 
 
-def _trial(version: Version, report: Report, failure: str | None) -> Trial:
+def _trial(version: Version, report: Report, failure: str | None) -> ReleaseTrial:
     """What a report says of a release, where ``failure`` is the root cause of the failure that is looked for."""
     if report.verdict is Verdict.GO:
-        return Trial(version, report, Judgement.GOOD)
+        return ReleaseTrial(version, report, Judgement.GOOD)
     if report.verdict is Verdict.NO_GO and root_cause(report) == failure:
-        return Trial(version, report, Judgement.BAD)
-    return Trial(version, report, Judgement.SKIPPED, _why_skipped(report))
+        return ReleaseTrial(version, report, Judgement.BAD)
+    return ReleaseTrial(version, report, Judgement.SKIPPED, _why_skipped(report))
 
 
 def _why_skipped(report: Report) -> Text:
@@ -197,7 +197,7 @@ def _version(option: str, text: str) -> Version:
 
 
 def _check_package(name: str, rehearsal: RehearsalRequest) -> None:
-    if not can_be_laid_over(name):
+    if not can_overlay(name):
         raise UserError(
             Text(
                 "--package {name}: a compiled package can't be installed over the present one; create a "

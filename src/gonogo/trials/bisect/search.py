@@ -16,7 +16,7 @@ class Judgement(str, Enum):
     SKIPPED = "skipped"
 
 
-class Bisection:
+class BisectionSearch:
     """Narrows down where good turns into bad, on the way from a good release to a bad one, whichever is the older.
 
     Releases that can't be judged are stepped around, as ``git bisect skip`` does. Where several changes lie between

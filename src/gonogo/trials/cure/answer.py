@@ -12,8 +12,8 @@ from gonogo.finding import Edit, Finding, Report, Skipped, Text, Verdict, cured
 from gonogo.rehearse.summary import host_per_node, own_device
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.copy import Copy, patch_of
-from gonogo.trials.cure.pace import seconds_of_step
-from gonogo.trials.cure.search import Found
+from gonogo.trials.cure.search import SearchState
+from gonogo.trials.cure.step_time import seconds_of_step
 from gonogo.trials.cure.trial import Trial
 
 _INTERRUPTED = Text("interrupted: partial result", "已中断：以下为部分结果")
@@ -32,7 +32,7 @@ _PARTLY = Text("everything after the errors below", "下列错误之后的内容
 _NOT_SEEN = Text("the rehearsal ends where the program fails", "程序在哪里失败，排练就到哪里结束")
 
 
-def cure_report(found: Found, copy: Copy, *, rehearsals: int, seconds: float, patch_file: str | None) -> Report:
+def cure_report(found: SearchState, copy: Copy, *, rehearsals: int, seconds: float, patch_file: str | None) -> Report:
     """GO where the run is GO as it is or with the cure, else CANNOT-TELL: another cure may do what none here did."""
     go = found.cured
     needed = bool(found.steps) or not go
@@ -51,7 +51,7 @@ def cure_report(found: Found, copy: Copy, *, rehearsals: int, seconds: float, pa
 
 
 def _cure(
-    found: Found, copy: Copy, needed: bool, rehearsals: int, seconds: float, patch_file: str | None
+    found: SearchState, copy: Copy, needed: bool, rehearsals: int, seconds: float, patch_file: str | None
 ) -> cured.Cure:
     command = copy.command_now()
     return cured.Cure(
@@ -121,11 +121,11 @@ def _pinned(copy: Copy) -> list[str]:
     return pins
 
 
-def _seen(trial: Trial) -> cured.Seen:
+def _seen(trial: Trial) -> cured.TrialOutcome:
     record = trial.record
     own = own_device(record.ranks[0]) if record is not None and record.ranks else None
     node = host_per_node(record) if record is not None else None
-    return cured.Seen(
+    return cured.TrialOutcome(
         verdict=trial.verdict.value,
         hazards=tuple(dict.fromkeys(finding.hazard for finding in trial.in_the_way)),
         ranks=trial.ranks,

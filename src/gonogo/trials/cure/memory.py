@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 HAZARDS = frozenset({"gpu-oom-activations", "gpu-oom-model-states", "gpu-oom-eval-logits"})
 _KEPT_BY_CHECKPOINTING = 0.3
 """Of the activations, at most: what can't fit even so isn't tried. The least that was seen in benchmarks/memory.py."""
-_MOST = 6
+_MAX_CANDIDATES = 6
 """Candidates that are rehearsed at most."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class MemorySettings(msgspec.Struct, frozen=True):
     """Settings that differ from the run's own; None and False: as they are."""
 
     micro_batch: int | None = None
@@ -63,7 +63,7 @@ class Change(msgspec.Struct, frozen=True):
         return " ".join(name for name in self.__struct_fields__ if getattr(self, name))
 
 
-def _order(change: Change) -> tuple[int, int, bool, int]:
+def _order(change: MemorySettings) -> tuple[int, int, bool, int]:
     """Smaller before larger, fewer settings before more, what is no slower first, and the largest micro-batch."""
     return change.size, len(change.kind.split()), change.slower, -(change.micro_batch or 0)
 
@@ -85,14 +85,14 @@ def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
     changes = sorted(_changes(rank, batch), key=_order)
     given = 0
     for change in changes:
-        if given < _MOST and _may_fit(change, device, rank, batch, record.world_size):
+        if given < _MAX_CANDIDATES and _may_fit(change, device, rank, batch, record.world_size):
             edits = _edits(run, change, batch)
             if edits:
                 given += 1
                 yield Candidate(finding, _title(change, batch), tuple(edits), size=change.size, kind=change.kind)
 
 
-def _changes(rank: RankRecord, batch: Batch | None) -> Iterator[Change]:
+def _changes(rank: RankRecord, batch: Batch | None) -> Iterator[MemorySettings]:
     """All combinations that differ from the run as it is."""
     config = rank.deepspeed_config
     stage = setting(config, "zero_optimization", "stage")
@@ -107,12 +107,12 @@ def _changes(rank: RankRecord, batch: Batch | None) -> Iterator[Change]:
         micro_batches, (False, True), stages, optimizers
     ):
         for parameters in (False, True) if may_offload_parameters and (higher or stage) == 3 else (False,):
-            change = Change(micro_batch, checkpointing, higher, optimizer, parameters)
+            change = MemorySettings(micro_batch, checkpointing, higher, optimizer, parameters)
             if change.size:
                 yield change
 
 
-def _may_fit(change: Change, device: DeviceMemory, rank: RankRecord, batch: Batch | None, world: int) -> bool:
+def _may_fit(change: MemorySettings, device: DeviceMemory, rank: RankRecord, batch: Batch | None, world: int) -> bool:
     """Whether the peak, with all that the change could free taken off, is within the accelerator's memory."""
     held = dict(device.by_category)
     if device.shortage is not None and device.peak_allocated_bytes < device.shortage.allocated_bytes:
@@ -134,7 +134,7 @@ def _may_fit(change: Change, device: DeviceMemory, rank: RankRecord, batch: Batc
     return sum(held.values()) <= device.total_bytes - device.allowance_bytes
 
 
-def _edits(run: Run, change: Change, batch: Batch | None) -> list[Edit] | None:
+def _edits(run: Run, change: MemorySettings, batch: Batch | None) -> list[Edit] | None:
     """The edits of all parts; None where one of them has no place that can be edited."""
     parts: list[list[Edit] | None] = []
     if change.micro_batch is not None and batch is not None:
@@ -157,7 +157,7 @@ def _edits(run: Run, change: Change, batch: Batch | None) -> list[Edit] | None:
     return [edit for part in parts for edit in part or ()]
 
 
-def _title(change: Change, batch: Batch | None) -> Text:
+def _title(change: MemorySettings, batch: Batch | None) -> Text:
     said: list[Text] = []
     if change.micro_batch is not None and batch is not None:
         said.append(

@@ -14,7 +14,7 @@ from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
 from gonogo.rehearse.packages.index import releases_of
 from gonogo.rehearse.packages.installed import installed_version
-from gonogo.rehearse.packages.names import STACK, can_be_laid_over
+from gonogo.rehearse.packages.names import STACK, can_overlay
 from gonogo.trials.cure.candidate import Candidate
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _packages_at_fault(failure: Failure) -> list[str]:
     for frame in reversed(failure.frames):
         match = _IN_PACKAGE.search(frame.path)
         name = canonicalize_name(match[1]) if match else ""
-        if name in STACK and can_be_laid_over(name) and name not in found:
+        if name in STACK and can_overlay(name) and name not in found:
             found.append(name)
     return found[:2]
 

@@ -11,12 +11,12 @@ from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.candidates import candidates
-from gonogo.trials.cure.learned import changed_learning
-from gonogo.trials.cure.leaving_out import steps_without
+from gonogo.trials.cure.invariants import changed_learning
 from gonogo.trials.cure.request import CureRequest
 from gonogo.trials.cure.trial import Trial, Trier
+from gonogo.trials.cure.without_step import steps_without
 
-_MOST_STEPS = 12
+_MAX_STEPS = 12
 _LOOKING = Text("unchanged", "原样")
 _PROOF = Text("final verification", "最终验证")
 
@@ -40,7 +40,7 @@ class Equal:
 
 
 @dataclass
-class Found:
+class SearchState:
     """What has been found by now. ``now`` is the trial of the copy with ``steps``."""
 
     before: Trial
@@ -57,7 +57,7 @@ class Found:
         return self.now.verdict is Verdict.GO
 
 
-class Search:
+class CureSearch:
     """One search; :meth:`run` is called once."""
 
     def __init__(self, request: CureRequest, trier: Trier) -> None:
@@ -68,14 +68,14 @@ class Search:
         self._tried: set[tuple[object, ...]] = set()
         self._ranks = request.rehearsal.ranks
 
-    def run(self) -> Found:
+    def run(self) -> SearchState:
         """Search. Ctrl-C, and the end of the budget, end it with what is known by then."""
         self._trier.doing = _LOOKING
         before = self._as_it_is(self._own_files(self._first_check()))
-        found = Found(before, before)
+        found = SearchState(before, before)
         try:
             before = found.before = found.now = self._with_all_ranks(before, _LOOKING)
-            while not found.cured and len(found.steps) < _MOST_STEPS and self._takes_a_step(found):
+            while not found.cured and len(found.steps) < _MAX_STEPS and self._takes_a_step(found):
                 pass
             if found.cured:
                 self._leave_out(found)
@@ -124,7 +124,7 @@ class Search:
         self._trier.doing = doing
         return self._trier(trial, self._ranks)
 
-    def _takes_a_step(self, found: Found) -> bool:
+    def _takes_a_step(self, found: SearchState) -> bool:
         """Try candidates until one is kept; False where none is left, or the time is over."""
         for finding in found.now.in_the_way:
             with self._copy.entered():
@@ -147,7 +147,7 @@ class Search:
                 self._lay(found.steps)
         return False
 
-    def _look_for_equal(self, found: Found, taken: Candidate, others: list[Candidate]) -> None:
+    def _look_for_equal(self, found: SearchState, taken: Candidate, others: list[Candidate]) -> None:
         """Rehearse one more candidate of the same size and another kind, for the user to choose."""
         equal = next((one for one in others if one.size == taken.size and one.kind != taken.kind), None)
         if equal is None or self._over or not self._copy.may_change(equal.edits):
@@ -156,7 +156,7 @@ class Search:
         if isinstance(outcome, Trial) and outcome.verdict is Verdict.GO:
             found.alternatives.append(Equal(taken, equal, outcome, self._copy.patch()))
 
-    def _try(self, found: Found, candidate: Candidate) -> Trial | Text:
+    def _try(self, found: SearchState, candidate: Candidate) -> Trial | Text:
         """The trial with a candidate where it brings the run further, else why it is not taken."""
         self._lay([*found.steps, candidate])
         trial = self._own_files(self._trier.check())
@@ -182,14 +182,14 @@ class Search:
             return self._with_all_ranks(trial, _PROOF)
         return trial if is_progress(found.now, trial, candidate.finding) else _outcome(candidate.finding, trial)
 
-    def _files_forbid(self, found: Found, trial: Trial) -> bool:
+    def _files_forbid(self, found: SearchState, trial: Trial) -> bool:
         """Whether the files show a certain error, other than one that a rehearsal has spoken against."""
         seen = found.now if found.now.rehearsed is not None else found.before
         there = {finding.hazard for finding in seen.in_the_way}
         refuted = {finding.hazard for finding in seen.in_files if finding.hazard not in there}
         return _certain(finding for finding in trial.in_files if finding.hazard not in refuted)
 
-    def _leave_out(self, found: Found) -> None:
+    def _leave_out(self, found: SearchState) -> None:
         """Take out each step without which it is GO as well, the last first."""
         for step in reversed(found.steps[:]):
             fewer = steps_without(found.steps, step)

@@ -17,7 +17,7 @@ from gonogo.evidence.rehearsal.record import Phase, RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
 from gonogo.rehearse.packages import installed_version
-from gonogo.rehearse.packages.names import STACK, can_be_laid_over
+from gonogo.rehearse.packages.names import STACK, can_overlay
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.trials.cure.copy import Copy
@@ -170,6 +170,6 @@ class Trier:
             and package.name in STACK
             and not package.address  # another package than the index's of that version
             and package.name not in stated
-            and can_be_laid_over(package.name)
+            and can_overlay(package.name)
             and installed_version(package.name) != package.version
         )

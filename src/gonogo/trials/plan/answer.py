@@ -14,21 +14,21 @@ from gonogo.finding.text import listed
 from gonogo.trials.plan import roofline
 from gonogo.trials.plan.arguments import CONFIG
 from gonogo.trials.plan.choice import BANDS, Choice
-from gonogo.trials.plan.machine_room import HOST_RESERVE
+from gonogo.trials.plan.fits import HOST_RESERVE
 from gonogo.trials.plan.reasons import GIB, limit, shortfall, why
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.trials.plan.search import Plan
+from gonogo.trials.plan.search import PlanResult
 from gonogo.trials.plan.solve import Solved
+from gonogo.trials.plan.task.messages import not_rehearsed
 from gonogo.trials.plan.task.rollout import SERVER_SHARE
-from gonogo.trials.plan.task.said import not_rehearsed
 from gonogo.trials.plan.write import files_of
 from gonogo.virtual.measuring.jobs import Facts
 
-_MOST_GPUS = 1024
+_MAX_GPUS = 1024
 _SHOWN = (CONFIG, "launch_deepspeed.sh", "launch_torchrun.sh")
 
 
-def plan_report(plan: Plan, notes: Sequence[Text] = ()) -> Report:
+def plan_report(plan: PlanResult, notes: Sequence[Text] = ()) -> Report:
     """GO where a strategy that was rehearsed at full depth fits, NO-GO where none fits, else CANNOT-TELL."""
     rehearsed = any(choice.source == "rehearsed" for choice in plan.fitting)
     verdict = Verdict.GO if rehearsed else Verdict.CANNOT_TELL if plan.fitting or plan.failed else Verdict.NO_GO
@@ -42,7 +42,7 @@ def plan_report(plan: Plan, notes: Sequence[Text] = ()) -> Report:
     )
 
 
-def _notes(plan: Plan) -> list[Text]:
+def _notes(plan: PlanResult) -> list[Text]:
     notes = []
     if plan.request.global_batch is None:
         notes.append(
@@ -66,7 +66,7 @@ def unstated(request: PlanRequest) -> list[Text]:
     ]
 
 
-def covered(plan: Plan | Solved, whole: Sequence[Choice]) -> list[Text]:
+def covered(plan: PlanResult | Solved, whole: Sequence[Choice]) -> list[Text]:
     """What was rehearsed. ``whole``: at full depth."""
     said = [
         Text(
@@ -95,7 +95,7 @@ def _stack(request: PlanRequest) -> Text:
     return Text("TRL, transformers and DeepSpeed", "TRL、transformers 和 DeepSpeed")
 
 
-def _skipped(plan: Plan) -> list[Skipped]:
+def _skipped(plan: PlanResult) -> list[Skipped]:
     skipped = []
     if plan.unsettled:
         names = listed((choice.strategy.label for choice in plan.unsettled), "; ", "；")
@@ -136,7 +136,7 @@ def uncovered(failed: Sequence[tuple[Choice, str]], request: PlanRequest) -> lis
     return skipped
 
 
-def _planned(plan: Plan) -> planned.Plan:
+def _planned(plan: PlanResult) -> planned.Plan:
     request = plan.request
     return planned_for(
         request,
@@ -145,11 +145,11 @@ def _planned(plan: Plan) -> planned.Plan:
         fitting=tuple(planned_strategy(choice, request, plan.fitting[0]) for choice in plan.fitting),
         too_large=tuple(too_large(choice, request) for choice in plan.too_large),
         seconds=plan.seconds,
-        files=tuple(shown_files(choice, request, plan.facts) for choice in plan.fitting),
+        files=tuple(files_to_show(choice, request, plan.facts) for choice in plan.fitting),
     )
 
 
-def shown_files(choice: Choice, request: PlanRequest, facts: Facts) -> tuple[tuple[str, str], ...]:
+def files_to_show(choice: Choice, request: PlanRequest, facts: Facts) -> tuple[tuple[str, str], ...]:
     """Name and text of the files of a strategy that a page shows."""
     files = files_of(choice, request, facts)
     return tuple((name, files[name]) for name in _SHOWN)
@@ -276,7 +276,7 @@ def _gpus_needed(choice: Choice, request: PlanRequest, needed: float, capacity: 
         return None
     node = request.machine.count
     count = math.ceil(request.world_size * partitioned / room / node) * node
-    return count if count <= _MOST_GPUS else None
+    return count if count <= _MAX_GPUS else None
 
 
 def _next_larger(accelerator: Accelerator, needed: float) -> Accelerator | None:

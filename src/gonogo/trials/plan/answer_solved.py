@@ -9,9 +9,9 @@ from msgspec.structs import asdict
 from gonogo.finding import Report, Text, Verdict, planned
 from gonogo.trials.plan.answer import (
     covered,
+    files_to_show,
     planned_for,
     planned_strategy,
-    shown_files,
     too_large,
     uncovered,
     unstated,
@@ -50,7 +50,7 @@ def _planned(solved: Solved) -> planned.Plan:
         fitting=tuple(_solution(one) for one in solved.solutions),
         too_large=tuple(too_large(choice, request) for choice in solved.too_large),
         seconds=solved.seconds,
-        files=tuple(shown_files(one.choice, one.request, solved.facts) for one in solved.solutions),
+        files=tuple(files_to_show(one.choice, one.request, solved.facts) for one in solved.solutions),
     )
 
 

@@ -16,9 +16,9 @@ import msgspec
 
 import gonogo
 from gonogo.evidence.environment.hardware import Accelerator
-from gonogo.rehearse.kept.known import source_digest
-from gonogo.rehearse.kept.store import Store
-from gonogo.virtual.measuring.jobs import Facts, Job, Measured
+from gonogo.rehearse.cache.key import source_digest
+from gonogo.rehearse.cache.store import Store
+from gonogo.virtual.measuring.jobs import Facts, Measured, MeasurementJob
 
 _STACK = (
     "torch",
@@ -38,7 +38,7 @@ _MATTERS = ("PYTORCH_", "DEEPSPEED_", "DS_", "ACCELERATE_", "TRANSFORMERS_")
 Answer = TypeVar("Answer", Facts, Measured)
 
 
-def key_of(job: Job, accelerator: Accelerator, folder: Path) -> str:
+def key_of(job: MeasurementJob, accelerator: Accelerator, folder: Path) -> str:
     """The name of all that an answer hangs on: the files' contents, not their places.
 
     ``folder``: what the job's files lie below.

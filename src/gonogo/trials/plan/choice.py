@@ -9,7 +9,7 @@ import msgspec
 from gonogo.trials.plan import closed_form
 from gonogo.trials.plan.closed_form import Calibration, Estimate
 from gonogo.trials.plan.extend import Peak, Work
-from gonogo.trials.plan.machine_room import Room, room
+from gonogo.trials.plan.fits import Headroom, headroom
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.roofline import NETWORK_BYTES, StepTime, collective_seconds, step_time
 from gonogo.trials.plan.strategy import Strategy
@@ -39,7 +39,7 @@ class Choice(msgspec.Struct, frozen=True):
     time: StepTime
     tokens_per_second: float
     """Of one accelerator."""
-    room: Room
+    room: Headroom
 
     @property
     def band(self) -> float:
@@ -166,7 +166,7 @@ def _choice(
     tokens: float = strategy.micro_batch * strategy.accumulation * request.tokens_of_sample
     tokens *= request.world_size / (request.world_size + strategy.rollout.gpus)  # the server's GPUs train none
     beside = engine.beside(request, facts, strategy)
-    left = room(
+    left = headroom(
         request.machine, reserved=reserved, host_of_rank=host, nvme_of_rank=nvme, nvme_bytes=request.nvme_bytes,
         band=BANDS[source], unsure=beside.unsure if beside is not None else 0.0,
         engine=engine.margin(request, facts, strategy, held),

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gonogo.confinement.confinement import Confinement
-from gonogo.confinement.reading import read_written, write_shared
+from gonogo.confinement.untrusted_files import read_untrusted, write_shared
 from gonogo.rehearse.launch.environment import fixed_environment
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.trials.plan.arguments import learning_rate, options, task_arguments, training_arguments
@@ -27,7 +27,7 @@ from gonogo.trials.plan.task.batches import measured_generations
 from gonogo.trials.plan.task.script import SCRIPT, script_of
 from gonogo.trials.plan.task.settings import TaskSettings
 from gonogo.virtual.measuring.depth import with_depth
-from gonogo.virtual.measuring.jobs import EngineFacts, Facts, Job, JobEnded, Measured
+from gonogo.virtual.measuring.jobs import EngineFacts, Facts, JobEnded, Measured, MeasurementJob
 from gonogo.virtual.measuring.server import ServerSettings
 
 _OF_MODEL = ("preprocessor_config.json", "processor_config.json", "tokenizer_config.json", "tokenizer.json",
@@ -93,7 +93,7 @@ class Meter:
         jobs = [self._job(_name(cell), cell) for cell in cells]
         return self._measurements(jobs, Measured)
 
-    def _answered(self, jobs: list[Job], kind: type[Answer]) -> list[Answer]:
+    def _answered(self, jobs: list[MeasurementJob], kind: type[Answer]) -> list[Answer]:
         found = []
         for answer in self._measurements(jobs, kind):
             if isinstance(answer, NotMeasured):
@@ -101,7 +101,7 @@ class Meter:
             found.append(answer)
         return found
 
-    def _measurements(self, jobs: list[Job], kind: type[Answer]) -> list[Answer | NotMeasured]:
+    def _measurements(self, jobs: list[MeasurementJob], kind: type[Answer]) -> list[Answer | NotMeasured]:
         keys = {job.name: key_of(job, self._request.machine.accelerator, self._folder) for job in jobs}
         answers: dict[str, Answer | NotMeasured] = {}
         for job in jobs:
@@ -116,21 +116,21 @@ class Meter:
             self._on_done(number, len(missing))
         return [answers[job.name] for job in jobs]
 
-    def _read(self, job: Job, why: str, key: str, kind: type[Answer]) -> Answer | NotMeasured:
+    def _read(self, job: MeasurementJob, why: str, key: str, kind: type[Answer]) -> Answer | NotMeasured:
         if why.startswith("the process"):
             return NotMeasured(why)
         if why:
             # What is said of the copy of the configuration is meant of the model.
             last = _last_line(Path(f"{job.answer}.log")).replace(str(Path(job.answer).parent), str(self._request.model))
             return NotMeasured(last if why.startswith("status") and last else ": ".join(filter(None, (why, last))))
-        data = read_written(job.answer)
+        data = read_untrusted(job.answer)
         if data is None:
             return NotMeasured("the answer is gone")
         with contextlib.suppress(OSError):
             keep(key, data)
         return msgspec.json.decode(data, type=kind)
 
-    def _run(self, jobs: list[Job]) -> Iterator[tuple[Job, str]]:
+    def _run(self, jobs: list[MeasurementJob]) -> Iterator[tuple[MeasurementJob, str]]:
         """Each job as it ends, with why it has no answer, or ``""``."""
         if not jobs:
             return
@@ -182,7 +182,7 @@ class Meter:
             self._process.stdin.write(msgspec.json.encode(start) + b"\n")
         return self._process
 
-    def _job(self, name: str, cell: Measurement, *, describe: bool = False) -> Job:
+    def _job(self, name: str, cell: Measurement, *, describe: bool = False) -> MeasurementJob:
         request, strategy = self._request, cell.strategy
         place = self._made(self._folder / name)
         config = with_depth(self.config, cell.depth) if cell.depth else self.config
@@ -198,7 +198,7 @@ class Meter:
         else:
             arguments = self._plain(place, cell, describe)
         write_shared(place / "deepspeed.json", json.dumps(written).encode())
-        return Job(
+        return MeasurementJob(
             name=name,
             arguments=tuple(arguments),
             world_size=cell.world_size,
@@ -314,7 +314,7 @@ def _name(cell: Measurement) -> str:
 
 def _last_line(log: Path) -> str:
     try:
-        lines = (read_written(log) or b"").decode("utf-8", "replace").strip().splitlines()
+        lines = (read_untrusted(log) or b"").decode("utf-8", "replace").strip().splitlines()
     except OSError:
         return ""
     return lines[-1].strip() if lines else ""

@@ -8,7 +8,7 @@ from gonogo.finding import Text
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.roofline import ALIKE
-from gonogo.trials.plan.task.said import of_task
+from gonogo.trials.plan.task.messages import task_notes
 
 GIB = 1 << 30
 
@@ -64,7 +64,7 @@ _KEPT = Text(
     "All activations fit, so nothing is recomputed (no gradient checkpointing).",
     "显存放得下全部激活，无需重复计算（不开梯度检查点）。",
 )
-_MOST = Text(
+_LARGEST_PART = Text(
     "Each GPU uses {used:.1f} of {all:.1f} GiB, most of it for {what} ({most:.1f} GiB).",
     "每张卡占用 {used:.1f} / {all:.1f} GiB，其中{what}最多（{most:.1f} GiB）。",
 )
@@ -120,7 +120,7 @@ def limit(choice: Choice) -> Text:
 def why(choice: Choice, request: PlanRequest, fastest: Choice | None) -> tuple[Text, ...]:
     """The reasons of a strategy, one sentence each; ``fastest``: the first of those that fit, if they are compared."""
     said = [*_spread(choice, request), _RECOMPUTED if choice.strategy.checkpointing else _KEPT]
-    said += of_task(choice, request)
+    said += task_notes(choice, request)
     said += _memory(choice, request)
     return (*said, _speed(choice, fastest)) if fastest is not None else tuple(said)
 
@@ -147,7 +147,7 @@ def _memory(choice: Choice, request: PlanRequest) -> Iterator[Text]:
         return
     name = max(choice.by_category, key=lambda category: choice.by_category[category])
     accelerator = request.machine.accelerator
-    yield _MOST.format(
+    yield _LARGEST_PART.format(
         what=_CATEGORIES[name],
         used=choice.reserved / GIB,
         all=(accelerator.total_bytes - accelerator.allowance_bytes) / GIB,

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.evidence.environment.hardware import Machine, machine_from, memory_size, nodes_asked
+from gonogo.evidence.environment.hardware import Machine, machine_from, memory_size, requested_nodes
 from gonogo.evidence.paths import exists, expanded, is_file
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -102,7 +102,7 @@ def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[P
                 tune=tune, known=", ".join(TUNES)
             )
         )
-    nodes = nodes_asked(options.gpus, options.nodes)
+    nodes = requested_nodes(options.gpus, options.nodes)
     machine = machine_from(options.gpus, nodes or said.nodes, options.host_memory, said.gpus or _GPUS)
     own_world = (options.gpus is None or said.gpus == machine.count) and nodes in (None, said.nodes)
     asked_length = options.seq_len or said.seq_len

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.trials.plan.candidates import Candidates, Group, group_of
+from gonogo.trials.plan.candidates import Candidates, StrategyGroup, group_of
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.measure import Meter
 from gonogo.trials.plan.request import PlanRequest
@@ -25,7 +25,7 @@ _WHOLE_ROUNDS = 4
 
 
 @dataclass
-class Plan:
+class PlanResult:
     """What was found."""
 
     request: PlanRequest
@@ -60,7 +60,7 @@ def check_batch(request: PlanRequest) -> None:
         )
 
 
-def search(request: PlanRequest, meter: Meter, say: Say) -> Plan:
+def search(request: PlanRequest, meter: Meter, say: Say) -> PlanResult:
     """Find the strategies that fit, fastest first. Raises NotMeasured where the model itself can't be made."""
     started = time.monotonic()
     say(Text("reading the model", "读取模型"))
@@ -78,7 +78,7 @@ def search(request: PlanRequest, meter: Meter, say: Say) -> Plan:
     return _plan(candidates, meter, time.monotonic() - started)
 
 
-def _measure_the_best(candidates: Candidates, groups: list[Group]) -> None:
+def _measure_the_best(candidates: Candidates, groups: list[StrategyGroup]) -> None:
     """Short rehearsals, until the strategy that is fastest of those that may fit has been measured."""
     for _ in range(len(groups)):
         hopeful = _hopeful(candidates, groups)[:_AT_ONCE]
@@ -88,13 +88,13 @@ def _measure_the_best(candidates: Candidates, groups: list[Group]) -> None:
         candidates.rehearse_short(unknown)
 
 
-def _hopeful(candidates: Candidates, groups: list[Group]) -> list[Choice]:
+def _hopeful(candidates: Candidates, groups: list[StrategyGroup]) -> list[Choice]:
     """The best of each group that may fit, fastest first."""
     choices = [candidates.hopeful(group) for group in groups]
     return candidates.ranked([choice for choice in choices if choice is not None])
 
 
-def _plan(candidates: Candidates, meter: Meter, seconds: float) -> Plan:
+def _plan(candidates: Candidates, meter: Meter, seconds: float) -> PlanResult:
     fitting: list[Choice] = []
     too_large: list[Choice] = []
     unsettled: list[Choice] = []
@@ -110,7 +110,7 @@ def _plan(candidates: Candidates, meter: Meter, seconds: float) -> Plan:
         smallest = min((candidates.smallest(group) for group in usual), key=lambda choice: choice.reserved)
         sure = all(candidates.surely_too_large(group) for group in usual)
         (too_large if sure else unsettled).append(smallest)
-    return Plan(
+    return PlanResult(
         request=candidates.request,
         facts=candidates.facts,
         global_batch=candidates.global_batch,
@@ -124,9 +124,9 @@ def _plan(candidates: Candidates, meter: Meter, seconds: float) -> Plan:
     )
 
 
-def _rows(candidates: Candidates) -> list[list[Group]]:
+def _rows(candidates: Candidates) -> list[list[StrategyGroup]]:
     """The groups that are told of as one: all apart; with an engine, those of one way to spread states and generate."""
-    rows: dict[Group, list[Group]] = {}
+    rows: dict[StrategyGroup, list[StrategyGroup]] = {}
     for group in candidates.groups():
         row = group
         if group.engine:

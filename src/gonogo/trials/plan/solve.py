@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.trials.plan.candidates import Candidates, Group, group_of
+from gonogo.trials.plan.candidates import Candidates, StrategyGroup, group_of
 from gonogo.trials.plan.choice import Choice, by_formula, by_peak, capacity_of
 from gonogo.trials.plan.closed_form import NOTHING_KNOWN
 from gonogo.trials.plan.extend import Peak, extended
 from gonogo.trials.plan.measure import Meter
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.strategy import Strategy
-from gonogo.trials.plan.task import ways
+from gonogo.trials.plan.task import engine_layouts
 from gonogo.trials.plan.task.batches import generations, global_batch, least_micro_batch
 from gonogo.virtual.measuring.depth import longest_sequence
 from gonogo.virtual.measuring.jobs import Facts
@@ -31,10 +31,10 @@ Unknown = Literal["micro-batch", "seq-len", "gpus", "generations"]
 UNKNOWNS: tuple[Unknown, ...] = ("micro-batch", "seq-len", "gpus", "generations")
 Say = Callable[[Text], None]
 
-_MOST_SAMPLES = 256
-_MOST_NODES = 64
-_MOST_GENERATIONS = 512
-_MOST_WHOLE = 4
+_MAX_SAMPLES = 256
+_MAX_NODES = 64
+_MAX_GENERATIONS = 512
+_MAX_FULL_REHEARSALS = 4
 """Rehearsals at full depth that the best answer is worth."""
 _NEAR_ENOUGH = 16
 """An answer is not tried further once it is known to one part in so many."""
@@ -130,11 +130,11 @@ class _Solver:
             self.groups = [group for group in self.groups if group.gpus == fewest]
         self.too_large: list[Choice] = []
         self.failed: list[tuple[Choice, str]] = []
-        self._lines: dict[Group, tuple[tuple[int, Peak], tuple[int, Peak]]] = {}
+        self._lines: dict[StrategyGroup, tuple[tuple[int, Peak], tuple[int, Peak]]] = {}
 
     def _values(self) -> Sequence[int]:
         if self.unknown == "micro-batch":
-            return range(1, _MOST_SAMPLES + 1)
+            return range(1, _MAX_SAMPLES + 1)
         if self.unknown == "seq-len":
             most, task = longest_sequence(self.meter.config), self.request.task
             steps = [*range(256, min(most, 16384), 256), *range(16384, most, 1024), most]
@@ -142,17 +142,17 @@ class _Solver:
             return sorted({min(step, most) for step in steps if step > prompt}) or [most]
         if self.unknown == "generations":
             world = self.request.world_size
-            return [count for count in range(2, _MOST_GENERATIONS + 1) if self._prompts() * count % world == 0]
+            return [count for count in range(2, _MAX_GENERATIONS + 1) if self._prompts() * count % world == 0]
         count = self.request.machine.count
         of_node = {1 << power for power in range(count.bit_length()) if 1 << power <= count} | {count}
-        worlds = of_node | {count << power for power in range(_MOST_NODES.bit_length())}
+        worlds = of_node | {count << power for power in range(_MAX_NODES.bit_length())}
         return sorted(worlds, reverse=True)
 
     def _prompts(self) -> int:
         """Prompts of a step, which stay as many however many completions each has."""
         return max(global_batch(self.request) // generations(self.request), 1)
 
-    def _is_asked(self, group: Group) -> bool:
+    def _is_asked(self, group: StrategyGroup) -> bool:
         """Where memory is short activations are recomputed; with a given length, keeping them is a choice too."""
         family = group.family
         asked = self.request.task
@@ -180,7 +180,7 @@ class _Solver:
         count = min(value, machine.count)
         return replace(self.request, machine=replace(machine, count=count, nodes=-(-value // count)), global_batch=None)
 
-    def _strategy(self, group: Group, value: int) -> Strategy:
+    def _strategy(self, group: StrategyGroup, value: int) -> Strategy:
         """Accumulating at all of the values: the sum of gradients that it keeps would break the line."""
         asked = self._request(value).without(group.gpus)
         least = least_micro_batch(asked)
@@ -188,9 +188,9 @@ class _Solver:
         found = self._at(value).strategy(group, micro_batch)
         found = replace(found, accumulation=max(found.accumulation, 2))
         samples = micro_batch * found.accumulation
-        rollout = ways.leanest(self._request(value), self.facts, group.engine, group.gpus, samples)
+        rollout = engine_layouts.leanest(self._request(value), self.facts, group.engine, group.gpus, samples)
         if self.unknown == "generations":
-            rollout = ways.holding(asked, self.facts, samples) or rollout
+            rollout = engine_layouts.holding(asked, self.facts, samples) or rollout
         return replace(found, rollout=rollout)
 
     def _fits(self, choice: Choice, value: int) -> bool:
@@ -198,7 +198,7 @@ class _Solver:
         if self.unknown != "generations":
             return choice.room.fits
         strategy = choice.strategy
-        held = ways.holding(self._request(value), self.facts, strategy.micro_batch * strategy.accumulation)
+        held = engine_layouts.holding(self._request(value), self.facts, strategy.micro_batch * strategy.accumulation)
         return choice.room.fits and held is not None
 
     def _coordinate(self, value: int) -> float:
@@ -212,7 +212,7 @@ class _Solver:
         asked = [(group, value) for group in self.groups for value in self._two_values(group)]
         cells = [self._at(value).short_cells(self._strategy(group, value)) for group, value in asked]
         answers = iter(self.meter.measure([cell for some in cells for cell in some]))
-        peaks: dict[Group, list[tuple[int, Peak]]] = {}
+        peaks: dict[StrategyGroup, list[tuple[int, Peak]]] = {}
         for (group, value), some in zip(asked, cells, strict=True):
             candidates = self._at(value)
             peak = candidates.peak_from(self._strategy(group, value), [next(answers) for _ in some])
@@ -223,7 +223,7 @@ class _Solver:
                 self.failed.append((self._by_formula(group, value), why))
         self._lines = {group: (some[0], some[1]) for group, some in peaks.items() if len(some) == 2}
 
-    def _two_values(self, group: Group) -> tuple[int, int]:
+    def _two_values(self, group: StrategyGroup) -> tuple[int, int]:
         """About the hardest that fits by formula, and an easier one. Equal where there is only one value."""
         fitting = [number for number, value in enumerate(self.values) if self._by_formula(group, value).room.fits]
         guess = max(fitting, default=0)
@@ -232,11 +232,11 @@ class _Solver:
             return self.values[0], self.values[0]
         return self.values[hard // 2 if hard > 1 else 0], self.values[hard]
 
-    def _by_formula(self, group: Group, value: int) -> Choice:
+    def _by_formula(self, group: StrategyGroup, value: int) -> Choice:
         asked = self._request(value).without(group.gpus)
         return by_formula(asked, self.facts, self._strategy(group, value), NOTHING_KNOWN)
 
-    def _estimate(self, group: Group, value: int) -> Choice:
+    def _estimate(self, group: StrategyGroup, value: int) -> Choice:
         """By the line through what was measured."""
         (first, at_first), (second, at_second) = self._lines[group]
         if first == second:
@@ -263,7 +263,7 @@ class _Solver:
     def _goodness(self, solution: Solution) -> tuple[int, float]:
         return -self.values.index(solution.value), -solution.choice.tokens_per_second
 
-    def _hardest(self, group: Group, fits: Callable[[Choice, int], bool]) -> int | None:
+    def _hardest(self, group: StrategyGroup, fits: Callable[[Choice, int], bool]) -> int | None:
         low, high = -1, len(self.values)
         while high - low > 1:
             middle = (low + high) // 2
@@ -291,7 +291,7 @@ class _Solver:
         low, high = self.values.index(best.value), max(hopes) + 1
         shown: Solution | None = None
         trial = high - 1
-        for _ in range(_MOST_WHOLE):
+        for _ in range(_MAX_FULL_REHEARSALS):
             value = self.values[trial]
             candidates = self._at(value)
             choice = candidates.rehearse_whole(self._strategy(group, value))

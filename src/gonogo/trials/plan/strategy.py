@@ -10,13 +10,13 @@ import msgspec
 from gonogo.finding import Text
 from gonogo.finding.text import listed
 from gonogo.trials.plan.task.kinds import Reference
-from gonogo.trials.plan.task.rollout import Rollout
+from gonogo.trials.plan.task.rollout import RolloutChoice
 
 Place = Literal["gpu", "cpu", "nvme"]
 Tune = Literal["full", "lora", "qlora", "freeze-vision"]
 TUNES: tuple[Tune, ...] = ("full", "lora", "qlora", "freeze-vision")
 
-_LARGEST_MICRO_BATCH = 64
+_MAX_MICRO_BATCH = 64
 BUCKET = 500_000_000
 """DeepSpeed's reduce_bucket_size and allgather_bucket_size, elements."""
 LIVE_PARAMETERS = 1_000_000_000
@@ -78,7 +78,7 @@ class Strategy(msgspec.Struct, frozen=True):
     micro_batch: int
     accumulation: int
     reference: Reference = ""
-    rollout: Rollout = Rollout()
+    rollout: RolloutChoice = RolloutChoice()
 
     @property
     def label(self) -> Text:
@@ -114,8 +114,8 @@ def micro_batches(global_batch: int, world_size: int, least: int = 1) -> tuple[i
     if global_batch % world_size:
         return ()
     share = global_batch // world_size
-    sizes = {size for size in (1 << n for n in range(16)) if share % size == 0 and size <= _LARGEST_MICRO_BATCH}
-    if share <= _LARGEST_MICRO_BATCH:
+    sizes = {size for size in (1 << n for n in range(16)) if share % size == 0 and size <= _MAX_MICRO_BATCH}
+    if share <= _MAX_MICRO_BATCH:
         sizes.add(share)
     return tuple(sorted(size for size in sizes if size >= least))
 

@@ -17,7 +17,7 @@ from gonogo.trials.plan.arguments import CONFIG, SWIFT_CONFIG, learning_rate, ta
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.launch_files import launch_files
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.trials.plan.search import Plan
+from gonogo.trials.plan.search import PlanResult
 from gonogo.trials.plan.solve import Solved
 from gonogo.trials.plan.strategy import deepspeed_config
 from gonogo.trials.plan.task.launch import SERVER, task_files
@@ -56,9 +56,9 @@ def write(folder: Path, choice: Choice, request: PlanRequest, facts: Facts) -> l
     return [folder / name for name in files]
 
 
-def write_best(folder: Path, plan: Plan | Solved) -> list[Text]:
+def write_best(folder: Path, plan: PlanResult | Solved) -> list[Text]:
     """Write the files of the best strategy that was rehearsed whole; what to tell of it."""
-    if isinstance(plan, Plan):
+    if isinstance(plan, PlanResult):
         found = [(choice, plan.request) for choice in plan.fitting]
     else:
         found = [(solution.choice, solution.request) for solution in plan.solutions]

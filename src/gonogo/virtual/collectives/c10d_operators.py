@@ -12,7 +12,7 @@ import torch.distributed.distributed_c10d as c10d
 
 from gonogo.evidence.rehearsal.record import CollectiveTotal
 from gonogo.finding import Text
-from gonogo.virtual.collectives import exchanged, python_groups
+from gonogo.virtual.collectives import exchange, python_groups
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
@@ -88,12 +88,12 @@ def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: Co
         by_rows = name.startswith("alltoall")
         given = _swapped((*args, *kwargs.values()), stand_ins, by_rows)
         out = func(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
-        out = _with_results(out, exchanged.flat(args[0]) if args else [])
+        out = _with_results(out, exchange.flat(args[0]) if args else [])
     back = {id(stand_in): original for stand_in, original in stand_ins.values()}
-    operation = exchanged.Operation(func, args, record.reduction)
-    if record.peers is None and exchanged.from_neighbour(operation, mode):
+    operation = exchange.Operation(func, args, record.reduction)
+    if record.peers is None and exchange.from_neighbour(operation, mode):
         return _back(out, back)
-    if record.peers is None or not exchanged.ask(record.peers, operation, mode):
+    if record.peers is None or not exchange.ask(record.peers, operation, mode):
         _assume_alike(mode, operation, args, record)
     return _back(out, back)
 
@@ -150,15 +150,15 @@ def _refuse_other_sizes(name: str, args: Any) -> None:
 
 def _sent(name: str, args: Any) -> list[torch.Tensor]:
     """The tensors that a rank puts in: the inputs, which follow the outputs where there are both."""
-    first = exchanged.flat(args[0]) if args else []
-    second = exchanged.flat(args[1]) if len(args) > 1 else []
+    first = exchange.flat(args[0]) if args else []
+    second = exchange.flat(args[1]) if len(args) > 1 else []
     return second or first
 
 
-def _assume_alike(mode: VirtualMode, operation: exchanged.Operation, args: Any, record: CollectiveRecord) -> None:
+def _assume_alike(mode: VirtualMode, operation: exchange.Operation, args: Any, record: CollectiveRecord) -> None:
     """Give the outputs their values: known ones as if all ranks agreed, else unknown."""
-    outputs = exchanged.flat(args[0]) if args else []
-    inputs = exchanged.flat(args[1]) if len(args) > 1 else []
+    outputs = exchange.flat(args[0]) if args else []
+    inputs = exchange.flat(args[1]) if len(args) > 1 else []
     if not operation.tells_what_all_have:
         for out in outputs:
             contents.forget(mode.virtualise(out))

@@ -24,7 +24,7 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from gonogo.finding import Text
-from gonogo.virtual.collectives import exchanged, python_groups
+from gonogo.virtual.collectives import exchange, python_groups
 from gonogo.virtual.collectives.neighbours import Neighbours
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.patching import Patches
@@ -212,7 +212,7 @@ def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, An
         if c10d.get_backend(group) != dist.Backend.GLOO:
             raise ValueError("monitored_barrier is only implemented for GLOO backend.")
         if peers is not None:
-            exchanged.exchange_objects(peers, group, "monitored_barrier")
+            exchange.exchange_objects(peers, group, "monitored_barrier")
 
     def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None) -> Any:
         group = group or c10d._get_default_group()
@@ -252,7 +252,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
     def gathered(group: Any, operator: str, **what: Any) -> list[Any] | None:
         """The objects that the group's ranks send, by member; None where this rank alone is rehearsed of it."""
         if peers is not None:
-            return exchanged.exchange_objects(peers, group, operator, **what)
+            return exchange.exchange_objects(peers, group, operator, **what)
         found: list[Any] | None = Neighbours.ask(group, operator, **what)
         return found
 
@@ -340,7 +340,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
     ) -> None:
         _copy(object_list)
         if peers is not None:
-            exchanged.pass_object(peers, group, dist.get_rank(), _source(dst, group, group_dst), object_list)
+            exchange.pass_object(peers, group, dist.get_rank(), _source(dst, group, group_dst), object_list)
 
     def recv_object_list(
         object_list: list[Any], src: Any = None, group: Any = None, device: Any = None, group_src: Any = None, **_: Any
@@ -349,7 +349,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             assume(_RECEIVED)
             return -1
         origin = _source(src, group, group_src)
-        sent = exchanged.pass_object(peers, group, origin, dist.get_rank(), None) if peers is not None else None
+        sent = exchange.pass_object(peers, group, origin, dist.get_rank(), None) if peers is not None else None
         if sent is not None:
             object_list[:] = _copy(sent)
         else:

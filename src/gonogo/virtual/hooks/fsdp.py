@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.owning import local_tensors
+from gonogo.virtual.hooks.memory_ownership import local_tensors
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import VirtualMode
 

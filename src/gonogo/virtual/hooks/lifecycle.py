@@ -12,8 +12,8 @@ import torch.distributed as dist
 from gonogo.evidence.rehearsal.loading import Loading
 from gonogo.evidence.rehearsal.record import Assumption, Phase, TensorPlace
 from gonogo.finding import Text
-from gonogo.virtual.hooks.seen import Seen
-from gonogo.virtual.hooks.to_the_end import Ahead
+from gonogo.virtual.hooks.last_batch import LastBatchTracker
+from gonogo.virtual.hooks.training_facts import TrainingFacts
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.values.assumptions import Ledger
 
@@ -73,7 +73,7 @@ class Lifecycle:
         self.mode_chosen = False
         """Whether the program has called ``train()`` or ``eval()``: else it trains what it was given."""
         self.in_evaluation = 0
-        self.seen = Seen()
+        self.seen = TrainingFacts()
         self.trained_root: Any = None
         """The model of the first training forward."""
         self.left_on_cpu: list[TensorPlace] = []
@@ -90,7 +90,7 @@ class Lifecycle:
         """Where the rehearsal first ended data before its end."""
         self.world = 1
         """How many ranks the program's process group has."""
-        self.ahead = Ahead()
+        self.ahead = LastBatchTracker()
         self.more_steps = 0
         """Steps to be made beyond the target: the ranks' data ends at different steps, or its end is worth seeing."""
         self._later_passes = 0

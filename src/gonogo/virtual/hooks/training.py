@@ -18,13 +18,13 @@ from gonogo.virtual import private
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.data_workers import in_this_process, loading_of
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
+from gonogo.virtual.hooks.memory_ownership import local_tensors, own_model, own_states
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
-from gonogo.virtual.hooks.owning import local_tensors, own_model, own_states
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.operators import foreach
-from gonogo.virtual.own_work import OwnWork
 from gonogo.virtual.ranks.garbage import collect_as_usual
+from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values.data_mode import real_data
 
@@ -165,7 +165,7 @@ def _make_parameters_virtual(patches: Patches, mode: VirtualMode) -> None:
 
     def new(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
         collect_as_usual()
-        if type(data) is torch.Tensor and data.device.type == "cpu" and not OwnWork.now:
+        if type(data) is torch.Tensor and data.device.type == "cpu" and not InternalWork.now:
             data = mode.virtualise(data)
         if cls is not nn.Parameter and isinstance(data, VirtualTensor):
             return torch.Tensor._make_subclass(cls, data, requires_grad)

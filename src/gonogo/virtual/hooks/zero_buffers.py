@@ -13,8 +13,8 @@ from typing import Any
 import torch.distributed as dist
 
 from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.hooks.memory_ownership import Placement, local_tensors, own_alike, own_model, own_states, owner_of
 from gonogo.virtual.hooks.modules import ModuleTracker
-from gonogo.virtual.hooks.owning import Placement, local_tensors, own_alike, own_model, own_states, owner_of
 from gonogo.virtual.hooks.training import count_states
 from gonogo.virtual.memory.owners import Owner, shares
 from gonogo.virtual.tensor import VirtualTensor

@@ -11,7 +11,7 @@ from typing import Any
 
 _DEPTH_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
-_LONGEST_PERIOD = 16
+_MAX_PERIOD = 16
 _MANY_POSITIONS = 131072
 """Tokens that are taken to be possible where a configuration states no limit."""
 
@@ -54,7 +54,7 @@ def _first_dense(config: dict[str, Any]) -> int:
 def period_of(config: dict[str, Any]) -> int:
     """After so many layers the pattern repeats, 1 where all are alike; 0 where none is found."""
     lists = [value[_first_dense(config) :] for value in _per_layer(config).values()]
-    for period in range(1, _LONGEST_PERIOD + 1):
+    for period in range(1, _MAX_PERIOD + 1):
         if all(all(value[i] == value[i - period] for i in range(period, len(value))) for value in lists):
             return _with_intervals(_language(config), period)
     return 0
@@ -67,7 +67,7 @@ def _with_intervals(part: dict[str, Any], period: int) -> int:
         step = part.get(key)
         if isinstance(step, int) and step > 1 and period % step:
             period = period * step
-    return period if period <= _LONGEST_PERIOD else 0
+    return period if period <= _MAX_PERIOD else 0
 
 
 def with_depth(config: dict[str, Any], depth: int) -> dict[str, Any]:

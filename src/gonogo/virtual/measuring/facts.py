@@ -15,7 +15,7 @@ from gonogo.virtual.measuring.engine_facts import engine_facts
 from gonogo.virtual.measuring.jobs import Facts
 from gonogo.virtual.measuring.program import parse
 from gonogo.virtual.measuring.tuning import bytes_of_weights, tuned
-from gonogo.virtual.synthetic.model import Found, read_model
+from gonogo.virtual.synthetic.model import LocatedModel, read_model
 
 _LAYER = re.compile(r"(.*?\.(?:layers|h|blocks|block|layer))\.(\d+)\.(.*)")
 
@@ -50,7 +50,7 @@ def facts_of(arguments: tuple[str, ...]) -> Facts:
     )
 
 
-def _of_task(found: Found, task: str) -> Found:
+def _of_task(found: LocatedModel, task: str) -> LocatedModel:
     """A reward model scores: it has a head for that in place of the words'."""
     if task != "rm":
         return found
@@ -64,7 +64,7 @@ def _of_task(found: Found, task: str) -> Found:
             ).format(kind=found.config.model_type)
         )
     found.config.num_labels = 1
-    return Found(found.config, SCORING[type(found.config)], found.folder)
+    return LocatedModel(found.config, SCORING[type(found.config)], found.folder)
 
 
 def _parameters(folder: str) -> int:

@@ -8,7 +8,7 @@ from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.evidence.rehearsal.work import PhaseWork
 
 
-class Job(msgspec.Struct, frozen=True):
+class MeasurementJob(msgspec.Struct, frozen=True):
     """One short rehearsal of the program ``gonogo.virtual.measuring.program``, in a world of a size."""
 
     name: str

@@ -20,7 +20,7 @@ import msgspec
 
 from gonogo.evidence.environment.hardware import Accelerator, find_accelerator
 from gonogo.finding.errors import UserError
-from gonogo.virtual.measuring.jobs import Job, JobEnded, Measured
+from gonogo.virtual.measuring.jobs import JobEnded, Measured, MeasurementJob
 
 _POLL = 0.02
 _TO_WRITE = 10.0
@@ -41,7 +41,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
 
 
 class _Running:
-    def __init__(self, job: Job, process: int) -> None:
+    def __init__(self, job: MeasurementJob, process: int) -> None:
         self.job = job
         self.process = process
         self.deadline = time.monotonic() + job.timeout
@@ -137,12 +137,12 @@ class _Lines:
 
 
 def _serve(session: Any, start: ServerSettings, lines: _Lines, answers: TextIO) -> None:
-    waiting: deque[Job] = deque()
+    waiting: deque[MeasurementJob] = deque()
     running: list[_Running] = []
     while not lines.ended or waiting or running:
         if not lines.ended:
             found = lines.ready(wait=not (waiting or running))
-            waiting.extend(msgspec.json.decode(line, type=Job) for line in found)
+            waiting.extend(msgspec.json.decode(line, type=MeasurementJob) for line in found)
         while waiting and len(running) < start.at_once:
             job = waiting.popleft()
             child = os.fork()
@@ -177,7 +177,7 @@ def _ended(running: _Running) -> str | None:
     return None
 
 
-def _rehearse(session: Any, job: Job) -> NoReturn:
+def _rehearse(session: Any, job: MeasurementJob) -> NoReturn:
     """In the child: the job, as a worker of ``gonogo rehearse`` does it."""
     status = 70
     try:
@@ -220,7 +220,7 @@ def _set_capacity(session: Any, capacity: int | None) -> None:
     device.allocator = CachingAllocator(_BOUNDLESS if capacity is None else capacity, device.allocator.settings)
 
 
-def _described(job: Job) -> Any:
+def _described(job: MeasurementJob) -> Any:
     from gonogo.virtual.measuring.facts import facts_of
 
     return facts_of(job.arguments)

@@ -18,8 +18,8 @@ from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 _MASK_SIDE = 2048
-_MOST_HEADS = 2048
-_LARGEST_HEAD = 512
+_MAX_HEADS = 2048
+_MAX_HEAD_DIM = 512
 _ALL_TOKENS = 2147483647
 _LEFT_UP_CAUSAL = 2
 
@@ -73,8 +73,8 @@ def _is_taken(query: Any, key: Any, value: Any, mask: Any) -> bool:
         all(isinstance(t, VirtualTensor) and t.device.type == "npu" and t.dim() == 4 for t in operands)
         and query.dtype in (torch.float16, torch.bfloat16, torch.float32)
         and (mask is None or mask.dtype == torch.bool)
-        and query.shape[1] <= _MOST_HEADS
-        and query.shape[-1] <= _LARGEST_HEAD
+        and query.shape[1] <= _MAX_HEADS
+        and query.shape[-1] <= _MAX_HEAD_DIM
         and 0 < key.shape[1] <= query.shape[1]
         and query.shape[1] % key.shape[1] == 0
     )

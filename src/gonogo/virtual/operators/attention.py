@@ -17,7 +17,7 @@ import torch.nn.functional as F
 
 from gonogo.virtual import private
 from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.owning import local_tensors
+from gonogo.virtual.hooks.memory_ownership import local_tensors
 from gonogo.virtual.hooks.patching import Patches
 
 aten = torch.ops.aten

@@ -15,7 +15,7 @@ from gonogo.virtual import private
 from gonogo.virtual.mode import HANDLERS, VirtualMode
 from gonogo.virtual.operators.placement import common_device
 from gonogo.virtual.tensor import Spec, VirtualTensor
-from gonogo.virtual.values import carrying, real
+from gonogo.virtual.values import propagation, real
 
 _TAKEN = (torch.float32, torch.float16)
 _SINCE = Version("2.9")
@@ -35,7 +35,7 @@ def _grouped_product(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, 
         groups = None if offsets is None else real.meta(offsets.shape, dtype=offsets.dtype)
         shape = func(_in_bfloat16(left), _in_bfloat16(right), groups).shape
     out = mode._new(*_result(shape, left.dtype, device))
-    carrying.carry(mode.ledger, operator, args, kwargs, tensors, out)
+    propagation.carry(mode.ledger, operator, args, kwargs, tensors, out)
     return out
 
 

@@ -18,7 +18,7 @@ from gonogo.virtual import private
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.operators import jagged
-from gonogo.virtual.own_work import OwnWork
+from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor
 
 _make: Any = private.make_alias
@@ -35,7 +35,7 @@ def install(memory: MemoryRecord) -> Callable[[], None]:
             type(data) is torch.Tensor
             and data.device.type == "cpu"
             and issubclass(cls, nn.Parameter)
-            and not OwnWork.now
+            and not InternalWork.now
         ):
             data = VirtualTensor.virtual_mode.virtualise(data)
         if not isinstance(data, VirtualTensor):

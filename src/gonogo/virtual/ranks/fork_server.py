@@ -27,7 +27,7 @@ import msgspec
 from gonogo.virtual.ranks.importing import import_worker
 from gonogo.virtual.ranks.plan import LINE_TO_EXCHANGE
 
-_LONGEST = 8192
+_MAX_PACKET = 8192
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
@@ -41,7 +41,7 @@ class WorkerToFork(msgspec.Struct, frozen=True):
     """What would have started it; run again where the worker repeats a failed run."""
 
 
-class Server:
+class ForkRequestHandler:
     """Forks as it is asked to, and tells what became of whom."""
 
     def __init__(self, channel: socket.socket, main: Callable[[str], NoReturn]) -> None:
@@ -61,7 +61,7 @@ class Server:
                 os.read(self._woken, 4096)
                 self._tell_who_ended()
             if self._channel.fileno() in ready:
-                path, descriptors, _, _ = socket.recv_fds(self._channel, _LONGEST, 2)
+                path, descriptors, _, _ = socket.recv_fds(self._channel, _MAX_PACKET, 2)
                 if not path:
                     return
                 self._start(path.decode(), *descriptors)
@@ -138,4 +138,4 @@ if __name__ == "__main__":
     if is_alone():
         gc.freeze()  # so that no collection in a worker writes to the pages that all share
         with socket.socket(fileno=int(sys.argv[1])) as parent:
-            Server(parent, worker_main).serve()
+            ForkRequestHandler(parent, worker_main).serve()

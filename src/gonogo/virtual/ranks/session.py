@@ -23,9 +23,10 @@ from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged, line_of_worker
 from gonogo.virtual.failure import exited_for, failure_of, in_chain, note_failed_call
-from gonogo.virtual.hooks import data_parallel, deepcompile, engine, fsdp, owning, threads, trainer, training
+from gonogo.virtual.hooks import data_parallel, deepcompile, engine, fsdp, memory_ownership, threads, trainer, training
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
-from gonogo.virtual.hooks.seen import as_run
+from gonogo.virtual.hooks.training_facts import as_run
+from gonogo.virtual.internal_failures import find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
@@ -43,8 +44,7 @@ from gonogo.virtual.operators import (
     subclasses,
     writes,
 )
-from gonogo.virtual.own_traces import trace_in
-from gonogo.virtual.ranks import starting, surroundings
+from gonogo.virtual.ranks import environment_setup, starting
 from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks.program import run_program
 from gonogo.virtual.ranks.protocol import End, Reply
@@ -57,13 +57,13 @@ from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing.parts import PLAIN, followed_by
 from gonogo.virtual.tracing.recorder import Recorder
 from gonogo.virtual.unsupported import UnsupportedOperator
-from gonogo.virtual.values import batches, data_dependent, data_shapes, looked_up, read_arguments
+from gonogo.virtual.values import batches, data_dependent, data_shapes, embedding_bounds, read_arguments
 from gonogo.virtual.values.assumptions import Ledger
 from gonogo.virtual.weights import loading
 
 _END_OF: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
 
-__all__ = ["Session", "data_dependent", "grouped_products", "looked_up", "recurrent", "writes"]
+__all__ = ["Session", "data_dependent", "embedding_bounds", "grouped_products", "recurrent", "writes"]
 
 
 class Session:
@@ -113,7 +113,7 @@ class Session:
             record.on_shortage = self._shortage
         record.moment = self.life.moment
         record.here = lambda: (self.mode.current, place_now())
-        record.told = _told
+        record.told = _operator_and_place
         return record
 
     def _shortage(self, record: DeviceRecord, requested: int) -> Shortage:
@@ -143,8 +143,8 @@ class Session:
         undo = self._undo
         undo.append(c10d_operators.install(self.collectives))
         undo.append(private.lift_only_cpu_tensors())
-        undo.append(owning.install(self.modules))  # before what has DDP's buckets reduced
-        placed = surroundings.install(self.plan, self.mode, self.peers, self.note, self.wrote, self.missed.append)
+        undo.append(memory_ownership.install(self.modules))  # before what has DDP's buckets reduced
+        placed = environment_setup.install(self.plan, self.mode, self.peers, self.note, self.wrote, self.missed.append)
         undo += placed.undo
         self.nvme = placed.nvme
         undo.append(attention.install(self.plan.accelerator.compute_capability))
@@ -237,7 +237,7 @@ class Session:
             else:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self.origin.frames)
-                if (trace := trace_in(error, failure, self.plan.scratch, self.mode.uses_meta)) is not None:
+                if (trace := find_internal_failure(error, failure, self.plan.scratch, self.mode.uses_meta)) is not None:
                     outcome, place = "unsupported", _place_of(failure.frames)
                     unsupported.append(Unsupported(trace.what, place, trace.why.en, trace.why.zh))
         for where in spawned.uses_of_accelerators(self.plan.scratch):
@@ -287,7 +287,7 @@ class Session:
     def record(self, outcome: Outcome, failure: Failure | None = None) -> RankRecord:
         """All that is known now."""
         for model in self.modules.roots():
-            owning.own_model(model, self.modules)
+            memory_ownership.own_model(model, self.modules)
         records, workers = self._ray.seen(self.memory.devices) if self._ray is not None else (self.memory.devices, [])
         devices = [record.as_device() for device, record in records.items() if device != CPU]
         if outcome == "completed" and any(device.shortage is not None for device in devices):
@@ -361,7 +361,7 @@ class Session:
         return failure is not None and not self.plan.trace_autograd and is_from_autograd(failure.message)
 
 
-def _told(here: Any) -> tuple[str, str]:
+def _operator_and_place(here: Any) -> tuple[str, str]:
     """Operator and place of a moment; of one at which nothing was allocated, none."""
     if here is None:
         return "", ""

@@ -10,30 +10,30 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.virtual.ray.cluster import Place
-from gonogo.virtual.ray.process import Process
+from gonogo.virtual.ray.cluster import RayPlacement
+from gonogo.virtual.ray.process import RayProcess
 from gonogo.virtual.ray.sending import own_copy
-from gonogo.virtual.ray.tasks import Call, Runner, variables_of
+from gonogo.virtual.ray.tasks import RemoteCall, Runner, variables_of
 from gonogo.virtual.ray.turns import Over
 
 
 class Actor:
     """An actor: an instance, and the thread in which its methods run."""
 
-    def __init__(self, runner: Runner, kind: type, name: str, options: dict[str, Any], creation: Call) -> None:
+    def __init__(self, runner: Runner, kind: type, name: str, options: dict[str, Any], creation: RemoteCall) -> None:
         self.runner = runner
         self.kind = kind
         self.name = name
         self.options = options
         self.id = os.urandom(16)
-        self.process: Process | None = None
+        self.process: RayProcess | None = None
         self.group: Any = None
         self.handle: Any = None
-        self.place: Place | None = None
+        self.place: RayPlacement | None = None
         self.wanted: dict[str, float] = {}
         self._creation = creation
         self._instance: Any = None
-        self._calls: list[Call] = []
+        self._calls: list[RemoteCall] = []
         self._idle: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.dead: BaseException | None = None
@@ -44,7 +44,7 @@ class Actor:
         )
         self._several = several if not self.is_async else 1
 
-    def start(self, place: Place) -> None:
+    def start(self, place: RayPlacement) -> None:
         """It has a place: its process begins."""
         self.place, self.group = place, place.group
         cluster = self.runner.cluster
@@ -53,7 +53,7 @@ class Actor:
         run = self._run_async if self.is_async else self._run
         self.runner.begin(self.process, self.name, run)
 
-    def submit(self, call: Call) -> None:
+    def submit(self, call: RemoteCall) -> None:
         """A method is called."""
         if self.dead is not None:
             self.runner.fail(call, self.dead)
@@ -140,7 +140,7 @@ class Actor:
         found: Callable[..., Any] = getattr(self._instance, name)
         return found
 
-    def _make(self, call: Call) -> None:
+    def _make(self, call: RemoteCall) -> None:
         runner = self.runner
         try:
             runner.wait_for_arguments(call)
@@ -162,13 +162,13 @@ class Actor:
             loop.call_soon(self._begin, call)
         loop.run_forever()
 
-    def _begin(self, call: Call) -> None:
+    def _begin(self, call: RemoteCall) -> None:
         assert self._loop is not None
         task = self._loop.create_task(self._make_async(call))
         _running.add(task)
         task.add_done_callback(_running.discard)
 
-    async def _make_async(self, call: Call) -> None:
+    async def _make_async(self, call: RemoteCall) -> None:
         runner = self.runner
         try:
             for one in call.sent.kept:

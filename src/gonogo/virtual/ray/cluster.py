@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gonogo.finding import Text
-from gonogo.virtual.ray.process import Machine, Process
-from gonogo.virtual.ray.references import Answer
-from gonogo.virtual.ray.resources import Bundle, Group, Node
+from gonogo.virtual.ray.process import ClusterDevices, RayProcess
+from gonogo.virtual.ray.references import PendingResult
+from gonogo.virtual.ray.resources import Bundle, PlacementGroup, RayNode
 from gonogo.virtual.ray.sending import Sent, pack, unpack
 from gonogo.virtual.ray.turns import Turns
 
@@ -19,10 +19,10 @@ _CPUS = Text(
 )  # what this machine has says nothing of the one that trains
 
 
-class Place:
+class RayPlacement:
     """What an actor or a task was given: where, and how to give it back."""
 
-    def __init__(self, node: Node, gpus: tuple[int, ...], give_back: Callable[[], None], group: Any = None) -> None:
+    def __init__(self, node: RayNode, gpus: tuple[int, ...], give_back: Callable[[], None], group: Any = None) -> None:
         self.node = node
         self.gpus = gpus
         self.give_back = give_back
@@ -33,7 +33,7 @@ class Waiting:
     """Something that waits for resources: ``start`` is called with its place."""
 
     def __init__(
-        self, what: str, wanted: dict[str, float], strategy: Any, start: Callable[[Place], None], fail: Any
+        self, what: str, wanted: dict[str, float], strategy: Any, start: Callable[[RayPlacement], None], fail: Any
     ) -> None:
         self.what = what
         self.wanted = wanted
@@ -46,22 +46,22 @@ class Waiting:
 class Cluster:
     """See the module."""
 
-    def __init__(self, machine: Machine, nodes: int, product: str, assume: Callable[[Text], object]) -> None:
+    def __init__(self, machine: ClusterDevices, nodes: int, product: str, assume: Callable[[Text], object]) -> None:
         self.machine = machine
         self.turns = Turns(machine.enter)
         self._count = nodes
         self._product = product
         self.assume = assume
-        self.nodes: list[Node] = []
+        self.nodes: list[RayNode] = []
         self.joined = False
         self.namespace = ""
         self.environment: dict[str, str] = {}
         """What each new process finds: the driver's variables when Ray started, and the job's."""
         self.named: dict[tuple[str, str], Any] = {}
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, PlacementGroup] = {}
         self.passed: tuple[type, ...] = ()
         """Types whose objects are handed over as they are."""
-        self.driver: Process | None = None
+        self.driver: RayProcess | None = None
         self.names: dict[str, int] = {}
         """By name, how many processes there were."""
         self._numbers = 0
@@ -73,13 +73,13 @@ class Cluster:
         """``ray.init``: the driver becomes a process of the cluster."""
         per_node = self.machine.per_node if gpus is None else gpus
         others = {**others, f"accelerator_type:{self._product}": 1.0} if per_node else dict(others)
-        self.nodes = [Node(number, cpus, per_node, others) for number in range(self._count)]
+        self.nodes = [RayNode(number, cpus, per_node, others) for number in range(self._count)]
         if cpus is None:
             self.assume(_CPUS)
         self.namespace = namespace
         self.environment = {**os.environ, **variables}
         if self.driver is None:
-            self.driver = Process(0, "driver", self.machine, dict(os.environ), 0, ())
+            self.driver = RayProcess(0, "driver", self.machine, dict(os.environ), 0, ())
             self.machine.look()
             self.driver.save(self.machine)
             self.machine.current = self.driver
@@ -87,14 +87,14 @@ class Cluster:
             self.turns.join(self.driver)
         self.joined = True
 
-    def process(self, name: str, place: Place, variables: dict[str, str], *, hides: bool) -> Process:
+    def process(self, name: str, place: RayPlacement, variables: dict[str, str], *, hides: bool) -> RayProcess:
         """A new process there. ``hides``: Ray hides the GPUs that it was not given."""
         self._numbers += 1
         self.names[name] = self.names.get(name, 0) + 1
         environment = {**self.environment, **variables}
         if hides and not any(key.startswith("RAY_EXPERIMENTAL_NOSET_CUDA") for key in environment):
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in place.gpus)
-        return Process(self._numbers, name, self.machine, environment, place.node.number, place.gpus)
+        return RayProcess(self._numbers, name, self.machine, environment, place.node.number, place.gpus)
 
     def pack(self, value: Any) -> Sent:
         """A value as it is sent."""
@@ -106,7 +106,7 @@ class Cluster:
 
         def value(one: Any) -> Any:
             answer = getattr(one, "answer", None)
-            return answer.read() if isinstance(answer, Answer) else one
+            return answer.read() if isinstance(answer, PendingResult) else one
 
         return tuple(value(one) for one in args), {name: value(one) for name, one in kwargs.items()}
 
@@ -136,10 +136,10 @@ class Cluster:
             owner.give_back(waiting.wanted, gpus)
             self.try_again()
 
-        waiting.start(Place(node, gpus, give_back, group))
+        waiting.start(RayPlacement(node, gpus, give_back, group))
         return True
 
-    def _node(self, waiting: Waiting) -> tuple[Any, Node, Any] | None:
+    def _node(self, waiting: Waiting) -> tuple[Any, RayNode, Any] | None:
         wanted_id = getattr(waiting.strategy, "node_id", None)
         nodes = [node for node in self.nodes if wanted_id in (None, node.id)]
         if not nodes:
@@ -152,7 +152,7 @@ class Cluster:
             waiting.fail(f"{waiting.what}: no node has {shown(waiting.wanted)}; {self.summary()}")
         return None
 
-    def _bundle(self, waiting: Waiting) -> tuple[Bundle, Node, Any] | None:
+    def _bundle(self, waiting: Waiting) -> tuple[Bundle, RayNode, Any] | None:
         handle = waiting.strategy.placement_group
         group = self.groups[handle.id.hex()]
         if not group.placed:
@@ -167,15 +167,15 @@ class Cluster:
                 return bundle, bundle.node, handle
         return None
 
-    def why_never(self, group: Group) -> str | None:
+    def why_never(self, group: PlacementGroup) -> str | None:
         """Why a placement group will never be placed, or None where it is or may be."""
         if group.placed:
             return None
-        empty = [Node(n.number, n.total["CPU"], int(n.total.get("GPU", 0)), _others(n)) for n in self.nodes]
-        trial = Group(group.name, [bundle.wanted for bundle in group.bundles], group.strategy)
+        empty = [RayNode(n.number, n.total["CPU"], int(n.total.get("GPU", 0)), _others(n)) for n in self.nodes]
+        trial = PlacementGroup(group.name, [bundle.wanted for bundle in group.bundles], group.strategy)
         return None if trial.place(empty) else self.waits_for_ever(group)
 
-    def waits_for_ever(self, group: Group) -> str:
+    def waits_for_ever(self, group: PlacementGroup) -> str:
         """What Ray's log never says of a placement group for which there is no room."""
         asked = [bundle.wanted for bundle in group.bundles]
         return (
@@ -190,7 +190,7 @@ class Cluster:
         return f"the cluster has {gpus} GPU(s) on {len(self.nodes)} node(s), {free:g} of them free"
 
 
-def _others(node: Node) -> dict[str, float]:
+def _others(node: RayNode) -> dict[str, float]:
     return {name: count for name, count in node.total.items() if name not in ("CPU", "GPU")}
 
 

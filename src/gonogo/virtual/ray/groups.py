@@ -8,7 +8,7 @@ from typing import Any
 
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.ray.cluster import Cluster
-from gonogo.virtual.ray.resources import Group
+from gonogo.virtual.ray.resources import PlacementGroup
 
 
 def replacements(ray: Any, cluster: Cluster, reference: type, connected: Any, current: Any) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def replacements(ray: Any, cluster: Cluster, reference: type, connected: Any, cu
         strategy = strategy or "PACK"
         module.validate_placement_group(bundles, strategy, lifetime)
         made = module.PlacementGroup(ray.PlacementGroupID(os.urandom(18)), bundles)
-        group = cluster.groups[made.id.hex()] = Group(name, list(bundles), strategy)
+        group = cluster.groups[made.id.hex()] = PlacementGroup(name, list(bundles), strategy)
         group.place(cluster.nodes)
         return made
 

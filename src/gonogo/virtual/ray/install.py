@@ -25,7 +25,7 @@ from gonogo.virtual.ray.cluster import Cluster, Waiting
 from gonogo.virtual.ray.context import RuntimeContext
 from gonogo.virtual.ray.handles import handle_class
 from gonogo.virtual.ray.patience import Patience
-from gonogo.virtual.ray.process import Machine
+from gonogo.virtual.ray.process import ClusterDevices
 from gonogo.virtual.ray.references import reference_class, wait_for
 from gonogo.virtual.ray.tasks import Runner, resources_of, strategy_of, variables_of
 from gonogo.virtual.unsupported import Unsupported, UnsupportedOperator
@@ -74,7 +74,7 @@ def install(
         if not hasattr(getattr(ray, "actor", None), "ActorClass"):
             patches.set(ray, "init", _refuse)  # another Ray than is known here
             return
-        machine = Machine(memory, life, cuda, plan.devices or plan.local_world_size)
+        machine = ClusterDevices(memory, life, cuda, plan.devices or plan.local_world_size)
         cluster = installed.cluster = Cluster(machine, 1, plan.accelerator.name, assume)
         _Api(patches, ray, cluster).install()
 

@@ -39,7 +39,7 @@ _WITH_STATE = {"accelerate", "deepspeed", "openrlhf", "transfer_queue", "transfo
 _SHARED = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
-class Machine:
+class ClusterDevices:
     """The devices of all nodes, and what switches processes."""
 
     def __init__(self, memory: MemoryRecord, life: Lifecycle, cuda: VirtualCuda | None, per_node: int) -> None:
@@ -48,7 +48,7 @@ class Machine:
         self.cuda = cuda
         self.per_node = per_node
         self.packages = set(_WITH_STATE)
-        self.current: Process | None = None
+        self.current: RayProcess | None = None
         self._made = memory._make_device
         self._records: dict[int, DeviceRecord] = {
             int(device.index): record for device, record in memory.devices.items() if device != CPU
@@ -79,7 +79,7 @@ class Machine:
             return self._made(name)
         return self.record_of(self.current.gpu_at(int(index or 0)))
 
-    def enter(self, process: Process) -> None:
+    def enter(self, process: RayProcess) -> None:
         """The turn of a process begins."""
         before = self.current
         if before is process:
@@ -180,11 +180,17 @@ def _kept_by_classes(classes: list[type]) -> dict[tuple[type, str], Any]:
     }
 
 
-class Process:
+class RayProcess:
     """One process of the cluster. ``gpus`` are the numbers, within its node, of those that it was given."""
 
     def __init__(
-        self, number: int, name: str, machine: Machine, environment: dict[str, str], node: int, gpus: tuple[int, ...]
+        self,
+        number: int,
+        name: str,
+        machine: ClusterDevices,
+        environment: dict[str, str],
+        node: int,
+        gpus: tuple[int, ...],
     ) -> None:
         self.number = number
         self.name = name
@@ -211,7 +217,7 @@ class Process:
             index = int(listed[index])
         return self.node * self._machine.per_node + index
 
-    def save(self, machine: Machine) -> None:
+    def save(self, machine: ClusterDevices) -> None:
         """Its turn is over: keep what is its own."""
         self.environment = dict(os.environ)
         for name in self._groups:
@@ -226,7 +232,7 @@ class Process:
         self._dtype = torch.get_default_dtype()
         self._phase, self._activity = machine.life.phase, machine.life.activity
 
-    def restore(self, machine: Machine) -> None:
+    def restore(self, machine: ClusterDevices) -> None:
         """Its turn begins: put in place what is its own."""
         _set_environment(self.environment)
         for name, value in self._groups.items():

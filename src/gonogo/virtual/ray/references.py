@@ -12,7 +12,7 @@ from gonogo.virtual.ray.sending import Sent, unpack
 from gonogo.virtual.ray.turns import Turns
 
 
-class Answer:
+class PendingResult:
     """A value, or an exception, that is there or will be."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ def reference_class(ray: Any, turns: Turns) -> type:
 
         def __init__(self) -> None:
             super().__init__(os.urandom(28), skip_adding_local_ref=True)
-            self.answer = Answer()
+            self.answer = PendingResult()
 
         def __reduce__(self) -> Any:
             raise TypeError("a reference is handed over as it is")
@@ -96,7 +96,7 @@ def reference_class(ray: Any, turns: Turns) -> type:
     return Reference
 
 
-def wait_for(answer: Answer, turns: Turns, timeout: float | None = None, counts: bool = True) -> bool:
+def wait_for(answer: PendingResult, turns: Turns, timeout: float | None = None, counts: bool = True) -> bool:
     """Whether the answer is there, at the latest when the time is over. See ``Turns.away`` for ``counts``."""
     if answer.done:
         return True

@@ -8,7 +8,7 @@ PLENTY = 4096.0
 """CPUs of a node whose number nobody says."""
 
 
-class Node:
+class RayNode:
     """One node: its GPUs by number, each with the share that is free; and all else by name."""
 
     def __init__(self, number: int, cpus: float | None, gpus: int, others: dict[str, float]) -> None:
@@ -60,12 +60,12 @@ class Bundle:
 
     def __init__(self, wanted: dict[str, float]) -> None:
         self.wanted = wanted
-        self.node: Node | None = None
+        self.node: RayNode | None = None
         self.gpus: tuple[int, ...] = ()
         self.free = dict(wanted)
         self.free_gpus: dict[int, float] = {}
 
-    def place(self, node: Node) -> None:
+    def place(self, node: RayNode) -> None:
         """Reserve it there."""
         self.node, self.gpus = node, node.take(self.wanted)
         share = min(1.0, self.wanted.get("GPU", 0.0)) if self.gpus else 0.0
@@ -91,7 +91,7 @@ class Bundle:
             self.free_gpus[gpu] += min(1.0, wanted["GPU"])
 
 
-class Group:
+class PlacementGroup:
     """A placement group's bundles."""
 
     def __init__(self, name: str, bundles: list[dict[str, float]], strategy: str) -> None:
@@ -102,9 +102,9 @@ class Group:
         self.removed = False
         self.waiting: list[Any] = []
 
-    def place(self, nodes: list[Node]) -> bool:
+    def place(self, nodes: list[RayNode]) -> bool:
         """Reserve all bundles at once, as the strategy says; False where they don't fit now."""
-        chosen: list[Node] | None = None
+        chosen: list[RayNode] | None = None
         if self.strategy == "STRICT_PACK":
             whole = _sum([bundle.wanted for bundle in self.bundles])
             chosen = next(([node] * len(self.bundles) for node in nodes if node.fits(whole)), None)
@@ -117,7 +117,7 @@ class Group:
         self.placed = True
         return True
 
-    def _spread(self, nodes: list[Node]) -> list[Node] | None:
+    def _spread(self, nodes: list[RayNode]) -> list[RayNode] | None:
         free = {node.number: dict(node.free) for node in nodes}
         used: set[int] = set()
         chosen = []

@@ -11,8 +11,8 @@ from typing import Any
 
 from gonogo.finding import Text
 from gonogo.virtual.failure import in_chain
-from gonogo.virtual.ray.cluster import Cluster, Place, Waiting
-from gonogo.virtual.ray.process import Process
+from gonogo.virtual.ray.cluster import Cluster, RayPlacement, Waiting
+from gonogo.virtual.ray.process import RayProcess
 from gonogo.virtual.ray.references import wait_for
 from gonogo.virtual.ray.sending import Sent
 from gonogo.virtual.ray.turns import Over
@@ -33,7 +33,7 @@ def variables_of(options: dict[str, Any]) -> dict[str, str]:
     return {str(name): str(value) for name, value in (environment.get("env_vars") or {}).items()}
 
 
-class Call:
+class RemoteCall:
     """A call on its way: its arguments, and the reference that its answer goes to."""
 
     def __init__(self, name: str, sent: Sent, references: list[Any]) -> None:
@@ -50,7 +50,7 @@ class Runner:
         self.ray = ray
         self.reference = reference
 
-    def call(self, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> Call:
+    def call(self, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> RemoteCall:
         """Arguments are sent at once, as Ray pickles them where they are given."""
         several = options.get("num_returns")
         if several in ("streaming", "dynamic"):
@@ -63,15 +63,15 @@ class Runner:
         except (TypeError, AttributeError, ValueError) as error:
             raise TypeError(f"Could not serialize an argument of {name}: {error}") from error
         count = 1 if several is None else int(several)
-        return Call(name, sent, [self.reference() for _ in range(count)])
+        return RemoteCall(name, sent, [self.reference() for _ in range(count)])
 
-    def references(self, call: Call) -> Any:
+    def references(self, call: RemoteCall) -> Any:
         """What ``remote`` returns."""
         if len(call.references) == 1:
             return call.references[0]
         return list(call.references) or None
 
-    def finish(self, call: Call, value: Any) -> None:
+    def finish(self, call: RemoteCall, value: Any) -> None:
         """The call has returned."""
         several = [value] if len(call.references) == 1 else list(value or ())
         try:
@@ -82,7 +82,7 @@ class Runner:
         for reference, one in zip(call.references, packed, strict=True):
             reference.answer.set(one)
 
-    def fail(self, call: Call, error: BaseException) -> None:
+    def fail(self, call: RemoteCall, error: BaseException) -> None:
         """The call has raised; what is gonogo's own ends the rehearsal."""
         if not isinstance(error, Exception) or in_chain(error, UnsupportedOperator) is not None:
             self.cluster.turns.end(error)
@@ -108,7 +108,7 @@ class Runner:
         wrapped.cause = error  # also where it can't be pickled
         return wrapped
 
-    def begin(self, process: Process, name: str, run: Callable[[], None]) -> None:
+    def begin(self, process: RayProcess, name: str, run: Callable[[], None]) -> None:
         """Run it in the turn of a process; what nobody expects ends the rehearsal, and leaves nobody waiting."""
 
         def thread() -> None:
@@ -125,7 +125,7 @@ class Runner:
 
         threading.Thread(target=thread, daemon=True, name=f"ray::{name}").start()
 
-    def wait_for_arguments(self, call: Call) -> None:
+    def wait_for_arguments(self, call: RemoteCall) -> None:
         """A call begins when the references among its arguments are there."""
         for one in call.sent.kept:
             answer = getattr(one, "answer", None)
@@ -136,7 +136,7 @@ class Runner:
         """``function.remote(…)``."""
         call = self.call(name, args, kwargs, options)
 
-        def start(place: Place) -> None:
+        def start(place: RayPlacement) -> None:
             process = self.cluster.process(name, place, variables_of(options), hides=True)
 
             def run() -> None:

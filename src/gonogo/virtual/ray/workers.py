@@ -17,8 +17,8 @@ import torch
 import torch.distributed as dist
 
 from gonogo.finding import Text
-from gonogo.virtual.ray.cluster import Cluster, Place, Waiting
-from gonogo.virtual.ray.process import Process
+from gonogo.virtual.ray.cluster import Cluster, RayPlacement, Waiting
+from gonogo.virtual.ray.process import RayProcess
 from gonogo.virtual.unsupported import Unsupported
 
 _EACH, _BUNDLES = "VLLM_RAY_PER_WORKER_GPUS", "VLLM_RAY_BUNDLE_INDICES"
@@ -28,7 +28,7 @@ _EACH, _BUNDLES = "VLLM_RAY_PER_WORKER_GPUS", "VLLM_RAY_BUNDLE_INDICES"
 class WorkerProcess:
     """One of them; what is done in its :meth:`turn` is its own."""
 
-    def __init__(self, cluster: Cluster, process: Process, device: torch.device) -> None:
+    def __init__(self, cluster: Cluster, process: RayProcess, device: torch.device) -> None:
         self._cluster = cluster
         self._process = process
         self.device = device
@@ -62,7 +62,7 @@ def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported: Un
                     "该进程只看到 {seen} 张 GPU：跨多个节点的引擎没有替身",
                 ).format(seen=seen),
             )
-        place = Place(cluster.nodes[owner.node], owner.gpus, lambda: None)
+        place = RayPlacement(cluster.nodes[owner.node], owner.gpus, lambda: None)
         variables = dict(os.environ)
         made = [WorkerProcess(cluster, cluster.process(name, place, variables, hides=False),
                               torch.device("cuda", rank)) for rank in range(count)]  # fmt: skip
@@ -76,7 +76,7 @@ def _group() -> Any:
     return sys.modules["ray.util.placement_group"].get_current_placement_group()
 
 
-def _placed_by_ray(cluster: Cluster, name: str, count: int, unsupported: Unsupported) -> list[Place]:
+def _placed_by_ray(cluster: Cluster, name: str, count: int, unsupported: Unsupported) -> list[RayPlacement]:
     """As vLLM's Ray executor places them: in the bundles of the actor's placement group."""
     strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
     group = _group()
@@ -93,7 +93,7 @@ def _placed_by_ray(cluster: Cluster, name: str, count: int, unsupported: Unsuppo
     if said:
         _check_indices(said, count)
     wanted = {"GPU": float(os.environ.get(_EACH) or 1.0)}
-    places: list[Place] = []
+    places: list[RayPlacement] = []
     for bundle in (said or with_gpu)[:count]:
         strategy = strategies.PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
         cluster.queue(Waiting(name, wanted, strategy, places.append, lambda _: None))

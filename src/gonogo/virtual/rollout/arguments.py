@@ -132,7 +132,7 @@ class EngineArgs:
         vars(self).update(given)
 
 
-class Asked:
+class SamplingParamsStandIn:
     """``SamplingParams``, and what a release renamed: an object with vLLM's fields, its defaults and its checks."""
 
     refuse: Unsupported
@@ -177,12 +177,12 @@ class Asked:
             f"min_tokens must be less than or equal to max_tokens={most}, got {self.min_tokens}.",
         )
 
-    def clone(self) -> Asked:
+    def clone(self) -> SamplingParamsStandIn:
         """``SamplingParams.clone``."""
         return type(self)(**{name: value for name, value in vars(self).items() if name in _SAMPLING})
 
     @classmethod
-    def from_optional(cls, **given: Any) -> Asked:
+    def from_optional(cls, **given: Any) -> SamplingParamsStandIn:
         """``SamplingParams.from_optional``: None stands for the default."""
         return cls(**{name: value for name, value in given.items() if value is not None or _SAMPLING.get(name) is None})
 
@@ -193,4 +193,4 @@ def _must(right: bool, message: str) -> None:
 
 
 for _name, _default in _SAMPLING.items():
-    setattr(Asked, _name, _default)  # programs ask the class which fields a release has
+    setattr(SamplingParamsStandIn, _name, _default)  # programs ask the class which fields a release has

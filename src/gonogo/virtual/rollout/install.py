@@ -15,8 +15,8 @@ from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.ranks.plan import WorkerPlan
 from gonogo.virtual.rollout import own_generate, package, phases, server, serving, transfer
-from gonogo.virtual.rollout.arguments import Asked, EngineArgs
-from gonogo.virtual.rollout.llm import LLM, LLMEngine, Rehearsal, Workers
+from gonogo.virtual.rollout.arguments import EngineArgs, SamplingParamsStandIn
+from gonogo.virtual.rollout.llm import LLM, EngineContext, LLMEngine, Workers
 from gonogo.virtual.rollout.outputs import CompletionOutput, Logprob, RequestOutput, RequestOutputKind
 from gonogo.virtual.unsupported import UnsupportedOperator
 
@@ -50,18 +50,18 @@ def install(
             )
         mode.ledger.assume(what)
 
-    rehearsal = Rehearsal(version, mode.memory, life, assume, UnsupportedOperator, peers, workers)
-    package.Package(version, _names(rehearsal), NotStoodIn).install(patches)
+    rehearsal = EngineContext(version, mode.memory, life, assume, UnsupportedOperator, peers, workers)
+    package.VllmPackage(version, _names(rehearsal), NotStoodIn).install(patches)
     server.install(patches, life, mode.ledger.assume, assume, UnsupportedOperator)
     phases.install(patches, life)
     return patches.undo
 
 
-def _names(rehearsal: Rehearsal) -> package.Names:
+def _names(rehearsal: EngineContext) -> package.Names:
     """The names, and the releases that have them."""
     ports: dict[str, Any] = {"get_ip": lambda: "127.0.0.1", "get_open_port": lambda: 29501}
     engine_class = type("LLM", (LLM,), {"rehearsal": rehearsal, "__module__": "vllm"})
-    sampling = type("SamplingParams", (Asked,), {"refuse": rehearsal.unsupported, "__module__": "vllm"})
+    sampling = type("SamplingParams", (SamplingParamsStandIn,), {"refuse": rehearsal.unsupported, "__module__": "vllm"})
     guided = type("GuidedDecodingParams", (_Kept,), {"__module__": "vllm.sampling_params"})
     structured = type("StructuredOutputsParams", (_Kept,), {"__module__": "vllm.sampling_params"})
 

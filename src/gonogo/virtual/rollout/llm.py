@@ -14,7 +14,7 @@ from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.rollout import engine, generation
-from gonogo.virtual.rollout.arguments import ENGINE, Asked
+from gonogo.virtual.rollout.arguments import ENGINE, SamplingParamsStandIn
 from gonogo.virtual.rollout.outputs import CompletionOutput, LogprobsOf, RequestOutput
 from gonogo.virtual.rollout.ranks import EngineRanks
 from gonogo.virtual.unsupported import Unsupported
@@ -23,7 +23,7 @@ Workers = Callable[[int, Any, Unsupported], "list[Any] | None"]
 """Starts so many processes of an engine with such an executor; None where an engine can't have them."""
 
 
-class Rehearsal:
+class EngineContext:
     """What an engine needs to know of the rehearsal that it is in."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Rehearsal:
 class LLM:
     """See the module. ``rehearsal`` is set by what makes the package."""
 
-    rehearsal: Rehearsal
+    rehearsal: EngineContext
 
     def __init__(self, model: str, **asked: Any) -> None:
         now = self.rehearsal
@@ -98,7 +98,7 @@ class LLM:
             self._ranks.step([ids for _, ids in read], sum(one.n for one in asked))
             return [self._answer(prompt, one, shares) for prompt, one in zip(read, asked, strict=True)]
 
-    def generate_one(self, prompt: Any, asked: Asked, request_id: str) -> RequestOutput:
+    def generate_one(self, prompt: Any, asked: SamplingParamsStandIn, request_id: str) -> RequestOutput:
         """One request of those that a server is sent: all between two updates of the weights are a batch."""
         now = self.rehearsal
         with now.life.during("generate", "vllm.AsyncLLM.generate"):
@@ -151,7 +151,7 @@ class LLM:
             )
         return text, ids
 
-    def _answer(self, prompt: tuple[str | None, list[int]], asked: Asked, shares: Any) -> RequestOutput:
+    def _answer(self, prompt: tuple[str | None, list[int]], asked: SamplingParamsStandIn, shares: Any) -> RequestOutput:
         text, ids = prompt
         room = self._engine.model.max_model_len - len(ids)
         most = room if asked.max_tokens is None else min(asked.max_tokens, room)
@@ -331,4 +331,4 @@ def _each(asked: Any, count: int) -> list[Any]:
         if len(asked) != count:
             raise ValueError("The lengths of prompts and params must be the same.")
         return list(asked)
-    return [asked if asked is not None else Asked()] * count
+    return [asked if asked is not None else SamplingParamsStandIn()] * count

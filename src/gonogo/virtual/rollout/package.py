@@ -66,7 +66,7 @@ def _below(release: str) -> str:
     return f"{major}.{minor - 1}.0" if minor else NEWEST
 
 
-class Package:
+class VllmPackage:
     """Finds and makes the modules, and says that the package is installed."""
 
     def __init__(self, version: str, names: Names, refuse: Callable[[str, Text], BaseException]) -> None:

@@ -39,7 +39,7 @@ def _assumed(address: str) -> Text:
     ).format(address=address)
 
 
-class Server:
+class RolloutServer:
     """Answers by path. ``life`` knows the trainer's tokenizer."""
 
     def __init__(
@@ -258,7 +258,7 @@ def install(
     refuse: Callable[[str, Text], BaseException],
 ) -> None:
     """Answer what ``requests`` would send. ``assume_vllm``: of what a client with vLLM beside it asks."""
-    answering = Server(life, assume, assume_vllm, refuse)
+    answering = RolloutServer(life, assume, assume_vllm, refuse)
     MEETING.forget()
 
     def follow(module: ModuleType) -> None:
@@ -268,7 +268,7 @@ def install(
             status, reason = 200, "OK"
             try:
                 answer = answering.answer(request.url, request.body)
-            except sglang_server.Refused as refused:
+            except sglang_server.BadRequest as refused:
                 status, reason, answer = 400, "Bad Request", {"error": {"message": str(refused)}}
             if answer is NOT_MINE:
                 return original(adapter, request, *args, **kwargs)

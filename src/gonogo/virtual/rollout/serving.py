@@ -18,7 +18,7 @@ from typing import Any
 from gonogo.finding import Text
 from gonogo.virtual.rollout import async_llm
 from gonogo.virtual.rollout.arguments import ENGINE, EngineArgs
-from gonogo.virtual.rollout.llm import LLM, Rehearsal
+from gonogo.virtual.rollout.llm import LLM, EngineContext
 from gonogo.virtual.rollout.package import ALWAYS, STILL
 
 _OF_THE_SERVER = ("enable_log_requests", "disable_log_requests", "host", "port", "api_key", "headless",
@@ -128,7 +128,7 @@ AsyncEngineArgs.__dataclass_fields__ = vars(  # type: ignore[attr-defined]
 class App:
     """The server's application, for uvicorn: it starts and stops, and answers nothing."""
 
-    def __init__(self, rehearsal: Rehearsal) -> None:
+    def __init__(self, rehearsal: EngineContext) -> None:
         self.state = SimpleNamespace()
         self.server_args: Any = None
         self._rehearsal = rehearsal
@@ -146,7 +146,7 @@ class App:
                 return
 
 
-def names(rehearsal: Rehearsal, llm: type[LLM]) -> dict[str, Any]:
+def names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
     """The names, and the releases that have them."""
     engines = type("Engines", (async_llm._Engines,), {"rehearsal": rehearsal})
     client = type("AsyncLLM", (async_llm.AsyncLLM,), {"of": engines, "__module__": "vllm.v1.engine.async_llm"})

@@ -27,7 +27,7 @@ _UNBOUNDED = 1024
 """Tokens of a completion without ``max_new_tokens``: the server's context, which nobody here knows, bounds it."""
 
 
-class Refused(Exception):
+class BadRequest(Exception):
     """What the server answers with status 400."""
 
 
@@ -103,7 +103,7 @@ class SGLang:
         )  # fmt: skip
         for right, message in must:
             if not right:
-                raise Refused(message)
+                raise BadRequest(message)
         return {**asked, "max_new_tokens": _UNBOUNDED if most is None else most}
 
     def _answers(self, prompts: list[list[int]], sampling: Answer, logprobs: bool) -> list[Answer]:

@@ -18,7 +18,7 @@ from typing import Any
 from gonogo.virtual.hooks.patching import Patches, patch_os
 
 _SPARSE_FROM = 1 << 20
-_MOST_MOVED = 4 << 30
+_MAX_MOVED = 4 << 30
 """So many bytes on the disk, at most, are copied in place of a move; a move of more is refused as the kernel does."""
 _BLOCK = 1 << 20
 
@@ -128,7 +128,7 @@ def _whole(path: Any, folder: int | None) -> str:
 
 def _copy_and_delete(src: str, dst: str, rename: Callable[..., None], refused: OSError) -> None:
     """Move by copying beside the target. Raises ``refused`` where it is too much, or can't be taken away after it."""
-    if _bytes_held(src) > _MOST_MOVED or not os.access(os.path.dirname(src) or ".", os.W_OK | os.X_OK):
+    if _bytes_held(src) > _MAX_MOVED or not os.access(os.path.dirname(src) or ".", os.W_OK | os.X_OK):
         raise refused
     head, tail = os.path.split(dst)
     partial = os.path.join(head, f".{tail[:200]}.moving-{os.getpid()}")

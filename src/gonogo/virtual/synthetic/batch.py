@@ -10,7 +10,7 @@ from gonogo.evidence.rehearsal.record import GUESSED_BATCH
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.virtual.synthetic import media, notes, own_processor, probe, tokens
-from gonogo.virtual.synthetic.model import Found
+from gonogo.virtual.synthetic.model import LocatedModel
 
 _CLASSES = ("ForSequenceClassification", "ForImageClassification", "ForAudioClassification",
             "ForVideoClassification", "ForImageClassificationWithTeacher")  # fmt: skip
@@ -19,7 +19,7 @@ _CLASSES = ("ForSequenceClassification", "ForImageClassification", "ForAudioClas
 _PLAIN_TEXT = {"input_ids", "attention_mask", "token_type_ids"}
 
 
-def build_batch(found: Found, seq_len: int, micro_batch: int) -> dict[str, Any]:
+def build_batch(found: LocatedModel, seq_len: int, micro_batch: int) -> dict[str, Any]:
     """The keyword arguments of one forward, with labels where the model takes them."""
     batch = own_processor.batch_of(found, seq_len, micro_batch)
     if batch is None:
@@ -31,7 +31,7 @@ def build_batch(found: Found, seq_len: int, micro_batch: int) -> dict[str, Any]:
     return batch
 
 
-def from_signature(found: Found, seq_len: int, micro_batch: int) -> dict[str, Any]:
+def from_signature(found: LocatedModel, seq_len: int, micro_batch: int) -> dict[str, Any]:
     """Inputs by the names of forward's parameters, and the shapes that the configuration gives them."""
     names = found.signature
     batch: dict[str, Any] = {}
@@ -69,7 +69,7 @@ def from_signature(found: Found, seq_len: int, micro_batch: int) -> dict[str, An
     return batch
 
 
-def _needs_processor(found: Found, kind: media.Kind) -> UserError:
+def _needs_processor(found: LocatedModel, kind: media.Modality) -> UserError:
     return UserError(
         Text(
             "{kind}: its configuration does not say how many tokens an {what} takes: put the model's processor "
@@ -80,13 +80,13 @@ def _needs_processor(found: Found, kind: media.Kind) -> UserError:
     )
 
 
-def _in_step(found: Found, kind: media.Kind, inputs: dict[str, Any], micro_batch: int) -> int | None:
+def _in_step(found: LocatedModel, kind: media.Modality, inputs: dict[str, Any], micro_batch: int) -> int | None:
     """The length of a sound in tokens: a model without a token for sounds adds them to the text, step by step."""
     count = probe.features_of(found, kind, inputs)
     return count // micro_batch if count else None
 
 
-def _add_labels(batch: dict[str, Any], found: Found, seq_len: int, micro_batch: int) -> None:
+def _add_labels(batch: dict[str, Any], found: LocatedModel, seq_len: int, micro_batch: int) -> None:
     """Labels of the shape that the model's task has."""
     names = found.signature
     name = found.model_class.__name__

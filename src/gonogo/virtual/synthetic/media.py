@@ -12,12 +12,12 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.virtual.synthetic.model import Found
+from gonogo.virtual.synthetic.model import LocatedModel
 from gonogo.virtual.synthetic.tokens import parts
 
 
 @dataclass(frozen=True)
-class Kind:
+class Modality:
     """Images or sounds: the name of their inputs, of their part in a configuration, and of what encodes them."""
 
     name: str
@@ -27,13 +27,13 @@ class Kind:
 
 
 KINDS = (
-    Kind(
+    Modality(
         "image",
         ("pixel_values", "flattened_patches", "pixel_values_images"),
         ("vision_config",),
         ("get_image_features",),
     ),
-    Kind(
+    Modality(
         "audio",
         ("input_features", "input_values", "audio_values", "audio_input_features"),
         ("audio_config", "speech_config", "encoder_config", "audio_encoder_config"),
@@ -43,7 +43,7 @@ KINDS = (
 _SECONDS = 2
 
 
-def own_config(found: Found, kind: Kind) -> Any:
+def own_config(found: LocatedModel, kind: Modality) -> Any:
     """The part of the configuration that is about images, or about sounds; the whole where there's no such part."""
     for part in [found.config, *parts(found.config)]:
         for name in kind.config:
@@ -53,7 +53,7 @@ def own_config(found: Found, kind: Kind) -> Any:
     return found.config
 
 
-def inputs_of(kind: Kind, found: Found, rows: int) -> dict[str, Any]:
+def inputs_of(kind: Modality, found: LocatedModel, rows: int) -> dict[str, Any]:
     """An image or a sound for each row, as forward's arguments; empty where the model takes none."""
     takes = found.signature
     name = next((name for name in kind.inputs if name in takes), None)
@@ -82,7 +82,7 @@ def tone(samples: int) -> Any:
     return torch.sin(torch.arange(samples) / 20).numpy()
 
 
-def _types(found: Found, config: Any, known: Any) -> list[str]:
+def _types(found: LocatedModel, config: Any, known: Any) -> list[str]:
     """The model types under which a processor may stand, nearest first."""
     named = [found.config.model_type, getattr(config, "model_type", "")]
     family = named[0]
@@ -92,7 +92,7 @@ def _types(found: Found, config: Any, known: Any) -> list[str]:
     return [name for name in named if name in known]
 
 
-def _images(found: Found, config: Any, rows: int) -> dict[str, Any]:
+def _images(found: LocatedModel, config: Any, rows: int) -> dict[str, Any]:
     processor = _image_processor(found, config)
     if processor is None:
         return {}
@@ -103,7 +103,7 @@ def _images(found: Found, config: Any, rows: int) -> dict[str, Any]:
     return {}
 
 
-def _image_processor(found: Found, config: Any) -> Any:
+def _image_processor(found: LocatedModel, config: Any) -> Any:
     import transformers
     from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING_NAMES as KNOWN
     from transformers.utils import is_torchvision_available
@@ -130,7 +130,7 @@ def _image_processor(found: Found, config: Any) -> Any:
     return None
 
 
-def _lacking(found: Found, processor: str, error: ImportError) -> UserError:
+def _lacking(found: LocatedModel, processor: str, error: ImportError) -> UserError:
     """What to install for the processor of the model's type."""
     libraries = sorted(set(re.findall(r"the (\w[\w.-]*) library", str(error)))) or [str(error).strip().split("\n")[0]]
     return UserError(
@@ -178,7 +178,7 @@ def _plain_image(config: Any, rows: int) -> torch.Tensor:
     return torch.zeros(rows, channels, width, width)
 
 
-def _sounds(found: Found, config: Any, rows: int) -> dict[str, Any]:
+def _sounds(found: LocatedModel, config: Any, rows: int) -> dict[str, Any]:
     import transformers
     from transformers.models.auto.feature_extraction_auto import FEATURE_EXTRACTOR_MAPPING_NAMES as KNOWN
 
@@ -197,7 +197,7 @@ def _sounds(found: Found, config: Any, rows: int) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _imported(found: Found, processor: str) -> Iterator[None]:
+def _imported(found: LocatedModel, processor: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:

@@ -27,7 +27,7 @@ _TASKS = (
 
 
 @dataclass(frozen=True)
-class Found:
+class LocatedModel:
     """A model's configuration, its class, and the folder that may hold its processor."""
 
     config: Any
@@ -40,7 +40,7 @@ class Found:
         return dict(inspect.signature(self.model_class.forward).parameters)
 
 
-def read_model(path: str) -> Found:
+def read_model(path: str) -> LocatedModel:
     """The model that a folder or a ``config.json`` describes. Raises UserError for one that can't be trained."""
     from transformers import AutoConfig
 
@@ -57,7 +57,7 @@ def read_model(path: str) -> Found:
                 "{file}：transformers 无法将其解析为模型配置：{error}",
             ).format(file=file, error=str(error).strip().partition("\n")[0])
         ) from error
-    return _trainable(Found(config, _class_of(config, stated, folder, file), folder), file)
+    return _trainable(LocatedModel(config, _class_of(config, stated, folder, file), folder), file)
 
 
 def _brings_code(stated: dict[str, Any], folder: str | None) -> bool:
@@ -97,7 +97,7 @@ def _computes(model_class: Any) -> bool:
     return forward is not None and getattr(forward, "__name__", "") != "_forward_unimplemented"
 
 
-def _trainable(found: Found, file: str) -> Found:
+def _trainable(found: LocatedModel, file: str) -> LocatedModel:
     """The model itself, or, of a model that only generates, the part with a forward: an Omni model's thinker."""
     if _computes(found.model_class):
         return found
@@ -115,7 +115,7 @@ def _trainable(found: Found, file: str) -> Found:
                 "模型通过其 thinker（{name}）训练：它自身没有 forward",
             ).format(name=name)
         )
-        return Found(thinker, inner, found.folder)
+        return LocatedModel(thinker, inner, found.folder)
     raise UserError(
         Text(
             "{file}: {name} has no forward: name in architectures a class that can be trained",
@@ -124,7 +124,7 @@ def _trainable(found: Found, file: str) -> Found:
     )
 
 
-def make_model(found: Found, arguments: Any) -> Any:
+def make_model(found: LocatedModel, arguments: Any) -> Any:
     """The model from its configuration, in the training's dtype; under ZeRO-3 transformers partitions it at birth."""
     import torch
 

@@ -10,13 +10,13 @@ import torch
 from gonogo.finding import Text
 from gonogo.virtual.synthetic import notes
 from gonogo.virtual.synthetic.media import picture, tone
-from gonogo.virtual.synthetic.model import Found
+from gonogo.virtual.synthetic.model import LocatedModel
 
 _FILES = ("processor_config.json", "preprocessor_config.json")
 _TEXT = "Say what there is to see and to hear. "
 
 
-def batch_of(found: Found, seq_len: int, rows: int) -> dict[str, Any] | None:
+def batch_of(found: LocatedModel, seq_len: int, rows: int) -> dict[str, Any] | None:
     """Inputs by the folder's own processor, filled up to ``seq_len``; None where there is none, or it can't be used."""
     folder = found.folder
     if folder is None or not any(os.path.isfile(os.path.join(folder, name)) for name in _FILES):
@@ -40,7 +40,7 @@ def batch_of(found: Found, seq_len: int, rows: int) -> dict[str, Any] | None:
     return {name: _filled(name, value, made, seq_len) for name, value in made.items() if name in found.signature}
 
 
-def _processed(processor: Any, found: Found, rows: int) -> dict[str, Any] | None:
+def _processed(processor: Any, found: LocatedModel, rows: int) -> dict[str, Any] | None:
     image = picture(336)
     takes = found.signature
     looks = "pixel_values" in takes

@@ -14,18 +14,18 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual.synthetic import notes
-from gonogo.virtual.synthetic.media import Kind
-from gonogo.virtual.synthetic.model import Found
+from gonogo.virtual.synthetic.media import Modality
+from gonogo.virtual.synthetic.model import LocatedModel
 from gonogo.virtual.synthetic.tokens import text_config
 
 
-def features_of(found: Found, kind: Kind, inputs: dict[str, Any]) -> int | None:
+def features_of(found: LocatedModel, kind: Modality, inputs: dict[str, Any]) -> int | None:
     """The features that the inputs come to, each of which has a token in the text; None where that can't be told."""
     with notes.uncounted():
         return _count(found, kind, inputs)
 
 
-def _count(found: Found, kind: Kind, inputs: dict[str, Any]) -> int | None:
+def _count(found: LocatedModel, kind: Modality, inputs: dict[str, Any]) -> int | None:
     model: Any = None
     for config in _configs(found.config):
         try:
@@ -53,7 +53,7 @@ def _count(found: Found, kind: Kind, inputs: dict[str, Any]) -> int | None:
         return None
 
 
-def _encoder(owner: Any, kind: Kind) -> Any:
+def _encoder(owner: Any, kind: Modality) -> Any:
     """The owner's method that encodes this kind, where its signature says what it takes."""
     for name in kind.encoders:
         method = getattr(owner, name, None)
@@ -79,7 +79,7 @@ def _configs(config: Any) -> list[Any]:
     return [copy.deepcopy(config)]
 
 
-def _built(found: Found, config: Any) -> Any:
+def _built(found: LocatedModel, config: Any) -> Any:
     with ExitStack() as stack:
         try:
             from transformers.initialization import no_init_weights

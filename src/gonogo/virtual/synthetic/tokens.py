@@ -11,7 +11,7 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual.synthetic import notes
-from gonogo.virtual.synthetic.model import Found
+from gonogo.virtual.synthetic.model import LocatedModel
 
 _PLACEHOLDERS = {
     "image": ("image_token_id", "image_token_index", "img_token_id", "media_placeholder_token_id",
@@ -82,7 +82,7 @@ def placeholder(config: Any, kind: str) -> int | None:
     return None
 
 
-def decodes_apart(found: Found) -> bool:
+def decodes_apart(found: LocatedModel) -> bool:
     """Whether the model has a decoder of its own, fed with the labels."""
     takes = inspect.signature(found.model_class.forward).parameters
     encodes = bool(getattr(found.config, "is_encoder_decoder", False))
@@ -113,7 +113,7 @@ def ids(config: Any, rows: int, length: int) -> torch.Tensor:
     return usual[torch.arange(rows * length) % len(usual)].reshape(rows, length)
 
 
-def text(found: Found, counts: Mapping[str, int], seq_len: int, rows: int) -> dict[str, Any]:
+def text(found: LocatedModel, counts: Mapping[str, int], seq_len: int, rows: int) -> dict[str, Any]:
     """``input_ids`` with so many placeholders of each kind, and what says of each token what it is."""
     config = found.config
     needed = sum(counts.values()) + (_AROUND if counts else 0)

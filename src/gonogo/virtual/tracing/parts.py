@@ -11,7 +11,7 @@ from torch import nn
 
 from gonogo.evidence.rehearsal.record import Phase
 from gonogo.evidence.rehearsal.trace import NONE
-from gonogo.virtual.collectives.exchanged import Operation
+from gonogo.virtual.collectives.exchange import Operation
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings

@@ -25,6 +25,7 @@ def segments_of(allocator: CachingAllocator) -> list[trace.Segment]:
 
 def _segment(stream: int, blocks: list[Block], expandable: bool) -> trace.Segment:
     described = tuple(
-        trace.Block(block.address, block.size, block.requested if block.live else 0, block.live) for block in blocks
+        trace.SegmentBlock(block.address, block.size, block.requested if block.live else 0, block.live)
+        for block in blocks
     )
     return trace.Segment(stream, blocks[0].pool.is_small, expandable, described)

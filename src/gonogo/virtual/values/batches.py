@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-_MOST = 32
+_MAX_VALUES = 32
 
 
 def described(batch: Any) -> tuple[tuple[str, str], ...]:
@@ -20,7 +20,7 @@ def described(batch: Any) -> tuple[tuple[str, str], ...]:
         entries = [(str(index), value) for index, value in enumerate(batch)]
     else:
         entries = [("0", batch)]
-    return tuple((name, _kind_and_size(value)) for name, value in entries[:_MOST] if value is not None)
+    return tuple((name, _kind_and_size(value)) for name, value in entries[:_MAX_VALUES] if value is not None)
 
 
 def _kind_and_size(value: Any) -> str:

@@ -14,7 +14,7 @@ import torch
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.values import real
-from gonogo.virtual.weights.made_once import MadeWeights
+from gonogo.virtual.weights.generated_weights import MadeWeights
 from gonogo.virtual.weights.places import ADAPTER_CONFIG, ADAPTER_WEIGHTS, as_folder, is_there
 from gonogo.virtual.weights.skeleton import own_build
 

@@ -13,7 +13,7 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.stack import frames_of_call
-from gonogo.virtual.weights.drawn import DrawnWeights
+from gonogo.virtual.weights.random_weights import DrawnWeights
 from gonogo.virtual.weights.safetensors_files import SafeOpen
 
 

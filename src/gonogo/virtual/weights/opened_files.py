@@ -16,7 +16,7 @@ import torch
 
 from gonogo.finding.errors import UserError
 from gonogo.virtual.weights import skeleton
-from gonogo.virtual.weights.made_once import MadeWeights
+from gonogo.virtual.weights.generated_weights import MadeWeights
 from gonogo.virtual.weights.places import WEIGHTS, ModelNotHere, read_json
 from gonogo.virtual.weights.pretrained import make_weights
 

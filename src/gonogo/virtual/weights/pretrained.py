@@ -15,7 +15,7 @@ from gonogo.finding.errors import UserError
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.weights import skeleton
-from gonogo.virtual.weights.made_once import MadeWeights
+from gonogo.virtual.weights.generated_weights import MadeWeights
 from gonogo.virtual.weights.places import (
     ADAPTER_CONFIG,
     NO_CONFIG,

@@ -23,7 +23,7 @@ from gonogo.virtual import private
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.tracking import Cell
-from gonogo.virtual.own_work import OwnWork
+from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents
 from gonogo.virtual.weights import private_serialization
@@ -44,7 +44,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
     patches = Patches()
 
     def wrote(path: str, nbytes: int, tensors: int) -> None:
-        if not OwnWork.now:
+        if not InternalWork.now:
             on_write(path, nbytes, tensors)
 
     original = torch.save

@@ -19,7 +19,7 @@ from unittest import mock
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual.own_work import OwnWork
+from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.weights.places import read_json
 
 
@@ -44,11 +44,11 @@ def own_build() -> Iterator[None]:
         stack.enter_context(_quiet())
         stack.enter_context(private.modes_off())
         stack.enter_context(torch.no_grad())
-        OwnWork.now = True
+        InternalWork.now = True
         try:
             yield
         finally:
-            OwnWork.now = False
+            InternalWork.now = False
             random.setstate(python_state)
             if numpy is not None and numpy_state is not None:
                 numpy.random.set_state(numpy_state)

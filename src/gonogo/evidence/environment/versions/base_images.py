@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gonogo.evidence.document.source_file import Place
-from gonogo.evidence.environment.versions.listing import Listing, exact
+from gonogo.evidence.environment.versions.listing import PackageListing, exact
 from gonogo.evidence.field import Field
 
 _NAMED = {
@@ -20,7 +20,7 @@ _NAMED = {
 }
 
 
-def add_base_image(listing: Listing, image: str, place: Place) -> None:
+def add_base_image(listing: PackageListing, image: str, place: Place) -> None:
     """The versions that an image (``pytorch/pytorch:2.1.0-cuda12.1-cudnn8-devel``) is known to hold.
 
     Apptainer's (``docker://NAME``) and enroot's (``REGISTRY#NAME``) forms of its name are taken too.
@@ -43,14 +43,14 @@ def add_base_image(listing: Listing, image: str, place: Place) -> None:
         _by_words(listing, tag, place)
 
 
-def _toolkit(listing: Listing, cuda: str, tag: str, place: Place) -> None:
+def _toolkit(listing: PackageListing, cuda: str, tag: str, place: Place) -> None:
     if "devel" in tag:
         listing.fact("toolkit", cuda, place)
     elif "runtime" in tag or "base" in tag:
         listing.facts.setdefault("toolkit", Field.missing())
 
 
-def _by_words(listing: Listing, tag: str, place: Place) -> None:
+def _by_words(listing: PackageListing, tag: str, place: Place) -> None:
     """``ubuntu22.04-cuda12.4.0-py311-torch2.6.0-1.26.0`` and ``main-py3.11-cu124-2.5.1``."""
     words = tag.split("-")
     for word in words:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from gonogo.evidence.document.source_file import Place, SourceFile
-from gonogo.evidence.environment.versions.listing import Listing, exact, valid
+from gonogo.evidence.environment.versions.listing import PackageListing, exact, valid
 from gonogo.evidence.environment.versions.requirements import WHERE_FROM, read_index, read_requirement
 from gonogo.evidence.field import Field
 
@@ -18,7 +18,7 @@ _OF_A_LIBRARY = re.compile(r"h[0-9a-f]{7}_\w+|main|\d+(?:_\w+)?")
 """Builds of what is no Python package: `h5eee18b_0`, and not `py310h6a678d5_0` or `pyhd8ed1ab_0`."""
 
 
-def read_conda(listing: Listing) -> None:
+def read_conda(listing: PackageListing) -> None:
     """All dependencies of the listing's file."""
     import yaml
 
@@ -57,7 +57,7 @@ def _place(source: SourceFile, node: Any) -> Place | None:
     return place if source.data[place.start : place.end] == written else None
 
 
-def _add_of_pip(listing: Listing, node: Any) -> None:
+def _add_of_pip(listing: PackageListing, node: Any) -> None:
     place = _place(listing.source, node)
     text = node.value.encode().decode("latin-1")
     if WHERE_FROM.match(text):
@@ -69,7 +69,7 @@ def _add_of_pip(listing: Listing, node: Any) -> None:
         read_requirement(listing, listing.source, text, place.start)
 
 
-def add_conda_dependency(listing: Listing, text: str, place: Place | None) -> bool:
+def add_conda_dependency(listing: PackageListing, text: str, place: Place | None) -> bool:
     """One dependency; whether its build is told."""
     match = re.match(_SPEC, text.strip())
     if match is None:
@@ -110,7 +110,7 @@ def conda_specifier(text: str) -> tuple[str, bool]:
     return (valid(f"=={version}.*") if fuzzy else exact(version)), build is not None
 
 
-def read_conda_list(listing: Listing, text: str) -> None:
+def read_conda_list(listing: PackageListing, text: str) -> None:
     """What ``conda list`` printed: ``name version build channel``."""
     for match in re.finditer(
         r"^([A-Za-z0-9_][\w.-]*)[ \t]+(\d[\w.!+-]*)(?:[ \t]+([\w.]+))?(?:[ \t]+\S+)?[ \t]*\r?$", text, re.M
@@ -121,7 +121,7 @@ def read_conda_list(listing: Listing, text: str) -> None:
     listing.complete = bool(listing.packages)
 
 
-def _add_listed(listing: Listing, name: str, version: str, build: str, place: Place) -> None:
+def _add_listed(listing: PackageListing, name: str, version: str, build: str, place: Place) -> None:
     if name in ("python", "pytorch-cuda", "cudatoolkit", "cuda-version", "cuda-nvcc", "cuda-toolkit"):
         add_conda_dependency(listing, f"{name}=={version}", place)
         return

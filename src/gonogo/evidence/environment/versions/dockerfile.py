@@ -8,7 +8,7 @@ from itertools import islice
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.versions.base_images import add_base_image
 from gonogo.evidence.environment.versions.conda import add_conda_dependency
-from gonogo.evidence.environment.versions.listing import Listing, bytes_as_text, decoded, path_inside
+from gonogo.evidence.environment.versions.listing import PackageListing, bytes_as_text, decoded, path_inside
 from gonogo.evidence.environment.versions.requirements import read_index, read_requirement, read_requirements
 from gonogo.evidence.field import Field
 from gonogo.finding.errors import UserError
@@ -35,16 +35,16 @@ _TAKE_A_VALUE = frozenset(
         "--torch-backend",
     )
 )
-_MOST_WORDS = 2000
+_MAX_WORDS = 2000
 _INDEX = frozenset(("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--channel"))
 
 
-def read_dockerfile(listing: Listing) -> None:
+def read_dockerfile(listing: PackageListing) -> None:
     """What the last stage of the listing's file, and those that it builds on, come to."""
     text = re.sub(r"(?m)^[ \t]*#.*$", lambda match: " " * len(match[0]), bytes_as_text(listing.source))
     text = re.sub(r"[\\`][ \t]*(\r?\n)(?:[ \t]*\r?\n)*", lambda match: " " * len(match[0]), text)
     values: dict[str, str] = {}
-    stages: dict[str, Listing] = {}
+    stages: dict[str, PackageListing] = {}
     for instruction in re.finditer(r"(?im)^[ \t]*(FROM|RUN|ENV|ARG)[ \t]+(.*)$", text):
         kind, start = instruction[1].upper(), instruction.start(2)
         if kind == "FROM":
@@ -57,20 +57,22 @@ def read_dockerfile(listing: Listing) -> None:
             read_installs(listing, instruction[2], start, values)
 
 
-def read_installs(listing: Listing, text: str, start: int, values: dict[str, str]) -> None:
+def read_installs(listing: PackageListing, text: str, start: int, values: dict[str, str]) -> None:
     """What a shell's commands install, in order; ``text`` begins at byte ``start`` of the file."""
     for command in re.finditer(_INSTALL, text):
         is_conda = "conda" in command[0][: command.start(1) - command.start()] or "mamba" in command[0][:11]
         _install(listing, command[1], start + command.start(1), values, conda=is_conda)
 
 
-def _begin_stage(listing: Listing, text: str, start: int, values: dict[str, str], stages: dict[str, Listing]) -> None:
+def _begin_stage(
+    listing: PackageListing, text: str, start: int, values: dict[str, str], stages: dict[str, PackageListing]
+) -> None:
     match = re.match(r"(?:--platform=\S+[ \t]+)?(\S+)(?:[ \t]+[Aa][Ss][ \t]+(\S+))?", text)
     if match is None:
         return
     image, name = match[1], (match[2] or "").lower()
     parent = stages.get(image.lower())
-    fresh = Listing(listing.source)
+    fresh = PackageListing(listing.source)
     if parent is not None:
         fresh.packages, fresh.facts = dict(parent.packages), dict(parent.facts)
     # The listing is the current stage; what was before is kept for stages that build on it.
@@ -83,9 +85,9 @@ def _begin_stage(listing: Listing, text: str, start: int, values: dict[str, str]
         add_base_image(listing, substituted(image, values) or "", place)
 
 
-def listing_view(listing: Listing) -> Listing:
+def listing_view(listing: PackageListing) -> PackageListing:
     """A listing that shares the packages and facts of another as they are now."""
-    view = Listing(listing.source)
+    view = PackageListing(listing.source)
     view.packages, view.facts = listing.packages, listing.facts
     return view
 
@@ -104,8 +106,8 @@ def substituted(word: str, values: dict[str, str]) -> str | None:
     return None if missing or "$" in found or "`" in found else found
 
 
-def _install(listing: Listing, text: str, start: int, values: dict[str, str], *, conda: bool) -> None:
-    words = list(islice(re.finditer(_WORD, text), _MOST_WORDS))
+def _install(listing: PackageListing, text: str, start: int, values: dict[str, str], *, conda: bool) -> None:
+    words = list(islice(re.finditer(_WORD, text), _MAX_WORDS))
     torch, cuda = listing.packages.get("torch"), listing.facts.get("cuda")
     indexes: list[str] = []
     index = 0
@@ -142,7 +144,7 @@ def _install(listing: Listing, text: str, start: int, values: dict[str, str], *,
         read_index(listing, one)
 
 
-def _add_word(listing: Listing, word: str, at: int, values: dict[str, str], *, conda: bool) -> None:
+def _add_word(listing: PackageListing, word: str, at: int, values: dict[str, str], *, conda: bool) -> None:
     if conda:
         add_conda_dependency(listing, word, listing.source.place(at, at + len(word)))
         return
@@ -152,7 +154,7 @@ def _add_word(listing: Listing, word: str, at: int, values: dict[str, str], *, c
     filled = substituted(word, values)
     name = re.match(r"[A-Za-z0-9][\w.-]*", word)
     if filled is not None:
-        listed = Listing(listing.source)
+        listed = PackageListing(listing.source)
         read_requirement(listed, listing.source, filled, at)
         for package in listed.packages.values():
             place = listing.source.place(at, at + len(word))
@@ -162,12 +164,12 @@ def _add_word(listing: Listing, word: str, at: int, values: dict[str, str], *, c
         listing.add(name[0], "", listing.source.place(at, at + len(word)))
 
 
-def _include(listing: Listing, name: str, *, constraint: bool) -> None:
+def _include(listing: PackageListing, name: str, *, constraint: bool) -> None:
     path = path_inside(listing.source, listing.source, decoded(name).removeprefix("/workspace/").lstrip("/"))
     if path is None:
         return
     try:
-        included = Listing(SourceFile.read(path))
+        included = PackageListing(SourceFile.read(path))
     except UserError:
         return
     read_requirements(included)

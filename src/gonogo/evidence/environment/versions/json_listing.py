@@ -10,9 +10,16 @@ from typing import Any
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, exact, repository_address, valid
+from gonogo.evidence.environment.versions.environment_json import read_saved
+from gonogo.evidence.environment.versions.listing import (
+    NAME,
+    PackageListing,
+    bytes_as_text,
+    exact,
+    repository_address,
+    valid,
+)
 from gonogo.evidence.environment.versions.pyproject import address_in
-from gonogo.evidence.environment.versions.saved import read_saved
 from gonogo.finding import Text
 
 _NOT_JSON = Text("{where}: not valid JSON: {why}", "{where}：不是有效的 JSON：{why}")
@@ -26,7 +33,7 @@ _MAX_NOT_FOUND = 1000
 """Packages that are looked for in the whole text: those written with escapes, or in another order than they are met."""
 
 
-def read_json(listing: Listing) -> Environment:
+def read_json(listing: PackageListing) -> Environment:
     """What the listing's file, which is JSON, tells."""
     try:
         content: Any = json.loads(listing.source.text)
@@ -78,7 +85,7 @@ def read_json(listing: Listing) -> Environment:
     return listing.environment()
 
 
-def _skip(listing: Listing, name: Any, version: Any, place: Place | None) -> None:
+def _skip(listing: PackageListing, name: Any, version: Any, place: Place | None) -> None:
     reason = _NO_VERSION.format(path=listing.source.path, name=repr(name)[:80], version=repr(version)[:80])
     listing.skip(place or listing.source.place(0, 0), reason)
 
@@ -97,7 +104,7 @@ def _direct(entry: Mapping[str, Any]) -> str:
     return repository_address(url, commit if isinstance(commit, str) else "") if vcs.get("vcs") == "git" else url
 
 
-def _add(listing: Listing, text: str, name: str, version: Any, *, in_list: bool, address: str = "") -> None:
+def _add(listing: PackageListing, text: str, name: str, version: Any, *, in_list: bool, address: str = "") -> None:
     if not re.fullmatch(NAME, name) or isinstance(version, (bool, list, Mapping)):
         return
     stated = "" if version is None else str(version)
@@ -118,7 +125,7 @@ def _add(listing: Listing, text: str, name: str, version: Any, *, in_list: bool,
 
 
 def _places(
-    listing: Listing, text: str, name: str, version: str, *, in_list: bool
+    listing: PackageListing, text: str, name: str, version: str, *, in_list: bool
 ) -> tuple[Place | None, Place | None]:
     """Where the package and its version stand: found by their words, which JSON writes as they are."""
     if not (name.isascii() and version.isascii()):

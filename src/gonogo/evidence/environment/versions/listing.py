@@ -26,7 +26,7 @@ _PYPI_CUDA = Text(
 _LOCAL_CUDA = Text("torch's local version {local}", "torch 的本地版本号 {local}")
 
 
-class Listing:
+class PackageListing:
     """Packages and facts, as they are met in one file and those that it includes.
 
     Offsets are bytes: readers search the file's :func:`bytes_as_text`.

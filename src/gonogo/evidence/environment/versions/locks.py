@@ -11,7 +11,7 @@ import re
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.versions.listing import (
     NAME,
-    Listing,
+    PackageListing,
     bytes_as_text,
     decoded,
     exact,
@@ -19,7 +19,7 @@ from gonogo.evidence.environment.versions.listing import (
 )
 
 
-def read_lock(listing: Listing) -> None:
+def read_lock(listing: PackageListing) -> None:
     """All packages of the listing's file."""
     text = bytes_as_text(listing.source)
     found: dict[str, tuple[set[str], Place, str]] = {}

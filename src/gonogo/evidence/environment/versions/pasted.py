@@ -11,7 +11,7 @@ from collections.abc import Callable
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.environment import Gpu
 from gonogo.evidence.environment.versions.conda import read_conda_list
-from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, decoded, exact
+from gonogo.evidence.environment.versions.listing import NAME, PackageListing, bytes_as_text, decoded, exact
 from gonogo.evidence.field import Field
 from gonogo.evidence.patterns import compiled_when_used
 
@@ -61,7 +61,7 @@ _ABSENT = frozenset({"None", "No CUDA"})
 _UNKNOWN = frozenset({"Could not collect", "N/A"})
 
 
-def read_pasted(listing: Listing) -> None:
+def read_pasted(listing: PackageListing) -> None:
     """All that the listing's file tells in the words of such reports."""
     text = bytes_as_text(listing.source)
     for match in _BULLET.finditer(text):
@@ -88,11 +88,11 @@ def read_pasted(listing: Listing) -> None:
         listing.complete = True
 
 
-def _place(listing: Listing, match: re.Match[str], first: int, last: int) -> Place:
+def _place(listing: PackageListing, match: re.Match[str], first: int, last: int) -> Place:
     return listing.source.place(match.start(first), match.end(last))
 
 
-def _add(listing: Listing, name: str, version: str, place: Place) -> None:
+def _add(listing: PackageListing, name: str, version: str, place: Place) -> None:
     name = name.lower()
     if name == "python":
         listing.fact("python", version, place)
@@ -100,14 +100,14 @@ def _add(listing: Listing, name: str, version: str, place: Place) -> None:
         listing.add(_NAMES.get(name, name), exact(version.rstrip(".,")), place)
 
 
-def _add_torch(listing: Listing, text: str) -> None:
+def _add_torch(listing: PackageListing, text: str) -> None:
     match = re.search(rf"^[ \t>]*PyTorch version[ \t]*:[ \t]*{_VERSION}", text, re.MULTILINE)
     if match is not None:
         listing.packages.pop("torch", None)  # what was imported counts, not what pip lists beside it
         listing.add("torch", exact(match[1]), listing.source.place(match.start(), match.end(1)))
 
 
-def _add_gpus(listing: Listing, text: str) -> None:
+def _add_gpus(listing: PackageListing, text: str) -> None:
     for match in re.finditer(
         r"^[ \t>]*(?:GPU models and configuration:[ \t]*)?GPU[ \t]+\d+:[ \t]*([^\n\r(]{2,80})", text, re.M
     ):

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.environment.versions.listing import NAME, Listing, bytes_as_text, repository_address, valid
+from gonogo.evidence.environment.versions.listing import NAME, PackageListing, bytes_as_text, repository_address, valid
 from gonogo.evidence.environment.versions.requirements import read_requirement
 
 if sys.version_info >= (3, 11):
@@ -24,7 +24,7 @@ _MAX_NOT_FOUND = 1000
 """Requirements that are looked for in the whole text: those written with escapes, or met in another order."""
 
 
-def read_pyproject(listing: Listing) -> None:
+def read_pyproject(listing: PackageListing) -> None:
     """All dependencies of the listing's file, those of its extras and groups with them."""
     try:
         if _DOTTED.search(listing.source.text):
@@ -102,7 +102,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _add_of_table(listing: Listing, text: str, start: int, name: str, dependency: Any) -> None:
+def _add_of_table(listing: PackageListing, text: str, start: int, name: str, dependency: Any) -> None:
     version = dependency.get("version") if isinstance(dependency, Mapping) else dependency
     if not re.fullmatch(NAME, name) or (version is not None and not isinstance(version, str)):
         return

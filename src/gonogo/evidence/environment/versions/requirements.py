@@ -10,7 +10,7 @@ from gonogo.evidence.environment.environment import Package
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.versions.listing import (
     NAME,
-    Listing,
+    PackageListing,
     bytes_as_text,
     cuda_of_tag,
     decoded,
@@ -22,15 +22,15 @@ from gonogo.evidence.field import Field
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
-_DEEPEST = 10
-_LONGEST_LINE = 20_000
+_MAX_DEPTH = 10
+_MAX_LINE_LENGTH = 20_000
 _MAX_LINES = 10_000
 """Lines of all files together that are read; a file that includes others over and over is read so far."""
 _TOO_LONG = Text(
     "{where}: not read from this line on: version lists are read up to {limit} lines",
     "{where}：从此行起没有读取：版本清单最多 {limit} 行",
 )
-_MOST_UNREAD = 100
+_MAX_UNREAD = 100
 """Lines that are told of; a file with more is no list of requirements."""
 _NO_REQUIREMENT = Text(
     "{where}: {line!r} is not a requirement: give a requirements file, a pip freeze, or JSON",
@@ -51,13 +51,13 @@ _FROZEN_FROM = 20
 """Lines from which a sorted file of exact versions is taken for a listing of all that is installed."""
 
 
-def read_requirements(listing: Listing) -> None:
+def read_requirements(listing: PackageListing) -> None:
     """All requirements of the listing's file."""
     _read_file(listing, listing.source, depth=0, constraint=False, seen={listing.source.path})
     listing.complete = _looks_frozen(listing)
 
 
-def _looks_frozen(listing: Listing) -> bool:
+def _looks_frozen(listing: PackageListing) -> bool:
     """Whether the file lists everything that is installed: many exact versions, in pip's order, and nothing else."""
     names = [name for name, package in listing.packages.items() if not package.specifier.startswith("~")]
     exact_ones = [p for p in listing.packages.values() if p.version_text or not p.written]
@@ -65,12 +65,12 @@ def _looks_frozen(listing: Listing) -> bool:
     return pinned >= _FROZEN_FROM and len(exact_ones) == len(listing.packages) and names == sorted(names)
 
 
-def _read_file(listing: Listing, source: SourceFile, *, depth: int, constraint: bool, seen: set[str]) -> None:
+def _read_file(listing: PackageListing, source: SourceFile, *, depth: int, constraint: bool, seen: set[str]) -> None:
     text = re.sub(r"\\(\r?\n)", lambda match: " " * len(match[0]), bytes_as_text(source))
     position = 0
     for raw in re.split(r"(?<=\n)", text):
         start, position = position, position + len(raw)
-        if len(raw) > _LONGEST_LINE:
+        if len(raw) > _MAX_LINE_LENGTH:
             continue
         if raw.isspace() or not raw:
             continue
@@ -93,7 +93,7 @@ def _read_file(listing: Listing, source: SourceFile, *, depth: int, constraint: 
         elif (
             not read_requirement(listing, source, line, start, constraint=constraint)
             and not line.startswith("--")
-            and len(listing.unread) < _MOST_UNREAD
+            and len(listing.unread) < _MAX_UNREAD
         ):
             place = source.place(start, start + len(line))
             where = f"{source.path}:{place.line}"
@@ -101,7 +101,7 @@ def _read_file(listing: Listing, source: SourceFile, *, depth: int, constraint: 
 
 
 def _include(
-    listing: Listing,
+    listing: PackageListing,
     source: SourceFile,
     line: str,
     start: int,
@@ -118,8 +118,8 @@ def _include(
     if path is None:
         listing.skip(place, _NOT_INCLUDED.format(where=where, path=name[:200]))
         return
-    if depth >= _DEEPEST:
-        listing.skip(place, _TOO_DEEP.format(where=where, line=decoded(line)[:120], depth=_DEEPEST))
+    if depth >= _MAX_DEPTH:
+        listing.skip(place, _TOO_DEEP.format(where=where, line=decoded(line)[:120], depth=_MAX_DEPTH))
         return
     if path in seen:
         return
@@ -140,7 +140,7 @@ WHERE_FROM = re.compile(
 """Options of a requirements file that say from where packages are taken, and which of those there."""
 
 
-def read_index(listing: Listing, words: str) -> None:
+def read_index(listing: PackageListing, words: str) -> None:
     """Where packages come from: PyTorch's own index tells the CUDA that its torch is built for."""
     index = re.search(r"download\.pytorch\.org/whl/(?:nightly/|test/)?(cu\d+|cpu|rocm[\d.]+)", words)
     if index is not None:
@@ -153,7 +153,7 @@ def read_index(listing: Listing, words: str) -> None:
 
 
 def read_requirement(
-    listing: Listing,
+    listing: PackageListing,
     source: SourceFile,
     text: str,
     start: int,

@@ -9,7 +9,7 @@ import msgspec
 from gonogo.evidence.launch.jobs.pod import gpus_of, of_pod, replicas_of
 from gonogo.evidence.launch.jobs.ray import ray_job
 from gonogo.evidence.launch.jobs.workload import Workload
-from gonogo.evidence.launch.jobs.yaml_node import Node
+from gonogo.evidence.launch.jobs.yaml_node import YamlNode
 
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 _CHANGES_OF_PODS = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
@@ -17,7 +17,7 @@ _CHANGES_OF_PODS = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches"
 _INDEX = {"JOB_COMPLETION_INDEX": "0"}
 
 
-def kubernetes_jobs(node: Node) -> Iterator[Workload]:
+def kubernetes_jobs(node: YamlNode) -> Iterator[Workload]:
     """The jobs that one object is, or holds."""
     if node["kind"].text == "Job" and (node["apiVersion"].text or "").startswith("batch.volcano.sh/"):
         yield from _volcano(node)
@@ -27,7 +27,7 @@ def kubernetes_jobs(node: Node) -> Iterator[Workload]:
         yield from maker(node)
 
 
-def _torch(nodes: Node | int, per_node: Node, resources: Node) -> dict[str, str]:
+def _torch(nodes: YamlNode | int, per_node: YamlNode, resources: YamlNode) -> dict[str, str]:
     """What the operators of PyTorch jobs tell torchrun, of the first node."""
     gpus, count = gpus_of(resources).number, nodes if isinstance(nodes, int) else nodes.number or 1
     asked = per_node.text or ""
@@ -40,35 +40,35 @@ def _torch(nodes: Node | int, per_node: Node, resources: Node) -> dict[str, str]
     }
 
 
-def _first_resources(spec: Node) -> Node:
+def _first_resources(spec: YamlNode) -> YamlNode:
     containers = [one["resources"] for one in spec["containers"]]
-    return next((one for one in containers if gpus_of(one).node is not None), Node(None, spec.source))
+    return next((one for one in containers if gpus_of(one).node is not None), YamlNode(None, spec.source))
 
 
-def _pytorch(node: Node) -> Iterator[Workload]:
+def _pytorch(node: YamlNode) -> Iterator[Workload]:
     replicas = dict(node["spec"]["pytorchReplicaSpecs"].items())
     first = replicas.get("Master") or replicas.get("Worker")
     if first is not None:
         yield _of_torch("PyTorchJob", node, first, list(replicas.values()))
 
 
-def _hyperpod(node: Node) -> Iterator[Workload]:
+def _hyperpod(node: YamlNode) -> Iterator[Workload]:
     groups = list(node["spec"]["replicaSpecs"])
     if groups:
         yield _of_torch("HyperPodPyTorchJob", node, groups[0], groups)
 
 
-def _of_torch(kind: str, node: Node, first: Node, groups: list[Node]) -> Workload:
+def _of_torch(kind: str, node: YamlNode, first: YamlNode, groups: list[YamlNode]) -> Workload:
     pod, nodes = first["template"]["spec"], replicas_of(groups)
     added = _torch(nodes, node["spec"]["nprocPerNode"], _first_resources(pod))
     world = {"MASTER_ADDR": "localhost", "MASTER_PORT": "23456", "RANK": "0", "WORLD_SIZE": added["PET_NNODES"]}
     return of_pod(kind, pod, nodes, {**added, **world})
 
 
-def _train_job(node: Node) -> Iterator[Workload]:
+def _train_job(node: YamlNode) -> Iterator[Workload]:
     """A TrainJob over its runtime, where that stands in the same file; of another runtime nothing is known."""
     trainer, reference = node["spec"]["trainer"], node["spec"]["runtimeRef"]
-    runtime = Node(None, node.source)
+    runtime = YamlNode(None, node.source)
     for one in node.beside():
         kinds = (reference["kind"].text,) if reference["kind"].text else ("ClusterTrainingRuntime", "TrainingRuntime")
         if one["kind"].text in kinds and one["metadata"]["name"].text == reference["name"].text:
@@ -80,7 +80,7 @@ def _train_job(node: Node) -> Iterator[Workload]:
     policy, resources = runtime["mlPolicy"], trainer["resourcesPerNode"]
     nodes = next((one for one in (trainer["numNodes"], policy["numNodes"]) if one.node is not None), 1)
     asked = (trainer["numProcPerNode"], policy["torch"]["numProcPerNode"])
-    per_node = next((one for one in asked if one.text), Node(None, node.source))
+    per_node = next((one for one in asked if one.text), YamlNode(None, node.source))
     added = _torch(nodes, per_node, resources if resources.node is not None else _first_resources(pod))
     work = of_pod("TrainJob", pod, nodes, {} if policy["mpi"].node is not None else added, given=trainer)
     changed = any(node["spec"][name].node is not None for name in _CHANGES_OF_PODS)
@@ -89,7 +89,7 @@ def _train_job(node: Node) -> Iterator[Workload]:
         yield work
 
 
-def _job_set(node: Node) -> Iterator[Workload]:
+def _job_set(node: YamlNode) -> Iterator[Workload]:
     found = []
     for replicated in node["spec"]["replicatedJobs"]:
         job = replicated["template"]["spec"]
@@ -104,19 +104,19 @@ def _with_gpus(work: Workload) -> bool:
     return work.gpus is not None or len(work.numbers) > 0
 
 
-def _job(node: Node) -> Iterator[Workload]:
+def _job(node: YamlNode) -> Iterator[Workload]:
     spec = node["spec"]
     yield of_pod(node["kind"].text or "", spec["template"]["spec"], spec["parallelism"], _INDEX)
 
 
-def _pod(node: Node) -> Iterator[Workload]:
+def _pod(node: YamlNode) -> Iterator[Workload]:
     """Pods of all kinds serve; those with accelerators may train."""
     work = of_pod("Pod", node["spec"], 1, {})
     if _with_gpus(work):
         yield work
 
 
-def _mpi(node: Node) -> Iterator[Workload]:
+def _mpi(node: YamlNode) -> Iterator[Workload]:
     """The launcher's command, on the workers."""
     replicas = dict(node["spec"]["mpiReplicaSpecs"].items())
     launcher, worker = replicas.get("Launcher"), replicas.get("Worker")
@@ -127,7 +127,7 @@ def _mpi(node: Node) -> Iterator[Workload]:
     yield of_pod("MPIJob", launcher["template"]["spec"], replicas_of([workers]), {}, works_on=pod)
 
 
-def _volcano(node: Node) -> Iterator[Workload]:
+def _volcano(node: YamlNode) -> Iterator[Workload]:
     """The first task with accelerators; with Volcano's plugin for PyTorch, the world that it tells."""
     tasks = list(node["spec"]["tasks"])
     working = [one for one in tasks if gpus_of(_first_resources(one["template"]["spec"])).node is not None] or tasks
@@ -146,7 +146,7 @@ def _volcano(node: Node) -> Iterator[Workload]:
         yield of_pod("Volcano Job", pod, nodes, added)
 
 
-def _wrapped(node: Node) -> Iterator[Workload]:
+def _wrapped(node: YamlNode) -> Iterator[Workload]:
     """An AppWrapper's components, and the items of a List."""
     for one in node["items"]:
         yield from kubernetes_jobs(one)
@@ -154,7 +154,7 @@ def _wrapped(node: Node) -> Iterator[Workload]:
         yield from kubernetes_jobs(one["template"])
 
 
-_MAKERS: dict[str, Callable[[Node], Iterator[Workload]]] = {
+_MAKERS: dict[str, Callable[[YamlNode], Iterator[Workload]]] = {
     "PyTorchJob": _pytorch,
     "HyperPodPyTorchJob": _hyperpod,
     "TrainJob": _train_job,

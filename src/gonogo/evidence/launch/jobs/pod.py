@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from gonogo.evidence.launch.jobs.workload import Workload, size_in_bytes
-from gonogo.evidence.launch.jobs.yaml_node import Node, Word
+from gonogo.evidence.launch.jobs.yaml_node import Word, YamlNode
 
 _GPU = re.compile(r"(?:nvidia\.com/gpu|huawei\.com/[Aa]scend\w*)$")
 _SHM = "/dev/shm"
@@ -18,19 +18,19 @@ _LABELS = ("node.kubernetes.io/instance-type", "sagemaker.amazonaws.com/instance
 
 def of_pod(
     kind: str,
-    spec: Node,
-    nodes: Node | int,
+    spec: YamlNode,
+    nodes: YamlNode | int,
     added: dict[str, str],
     *,
-    given: Node | None = None,
-    works_on: Node | None = None,
+    given: YamlNode | None = None,
+    works_on: YamlNode | None = None,
 ) -> Workload:
     """A job of ``nodes`` such pods. ``added``: the variables that an operator gives to the first.
 
     ``given``: what a TrainJob lays over its container. ``works_on``: the pod that has the accelerators, where the
     command runs in another.
     """
-    nothing = Node(None, spec.source)
+    nothing = YamlNode(None, spec.source)
     container, over = _container(spec), given or nothing
     asking = container if works_on is None else _container(works_on)
     resources = over["resourcesPerNode"] if over["resourcesPerNode"].node is not None else asking["resources"]
@@ -43,7 +43,7 @@ def of_pod(
     }
     environment = {**{name: Word(value, spec.place) for name, value in added.items()}, **environment}
     limits, pod = resources["limits"], works_on or spec
-    count = nodes if isinstance(nodes, Node) else nothing
+    count = nodes if isinstance(nodes, YamlNode) else nothing
     return Workload(
         kind,
         tuple(_expanded(word.word(), environment) for word in words),
@@ -61,30 +61,30 @@ def of_pod(
     )
 
 
-def _container(spec: Node) -> Node:
+def _container(spec: YamlNode) -> YamlNode:
     """The one with accelerators, else the first."""
     containers = list(spec["containers"])
     with_gpus = (one for one in containers if gpus_of(one["resources"]).node is not None)
-    return next(with_gpus, None) or next(iter(containers), Node(None, spec.source))
+    return next(with_gpus, None) or next(iter(containers), YamlNode(None, spec.source))
 
 
-def gpus_of(resources: Node) -> Node:
+def gpus_of(resources: YamlNode) -> YamlNode:
     """How many accelerators a container asks for, as it is written; nothing where it asks for none."""
     for holder in (resources["limits"], resources["requests"]):
         for name, count in holder.items():
             if _GPU.match(name):
                 return count
-    return Node(None, resources.source)
+    return YamlNode(None, resources.source)
 
 
-def replicas_of(groups: Sequence[Node]) -> Node | int:
+def replicas_of(groups: Sequence[YamlNode]) -> YamlNode | int:
     """How many pods groups come to; the number that is still to be filled in, where one is."""
     counts = [one["replicas"] for one in groups]
     open_ones = [one for one in counts if one.node is not None and one.number is None]
     return open_ones[0] if open_ones else sum(1 if one.number is None else one.number for one in counts)
 
 
-def _accelerator(spec: Node) -> str | None:
+def _accelerator(spec: YamlNode) -> str | None:
     """What the pod's nodes are, by the labels that it selects them by."""
     labels = {name: value.text for name, value in spec["nodeSelector"].items()}
     required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -96,7 +96,7 @@ def _accelerator(spec: Node) -> str | None:
     return next((labels[name] for name in _LABELS if labels.get(name)), None)
 
 
-def _shm(spec: Node, container: Node) -> int | None:
+def _shm(spec: YamlNode, container: YamlNode) -> int | None:
     """The size of the container's /dev/shm; None where memory alone bounds it, or where a volume of another kind is."""
     if spec["hostIPC"].text == "true":
         return None
@@ -111,7 +111,7 @@ def _shm(spec: Node, container: Node) -> int | None:
     return None
 
 
-def _config_maps(spec: Node, container: Node) -> dict[str, Word]:
+def _config_maps(spec: YamlNode, container: YamlNode) -> dict[str, Word]:
     """What the config maps of the same file put where: each key is a file."""
     maps = {one["metadata"]["name"].text: one["data"] for one in spec.beside() if one["kind"].text == "ConfigMap"}
     volumes = {one["name"].text: one["configMap"] for one in spec["volumes"] if one["configMap"].node is not None}
@@ -122,7 +122,7 @@ def _config_maps(spec: Node, container: Node) -> dict[str, Word]:
             continue
         paths = {one["key"].text: one["path"].text for one in volume["items"]}
         only = mount["subPath"].text
-        for key, content in maps.get(volume["name"].text, Node(None, spec.source)).items():
+        for key, content in maps.get(volume["name"].text, YamlNode(None, spec.source)).items():
             name = paths.get(key) if paths else key
             if name and content.text is not None and only in (None, name):
                 found[at if only else f"{at}/{name}"] = content.word()

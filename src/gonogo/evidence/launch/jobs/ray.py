@@ -9,10 +9,10 @@ import yaml
 
 from gonogo.evidence.launch.jobs.pod import gpus_of, of_pod, replicas_of
 from gonogo.evidence.launch.jobs.workload import Workload
-from gonogo.evidence.launch.jobs.yaml_node import Node, Word
+from gonogo.evidence.launch.jobs.yaml_node import Word, YamlNode
 
 
-def ray_job(node: Node) -> Iterator[Workload]:
+def ray_job(node: YamlNode) -> Iterator[Workload]:
     """The entry point, on the groups with accelerators; Ray tells its driver of no world."""
     spec, entry = node["spec"], node["spec"]["entrypoint"]
     cluster = spec["rayClusterSpec"]
@@ -34,19 +34,19 @@ def ray_job(node: Node) -> Iterator[Workload]:
     )
 
 
-def _has_gpus(group: Node) -> bool:
+def _has_gpus(group: YamlNode) -> bool:
     return any(gpus_of(one["resources"]).node is not None for one in group["template"]["spec"]["containers"])
 
 
-def _packages(pip: Node) -> Iterator[Node]:
+def _packages(pip: YamlNode) -> Iterator[YamlNode]:
     """``pip: [...]`` or ``pip: {packages: [...]}``."""
     yield from pip
     yield from pip["packages"]
 
 
-def _run_time(block: Node) -> Node:
+def _run_time(block: YamlNode) -> YamlNode:
     """The environment that the job is run in: YAML in a scalar of YAML."""
     try:
-        return Node(yaml.compose(block.text or "", yaml.SafeLoader), block.source)
+        return YamlNode(yaml.compose(block.text or "", yaml.SafeLoader), block.source)
     except (yaml.YAMLError, RecursionError):
-        return Node(None, block.source)
+        return YamlNode(None, block.source)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from gonogo.evidence.launch.jobs.workload import Workload, size_in_bytes
-from gonogo.evidence.launch.jobs.yaml_node import Node, Word
+from gonogo.evidence.launch.jobs.yaml_node import Word, YamlNode
 
 _WORKDIR = "~/sky_workdir"
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
-def skypilot_task(node: Node) -> Workload:
+def skypilot_task(node: YamlNode) -> Workload:
     """A task: ``run`` in a shell, on each of its nodes."""
     resources = node["resources"]
     choices = [resources, *resources["any_of"], *resources["ordered"]]
@@ -55,7 +55,7 @@ def skypilot_task(node: Node) -> Workload:
     )
 
 
-def _accelerators(offered: Node) -> tuple[str, str]:
+def _accelerators(offered: YamlNode) -> tuple[str, str]:
     """The first that will do, and how many: ``H100:8``, ``{H100: 8}``, ``[H100:8, A100-80GB:8]``."""
     said = offered.text or next((one.text for one in offered if one.text), None)
     if said is None:
@@ -64,7 +64,7 @@ def _accelerators(offered: Node) -> tuple[str, str]:
     return name, count
 
 
-def _container_of(image: Node) -> Word | None:
+def _container_of(image: YamlNode) -> Word | None:
     """``docker:IMAGE``; other images are machines', whose names tell no versions."""
     if not (image.text or "").startswith("docker:"):
         return None

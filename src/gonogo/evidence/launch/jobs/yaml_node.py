@@ -20,7 +20,7 @@ class Word(msgspec.Struct, frozen=True):
     """How the scalar is written: ``|``, ``>``, a quote, or nothing."""
 
 
-class Node:
+class YamlNode:
     """A node of the document, or nothing: what is asked of nothing is nothing."""
 
     def __init__(self, node: Any, source: SourceFile, documents: Sequence[Any] = ()) -> None:
@@ -28,20 +28,20 @@ class Node:
         self.source = source
         self._documents = documents
 
-    def __getitem__(self, key: str) -> Node:
+    def __getitem__(self, key: str) -> YamlNode:
         for name, value in self.items():
             if name == key:
                 return value
         return self._of(None)
 
-    def _of(self, node: Any) -> Node:
-        return Node(node, self.source, self._documents)
+    def _of(self, node: Any) -> YamlNode:
+        return YamlNode(node, self.source, self._documents)
 
-    def beside(self) -> Iterator[Node]:
+    def beside(self) -> Iterator[YamlNode]:
         """All documents of the file."""
         yield from (self._of(one) for one in self._documents)
 
-    def items(self) -> Iterator[tuple[str, Node]]:
+    def items(self) -> Iterator[tuple[str, YamlNode]]:
         """Keys and values of a mapping: its own, then those that it merges (``<<: *template``)."""
         waiting, seen = [self.node], set()
         while waiting:
@@ -55,7 +55,7 @@ class Node:
                 else:
                     waiting += value.value if value.id == "sequence" else [value]
 
-    def __iter__(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[YamlNode]:
         if self.node is not None and self.node.id == "sequence":
             yield from (self._of(one) for one in self.node.value)
 

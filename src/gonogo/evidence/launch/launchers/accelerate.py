@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import OptionTable, names
-from gonogo.evidence.launch.launchers.counts import UNEVEN, LaunchSettings, World, count, each_gpu, world
+from gonogo.evidence.launch.launchers.counts import UNEVEN, LaunchSettings, LaunchSize, count, one_per_gpu, world
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 from gonogo.evidence.launch.launchers.hostfile import numbers_in
 
@@ -54,7 +54,7 @@ _OPTIONS = OptionTable(
 """From accelerate 1.15.0."""
 
 
-def processes_of_accelerate(settings: LaunchSettings) -> World:
+def processes_of_accelerate(settings: LaunchSettings) -> LaunchSize:
     """What accelerate's options, or those that are handed on to it, and its config come to."""
     options, config = settings.options, settings.accelerate
     total = options.get("num_processes")
@@ -67,16 +67,16 @@ def processes_of_accelerate(settings: LaunchSettings) -> World:
     machines = count(nodes, 1)
     if total.absent or total.value in (-1, "-1"):
         chosen = numbers_in(str(gpu_ids.value)) if gpu_ids.known and gpu_ids.value not in ("all", None) else None
-        gpus = Field.of(len(chosen), gpu_ids.place) if chosen else each_gpu(settings.variables)
+        gpus = Field.of(len(chosen), gpu_ids.place) if chosen else one_per_gpu(settings.variables)
         return world(machines, gpus)
     processes = count(total)
     if not (processes.known and machines.known):
         unknown = processes if not processes.known else machines
-        return World(machines, Field.not_known(unknown.place, unknown.reason), processes)
+        return LaunchSize(machines, Field.not_known(unknown.place, unknown.reason), processes)
     if processes.value % machines.value:
         reason = UNEVEN.format(total=processes.value, nodes=machines.value)
-        return World(machines, Field.not_known(processes.place, reason), processes)
-    return World(machines, Field.of(processes.value // machines.value, processes.place), processes)
+        return LaunchSize(machines, Field.not_known(processes.place, reason), processes)
+    return LaunchSize(machines, Field.of(processes.value // machines.value, processes.place), processes)
 
 
 ACCELERATE = LauncherDescription(

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.command_line import Options
+from gonogo.evidence.launch.command_line import CommandOptions
 from gonogo.finding import Text
 
 DEFAULT = Text("the launcher's default", "启动器的默认值")
@@ -22,7 +22,7 @@ UNEVEN = Text(
 )
 
 
-class World(msgspec.Struct, frozen=True):
+class LaunchSize(msgspec.Struct, frozen=True):
     """The size of a launch."""
 
     nodes: Field
@@ -34,7 +34,7 @@ class World(msgspec.Struct, frozen=True):
 class LaunchSettings(msgspec.Struct, frozen=True):
     """What tells a launcher how many processes to start."""
 
-    options: Options
+    options: CommandOptions
     """The launcher's own."""
     variables: Mapping[str, Field]
     cwd: Path
@@ -42,7 +42,7 @@ class LaunchSettings(msgspec.Struct, frozen=True):
     """What accelerate's config holds under some keys, where one is read."""
 
 
-def times(nodes: Field, per_node: Field) -> Field:
+def multiply(nodes: Field, per_node: Field) -> Field:
     """All processes."""
     if nodes.known and per_node.known:
         place = per_node.place or nodes.place
@@ -51,9 +51,9 @@ def times(nodes: Field, per_node: Field) -> Field:
     return Field.not_known(unknown.place, unknown.reason)
 
 
-def world(nodes: Field, per_node: Field, hostfile: Field | None = None) -> World:
+def world(nodes: Field, per_node: Field, hostfile: Field | None = None) -> LaunchSize:
     """So many nodes with so many processes each."""
-    return World(nodes, per_node, times(nodes, per_node), hostfile or Field.missing())
+    return LaunchSize(nodes, per_node, multiply(nodes, per_node), hostfile or Field.missing())
 
 
 def count(field: Field, default: int | None = None) -> Field:
@@ -68,7 +68,7 @@ def count(field: Field, default: int | None = None) -> Field:
     return Field.not_known(field.place, _NO_NUMBER.format(value=str(field.value)[:40]))
 
 
-def visible(variables: Mapping[str, Field]) -> Field:
+def visible_gpu_count(variables: Mapping[str, Field]) -> Field:
     """How many GPUs CUDA_VISIBLE_DEVICES leaves; absent where it is not set."""
     field = variables.get("CUDA_VISIBLE_DEVICES") or variables.get("ASCEND_RT_VISIBLE_DEVICES") or Field.missing()
     if not field.known:
@@ -77,9 +77,9 @@ def visible(variables: Mapping[str, Field]) -> Field:
     return Field.of(len(devices), field.place, _VISIBLE)
 
 
-def each_gpu(variables: Mapping[str, Field]) -> Field:
+def one_per_gpu(variables: Mapping[str, Field]) -> Field:
     """One process for each GPU that CUDA_VISIBLE_DEVICES leaves; not known where it is not set."""
-    field = visible(variables)
+    field = visible_gpu_count(variables)
     if field.known and field.value:
         return field
     return Field.not_known(field.place, ALL_GPUS)

@@ -14,9 +14,9 @@ from gonogo.evidence.launch.launchers.counts import (
     DEFAULT,
     UNEVEN,
     LaunchSettings,
-    World,
+    LaunchSize,
     count,
-    each_gpu,
+    one_per_gpu,
     world,
 )
 from gonogo.evidence.launch.launchers.description import LauncherDescription
@@ -44,7 +44,7 @@ _OPTIONS = OptionTable(
 """From deepspeed 0.19.8."""
 
 
-def _processes(settings: LaunchSettings) -> World:
+def _processes(settings: LaunchSettings) -> LaunchSize:
     options, variables, cwd = settings.options, settings.variables, settings.cwd
     hostfile = options.get("hostfile")
     asked_nodes, asked_gpus = options.get("num_nodes"), options.get("num_gpus", "num_accelerators")
@@ -61,7 +61,7 @@ def _processes(settings: LaunchSettings) -> World:
         return _without_hostfile(asked_nodes, asked_gpus, include, hostfile)
     if include.unknown or exclude.unknown:
         unknown = include if include.unknown else exclude
-        return World(Field.of(1, None) if hosts is None else unknown, unknown, unknown, hostfile)
+        return LaunchSize(Field.of(1, None) if hosts is None else unknown, unknown, unknown, hostfile)
     if hosts is None:
         return _one_node(asked_gpus, include, exclude, variables, hostfile)
     slots = filtered(hosts, include.string or "", exclude.string or "")
@@ -69,7 +69,7 @@ def _processes(settings: LaunchSettings) -> World:
     reason = _HOSTFILE.format(path=str(named.value))
     if slots is None or asked_nodes.unknown or asked_gpus.unknown:
         unknown = Field.not_known(place, reason)
-        return World(unknown, unknown, unknown, hostfile)
+        return LaunchSize(unknown, unknown, unknown, hostfile)
     counts = [len(numbers) for numbers in slots.values()]
     nodes_asked, gpus_asked = whole_number(asked_nodes), whole_number(asked_gpus)
     if nodes_asked is not None and nodes_asked > 0:
@@ -81,7 +81,7 @@ def _processes(settings: LaunchSettings) -> World:
         if len(set(counts)) == 1
         else Field.not_known(place, UNEVEN.format(total=sum(counts), nodes=len(counts)))
     )
-    return World(Field.of(len(counts), place, reason), per_node, Field.of(sum(counts), place, reason), hostfile)
+    return LaunchSize(Field.of(len(counts), place, reason), per_node, Field.of(sum(counts), place, reason), hostfile)
 
 
 def _read_hosts(path: Path) -> dict[str, int] | None:
@@ -91,7 +91,7 @@ def _read_hosts(path: Path) -> dict[str, int] | None:
         return None
 
 
-def _without_hostfile(nodes: Field, gpus: Field, include: Field, hostfile: Field) -> World:
+def _without_hostfile(nodes: Field, gpus: Field, include: Field, hostfile: Field) -> LaunchSize:
     reason = _NO_HOSTFILE.format(path=str(hostfile.value)) if hostfile.known else hostfile.reason
     unknown = Field.not_known(hostfile.place, reason)
     hosts = included(include.value) if include.string else None
@@ -104,7 +104,9 @@ def _without_hostfile(nodes: Field, gpus: Field, include: Field, hostfile: Field
     return world(count(nodes) if not nodes.absent else unknown, count(gpus) if not gpus.absent else unknown, hostfile)
 
 
-def _one_node(gpus: Field, include: Field, exclude: Field, variables: Mapping[str, Field], hostfile: Field) -> World:
+def _one_node(
+    gpus: Field, include: Field, exclude: Field, variables: Mapping[str, Field], hostfile: Field
+) -> LaunchSize:
     one = Field.of(1, None, DEFAULT)
     if include.string:
         hosts = included(include.string)
@@ -119,7 +121,7 @@ def _one_node(gpus: Field, include: Field, exclude: Field, variables: Mapping[st
         return world(one, count(gpus), hostfile)
     if gpus.unknown:
         return world(one, gpus, hostfile)
-    return world(one, each_gpu(variables), hostfile)
+    return world(one, one_per_gpu(variables), hostfile)
 
 
 DEEPSPEED = LauncherDescription(

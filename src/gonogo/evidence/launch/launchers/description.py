@@ -7,14 +7,14 @@ from collections.abc import Callable
 import msgspec
 
 from gonogo.evidence.launch.command_line import OptionTable
-from gonogo.evidence.launch.launchers.counts import LaunchSettings, World
+from gonogo.evidence.launch.launchers.counts import LaunchSettings, LaunchSize
 
 
 class LauncherDescription(msgspec.Struct, frozen=True):
     """One launcher: a program of its own, or the command line of a training framework."""
 
     name: str
-    world: Callable[[LaunchSettings], World]
+    world: Callable[[LaunchSettings], LaunchSize]
     """How many processes its options, its variables and accelerate's config come to."""
     commands: tuple[str, ...] = ()
     """Names of its programs without folder, with the word that has to follow: ``accelerate launch``."""

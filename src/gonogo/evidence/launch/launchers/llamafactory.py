@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.launchers.counts import LaunchSettings, World, count, each_gpu, world
+from gonogo.evidence.launch.launchers.counts import LaunchSettings, LaunchSize, count, one_per_gpu, world
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 
 
-def _processes(settings: LaunchSettings) -> World:
+def _processes(settings: LaunchSettings) -> LaunchSize:
     variables = settings.variables
     per_node, nodes = variables.get("NPROC_PER_NODE", Field.missing()), variables.get("NNODES", Field.missing())
-    gpus = count(per_node) if not per_node.absent else each_gpu(variables)
+    gpus = count(per_node) if not per_node.absent else one_per_gpu(variables)
     return world(count(nodes, 1), gpus)
 
 

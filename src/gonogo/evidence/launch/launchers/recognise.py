@@ -10,7 +10,7 @@ import msgspec
 
 from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.command_line import Options, names
+from gonogo.evidence.launch.command_line import CommandOptions, names
 from gonogo.evidence.launch.launchers import LauncherDescription, launcher_called, runners
 from gonogo.evidence.launch.launchers.slurm import SRUN
 from gonogo.evidence.launch.option_parsing import parse_known, parse_options
@@ -30,13 +30,13 @@ class LauncherCall(msgspec.Struct, frozen=True):
     """A call of a launcher."""
 
     launcher: str
-    launcher_options: Options
-    options: Options
+    launcher_options: CommandOptions
+    options: CommandOptions
     program: Field
     program_kind: ProgramKind
-    slurm: Options | None = None
+    slurm: CommandOptions | None = None
     """``srun``'s own options."""
-    mpirun: Options | None = None
+    mpirun: CommandOptions | None = None
     environment: dict[str, tuple[str | None, ShellWord]] = {}
     """Variables that stand before the command, or are given to ``env``."""
     removed: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ def _launcher_call(words: list[ShellWord]) -> LauncherCall | None:
     if as_python:
         return _python(words[1:])
     if name.endswith(".py"):
-        return _call_of_program("python", Options(), "script", words)
+        return _call_of_program("python", CommandOptions(), "script", words)
     return None
 
 
@@ -154,7 +154,7 @@ def _shell_script(name: str, words: list[ShellWord]) -> LauncherCall | None:
 
 
 def _script(**what: Any) -> LauncherCall:
-    return LauncherCall("shell", Options(), Options(), Field.missing(), "script", **what)
+    return LauncherCall("shell", CommandOptions(), CommandOptions(), Field.missing(), "script", **what)
 
 
 def script_call(words: Sequence[ShellWord]) -> LauncherCall:
@@ -167,7 +167,7 @@ def _unknown_launcher(words: list[ShellWord]) -> LauncherCall | None:
     for index, word in enumerate(words[1:8], start=1):
         if word.value is not None and word.value.endswith(".py"):
             own = parse_options(words[:index])
-            hidden = Options(own.options, own.positional, complete=False, end=own.end, words=words[:index])
+            hidden = CommandOptions(own.options, own.positional, complete=False, end=own.end, words=words[:index])
             return _call_of_program("unknown", hidden, "script", words[index:])
     return None
 
@@ -180,12 +180,12 @@ def _python(words: list[ShellWord]) -> LauncherCall | None:
         if command.target.partition(".")[0] in _NO_PROGRAM or command.target in _NO_PROGRAM:
             return None
         at = len(words) - len(command.arguments) - 1
-        return _call_of_program("python", Options(), "module", [words[at], *rest], command.target)
+        return _call_of_program("python", CommandOptions(), "module", [words[at], *rest], command.target)
     if command.kind == "script":
         at = len(words) - len(command.arguments) - 1
-        return _call_of_program("python", Options(), "script", words[at:])
+        return _call_of_program("python", CommandOptions(), "script", words[at:])
     if command.kind == "stdin":
-        return LauncherCall("python", Options(), parse_options(rest), Field.missing(), "script", from_input=True)
+        return LauncherCall("python", CommandOptions(), parse_options(rest), Field.missing(), "script", from_input=True)
     return None
 
 
@@ -196,11 +196,11 @@ def _call_of_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> 
     rest = _unread_options(own, rest)
     if rest != tuple(words[len(own.words) :]):
         skipped = words[: len(words) - len(rest)]
-        own = Options(own.options, own.positional, complete=False, end=own.end, words=skipped)
+        own = CommandOptions(own.options, own.positional, complete=False, end=own.end, words=skipped)
     if not rest:
         all_known = own.complete and all(word.value is not None for word in words)
         program = Field.missing() if all_known else Field.not_known()
-        return LauncherCall(launcher.name, own, Options(end=own.end), program, "script")
+        return LauncherCall(launcher.name, own, CommandOptions(end=own.end), program, "script")
     kind: ProgramKind = "module" if own.get("module").known else "script"
     if own.get("no_python").known and is_python(PurePath(rest[0].value or "").name):
         inner = _launcher_call(list(rest))
@@ -209,7 +209,7 @@ def _call_of_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> 
     return _call_of_program(launcher.name, own, kind, rest)
 
 
-def _unread_options(own: Options, rest: tuple[ShellWord, ...]) -> tuple[ShellWord, ...]:
+def _unread_options(own: CommandOptions, rest: tuple[ShellWord, ...]) -> tuple[ShellWord, ...]:
     """Past words such as ``$DISTRIBUTED_ARGS`` that can't be told and stand where the launcher's options do."""
     index = 0
     while index < len(rest) and rest[index].value is None and not rest[index].quoted:
@@ -224,7 +224,7 @@ def _unread_options(own: Options, rest: tuple[ShellWord, ...]) -> tuple[ShellWor
 
 
 def _call_of_program(
-    launcher: str, own: Options, kind: ProgramKind, words: Sequence[ShellWord], target: str | None = None
+    launcher: str, own: CommandOptions, kind: ProgramKind, words: Sequence[ShellWord], target: str | None = None
 ) -> LauncherCall:
     word = words[0]
     if word.value is None:
@@ -243,7 +243,7 @@ def _call_of_framework(launcher: LauncherDescription, words: list[ShellWord]) ->
     command = words[0].value
     if command is not None and command not in launcher.subcommands:
         return None
-    answer = _call_of_program(launcher.name, Options(), "framework", words)
+    answer = _call_of_program(launcher.name, CommandOptions(), "framework", words)
     if launcher.accelerate_config:
         # They hand the launcher's own options on; both readings are of the same words.
         return msgspec.structs.replace(answer, launcher_options=answer.options)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gonogo.evidence.launch.command_line import Options, OptionTable, names
+from gonogo.evidence.launch.command_line import CommandOptions, OptionTable, names
 from gonogo.evidence.launch.option_parsing import parse_known
 from gonogo.evidence.shell.text import ShellWord
 
@@ -64,7 +64,7 @@ class Inner(msgspec.Struct, frozen=True):
     """What the container is made of; None where it is there already (``docker exec``)."""
 
 
-def mpirun(words: Sequence[ShellWord]) -> tuple[Options, tuple[ShellWord, ...]]:
+def mpirun(words: Sequence[ShellWord]) -> tuple[CommandOptions, tuple[ShellWord, ...]]:
     """mpirun's own options, and the command behind them."""
     rest = list(words)
     kept: list[ShellWord] = []

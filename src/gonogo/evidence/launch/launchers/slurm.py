@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field, whole_number
-from gonogo.evidence.launch.command_line import Options, OptionTable, names
-from gonogo.evidence.launch.launchers.counts import World, count, world
+from gonogo.evidence.launch.command_line import CommandOptions, OptionTable, names
+from gonogo.evidence.launch.launchers.counts import LaunchSize, count, world
 from gonogo.evidence.launch.option_parsing import parse_known
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.finding import Text
@@ -116,7 +116,7 @@ def _words(source: SourceFile, start: int, end: int) -> list[ShellWord]:
     return words
 
 
-def as_mapping(options: Options) -> dict[str, Field]:
+def as_mapping(options: CommandOptions) -> dict[str, Field]:
     """slurm's options by name as slurm writes them."""
     return {name.replace("_", "-"): options.get(name) for name in options.names()}
 
@@ -161,7 +161,7 @@ def variables(found: Mapping[str, Field]) -> dict[str, str]:
     return {name: str(value) for name, value in values.items() if value is not None}
 
 
-def processes_of_srun(slurm: Mapping[str, Field]) -> World:
+def processes_of_srun(slurm: Mapping[str, Field]) -> LaunchSize:
     """How many processes slurm itself starts, by its options."""
     absent = Field.missing()
     nodes, tasks = slurm.get("nodes", absent), slurm.get("ntasks", absent)
@@ -173,5 +173,5 @@ def processes_of_srun(slurm: Mapping[str, Field]) -> World:
     total = count(tasks)
     machines = count(nodes) if not nodes.absent else Field.not_known(tasks.place, _BY_SLURM)
     if total.known and machines.known and total.value % machines.value == 0:
-        return World(machines, Field.of(total.value // machines.value, tasks.place), total)
-    return World(machines, Field.not_known(tasks.place, _BY_SLURM), total)
+        return LaunchSize(machines, Field.of(total.value // machines.value, tasks.place), total)
+    return LaunchSize(machines, Field.not_known(tasks.place, _BY_SLURM), total)

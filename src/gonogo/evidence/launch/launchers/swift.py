@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.launchers.counts import ALONE, LaunchSettings, World, count, world
+from gonogo.evidence.launch.launchers.counts import ALONE, LaunchSettings, LaunchSize, count, world
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 
 
-def _processes(settings: LaunchSettings) -> World:
+def _processes(settings: LaunchSettings) -> LaunchSize:
     variables = settings.variables
     per_node, nodes = variables.get("NPROC_PER_NODE", Field.missing()), variables.get("NNODES", Field.missing())
     if per_node.absent and nodes.absent:
         one = Field.of(1, None, ALONE)
-        return World(one, one, one)
+        return LaunchSize(one, one, one)
     return world(count(nodes, 1), count(per_node, 1))
 
 

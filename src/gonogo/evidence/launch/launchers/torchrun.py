@@ -6,7 +6,7 @@ import msgspec
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import OptionTable, names
-from gonogo.evidence.launch.launchers.counts import LaunchSettings, World, count, each_gpu, world
+from gonogo.evidence.launch.launchers.counts import LaunchSettings, LaunchSize, count, one_per_gpu, world
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 from gonogo.finding import Text
 
@@ -30,7 +30,7 @@ _OPTIONS = OptionTable(
 """From torch 2.13.0."""
 
 
-def _processes(settings: LaunchSettings) -> World:
+def _processes(settings: LaunchSettings) -> LaunchSize:
     options, variables = settings.options, settings.variables
     nodes = options.get("nnodes")
     if nodes.absent:
@@ -46,7 +46,7 @@ def _processes(settings: LaunchSettings) -> World:
     if per_node.absent:
         per_node = variables.get("PET_NPROC_PER_NODE", per_node)
     if per_node.value in ("gpu", "auto"):
-        gpus = each_gpu(variables)
+        gpus = one_per_gpu(variables)
         per_node = msgspec.structs.replace(gpus, place=per_node.place)
     return world(count(nodes, 1), count(per_node, 1))
 

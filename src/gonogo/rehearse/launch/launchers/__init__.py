@@ -34,7 +34,7 @@ class Started(msgspec.Struct, frozen=True):
     """Facts worth telling about how the command was understood, in English and Chinese."""
 
 
-class Refused(Exception):
+class LauncherRefused(Exception):
     """The launcher's own word on why it would not start: an unknown option, a host that is not in the hostfile …"""
 
 
@@ -61,8 +61,8 @@ class Launcher(ABC):
         """Run the launcher's own code up to where it would start its processes.
 
         Called in a process of its own, with the launch's environment and folder. May import torch. Raises
-        :class:`Refused` with the launcher's own message where it would not start, and ImportError where it is not
-        installed.
+        :class:`LauncherRefused` with the launcher's own message where it would not start, and ImportError where it is
+        not installed.
         """
 
 

@@ -15,11 +15,11 @@ from unittest.mock import patch
 import msgspec
 
 from gonogo.evidence.launch.launchers.accelerate import ACCELERATE
+from gonogo.rehearse.launch.captured_processes import Spawn, started
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Launcher, Refused, Started
+from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started
 from gonogo.rehearse.launch.launchers.deepspeed import DeepSpeed
 from gonogo.rehearse.launch.launchers.torchrun import processes_of
-from gonogo.rehearse.launch.started import Spawn, started
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
 
@@ -67,10 +67,10 @@ def started_through_accelerate(call: Callable[[], object], surroundings: Surroun
         except ModuleNotFoundError as error:
             if not parsed:
                 raise
-            raise Refused(str(error)) from error
+            raise LauncherRefused(str(error)) from error
         except (ValueError, AssertionError, KeyError, OSError, NotImplementedError, ImportError) as error:
-            raise Refused(str(error) or type(error).__name__) from error
-    raise Refused("it ended without starting anything")
+            raise LauncherRefused(str(error) or type(error).__name__) from error
+    raise LauncherRefused("it ended without starting anything")
 
 
 class _ByTorchrun(Exception):

@@ -12,10 +12,10 @@ from typing import Any
 from unittest.mock import patch
 
 from gonogo.evidence.launch.launchers.axolotl import AXOLOTL
+from gonogo.rehearse.launch.captured_processes import Spawn, started
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, folders_of
+from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, folders_of
 from gonogo.rehearse.launch.launchers.accelerate import started_through_accelerate
-from gonogo.rehearse.launch.started import Spawn, started
 
 _TRAINING = "axolotl.cli.train"
 """The module that each process runs, and ``--launcher python`` calls in its own process."""
@@ -65,12 +65,12 @@ def _run_command_line(stack: ExitStack, arguments: list[str]) -> None:
     command_line: Any = importlib.import_module("axolotl.cli.main")
     command = arguments[0] if arguments else ""
     if not command:
-        raise Refused("it is given no command")
+        raise LauncherRefused("it is given no command")
     if command != "train" and command in command_line.cli.commands:
-        raise Refused(f"axolotl {command} starts no training")
+        raise LauncherRefused(f"axolotl {command} starts no training")
     sys.argv = ["axolotl", *arguments]
     command_line.cli()
-    raise Refused("it ended without starting a training")
+    raise LauncherRefused("it ended without starting a training")
 
 
 def _launch(_program: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -86,13 +86,13 @@ def _launch(_program: str, words: Sequence[str], environment: Mapping[str, str])
 
 def _train_here(config: str, **options: Any) -> None:
     if options.get("use_ray"):
-        raise Refused("use_ray has Ray start its processes; rehearse it without, with --launcher torchrun")
+        raise LauncherRefused("use_ray has Ray start its processes; rehearse it without, with --launcher torchrun")
     named = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
     raise _InThisProcess([sys.executable, "-m", _TRAINING, config, *named])
 
 
 def _refuse_cloud(*_args: Any, **_options: Any) -> None:
-    raise Refused("--cloud trains on a provider's machines; rehearse the command without it")
+    raise LauncherRefused("--cloud trains on a provider's machines; rehearse the command without it")
 
 
 class _SeveralRuns:
@@ -103,4 +103,4 @@ class _SeveralRuns:
 
     @staticmethod
     def run(*_args: Any, **_options: Any) -> None:
-        raise Refused("--sweep starts several trainings; rehearse each configuration by itself")
+        raise LauncherRefused("--sweep starts several trainings; rehearse each configuration by itself")

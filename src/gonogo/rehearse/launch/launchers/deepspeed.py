@@ -14,9 +14,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from gonogo.evidence.launch.launchers.deepspeed import DEEPSPEED
+from gonogo.rehearse.launch.captured_processes import Spawn, started
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, folders_of
-from gonogo.rehearse.launch.started import Spawn, started
+from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, folders_of
 
 
 class DeepSpeed(Launcher):
@@ -131,7 +131,7 @@ def _command_of_a_node(
         nonlocal nodes
         parsed = parsed_by_deepspeed(args)
         if parsed.autotuning:
-            raise Refused("--autotuning runs many experiments on the GPUs; rehearse the command without it")
+            raise LauncherRefused("--autotuning runs many experiments on the GPUs; rehearse the command without it")
         # These write files, or bind to cores that are not the machine's.
         parsed.enable_each_rank_log, parsed.save_pid = "None", False
         parsed.bind_cores_to_rank, parsed.bind_core_list = False, None
@@ -156,7 +156,7 @@ def _command_of_a_node(
         def build(parsed: Any, world_info: str, *_pool: Any) -> Any:
             if launcher != "PDSHRunner":
                 name = launcher.removesuffix("Runner")
-                raise Refused(f"its processes would be started by {name}; gonogo knows --launcher pdsh")
+                raise LauncherRefused(f"its processes would be started by {name}; gonogo knows --launcher pdsh")
             raise _NodeCommand(_node_command(parsed, world_info), os.environ)
 
         return build
@@ -180,8 +180,8 @@ def _command_of_a_node(
     except _NodeCommand as found:
         return found
     except (ValueError, RuntimeError, AssertionError, NotImplementedError) as error:
-        raise Refused(str(error)) from error
-    raise Refused("it ended without starting anything")
+        raise LauncherRefused(str(error)) from error
+    raise LauncherRefused("it ended without starting anything")
 
 
 def _node_command(parsed: Any, world_info: str) -> list[str]:
@@ -223,7 +223,7 @@ def _processes_of_node(launch: Any, node_command: _NodeCommand, node: int, surro
     try:
         launch.main()
     except (ValueError, AssertionError) as error:
-        raise Refused(str(error)) from error
+        raise LauncherRefused(str(error)) from error
     finally:
         sys.argv = argv
     return spawns

@@ -15,10 +15,10 @@ from typing import Any
 from unittest.mock import patch
 
 from gonogo.evidence.launch.launchers.llamafactory import LLAMAFACTORY
+from gonogo.rehearse.launch.captured_processes import Spawn, started
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, folders_of
+from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, folders_of
 from gonogo.rehearse.launch.launchers.torchrun import processes_of
-from gonogo.rehearse.launch.started import Spawn, started
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
 # Where the training starts, where the command line runs it in its own process.
@@ -36,7 +36,7 @@ class LlamaFactory(Launcher):
         folders_of("llamafactory", self.described.package)
         base = dict(os.environ)
         if _is_on("USE_RAY"):
-            raise Refused("USE_RAY has Ray start its processes; rehearse it with FORCE_TORCHRUN=1 in its place")
+            raise LauncherRefused("USE_RAY has Ray start its processes; rehearse it with FORCE_TORCHRUN=1 in its place")
         for word in arguments[1:2]:
             if word.endswith(_CONFIGURATIONS):
                 _read(word)
@@ -51,8 +51,8 @@ class LlamaFactory(Launcher):
             except _InThisProcess:
                 return started([_alone()], base, 1)
             except (NotImplementedError, OSError, ValueError) as error:
-                raise Refused(str(error)) from error
-        raise Refused(f"`{' '.join(arguments[:1])}` starts no training")
+                raise LauncherRefused(str(error)) from error
+        raise LauncherRefused(f"`{' '.join(arguments[:1])}` starts no training")
 
 
 class _ByTorchrun(Exception):
@@ -79,7 +79,7 @@ def _read(path: str) -> None:
         with open(path, "rb"):
             return
     except OSError as error:
-        raise Refused(str(error)) from error
+        raise LauncherRefused(str(error)) from error
 
 
 def _run_command_line(stack: ExitStack, arguments: list[str]) -> None:
@@ -127,6 +127,6 @@ def _alone() -> Spawn:
         name, arguments = "llamafactory.v1.launcher", ["train", *arguments]
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
-        raise Refused(f"this version has no {name}")
+        raise LauncherRefused(f"this version has no {name}")
     command = [sys.executable, spec.origin, *arguments]
     return Spawn(command, dict(os.environ), rank=0, local_rank=0, world_size=1, local_world_size=1, node=0)

@@ -10,10 +10,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from gonogo.evidence.launch.launchers.swift import SWIFT
+from gonogo.rehearse.launch.captured_processes import Spawn, started
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, folders_of
+from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, folders_of
 from gonogo.rehearse.launch.launchers.torchrun import processes_of
-from gonogo.rehearse.launch.started import Spawn, started
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
 
@@ -57,10 +57,10 @@ def _command(arguments: list[str]) -> list[str]:
     except _Command as found:
         return found.words
     except KeyError as error:
-        raise Refused(f"it has no command {error}") from error
+        raise LauncherRefused(f"it has no command {error}") from error
     except (IndexError, OSError, ValueError) as error:
-        raise Refused(str(error) or "it is given no command") from error
-    raise Refused("it ended without starting anything")
+        raise LauncherRefused(str(error) or "it is given no command") from error
+    raise LauncherRefused("it ended without starting anything")
 
 
 def _main_module() -> Any:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gonogo.evidence.launch.launchers.torchrun import TORCH_DISTRIBUTED_LAUNCH, TORCHRUN
+from gonogo.rehearse.launch.captured_processes import Spawn, started
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Launcher, Refused, Started
-from gonogo.rehearse.launch.started import Spawn, started
+from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
 
@@ -65,7 +65,7 @@ def processes_of(
     nodes = _nodes(config.min_nodes, config.max_nodes, surroundings.nodes)
     per_node = int(config.nproc_per_node)
     if per_node < 1:
-        raise Refused(f"--nproc_per_node={run_arguments.nproc_per_node} starts no process")
+        raise LauncherRefused(f"--nproc_per_node={run_arguments.nproc_per_node} starts no process")
     virtual_local_rank = bool(getattr(config, "virtual_local_rank", False))
     inherited = dict(os.environ)
     visible = inherited.get(surroundings.visible_devices_variable)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gonogo.evidence.launch.launchers.trl import TRL
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Launcher, Refused, Started, folders_of
+from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, folders_of
 from gonogo.rehearse.launch.launchers.accelerate import started_through_accelerate
 
 
@@ -27,5 +27,5 @@ class Trl(Launcher):
             command_line.main()
 
         if not arguments:
-            raise Refused("it is given no command")
+            raise LauncherRefused("it is given no command")
         return started_through_accelerate(call, surroundings)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.roofline import LINK_SHARE, NETWORK_BYTES
 from gonogo.trials.plan.strategy import Strategy
+from gonogo.trials.plan.task.engine_layouts import served
 from gonogo.trials.plan.task.generation import generation_seconds, sync_seconds
 from gonogo.trials.plan.task.rollout import EngineMemory, memory_of
-from gonogo.trials.plan.task.ways import served
 from gonogo.virtual.measuring.jobs import EngineFacts, Facts
 
 

@@ -15,7 +15,7 @@ from gonogo.virtual.measuring.jobs import EngineFacts, Facts
 
 _KERNELS_OF_LAYER = 10
 """Norms, projections, rotation, attention, activation: launched one by one, or replayed as a graph."""
-_LEAST_REDUCE_SECONDS = 15e-6
+_MIN_REDUCE_SECONDS = 15e-6
 """An all-reduce of a few KiB within a node: its latency, as nccl-tests shows it over NVLink."""
 _REDUCED_OF_LAYER = 2
 """All-reduces of a layer under tensor parallelism, behind attention and behind the MLP (Megatron-LM, §3)."""
@@ -40,7 +40,7 @@ def generation_seconds(
     reduced = 0.0
     if engine.tp > 1:
         moved = 2.0 * at_once * facts.hidden_size * 2 * (engine.tp - 1) / engine.tp
-        once = max(moved / (speed.link_bytes * LINK_SHARE), _LEAST_REDUCE_SECONDS)
+        once = max(moved / (speed.link_bytes * LINK_SHARE), _MIN_REDUCE_SECONDS)
         reduced = facts.depth * _REDUCED_OF_LAYER * once
     decoding = turns * completion * (max(read, multiplied, launched) + reduced)
     prompts = -(-completions // generations)

@@ -13,7 +13,7 @@ Reference = Literal["", "model", "adapter", "precomputed"]
 one without its adapters, or from a pass over the data before the training, as ``precompute_ref_log_probs`` makes it."""
 
 
-class Kind(msgspec.Struct, frozen=True):
+class TaskKind(msgspec.Struct, frozen=True):
     """A task. ``beta`` is TRL's default of the term that holds the model to its reference, 0 where it holds none."""
 
     rolls_out: bool = False
@@ -27,14 +27,14 @@ class Kind(msgspec.Struct, frozen=True):
     """Whether TRL can take the reference's log-probabilities beforehand."""
 
 
-KINDS: dict[Task, Kind] = {
-    "sft": Kind(),
-    "dpo": Kind(sequences=2, beta=0.1, precomputes=True),
-    "kto": Kind(beta=0.1, precomputes=True),
-    "rm": Kind(sequences=2),
-    "grpo": Kind(rolls_out=True),
-    "rloo": Kind(rolls_out=True, beta=0.05),
-    "gkd": Kind(generates=True),
+KINDS: dict[Task, TaskKind] = {
+    "sft": TaskKind(),
+    "dpo": TaskKind(sequences=2, beta=0.1, precomputes=True),
+    "kto": TaskKind(beta=0.1, precomputes=True),
+    "rm": TaskKind(sequences=2),
+    "grpo": TaskKind(rolls_out=True),
+    "rloo": TaskKind(rolls_out=True, beta=0.05),
+    "gkd": TaskKind(generates=True),
 }
 ON_POLICY = 0.5
 """TRL's ``lmbda`` of GKD: in so large a part of the steps the student generates what it is trained on."""

@@ -26,12 +26,12 @@ _COLOCATED = Text("colocated engine ({how})", "同卡引擎（{how}）")
 _SHARE = Text("share {share}", "份额 {share}")
 _SLEEPING = Text("sleeping", "休眠")
 _NO_ENGINE = Text("no engine", "无引擎")
-_LEAST_SHARE, _MOST_SHARE, _STEPS = 0.1, 0.9, 16
+_MIN_SHARE, _MAX_SHARE, _STEPS = 0.1, 0.9, 16
 SERVER_SHARE = 0.9
 """Of its GPUs that a server takes: vLLM's default."""
 
 
-class Rollout(msgspec.Struct, frozen=True, order=True):
+class RolloutChoice(msgspec.Struct, frozen=True, order=True):
     """One choice. ``gpus``: of all nodes, that a server takes from the trainer; ``share``: of a GPU's memory."""
 
     engine: Where = ""
@@ -94,7 +94,7 @@ class EngineMemory(msgspec.Struct, frozen=True):
         return min(self.cache - one_sequence - clear, total - allowance - held - self.share - CONTEXT_BAND)
 
 
-def memory_of(facts: EngineFacts, rollout: Rollout, sequences: int, total: float) -> EngineMemory:
+def memory_of(facts: EngineFacts, rollout: RolloutChoice, sequences: int, total: float) -> EngineMemory:
     """What an engine takes on a GPU of ``total`` bytes, with so many sequences at once (vLLM's gpu_worker.py)."""
     profiled = facts.profiled(sequences)
     asked = rollout.share * total
@@ -114,7 +114,7 @@ def memory_of(facts: EngineFacts, rollout: Rollout, sequences: int, total: float
 def shares(facts: EngineFacts, sequences: int, tokens: int, total: float) -> list[float]:
     """Shares worth a look, least first: from one that serves a few sequences to one that holds all of a batch."""
     fixed = facts.weights + facts.profiled(sequences) * (1 + PEAK_BAND) + 2 * facts.graphs
-    grid = [round(_LEAST_SHARE + 0.05 * step, 2) for step in range(_STEPS + 1)]
+    grid = [round(_MIN_SHARE + 0.05 * step, 2) for step in range(_STEPS + 1)]
     least = (fixed + 2 * tokens * facts.cache_of_token) / total
     most = (fixed + (sequences + 1) * tokens * facts.cache_of_token) / total
     wanted = [share for share in grid if least <= share < most + 0.05]

@@ -9,7 +9,7 @@ import msgspec
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.trials.plan.task.kinds import KINDS, TASKS, Kind, Reference, Task
+from gonogo.trials.plan.task.kinds import KINDS, TASKS, Reference, Task, TaskKind
 from gonogo.trials.plan.task.rollout import ENGINES, Where
 
 _PROMPT, _COMPLETION, _GENERATIONS = 512, 1024, 8
@@ -47,7 +47,7 @@ class TaskSettings(msgspec.Struct, frozen=True):
     """The only one that is tried, if it was asked for."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> TaskKind:
         """What the task has beside the model."""
         return KINDS[self.task]
 

@@ -1,0 +1,206 @@
+"""How sure a finding is of this run: what holds by unknown versions, unreached code or an open condition is not."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from gonogo.evidence.run import Run
+from gonogo.evidence.script.identifiers import is_main_guard, is_option, last_name, says, uses_name, words
+from gonogo.evidence.script.nodes import is_none
+from gonogo.evidence.script.script import Script
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazards.facts.rank_tests import names_rank
+
+CERTAINTY_ORDER = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
+
+_NOT_REACHED = Text(
+    "as far as names can be traced, nothing that this launch starts calls this code",
+    "按名称追踪，此次启动的程序没有调用这段代码",
+)
+_CONDITION = Text("its condition `{test}` (line {line}) is true", "它所在分支的条件 `{test}`（第 {line} 行）成立")
+_CONDITION_FAILS = Text(
+    "its condition `{test}` (line {line}) is false here", "它所在分支的条件 `{test}`（第 {line} 行）在此处不成立"
+)
+_OPENED = Text(
+    "The program opens the config itself (line {line}): check that it passes it on unchanged",
+    "程序自己打开该配置（第 {line} 行）：请确认它把配置原样传递",
+)
+_IN_TEST = Text("a launch runs this test file", "有启动命令运行这个测试文件")
+_TEST = re.compile(r"(^|[/\\])(test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
+"""Files that a test runner starts, which skips and selects what stands in them."""
+_OF_RANKS = ("should_save", "world_size", "is_initialized")
+"""Tests that some rank passes, besides those of a rank: that not all do is what such findings are about."""
+_COUNTS = frozenset({"step", "steps", "epoch", "epochs", "iter", "iters", "iteration", "iterations", "itr", "idx"})
+_LIMITS = frozenset({"max", "min", "num", "warmup", "every", "per", "save", "log", "logging", "eval"})
+"""Words of numbers of steps that are set beforehand, beside those that a loop counts."""
+_OF_DEEPSPEED = ("deepspeed", "zero_3", "zero_stage")
+
+
+def downgrade_unreached(found: Sequence[Finding], run: Run) -> list[Finding]:
+    """What stands in code that the launch never reaches is merely possible; under a condition, likely at most."""
+    scripts = {script.source.path: script for script in run.scripts}
+    return [
+        _in_code(one, scripts[one.spans[0].path], run) if _may_be_downgraded(one, scripts) else one for one in found
+    ]
+
+
+def downgrade_rewritten_config(found: Sequence[Finding], run: Run) -> list[Finding]:
+    """Of a config that the program opens itself, what its usual reader would make of it is not certain."""
+    if run.launch is None or all(one.certainty is not Certainty.CERTAIN for one in found):
+        return list(found)
+    line = _opening(run)
+    if line is None:
+        return list(found)
+    return [_downgrade(one, Certainty.LIKELY, _OPENED.format(line=line)) for one in found]
+
+
+def _may_be_downgraded(finding: Finding, scripts: dict[str, Script]) -> bool:
+    return finding.certainty is not Certainty.POSSIBLE and bool(finding.spans) and finding.spans[0].path in scripts
+
+
+def _downgrade(finding: Finding, certainty: Certainty, why: Text) -> Finding:
+    if CERTAINTY_ORDER[finding.certainty] <= CERTAINTY_ORDER[certainty]:
+        return finding
+    return replace(finding, certainty=certainty, confirm=(*finding.confirm, why))
+
+
+def _in_code(finding: Finding, script: Script, run: Run) -> Finding:
+    line = finding.spans[0].line
+    if run.launch is None and _TEST.search(script.source.path):
+        return _downgrade(finding, Certainty.POSSIBLE, _IN_TEST)
+    if run.launch is not None and not run.reached.holds(script.source.path, line):
+        return _downgrade(finding, Certainty.POSSIBLE, _NOT_REACHED)
+    if finding.certainty is not Certainty.CERTAIN:
+        return finding
+    for test in _tests_of(script, line):
+        truth = _truth(script, test, run)
+        if truth is True:
+            continue
+        certainty, condition = (
+            (Certainty.POSSIBLE, _CONDITION_FAILS) if truth is False else (Certainty.LIKELY, _CONDITION)
+        )
+        return _downgrade(finding, certainty, condition.format(test=ast.unparse(test)[:60], line=test.lineno))
+    return finding
+
+
+def _tests_of(script: Script, line: int) -> Iterator[ast.expr]:
+    """The tests that must hold for the statement on a line to run, within its function."""
+    node: ast.AST | None = script.tree
+    innermost: ast.stmt | None = None
+    while node is not None:
+        inner = next(
+            (one for one in _statements_in(node) if one.lineno <= line <= (one.end_lineno or one.lineno)), None
+        )
+        innermost, node = inner or innermost, inner
+    if innermost is not None and not isinstance(innermost, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield from script.guarded_by(innermost)
+
+
+def _statements_in(node: ast.AST) -> Iterator[ast.stmt]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child
+        elif isinstance(child, ast.ExceptHandler | ast.match_case):
+            yield from _statements_in(child)
+
+
+def _truth(script: Script, test: ast.expr, run: Run) -> bool | None:
+    """Whether a condition holds in this run; None where that depends on what the files do not tell."""
+    known = script.field(test)
+    if known.truth is not None:
+        return known.truth
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _falsity(script, test.operand, run)
+    if isinstance(test, ast.BoolOp):
+        return _joined([_truth(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.Or))
+    if _some_rank_passes(test) or _is_of_steps(test):
+        return True
+    if run.deepspeed_on and (asked := _asks_for_deepspeed(test)) is not None:
+        return asked
+    name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""
+    return run.arguments.get(name).truth if name else None
+
+
+def _falsity(script: Script, test: ast.expr, run: Run) -> bool | None:
+    """Whether ``not test`` holds in this run, which some rank or some step passes as well as the test itself."""
+    known = script.field(test).truth
+    if known is None and isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _truth(script, test.operand, run)
+    if known is None and isinstance(test, ast.BoolOp):
+        return _joined([_falsity(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.And))
+    if known is None and (_some_rank_passes(test) or _is_of_steps(test)):
+        return True
+    truth = _truth(script, test, run)
+    return None if truth is None else not truth
+
+
+def _joined(parts: list[bool | None], *, any_of: bool) -> bool | None:
+    return any_of if any_of in parts else None if None in parts else not any_of
+
+
+def _some_rank_passes(test: ast.expr) -> bool:
+    return names_rank(test) or uses_name(test, *_OF_RANKS) or is_main_guard(test)
+
+
+def _is_of_steps(test: ast.expr) -> bool:
+    """Whether it compares what a loop counts, so that the loop comes to it sooner or later."""
+    return isinstance(test, ast.Compare) and any(
+        not _COUNTS.isdisjoint(named := words(last_name(each))) and _LIMITS.isdisjoint(named)
+        for each in ast.walk(test)
+        if isinstance(each, (ast.Name, ast.Attribute)) and not is_option(each)
+    )
+
+
+def _asks_for_deepspeed(test: ast.expr) -> bool | None:
+    """Whether a test holds where DeepSpeed is on; None where it has nothing to do with it, or asks for more."""
+    texts = [each.value for each in ast.walk(test) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    by_value = any(says(text, *_OF_DEEPSPEED) for text in texts)
+    if not by_value and not uses_name(test, *_OF_DEEPSPEED):
+        return None
+    op = test.ops[0] if isinstance(test, ast.Compare) else None
+    if isinstance(test, ast.Compare) and is_none(test.comparators[0]):
+        return isinstance(op, (ast.IsNot, ast.NotEq))
+    if isinstance(op, (ast.NotEq, ast.NotIn)):
+        return False if by_value else None
+    return True
+
+
+def _opening(run: Run) -> int | None:
+    """The line where the program opens the file that its option names, as in ``open(args.deepspeed)``."""
+    if run.launch is None or run.config_field.place is None:
+        return None
+    options = run.launch.options
+    given = [name for name in options.names() if options.get(name).place == run.config_field.place]
+    for script in run.scripts[:1]:
+        for call in script.calls("open"):
+            node = call.node.args[0] if call.node.args else None
+            if isinstance(node, ast.Attribute) and node.attr in given:
+                return call.place.line
+    return None
+
+
+_OTHER_VERSIONS = Text(
+    "no file says which versions the run uses, so those of this Python were assumed: set them with "
+    "gonogo check --environment FILE",
+    "没有文件说明运行所用的版本，这里按当前 Python 中的版本处理：可用 gonogo check --environment 文件 指定",
+)
+
+
+def downgrade_undeclared_versions(found: Sequence[Finding], told: Sequence[Finding]) -> list[Finding]:
+    """What holds by this Python's versions alone is merely possible; ``told`` is what is found without them."""
+    sure = {(finding.parameter, finding.cause.en, finding.spans[:1]): finding.certainty for finding in told}
+    placed = {(finding.parameter, finding.spans[:1]): finding.certainty for finding in told}
+    answers = []
+    for finding in found:
+        place = (finding.parameter, finding.spans[:1])
+        certainty = sure.get((finding.parameter, finding.cause.en, finding.spans[:1]), placed.get(place))
+        if certainty is None:
+            certainty = Certainty.POSSIBLE
+        if CERTAINTY_ORDER[certainty] < CERTAINTY_ORDER[finding.certainty]:
+            finding = replace(finding, certainty=certainty, confirm=(*finding.confirm, _OTHER_VERSIONS))
+        answers.append(finding)
+    return answers

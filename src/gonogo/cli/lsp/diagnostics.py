@@ -1,0 +1,118 @@
+"""Findings as an editor shows them: diagnostics with their places, fixes as changes of documents."""
+
+from __future__ import annotations
+
+import msgspec
+from lsprotocol import types as lsp
+from pygls import uris
+from pygls.workspace import TextDocument, Workspace
+from pygls.workspace.position_codec import ServerTextPosition
+
+from gonogo.evidence.paths import resolved
+from gonogo.finding import Applicability, Finding, Fix, Level, Span
+
+_SEVERITIES = {
+    Level.ERROR: lsp.DiagnosticSeverity.Error,
+    Level.RISK: lsp.DiagnosticSeverity.Information,
+    Level.WARNING: lsp.DiagnosticSeverity.Warning,
+    Level.NOTE: lsp.DiagnosticSeverity.Hint,
+}
+_BOM = b"\xef\xbb\xbf"
+
+
+class PlacedFinding(msgspec.Struct, frozen=True):
+    """A finding, at one of its places."""
+
+    finding: Finding
+    span: Span
+
+
+def diagnostic_of(shown: PlacedFinding, document: TextDocument, language: str) -> lsp.Diagnostic:
+    """The finding as a diagnostic of its document."""
+    finding = shown.finding
+    related = [
+        lsp.DiagnosticRelatedInformation(
+            lsp.Location(uri_of(span.path), lsp.Range(_position(span), _position(span))),
+            span.label.in_language(language) if span.label else span.text.strip(),
+        )
+        for span in finding.spans
+        if span is not shown.span and (span.label or span.text.strip())
+    ]
+    severity = _SEVERITIES[finding.level]
+    if finding.level is Level.ERROR and finding.certainty.value != "certain":
+        severity = lsp.DiagnosticSeverity.Warning
+    said = [finding.title.in_language(language), finding.cause.in_language(language)]
+    said += [f"→ {step.in_language(language)}" for step in finding.cure]
+    return lsp.Diagnostic(
+        range=_range(shown.span, document),
+        message="\n".join(said),
+        severity=severity,
+        code=finding.hazard,
+        source="gonogo",
+        related_information=related or None,
+    )
+
+
+def action_of(shown: PlacedFinding, fix: Fix, workspace: Workspace, language: str) -> lsp.CodeAction | None:
+    """A fix as a code action; None where only a person can do it, or a document has changed since."""
+    if not fix.edits or fix.applicability is Applicability.MANUAL:
+        return None
+    changes: dict[str, list[lsp.TextEdit]] = {}
+    for edit in fix.edits:
+        uri = uri_of(edit.path)
+        document = workspace.get_text_document(uri)
+        try:
+            data = document.source.encode("utf-8")
+            start = edit.start if _fits(data, edit.start, edit.before) else edit.start - len(_BOM)  # editors hide it
+            if start < 0 or not _fits(data, start, edit.before):
+                return None
+            first = len(data[:start].decode("utf-8"))
+            last = first + len(edit.before.decode("utf-8"))
+            after = edit.after.decode("utf-8")
+        except UnicodeError:
+            return None
+        place = lsp.Range(position_of(document, first), position_of(document, last))
+        changes.setdefault(uri, []).append(lsp.TextEdit(place, after))
+    return lsp.CodeAction(
+        title=fix.title.in_language(language),
+        kind=lsp.CodeActionKind.QuickFix,
+        is_preferred=fix.applicability is Applicability.SAFE,
+        diagnostics=[diagnostic_of(shown, workspace.get_text_document(uri_of(shown.span.path)), language)],
+        edit=lsp.WorkspaceEdit(changes=changes),
+    )
+
+
+def uri_of(path: str) -> str:
+    """A path, from the root, as an address."""
+    return uris.from_fs_path(str(resolved(path))) or ""
+
+
+def position_of(document: TextDocument, offset: int) -> lsp.Position:
+    """Where the character of an offset stands, in the editor's units; the end of the text for what is beyond it."""
+    if offset < len(document.source):
+        return document.client_position_at_offset(offset)
+    lines = document.lines
+    if not lines or lines[-1].endswith(("\n", "\r")):
+        return lsp.Position(len(lines), 0)
+    return document.position_to_client_units(ServerTextPosition(len(lines) - 1, len(lines[-1])))
+
+
+def _fits(data: bytes, start: int, before: bytes) -> bool:
+    return data[start : start + len(before)] == before
+
+
+def _position(span: Span) -> lsp.Position:
+    return lsp.Position(max(0, span.line - 1), max(0, span.column - 1))
+
+
+def _range(span: Span, document: TextDocument) -> lsp.Range:
+    """The place in the editor's units; a place whose end is not known ends with its line."""
+    lines = document.lines
+    if not 1 <= span.line <= len(lines):
+        return lsp.Range(lsp.Position(0, 0), lsp.Position(0, 0))
+    first = sum(len(line) for line in lines[: span.line - 1]) + min(span.column - 1, len(lines[span.line - 1]))
+    if span.end_line and span.end_line <= len(lines):
+        last = sum(len(line) for line in lines[: span.end_line - 1]) + span.end_column - 1
+    else:
+        last = sum(len(line) for line in lines[: span.line - 1]) + len(lines[span.line - 1].rstrip())
+    return lsp.Range(position_of(document, first), position_of(document, max(first, last)))

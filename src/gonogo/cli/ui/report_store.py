@@ -1,0 +1,66 @@
+"""Reports that were made here before: their pages, in the user's cache, apart for each folder."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from pathlib import Path
+
+import msgspec
+
+from gonogo.rehearse.cache.store import Store
+
+_MAX_REPORTS = 50
+_VERDICTS = {0: "GO", 1: "NO-GO", 3: "CANNOT-TELL"}
+
+
+class StoredReport(msgspec.Struct, frozen=True):
+    """One report: what was asked, when it began (seconds since 1970), how long it took, what came of it."""
+
+    id: str
+    tool: str
+    folder: str
+    what: str
+    begun: float
+    seconds: float
+    status: int
+
+    @property
+    def verdict(self) -> str:
+        """As the report says it."""
+        return _VERDICTS.get(self.status, "")
+
+
+def has_report(status: int | None) -> bool:
+    """Whether a command that ended so has written one."""
+    return status in _VERDICTS
+
+
+class ReportStore:
+    """The reports of one folder, the newest first, as many as the cache has room for."""
+
+    def __init__(self, root: Path) -> None:
+        self._store = Store("ui")
+        self._of = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+    def all(self) -> list[StoredReport]:
+        """What is known of each."""
+        found = []
+        for name in self._store.names(f"{self._of}-about-")[:_MAX_REPORTS]:
+            with contextlib.suppress(msgspec.DecodeError):  # of another release
+                found.append(msgspec.json.decode(self._store.read(name, used=False) or b"", type=StoredReport))
+        return sorted(found, key=lambda made: -made.begun)
+
+    def page(self, name: str) -> str | None:
+        """The page of a report, or None where there is none of that name."""
+        if not re.fullmatch(r"[0-9a-f]{12}", name):
+            return None
+        data = self._store.read(f"{self._of}-page-{name}")
+        return None if data is None else data.decode("utf-8", "replace")
+
+    def keep(self, made: StoredReport, page: str) -> None:
+        """Keep a report, if there is a place for it: it is shown without it too."""
+        with contextlib.suppress(OSError):
+            self._store.write(f"{self._of}-page-{made.id}", page.encode("utf-8", "replace"))
+            self._store.write(f"{self._of}-about-{made.id}", msgspec.json.encode(made))

@@ -1,0 +1,559 @@
+"""``begin CONTROL LISTENER``: the first process of a world. It makes the world, starts programs in it, and limits it.
+
+CONTROL is a socket of packets to gonogo: it reads what the world is to be, answers ``ready`` or ``error WHY``,
+and is the world's life: when its other end is closed, all that runs in here ends. LISTENER is where relays ask for
+programs. Programs of a stranger can't reach this process: it has more rights than they, and in namespaces it is
+process 1.
+"""
+
+import _socket
+import errno
+import fcntl
+import marshal
+import os
+import resource
+import select
+import struct
+import sys
+
+from . import calls, kernel, landlock, network, seccomp
+from .mounts import FileTree, NoLayer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable, Iterator
+    from typing import NoReturn, TypedDict
+
+    class Spec(TypedDict):
+        """What gonogo sends: see ``WorldServer._message``."""
+
+        means: str
+        layer: str
+        private: str
+        shared: list[str]
+        readable: list[str]
+        remapped: list[str]
+        hidden: list[str]
+        umask: int
+        processes: int
+        least_memory: int
+else:
+    import _signal as signal  # signal imports enum, which costs more than all the rest
+
+_SPACES = (
+    kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC
+    | kernel.CLONE_NEWUTS
+)  # fmt: skip
+_LOOKS_AT_LIMITS = 250  # milliseconds
+_MAX_MESSAGE = 1 << 20
+_MAX_DESCRIPTORS = 64
+_CALLS: "dict[str, dict[str, tuple[int, int | None]]]" = {
+    "files": calls.FILES,
+    "looks": {**calls.FILES, **calls.LOOKS},
+    "starts": {**calls.STARTS},
+}
+
+
+def main(arguments: list[str]) -> None:
+    """Make the world, then serve it."""
+    control = _socket.socket(fileno=int(arguments[0]))
+    listener = _socket.socket(fileno=int(arguments[1]))
+    spec: Spec = marshal.loads(control.recv(_MAX_MESSAGE))
+    os.umask(0o022)
+    notes: list[str] = []
+    ends_at_once = False
+    try:
+        if spec["means"] == "namespaces":
+            _into_namespaces(spec, notes, control)
+        else:
+            ends_at_once = _alone(spec)
+    except NoLayer as error:
+        _refused(control, "layer", error)
+    except Exception as error:
+        _refused(control, "error", error)
+    control.send(b"ready " + "\0".join(notes).encode("utf-8", "backslashreplace"))
+    WorldServer(spec, control, listener, ends_at_once).serve()
+
+
+def _refused(control: _socket.socket, kind: str, error: Exception) -> "NoReturn":
+    why = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        why = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    control.send(f"{kind} {why}".encode("utf-8", "backslashreplace"))
+    os._exit(1)
+
+
+def _into_namespaces(spec: "Spec", notes: list[str], control: _socket.socket) -> None:
+    """Become process 1 of namespaces of every kind; the process that was started waits for it, and nothing else."""
+    own = network.addresses()
+    _unshare()
+    first = os.fork()
+    if first:
+        control.close()
+        _, status = os.waitpid(first, 0)
+        os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    files = FileTree(spec["layer"], spec["hidden"], spec["remapped"], notes)
+    files.put_together()
+    files.own_folders()
+    for path in (*spec["hidden"], spec["private"]):
+        files.blank(path)
+    for path in spec["shared"]:
+        files.show(path)
+    for path in spec["readable"]:
+        files.show(path, for_reading=True)
+    files.enter()
+    network.bring_up(own)
+
+
+def _unshare() -> None:
+    """New namespaces; a child that stays outside writes whose users are whose, which root may and others may not."""
+    user, group = os.geteuid(), os.getegid()
+    waits, go = os.pipe()
+    writer = os.fork()
+    if not writer:
+        os.close(go)
+        os.read(waits, 1)
+        try:
+            _map_users(os.getppid(), user, group)
+        except OSError as error:
+            os._exit(error.errno or 1)
+        os._exit(0)
+    os.close(waits)
+    try:
+        kernel.call("unshare", _SPACES)
+    finally:
+        os.close(go)
+        _, status = os.waitpid(writer, 0)
+    status = os.waitstatus_to_exitcode(status)
+    if status:
+        raise OSError(status, f"the users of a namespace can't be set: {os.strerror(status)}")
+
+
+def _map_users(process: int, user: int, group: int) -> None:
+    folder = f"/proc/{process}"
+    if user == 0:
+        for name in ("gid_map", "uid_map"):
+            with open(f"/proc/self/{name}", encoding="ascii") as file:
+                lines = [line.split() for line in file]
+            _write(f"{folder}/{name}", "".join(f"{inside} {inside} {count}\n" for inside, _, count in lines))
+        return
+    _write(f"{folder}/setgroups", "deny")
+    _write(f"{folder}/gid_map", f"{group} {group} 1")
+    _write(f"{folder}/uid_map", f"{user} {user} 1")
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _alone(spec: "Spec") -> bool:
+    """Without namespaces: what is started here, and what that leaves behind, is this process's to end.
+
+    Whether one signal reaches all of it, and nothing else.
+    """
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    if spec["means"] != "landlock":
+        return False
+    probe = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        probe.connect("/nobody/is/here")
+    except OSError as error:
+        if error.errno == errno.EACCES:  # relays could not reach this process
+            raise OSError(errno.EACCES, "this is in a confinement by Landlock already") from None
+    finally:
+        probe.close()
+    child = os.fork()
+    if not child:
+        try:
+            _confine_by_landlock(spec)
+        except OSError as error:
+            os._exit(error.errno or 1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    status = os.waitstatus_to_exitcode(status)
+    if status:
+        raise OSError(status, f"Landlock: {os.strerror(status)}")
+    if not landlock.keep_signals_inside():
+        return False
+    try:
+        os.kill(os.getppid(), 0)
+    except PermissionError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def _confine_by_landlock(spec: "Spec") -> None:
+    landlock.restrict(spec["shared"], spec["readable"], [*spec["hidden"], spec["private"]])
+    kernel.drop_capabilities()
+    seccomp.refuse(namespaces=False, landlock=landlock.version())
+
+
+class WorldServer:
+    """Starts programs for relays, passes signals on, and ends everything when gonogo's end of ``control`` is closed."""
+
+    def __init__(self, spec: "Spec", control: _socket.socket, listener: _socket.socket, ends_at_once: bool) -> None:
+        self._spec = spec
+        self._control = control
+        self._listener = listener
+        self._spaces = spec["means"] == "namespaces"
+        self._ends_at_once = ends_at_once
+        self._asking: dict[int, tuple[_socket.socket, int]] = {}
+        """Relays by descriptor: (socket, the process that it stands for)."""
+        self._woken, wake = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(self._woken, False)
+        signal.set_wakeup_fd(wake)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
+    def serve(self) -> "NoReturn":
+        """Until the world ends."""
+        poll = select.poll()
+        for descriptor in (self._control.fileno(), self._listener.fileno(), self._woken):
+            poll.register(descriptor, select.POLLIN)
+        while True:
+            ready = poll.poll(_LOOKS_AT_LIMITS)
+            for descriptor, _ in ready:
+                if descriptor == self._control.fileno():
+                    self._hear()
+                elif descriptor == self._listener.fileno():
+                    asking = self._start()
+                    if asking is not None:
+                        poll.register(asking, select.POLLIN)
+                elif descriptor == self._woken:
+                    self._drain()
+                    for gone in self._reap():
+                        poll.unregister(gone)
+                elif descriptor in self._asking and not self._pass_on(descriptor):
+                    poll.unregister(descriptor)
+            if not ready:
+                self._look_at_limits()
+
+    def _drain(self) -> None:
+        try:
+            os.read(self._woken, 4096)
+        except BlockingIOError:
+            pass
+
+    def _hear(self) -> None:
+        try:
+            message = self._control.recv(_MAX_MESSAGE)
+        except OSError:
+            message = b""
+        if not message:
+            self.end()
+        what, process, number = message.split()
+        try:
+            (os.killpg if what == b"group" else os.kill)(int(process), int(number))
+        except OSError:
+            pass
+
+    def end(self) -> "NoReturn":
+        """End every process of the world, this one last."""
+        if self._ends_at_once:  # signals leave the world for nobody: this was tried
+            _send(os.kill, -1, signal.SIGKILL)
+        if not self._spaces:
+            while _kill_descendants():
+                try:
+                    while os.waitpid(-1, os.WNOHANG)[0]:
+                        pass
+                except ChildProcessError:
+                    break
+        os._exit(0)
+
+    # -- programs
+
+    def _start(self) -> int | None:
+        """Start what a relay asks for; the descriptor at which it is heard further."""
+        descriptor, _ = self._listener._accept()  # type: ignore[attr-defined]  # typeshed doesn't have it
+        channel = _socket.socket(fileno=descriptor)
+        try:
+            head, ancillary, _, _ = channel.recvmsg(4, _socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4))
+            received: list[int] = []
+            for level, kind, data in ancillary:
+                if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+                    received += struct.unpack(f"={len(data) // 4}i", data[: len(data) // 4 * 4])
+            left = struct.unpack("=I", head)[0]
+            blocks = []
+            while left:
+                block = channel.recv(min(left, 1 << 16))
+                if not block:
+                    raise OSError(errno.EPIPE, "the relay has gone")
+                blocks.append(block)
+                left -= len(block)
+        except (OSError, struct.error):
+            channel.close()
+            return None
+        cwd, listen, targets, count, *rest = b"".join(blocks).split(b"\0")
+        words, environment = rest[: int(count)], rest[int(count) :]
+        descriptors = list(zip(received, map(int, targets.split(b",")), strict=True))
+        ours, theirs = (None, None)
+        if listen:
+            ours, theirs = _pair()
+        process = os.fork()
+        if not process:
+            self._become(words, environment, cwd, listen.decode(), descriptors, theirs)
+        for one in received:
+            os.close(one)
+        if ours is not None and theirs is not None:
+            theirs.close()
+            self._hand_over(ours, listen)
+        self._asking[channel.fileno()] = (channel, process)
+        return channel.fileno()
+
+    def _hand_over(self, ours: _socket.socket, listen: bytes) -> None:
+        """Give gonogo the descriptor at which the new process's calls are heard, if its kernel has such."""
+        try:
+            message, ancillary, _, _ = ours.recvmsg(1, _socket.CMSG_SPACE(4))
+            for _, _, data in ancillary:
+                self._control.sendmsg([b"listener " + listen], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, data)])
+                os.close(struct.unpack("=i", data[:4])[0])
+            if not ancillary:
+                self._control.send(b"untraced " + message)
+        except OSError:
+            pass
+        finally:
+            ours.close()
+
+    def _pass_on(self, descriptor: int) -> bool:
+        """Pass a relay's signals on; False where the relay has gone, and its process group with it."""
+        channel, process = self._asking[descriptor]
+        try:
+            numbers = channel.recv(64)
+        except OSError:
+            numbers = b""
+        for number in numbers:
+            _send(os.kill, process, number)
+        if numbers:
+            return True
+        _send(os.killpg, process, signal.SIGKILL)
+        _send(os.kill, process, signal.SIGKILL)
+        del self._asking[descriptor]
+        channel.close()
+        return False
+
+    def _reap(self) -> "Iterator[int]":
+        """Tell the relays of processes that have ended; yields the descriptors of those relays."""
+        while True:
+            try:
+                process, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not process:
+                return
+            for descriptor, (channel, own) in list(self._asking.items()):
+                if own == process:
+                    try:
+                        channel.send(struct.pack("=i", os.waitstatus_to_exitcode(status)))
+                    except OSError:
+                        pass
+                    del self._asking[descriptor]
+                    yield descriptor
+                    channel.close()
+
+    def _become(
+        self,
+        words: list[bytes],
+        environment: list[bytes],
+        cwd: bytes,
+        listen: str,
+        descriptors: list[tuple[int, int]],
+        to_first: _socket.socket | None,
+    ) -> "NoReturn":
+        """In the new process: become the program, with no more rights than it is to have."""
+        try:
+            os.setsid()
+            os.umask(self._spec["umask"])
+            for number in range(1, 65):
+                try:
+                    signal.signal(number, signal.SIG_DFL)
+                except (OSError, ValueError):
+                    continue
+            signal.set_wakeup_fd(-1)
+            _put_descriptors(descriptors, to_first)
+            self._limit()
+            try:
+                os.chdir(cwd)
+            except OSError as error:
+                os.write(2, b"%s: %s\n" % (cwd, os.fsencode(error.strerror or "")))
+                os._exit(126)
+            self._confine()
+            if listen:
+                _listen(listen)
+            _execute(words, dict(entry.split(b"=", 1) for entry in environment if b"=" in entry))
+        except BaseException as error:
+            os.write(2, f"gonogo: {words[0]!r} could not be started: {error!r}\n".encode())
+        os._exit(126)
+
+    def _limit(self) -> None:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        most = self._spec["processes"]
+        if most and self._spaces:  # of the world alone; some more, so that too many are seen, and said
+            most += most // 4
+            _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+        try:
+            _write("/proc/self/oom_score_adj", "1000")  # of all that runs here, this is to go first
+        except OSError:
+            pass
+
+    def _confine(self) -> None:
+        if self._spaces:
+            kernel.drop_capabilities()
+            seccomp.refuse(namespaces=True)
+        elif self._spec["means"] == "landlock":
+            _confine_by_landlock(self._spec)
+
+    # -- limits
+
+    def _look_at_limits(self) -> None:
+        processes = self._count()
+        if self._spec["processes"] and processes > self._spec["processes"]:
+            self._over(f"processes {self._spec['processes']}")
+        least = self._spec["least_memory"]
+        if least and _available_memory() < least:
+            self._over(f"memory {least}")
+
+    def _count(self) -> int:
+        if self._spaces:
+            return sum(name.isdigit() for name in os.listdir("/proc"))
+        return len(_descendants())
+
+    def _over(self, limit: str) -> "NoReturn":
+        try:
+            self._control.send(b"limit " + limit.encode())
+        except OSError:
+            pass
+        self.end()
+
+
+def _send(how: "Callable[[int, int], None]", process: int, number: int) -> None:
+    try:
+        how(process, number)
+    except OSError:
+        pass
+
+
+def _pair() -> tuple[_socket.socket, _socket.socket]:
+    one, other = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    return one, other
+
+
+def _put_descriptors(descriptors: list[tuple[int, int]], kept: _socket.socket | None) -> None:
+    """Have the received descriptors at their places, and no other open."""
+    high = 1000
+    moved = [(_moved(received, high), target) for received, target in descriptors]
+    if kept is not None:
+        descriptor = _moved(kept.detach(), high)
+        _OWN_END.append(descriptor)
+    for received, target in moved:
+        os.dup2(received, target)
+        os.set_inheritable(target, True)
+    targets = sorted({target for _, target in descriptors} | set(_OWN_END))
+    at = 0
+    for target in targets:
+        if at < target:  # Python 3.11 takes an empty range that ends at 0 for all descriptors
+            os.closerange(at, target)
+        at = target + 1
+    os.closerange(at, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+_OWN_END: list[int] = []
+
+
+def _moved(descriptor: int, least: int) -> int:
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, least)
+
+
+def _listen(which: str) -> None:
+    """Have this process's calls be heard, and hand their descriptor to the world's first process."""
+    (end,) = _OWN_END
+    channel = _socket.socket(fileno=end)
+    try:
+        traced = seccomp.listen(_CALLS[which])
+    except OSError as error:
+        channel.send(str(error).encode()[:100] or b"?")
+        channel.close()
+        return
+    channel.sendmsg([b"+"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("=i", traced))])
+    channel.close()
+    os.close(traced)
+
+
+def _execute(words: list[bytes], environment: dict[bytes, bytes]) -> "NoReturn":
+    """As ``os.execvpe``; what fails is said as a shell would."""
+    name = words[0]
+    folders = [b""] if b"/" in name else environment.get(b"PATH", os.fsencode(os.defpath)).split(b":")
+    why: int = errno.ENOENT
+    for folder in folders:
+        path = folder + b"/" + name if folder else name
+        try:
+            os.execve(path, words, environment)
+        except OSError as error:
+            if error.errno is not None and error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                why = error.errno
+    os.write(2, name + b": " + os.fsencode(os.strerror(why)) + b"\n")
+    os._exit(127 if why == errno.ENOENT else 126)
+
+
+def _parents() -> dict[int, int]:
+    """Parent of each process that can be seen."""
+    found: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    found[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                continue
+    return found
+
+
+def _descendants() -> set[int]:
+    parents = _parents()
+    found: set[int] = set()
+    waiting = [os.getpid()]
+    while waiting:
+        parent = waiting.pop()
+        for process, its_parent in parents.items():
+            if its_parent == parent and process not in found:
+                found.add(process)
+                waiting.append(process)
+    return found
+
+
+def _kill_descendants() -> bool:
+    """Kill what descends from this process; False where nothing did."""
+    stopped: set[int] = set()
+    while True:  # those that are stopped start no more: so none is missed that is started meanwhile
+        new = _descendants() - stopped
+        if not new:
+            break
+        for process in new:
+            _send(os.kill, process, signal.SIGSTOP)
+        stopped |= new
+    for process in stopped:
+        _send(os.kill, process, signal.SIGKILL)
+    return bool(stopped)
+
+
+def _available_memory() -> int:
+    try:
+        with open("/proc/meminfo", "rb") as file:
+            for line in file:
+                if line.startswith(b"MemAvailable:"):
+                    return int(line.split()[1]) << 10
+    except OSError:
+        pass
+    return sys.maxsize

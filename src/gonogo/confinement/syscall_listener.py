@@ -1,0 +1,118 @@
+"""What confined programs ask of the kernel, heard call by call: each waits until it has been looked at, and goes on.
+
+The kernel tells by a descriptor of seccomp's user notification, which ``inside/seccomp.py`` makes for a program whose
+calls are to be heard. Calls are looked at, and never refused here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gonogo.confinement.process_memory import ProcessMemory
+from gonogo.confinement.system_calls import NAMES
+
+_RECEIVE, _SEND, _IS_VALID, _SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40082104
+_NOTIFICATION, _RESPONSE = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
+_GO_ON = 1
+_SAME_PROCESSOR = 1
+
+
+@dataclass(frozen=True)
+class SystemCall:
+    """A system call that waits. ``pid`` is the process as gonogo sees it."""
+
+    pid: int
+    name: str | None
+    """None for a number that is in no table."""
+    arguments: Sequence[int]
+    traced: str
+    """As which of :data:`~gonogo.confinement.world.TracedCalls` its program was started."""
+    memory: ProcessMemory
+    still_waits: Callable[[], bool]
+    """Whether the process is there, and waits in this call."""
+
+
+OnCall = Callable[[SystemCall], None]
+
+
+class SyscallListener:
+    """Hands each call to ``on_call``, one at a time, from a thread. Use as a context manager."""
+
+    def __init__(self, on_call: Sequence[OnCall]) -> None:
+        self.failures: list[str] = []
+        """What went wrong while a call was looked at: it went on all the same."""
+        self._on_call = tuple(on_call)
+        self._memory = ProcessMemory()
+        self._new: list[tuple[int, str]] = []
+        self._wakes, self._wake = os.pipe()
+        self._ending = False
+        self._thread = threading.Thread(target=self._listen, daemon=True, name="gonogo-listening")
+
+    def __enter__(self) -> SyscallListener:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ending = True
+        os.write(self._wake, b"\0")
+        self._thread.join()
+        for descriptor in (self._wakes, self._wake):
+            os.close(descriptor)
+
+    def add(self, listener: int, traced: str) -> None:
+        """Listen at a descriptor of seccomp's, which is closed once all of its processes have ended."""
+        with contextlib.suppress(OSError):  # kernels before 6.6 don't know it
+            fcntl.ioctl(listener, _SET_FLAGS, _SAME_PROCESSOR)
+        self._new.append((listener, traced))
+        os.write(self._wake, b"\0")
+
+    def _listen(self) -> None:
+        poll = select.poll()
+        poll.register(self._wakes, select.POLLIN)
+        listeners: dict[int, str] = {}
+        while not self._ending:
+            for descriptor, event in poll.poll():
+                if descriptor == self._wakes:
+                    os.read(self._wakes, 64)
+                    while self._new:
+                        listener, traced = self._new.pop(0)
+                        listeners[listener] = traced
+                        poll.register(listener, select.POLLIN)
+                elif event & select.POLLIN:
+                    self._answer(descriptor, listeners[descriptor])
+                else:  # all of its processes have ended
+                    poll.unregister(descriptor)
+                    del listeners[descriptor]
+                    os.close(descriptor)
+        for listener in (*listeners, *(listener for listener, _ in self._new)):
+            os.close(listener)
+
+    def _answer(self, listener: int, traced: str) -> None:
+        message = bytearray(_NOTIFICATION.size)
+        try:
+            fcntl.ioctl(listener, _RECEIVE, message)
+        except OSError:  # the process was ended meanwhile
+            return
+        identity, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(message)
+
+        def still_waits() -> bool:
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", identity))
+                return True
+            return False
+
+        call = SystemCall(pid, NAMES.get(number), arguments, traced, self._memory, still_waits)
+        try:
+            for look in self._on_call:
+                look(call)
+        except Exception as error:  # a process must never be left waiting
+            self.failures.append(repr(error))
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(listener, _SEND, _RESPONSE.pack(identity, 0, 0, _GO_ON))

@@ -1,0 +1,73 @@
+"""Files that a confined program may have written or replaced: no links are followed, and nothing blocks.
+
+A folder that programs write may hold, at the name of any file of gonogo's, a link to a file of the user's or a pipe
+that nobody writes. Paths here are absolute, and without links as far as gonogo made them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+_MAX_BYTES = 256 << 20
+_NOTHING_THERE = {
+    errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENXIO, errno.ENAMETOOLONG,
+}  # fmt: skip
+
+
+def read_untrusted(path: Path | str, most: int = _MAX_BYTES, *, start: int = 0) -> bytes | None:
+    """The contents of a regular file of ``most`` bytes at the most, from ``start`` on; None where none can be read.
+
+    Raises OSError for a failure that is not the file's.
+    """
+    try:
+        with _folder_of(path) as (folder, name):
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError as error:
+        if error.errno in _NOTHING_THERE:
+            return None
+        raise
+    with open(descriptor, "rb") as file:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode) or state.st_size > most:
+            return None
+        file.seek(start)
+        return file.read(most)
+
+
+def write_shared(path: Path | str, contents: bytes, mode: int = 0o644) -> None:
+    """Write a file into a folder that programs write too, in place of whatever is there. Raises OSError."""
+    with _folder_of(path) as (folder, name):
+        new = f".{name[:100]}-{secrets.token_hex(8)}"
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(contents)
+            os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(new, dir_fd=folder)
+            raise
+
+
+@contextlib.contextmanager
+def _folder_of(path: Path | str) -> Iterator[tuple[int, str]]:
+    """A descriptor of the folder that a file is in, reached without following a link; and the file's name."""
+    if not os.path.isabs(path):
+        raise ValueError(f"{path} is not absolute")
+    *folders, name = [part for part in os.fspath(path).split("/") if part not in ("", ".")]
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open("/", flags)
+    try:
+        for part in folders:
+            below = os.open(part, flags, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        yield descriptor, name
+    finally:
+        os.close(descriptor)

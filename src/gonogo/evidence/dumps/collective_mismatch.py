@@ -1,0 +1,130 @@
+"""Where the ranks' recorded collectives part: the first that some have not called, or not alike."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from gonogo.evidence.dumps.flight_recorder import FlightDump, RecordedCall
+
+_UNEVEN = frozenset(
+    ("all_to_all", "all_to_all_single", "all_to_all_v_single", "all_gather", "gather", "scatter", "split")
+)
+"""Their sizes may differ from rank to rank."""
+
+
+_Recorded = tuple[FlightDump, dict[int, RecordedCall]]
+"""A rank's dump, and its calls in one group by their numbers."""
+
+
+class CollectiveMismatch(msgspec.Struct, frozen=True):
+    """Ranks that wait in a call, and others that have not come to it, or called another under its number."""
+
+    kind: Literal["missing", "other-call", "other-size"]
+    path: str
+    """The dump of a waiting rank."""
+    waiting: tuple[int, ...]
+    call: RecordedCall
+    others: tuple[int, ...]
+    others_call: RecordedCall | None
+    """What the others called instead; of those that have not come to it, their last call in the group, if known."""
+    recorded: bool
+    """False where no dump of the others tells it: that they did not come is a guess."""
+    blocked_in: RecordedCall | None = None
+    """Where one of the others waits instead, in another group."""
+    dumped: bool = True
+    """Whether the others have left dumps."""
+
+
+def find_mismatch(dumps: tuple[FlightDump, ...]) -> CollectiveMismatch | None:
+    """Where the ranks of any group part; None where all that is recorded agrees."""
+    found = list(_in_groups(dumps))
+    # What differs comes before what is missing because of it; what was recorded before what is guessed.
+    # Of two groups in which ranks wait for each other, that one in which all of them have called tells more.
+    return min(
+        found,
+        key=lambda one: (not one.recorded, one.kind == "missing", one.others_call is None, one.call.sequence),
+        default=None,
+    )
+
+
+def _in_groups(dumps: Sequence[FlightDump]) -> Iterator[CollectiveMismatch]:
+    members: dict[tuple[str, tuple[int, ...]], dict[int, _Recorded]] = defaultdict(dict)
+    for dump in dumps:
+        calls: dict[str, dict[int, RecordedCall]] = defaultdict(dict)
+        for call in dump.calls:
+            calls[call.group][call.sequence] = call
+        for group, numbered in calls.items():
+            ranks = dump.groups.get(group) or (next(iter(dump.groups.values())) if len(dump.groups) == 1 else ())
+            members[group, ranks][dump.rank] = dump, numbered
+    of_rank = {dump.rank: dump for dump in dumps}
+    for (_, ranks), recorded in members.items():
+        yield from _in_group(ranks, recorded, of_rank)
+
+
+def _in_group(
+    ranks: tuple[int, ...], recorded: dict[int, _Recorded], dumps: dict[int, FlightDump]
+) -> Iterator[CollectiveMismatch]:
+    begin = max(min(calls) for _, calls in recorded.values())  # what came before has left the ring of some
+    end = max(max(calls) for _, calls in recorded.values())
+    for number in range(begin, min(end, begin + 50_000) + 1):
+        here = {rank: calls[number] for rank, (_, calls) in recorded.items() if number in calls}
+        late = tuple(sorted(rank for rank, (_, calls) in recorded.items() if max(calls) < number))
+        unlike = _unlike(here)
+        if unlike is not None:
+            kind, first, other = unlike
+            path = recorded[first[0]][0].path
+            yield CollectiveMismatch(kind, path, first, here[first[0]], other, here[other[0]], recorded=True)
+            return
+        waiting = tuple(sorted(rank for rank, call in here.items() if not call.done))
+        if not waiting:
+            continue
+        call, path = here[waiting[0]], recorded[waiting[0]][0].path
+        if late:
+            last = recorded[late[0]][1]
+            blocked_in = _blocked_in(dumps[late[0]])
+            yield CollectiveMismatch(
+                "missing", path, waiting, call, late, last[max(last)], recorded=True, blocked_in=blocked_in
+            )
+            return
+        absent = set(ranks) - set(recorded)
+        never = tuple(sorted(rank for rank in absent if rank in dumps))  # a dump, and no call of this group in it
+        if never and len(waiting) == len(recorded):
+            whole = all(dumps[rank].whole for rank in never)
+            blocked_in = _blocked_in(dumps[never[0]])
+            yield CollectiveMismatch("missing", path, waiting, call, never, None, recorded=whole, blocked_in=blocked_in)
+            return
+        if absent and len(waiting) == len(recorded):
+            yield CollectiveMismatch(
+                "missing", path, waiting, call, tuple(sorted(absent)), None, recorded=False, dumped=False
+            )
+            return
+
+
+def _blocked_in(dump: FlightDump) -> RecordedCall | None:
+    """The first call that a rank has not come out of."""
+    return next((call for call in dump.calls if not call.done), None)
+
+
+def _unlike(
+    here: dict[int, RecordedCall],
+) -> tuple[Literal["other-call", "other-size"], tuple[int, ...], tuple[int, ...]] | None:
+    """Of calls under one number, the ranks with the most frequent one, and others with another."""
+    alike: dict[object, list[int]] = defaultdict(list)
+    for rank, call in sorted(here.items()):
+        alike[_signature(call)].append(rank)
+    if len(alike) < 2:
+        return None
+    first, other = sorted(alike.values(), key=lambda one: (-len(one), one))[:2]
+    kind: Literal["other-call", "other-size"] = (
+        "other-size" if here[first[0]].operation == here[other[0]].operation else "other-call"
+    )
+    return kind, tuple(first), tuple(other)
+
+
+def _signature(call: RecordedCall) -> tuple[object, ...]:
+    uneven = call.operation in _UNEVEN or "barrier" in call.operation
+    return call.operation, () if uneven else call.sizes, () if uneven else call.types

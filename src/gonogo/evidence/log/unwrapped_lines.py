@@ -1,0 +1,142 @@
+"""Lines put back to what the program wrote: out of a collector's JSON, out of a box, unwrapped, without an indentation.
+
+People hand on logs as their terminal, their cluster or their issue tracker shows them. Each of these does the same to
+most lines of a log, and that is what it is known by.
+"""
+
+from __future__ import annotations
+
+import json
+
+from gonogo.evidence.patterns import compiled_when_used
+
+Numbered = list[tuple[int, str]]
+"""Lines with their numbers, which count from 1."""
+
+_MIN_SHARE = 0.8
+"""The part of a log's lines that have to look alike."""
+_TEXT_KEYS = ("log", "message", "msg", "textPayload", "line", "text", "body")
+_COLLECTORS_KEYS = compiled_when_used(
+    r'"(?:@?time(?:stamp)?|ts|stream|level|severity|date|container_name|kubernetes)":'
+)
+_BOXED = compiled_when_used(r"[│┃|] ?(.*?) *[│┃|]$")
+_BORDER = compiled_when_used(r"[╭╰┏┗┌└+][─━═╌-].*[╮╯┓┛┐┘+]$")
+# What begins a line of its own, whatever stands before it.
+_BEGINS = compiled_when_used(
+    r" *(?:File \"|Traceback \(most|During handling|The above exception|\[rank|\(\w+ pid=|[\w.]+(?:Error|Exception):"
+    r"|[\w./-]+: |\[?\d{4}-\d\d-\d\d|[\[{]|\d+%\||[~^]+$|❱? *\d+ [│|])"
+)
+_RULER = compiled_when_used(r"[-=+| ]{8,}$")
+_FENCE = compiled_when_used(r" *```+[\w+-]*\s*$")
+_WIDTHS = range(60, 260)
+_TERMINALS = frozenset({80, 100, 120, 132, 140, 160, 200, 240})
+
+
+def restored(lines: Numbered) -> Numbered:
+    """The lines as the program wrote them; those of a log that nothing was done to are the same."""
+    return _without_indentation(_unwrapped(_out_of_boxes(_out_of_json(lines))))
+
+
+def _out_of_json(lines: Numbered) -> Numbered:
+    """The texts of JSON objects, one a line, as Docker and log collectors keep them."""
+    found: Numbered = []
+    full = taken = 0
+    for number, line in lines:
+        full += bool(line.strip())
+        text = _text_of_object(line)
+        taken += text is not None
+        found += [(number, line)] if text is None else [(number, part) for part in text.rstrip("\n").split("\n")]
+    return found if taken and taken >= _MIN_SHARE * full else lines
+
+
+def _text_of_object(line: str) -> str | None:
+    if not line.startswith("{") or not line.endswith("}") or not _COLLECTORS_KEYS.search(line):
+        return None
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return next((content[key] for key in _TEXT_KEYS if isinstance(content.get(key), str)), None)
+
+
+def _out_of_boxes(lines: Numbered) -> Numbered:
+    """What stands in a box, as rich draws it around a traceback, with words joined where they were wrapped."""
+    if not any(line.lstrip().startswith("╭") for _, line in lines) or any("❱" in line for _, line in lines):
+        return lines  # rich's own tracebacks are read as they are: see traceback.py
+    found: Numbered = []
+    width = 0
+    for number, line in lines:
+        if _BORDER.match(line.strip()):
+            width = len(line.strip()) - 4
+            continue
+        inside = _BOXED.match(line.strip()) if width else None
+        if inside is None:
+            width = 0
+            found.append((number, line))
+        elif found and _was_wrapped(found[-1][1], inside[1], width):
+            found[-1] = (found[-1][0], _rejoined(found[-1][1], inside[1], width))
+        else:
+            found.append((number, inside[1]))
+    return found
+
+
+def _was_wrapped(before: str, text: str, width: int) -> bool:
+    """Whether the first word of the text is on a line of its own only because it did not fit behind what is before."""
+    last = before[-width:] if len(before) > width else before
+    word = text.split(" ", 1)[0]
+    return bool(word) and len(last) + 1 + len(word) > width and not _BEGINS.match(text)
+
+
+def _rejoined(before: str, text: str, width: int) -> str:
+    between = "" if len(before) % width == 0 else " "
+    return f"{before}{between}{text}"
+
+
+def _unwrapped(lines: Numbered) -> Numbered:
+    """Lines that a terminal broke at its last column, whole again."""
+    lengths = [len(line) for _, line in lines]
+    width = max(lengths, default=0)
+    at_the_edge = lengths.count(width)
+    if width not in _WIDTHS or (at_the_edge < 3 and width not in _TERMINALS):
+        return lines
+    found: Numbered = []
+    before = ""
+    for number, line in lines:
+        if len(before) == width and _goes_on(before, line, alone=at_the_edge == 1):
+            between = " " if before[-1] in ")]}.,;:" and line[0].isalpha() else ""  # the blank fell off the edge
+            found[-1] = (found[-1][0], f"{found[-1][1]}{between}{line}")
+        else:
+            found.append((number, line))
+        before = line
+    return found
+
+
+def _goes_on(before: str, line: str, *, alone: bool) -> bool:
+    """Whether a line may be the rest of a full one. ``alone``: no other line is as long, which may be chance."""
+    if not line or line.startswith("  ") or line[:12] == before[:12] or _BEGINS.match(line):
+        return False
+    if _RULER.match(line) or _RULER.match(before):
+        return False  # of a table
+    if before[0] in "{[" and before[-1] in "}]":
+        return False  # a record of its own
+    ended = before[-1] in ".!?:;)]}\"'" and (line[0].isupper() or line[0] in "[{(<")
+    return not ended and not (alone and line[0].isupper())
+
+
+def _without_indentation(lines: Numbered) -> Numbered:
+    """A traceback that stands indented, in a list or in a fenced block of Markdown, at the margin."""
+    found: Numbered = []
+    depth = 0
+    fenced = False
+    for number, line in lines:
+        if _FENCE.match(line):
+            fenced = not fenced
+            depth = line.index("`") if fenced else 0
+            found.append((number, ""))
+            continue
+        if line.endswith("Traceback (most recent call last):") and not line.lstrip().startswith(("|", "+")):
+            depth = len(line) - len(line.lstrip(" "))
+        elif depth and line.strip() and not line.startswith(" " * depth):
+            depth = 0
+        found.append((number, line[depth:]) if depth and line.startswith(" " * depth) else (number, line))
+    return found

@@ -1,0 +1,65 @@
+"""How ranks ended, in one shape for rehearsals, guarded runs and logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from gonogo.evidence.log.failure_log import FailureLog, span_of
+from gonogo.evidence.log.role import Role
+from gonogo.evidence.rehearsal.chain import ChainedException, chain_of, chain_of_raised
+from gonogo.evidence.rehearsal.failures import failed_ranks, is_shortage
+from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.finding import Span
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """What ended ranks: the exceptions that led to it, the first cause first."""
+
+    ranks: tuple[int, ...]
+    chain: tuple[ChainedException, ...]
+    reading: str | None = None
+    """The JSON or YAML file that was being read, where its syntax is at fault."""
+    place: Span | None = None
+    """The line of a log that says so."""
+
+    @property
+    def frames(self) -> Iterator[Frame]:
+        """The frames of all of them."""
+        for told in self.chain:
+            yield from told.frames
+
+    @property
+    def message(self) -> str:
+        """What all of them say."""
+        return "\n".join(f"{told.type}: {told.message}" for told in self.chain)
+
+
+def ended_in_record(record: RehearsalRecord) -> tuple[Ended, ...]:
+    """What ended the ranks of a rehearsal, or of a guarded run in that shape: exceptions, and where the ranks diverge.
+
+    Without what says only that memory ran out: that is its own cause.
+    """
+    ends = [
+        Ended(failed.ranks, chain_of(failed.failure), failed.failure.reading)
+        for failed in failed_ranks(record)
+        if not is_shortage(failed.first, failed.failure)
+    ]
+    if (divergence := record.divergence) is not None:
+        sides = divergence.earlier or divergence.sides
+        told = tuple(ChainedException("", "", side.call.frames) for side in sides if side.call is not None)
+        diverged = {rank for side in divergence.sides for rank in side.ranks}
+        diverged |= {rank.rank for rank in record.ranks if rank.outcome == "diverged"}
+        ends.append(Ended(tuple(sorted(diverged)), told))
+    return tuple(ends)
+
+
+def ended_in_log(log: FailureLog) -> tuple[Ended, ...]:
+    """The exceptions of a log that are no consequence of another's."""
+    return tuple(
+        Ended(error.ranks, chain_of_raised(error.raised), place=span_of(error.raised.at))
+        for error in log.errors
+        if error.role is Role.ROOT
+    )

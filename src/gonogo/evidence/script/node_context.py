@@ -1,0 +1,80 @@
+"""What stands around a node: the contexts it runs in, and the tests that must hold for it to run."""
+
+from __future__ import annotations
+
+import ast
+
+from gonogo.evidence.script.index import FUNCTIONS, ScriptIndex
+from gonogo.evidence.script.names import NameResolver
+from gonogo.evidence.script.nodes import dotted
+
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+def contexts_around(names: NameResolver, node: ast.AST) -> tuple[str, ...]:
+    """The names of ``with`` items around a node and of its function's decorators, the nearest first."""
+    found: list[str] = []
+    parents = names.index.parents
+    child, parent = node, parents.get(node)
+    while parent is not None:
+        if isinstance(parent, (ast.With, ast.AsyncWith)) and any(child is each for each in parent.body):
+            for item in reversed(parent.items):
+                found += _named(names, item.context_expr)
+        if isinstance(parent, FUNCTIONS):
+            for decorator in parent.decorator_list:
+                found += _named(names, decorator)
+            break
+        child, parent = parent, parents.get(parent)
+    return tuple(found)
+
+
+def _named(names: NameResolver, node: ast.expr) -> list[str]:
+    if isinstance(node, ast.IfExp):
+        return [*_named(names, node.body), *_named(names, node.orelse)]
+    found = names.kinds(node) or names.names(node)
+    if not found:
+        written = dotted(node.func if isinstance(node, ast.Call) else node)
+        found = (f"?.{written}",) if written else ()
+    return list(found)
+
+
+def tests_around(index: ScriptIndex, node: ast.AST) -> tuple[ast.expr, ...]:
+    """The tests that hold where a node runs, the nearest first: of ``if``, of early returns, of ``x and node``."""
+    found: list[ast.expr] = []
+    parents = index.parents
+    child, parent = node, parents.get(node)
+    while parent is not None:
+        if isinstance(parent, ast.If) and child is not parent.test:
+            inside = any(child is each for each in parent.body)
+            found.append(parent.test if inside else _negated(parent.test))
+        elif isinstance(parent, ast.IfExp) and child is not parent.test:
+            found.append(parent.test if child is parent.body else _negated(parent.test))
+        elif isinstance(parent, ast.BoolOp):
+            before = [each for each in parent.values if each is not child]
+            at = next((i for i, each in enumerate(parent.values) if each is child), 0)
+            negate = isinstance(parent.op, ast.Or)
+            found += [_negated(each) if negate else each for each in before[:at]]
+        if isinstance(child, ast.stmt):
+            found += _early_leaves(index, child)
+        if isinstance(parent, (*FUNCTIONS, ast.Lambda)):
+            break
+        child, parent = parent, parents.get(parent)
+    return tuple(found)
+
+
+def _early_leaves(index: ScriptIndex, statement: ast.stmt) -> list[ast.expr]:
+    """``if rank != 0: return`` earlier in the block: what follows runs where that test failed."""
+    block = index.block(statement)
+    found: list[ast.expr] = []
+    for each in block[0] if block is not None else ():
+        if each is statement:
+            break
+        if isinstance(each, ast.If) and not each.orelse and isinstance(each.body[-1], _LEAVES):
+            found.append(_negated(each.test))
+    return found
+
+
+def _negated(test: ast.expr) -> ast.expr:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    return ast.copy_location(ast.UnaryOp(op=ast.Not(), operand=test), test)

@@ -1,0 +1,107 @@
+"""What a rehearsal speaks against: a fault that only the files show, where the real program went past it unharmed."""
+
+from __future__ import annotations
+
+import os
+
+from msgspec.structs import replace
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from gonogo.check.static_findings import StaticFindings
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.rehearsal.conditions import guards_of
+from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.finding import Certainty, Finding, Severity, Span, Text
+from gonogo.finding.ranks import ranks_text
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import all_hazards
+
+_NOT_REPRODUCED = Text(
+    "{cause} The rehearsal contradicts this: {ranks} ran past this point to the end without the error.",
+    "{cause}但排练结果与此不符：{ranks}经过该处并运行到结束，没有出现这一问题。",
+)
+
+_OTHER_VERSION = Text(
+    "{cause} This rehearsal used {name} {version}, which does not have the problem.",
+    "{cause}本次排练使用的是 {name} {version}，没有这一问题。",
+)
+
+_THIS_PYTHON = Text(
+    "{cause} These are the versions of this Python; {ranks} ran to the end with them, with missing parts "
+    "replaced by stand-ins. Whether the real run has the same versions is not known.",
+    "{cause}这些是当前 Python 中的版本；{ranks}在用替代实现补上所缺内容后运行到结束，而真实训练所用的版本未知。",
+)
+
+
+class RehearsalEvidence:
+    """A rehearsal that went through to its end on each rank that was asked for."""
+
+    def __init__(self, record: RehearsalRecord, files: StaticFindings) -> None:
+        self._hazards = {hazard.name: hazard for hazard in all_hazards()}
+        self._ranks = [rank.rank for rank in record.ranks]
+        self._all = len(self._ranks) == record.world_size
+        self._base = files.base
+        versions = record.ranks[0].versions if record.ranks else {}
+        self._other_versions = {
+            name: version
+            for name, version in versions.items()
+            if not _is_in(version, files.pinned.get(canonical(name)))
+        }
+
+    def downgrade(self, finding: Finding) -> Finding:
+        """The finding as sure as it is after such a rehearsal.
+
+        An exception that would have been raised there is possible at most; what shows between ranks is likely at
+        most, where all of them were run. What no rehearsal can show stays as it is.
+        """
+        hazard = self._hazards.get(finding.hazard)
+        if hazard is None or finding.severity is not Severity.ERROR:
+            return finding
+        if hazard.raises and not finding.spans and finding.certainty is not Certainty.POSSIBLE:
+            cause = _THIS_PYTHON.format(cause=finding.cause, ranks=ranks_text(self._ranks))
+            return replace(finding, certainty=Certainty.POSSIBLE, cause=cause)
+        if self._other_versions:
+            return self._of_another_version(hazard, finding)
+        shows = type(hazard).in_rehearsal is not Hazard.in_rehearsal and hazard.explains_failure
+        if not (hazard.raises or (shows and self._all)) or not all(map(self._was_reached, finding.spans[:1])):
+            return finding
+        certainty = Certainty.POSSIBLE if hazard.raises else _at_most_likely(finding.certainty)
+        if certainty is finding.certainty:
+            return finding
+        return replace(
+            finding,
+            certainty=certainty,
+            cause=_NOT_REPRODUCED.format(cause=finding.cause, ranks=ranks_text(self._ranks)),
+        )
+
+    def _of_another_version(self, hazard: Hazard, finding: Finding) -> Finding:
+        """A fault of a version that a file pins and that was not rehearsed: which of them the run has isn't known."""
+        text = " ".join(span.text.lower() for span in finding.spans[:1])
+        name = next((name for name in self._other_versions if name.lower() in text), None)
+        if name is None or not (hazard.raises or type(hazard).in_rehearsal is not Hazard.in_rehearsal):
+            return finding
+        cause = _OTHER_VERSION.format(cause=finding.cause, name=name, version=self._other_versions[name])
+        return replace(finding, certainty=Certainty.POSSIBLE, cause=cause)
+
+    def _was_reached(self, span: Span) -> bool:
+        """Whether a program that ran to its end came by: a place in code does so where it hangs on no condition."""
+        if not span.path.endswith(".py"):
+            return True
+        frame = Frame(os.path.join(self._base, span.path), span.line, "", owner="user")
+        return all(guard.kind == "for" or "__name__" in guard.text for guard in guards_of([frame]))
+
+
+def _at_most_likely(certainty: Certainty) -> Certainty:
+    return Certainty.LIKELY if certainty is Certainty.CERTAIN else certainty
+
+
+def _is_in(version: str, specifier: str | None) -> bool:
+    """Whether a version that was rehearsed is what the files ask for; true where they ask for none."""
+    if not specifier:
+        return True
+    try:
+        return SpecifierSet(specifier).contains(Version(Version(version).public), prereleases=True)
+    except (InvalidSpecifier, InvalidVersion):
+        return False

@@ -1,0 +1,145 @@
+"""What a launch's own files say: the command, the scripts and configs that it names, the program and its modules.
+
+Nothing is run, and what only a run would tell isn't found: this is for asking which words a launch's files have.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from gonogo.evidence.launch.words import is_python
+from gonogo.evidence.paths import opened
+
+_MAX_FILES = 200
+_MAX_BYTES = 4 << 20
+_MAX_FILE_BYTES = 1 << 20
+_MAX_STATS = 5000
+_OF_SHELL = (".sh", ".bash", ".sbatch", ".slurm", ".env", ".mk")
+_OF_CONFIG = (".yaml", ".yml", ".json", ".jsonc", ".toml", ".cfg", ".ini", ".conf")
+_WORD = re.compile(r"[\w./~${}@%+-]{2,4096}")
+_SOURCED = re.compile(r"(?:^|[ \t;&|(])(?:source|\.|bash|sh)[ \t]+[\"']?([\w./~${}-]{1,4096})", re.MULTILINE)
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([.\w]{1,400})[ \t]+import[ \t]+\(?([^\n#]{0,2000})|import[ \t]+([^\n#]{1,2000}))",
+    re.MULTILINE,
+)
+_MODULE = re.compile(r"(?:^|[ \t])-m[ \t]*([A-Za-z_][\w.]{0,400})", re.MULTILINE)
+_VARIABLE = re.compile(r"\$(?:\{[^}]*\}?|\w+)")
+
+
+def own_texts(command: Sequence[str], cwd: str) -> Iterator[str]:
+    """The texts of a launch typed in a folder, the command's own words first; as many as are quickly read."""
+    yield "\n".join(command)
+    walk = _Walk(cwd)
+    for word in command:
+        walk.add_path(word.partition("=")[2] if word.startswith("-") and "=" in word else word, cwd)
+    for word, after in itertools.pairwise(command):
+        if word == "-m":
+            walk.add_module(after, cwd)
+    yield from walk.texts()
+
+
+class _Walk:
+    def __init__(self, cwd: str) -> None:
+        self._cwd = cwd
+        self._waiting: deque[str] = deque()
+        self._seen: set[str] = set()
+        self._looks = 0
+        self._roots = [cwd, os.path.join(cwd, "src")]
+        """Folders that the program's modules are found in."""
+
+    def texts(self) -> Iterator[str]:
+        room, files = _MAX_BYTES, 0
+        while self._waiting and room > 0 and files < _MAX_FILES:
+            path = self._waiting.popleft()
+            text = _read(path, min(room, _MAX_FILE_BYTES))
+            if text is None:
+                continue
+            room -= len(text)
+            files += 1
+            yield text
+            self._follow(text, path)
+
+    def _follow(self, text: str, path: str) -> None:
+        folder = os.path.dirname(path)
+        if path.endswith(".py"):
+            if folder not in self._roots and not os.path.isfile(os.path.join(folder, "__init__.py")):
+                self._roots.append(folder)
+            self._follow_imports(text, folder)
+            return
+        for word in _WORD.findall(text):
+            if word.endswith((".py", *_OF_SHELL, *_OF_CONFIG)):
+                self.add_path(word, folder)
+        if not path.endswith(_OF_CONFIG):
+            for word in _SOURCED.findall(text):
+                self.add_path(word, folder)
+            for module in _MODULE.findall(text):
+                self.add_module(module, folder)
+
+    def _follow_imports(self, text: str, folder: str) -> None:
+        for origin, names, modules in _IMPORT.findall(text):
+            if origin:
+                base = origin.lstrip(".")
+                place = folder
+                for _ in range(len(origin) - len(base) - 1):
+                    place = os.path.dirname(place)
+                roots = [place] if origin.startswith(".") else self._roots
+                imported = [base, *(f"{base}.{name}".lstrip(".") for name in _first_words(names))]
+            else:
+                roots, imported = self._roots, _first_words(modules)
+            for module in imported:
+                self._add_below(module, roots)
+
+    def add_path(self, word: str, folder: str) -> None:
+        """A file that a word names, from there or from where the launch is typed; ``$VARIABLE/`` may be either."""
+        if "\0" in word or len(word) > 4096:
+            return
+        bare = _VARIABLE.sub("", word)
+        if bare != word:
+            bare = bare.lstrip("/")
+        for place in dict.fromkeys((self._cwd, folder)):
+            if bare and self._add(os.path.join(place, os.path.expanduser(bare))):
+                return
+
+    def add_module(self, name: str, folder: str) -> None:
+        """A module that is started with ``-m``."""
+        self._add_below(name, [*self._roots, folder])
+        self._add_below(f"{name}.__main__", [*self._roots, folder])
+
+    def _add_below(self, module: str, roots: Sequence[str]) -> None:
+        parts = module.split(".")
+        if not all(part.isidentifier() for part in parts):
+            return
+        for root in roots:
+            path = os.path.join(root, *parts)
+            if self._add(f"{path}.py") or self._add(os.path.join(path, "__init__.py")):
+                return
+
+    def _add(self, path: str) -> bool:
+        path = os.path.normpath(path)
+        if path in self._seen:
+            return True
+        self._looks += 1
+        if self._looks > _MAX_STATS or not os.path.isfile(path) or is_python(os.path.basename(path)):
+            return False
+        self._seen.add(path)
+        self._waiting.append(path)
+        return True
+
+
+def _first_words(listed: str) -> list[str]:
+    """``a, b.c as d`` as names."""
+    return [word for part in listed.strip("() \t\r").split(",") for word in part.split()[:1]]
+
+
+def _read(path: str, most: int) -> str | None:
+    """The start of a text; None for what can't be read, or is no text."""
+    try:
+        with opened(path) as file:
+            data = file.read(most)
+    except OSError:
+        return None
+    return None if b"\0" in data[:4096] else data.decode("utf-8", "replace")

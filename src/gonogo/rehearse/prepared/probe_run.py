@@ -1,0 +1,34 @@
+"""A first worker of the launch, run up to its first batch, to see what the files alone don't tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR
+from gonogo.evidence.rehearsal.record import RankRecord
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.packages.consent import NotAgreed
+from gonogo.rehearse.progress import OnProgress
+from gonogo.rehearse.ranks.world import CountNotSaid
+from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.run import rehearse
+
+ANY_NODE = f"8x{DEFAULT_ACCELERATOR}"
+"""Taken where neither the command nor the user says how many accelerators a node has: it changes nothing here."""
+
+
+def look(request: RehearsalRequest, on_progress: OnProgress | None = None) -> RankRecord:
+    """The worker's record; what the launch itself can't do is how it ended. Raises KeyboardInterrupt for Ctrl-C."""
+    request = replace(request, only_looks=True, steps=1, use_cache=False)
+    try:
+        try:
+            record = rehearse(request, on_progress)
+        except CountNotSaid:
+            record = rehearse(replace(request, gpus=ANY_NODE), on_progress)
+    except NotAgreed:
+        raise
+    except UserError as error:
+        return RankRecord(0, 0, "", "raised", user_error=(error.text.en, error.text.zh))
+    if record.ranks[0].outcome == "interrupted":
+        raise KeyboardInterrupt
+    return record.ranks[0]

@@ -1,0 +1,80 @@
+"""What the user is told and asked in between, at a terminal that may show a live display."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from gonogo.finding import Text
+from gonogo.finding.language import chosen_language
+
+PROGRESS, PROGRESS_LINES = "GONOGO_PROGRESS", "lines"
+"""The variable, and its value, that makes progress lines of stderr, for who reads them there."""
+
+_LANGUAGE: list[str] = []
+_PAUSES: list[Callable[[], contextlib.AbstractContextManager[None]]] = []
+
+
+@contextlib.contextmanager
+def language_of_questions(language: str) -> Iterator[None]:
+    """Within the block the user is spoken to in this language."""
+    _LANGUAGE.append(language)
+    try:
+        yield
+    finally:
+        _LANGUAGE.pop()
+
+
+@contextlib.contextmanager
+def paused_for_questions(pause: Callable[[], contextlib.AbstractContextManager[None]]) -> Iterator[None]:
+    """Within the block what shows something on the terminal is paused by ``pause()`` while the user is asked."""
+    _PAUSES.append(pause)
+    try:
+        yield
+    finally:
+        _PAUSES.pop()
+
+
+def print_lines(lines: Sequence[Text]) -> None:
+    """Write lines to stderr."""
+    language = _language()
+    prefix = f"{PROGRESS}: " if os.environ.get(PROGRESS) == PROGRESS_LINES else ""
+    with _quiet():
+        for line in lines:
+            print(prefix + _printable(line.in_language(language)), file=sys.stderr, flush=True)
+
+
+def ask(lines: Sequence[Text], question: Text) -> bool | None:
+    """Whether the user says yes, or only presses Enter; None where nobody sits at a terminal."""
+    if os.environ.get(PROGRESS) == PROGRESS_LINES or not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+        return None
+    with _quiet():
+        print_lines(lines)
+        print(question.in_language(_language()), end="", file=sys.stderr, flush=True)
+        answer = sys.stdin.readline()
+    return answer.strip().lower() in ("", "y", "yes", "是", "好") if answer else False
+
+
+def _language() -> str:
+    return _LANGUAGE[-1] if _LANGUAGE else chosen_language(None, os.environ)
+
+
+def _is_terminal(stream: object) -> bool:
+    try:
+        return bool(stream.isatty())  # type: ignore[attr-defined]
+    except (AttributeError, ValueError):
+        return False
+
+
+def _printable(text: str) -> str:
+    return "".join(letter for letter in text if letter.isprintable())
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for pause in _PAUSES:
+            stack.enter_context(pause())
+        yield

@@ -1,0 +1,100 @@
+"""What only a later batch of a program's data shows, and is rehearsed where that batch is near.
+
+A last batch of one row, of which BatchNorm has no variance and ``squeeze()`` leaves no dimension; a learning rate's
+schedule that is over before the data is. A rehearsal that ends the data after its steps would see neither.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import Any
+
+from gonogo.virtual.hooks.patching import Patches
+
+MAX_EXTRA_BATCHES = 32
+"""So many batches more are read, at most."""
+
+
+class Schedule:
+    """A OneCycleLR that the program steps: it raises an exception when it is stepped beyond its last step."""
+
+    def __init__(self, scheduler: Any, batches_before: int, *, of_all_data: bool) -> None:
+        self.scheduler = weakref.ref(scheduler)
+        self.batches_before = batches_before
+        self.of_all_data = of_all_data
+        """Whether no data had been ended early when it was made, of which its length may have been counted."""
+        self.steps = 0
+
+    def batches_beyond(self, batches: int) -> int:
+        """How many batches more it takes to step it once too often, at the pace of those read so far; 0: unknown."""
+        scheduler = self.scheduler()
+        read = batches - self.batches_before
+        if scheduler is None or not self.steps or read <= 0:
+            return 0
+        steps: int = scheduler.total_steps - scheduler.last_epoch + 1
+        return math.ceil(steps * read / self.steps)
+
+
+class LastBatchTracker:
+    """What is known of the end of the data that the program trains on."""
+
+    def __init__(self) -> None:
+        self.is_made = False
+        """Whether data was made by gonogo for want of the run's: how many rows there are says nothing."""
+        self.batches = 0
+        """How many of training have been read."""
+        self.schedule: Schedule | None = None
+        self.was_ended = False
+        """Whether the rehearsal has ended data before its end."""
+        self.overstepped = False
+        """Whether the schedule has just been stepped once too often, which more data would only have brought sooner."""
+        self._was_read = False
+        """Whether the data was read up to a last batch of one row, of which one is enough."""
+
+    def read(self) -> None:
+        """A batch of training has been read."""
+        self.batches += 1
+        self.overstepped = False
+
+    def worth_reading(self, loader: Any, left: int) -> int:
+        """How many batches are to be read after enough steps, of ``left`` that there are; mostly none."""
+        if self.is_made:
+            return 0
+        if not self._was_read and 0 < left <= MAX_EXTRA_BATCHES and ends_in_one_row(loader):
+            self._was_read = True
+            return left
+        more = self.schedule.batches_beyond(self.batches) if self.schedule is not None else 0
+        return more if 0 < more <= min(left, MAX_EXTRA_BATCHES) else 0
+
+    def follow_schedules(self, patches: Patches) -> None:
+        """Know of the OneCycleLR that the program steps last."""
+        from torch.optim.lr_scheduler import OneCycleLR
+
+        step = OneCycleLR.step
+
+        def followed(scheduler: Any, *args: Any, **kwargs: Any) -> None:
+            if self.schedule is None or self.schedule.scheduler() is not scheduler:
+                # Its own first step, as it is made.
+                self.schedule = Schedule(scheduler, self.batches, of_all_data=not self.was_ended)
+            else:
+                self.schedule.steps += 1
+            self.overstepped = self.schedule.of_all_data
+            step(scheduler, *args, **kwargs)
+            self.overstepped = False
+
+        patches.set(OneCycleLR, "step", followed)
+
+
+def ends_in_one_row(loader: Any) -> bool:
+    """Whether the last batch of a loader holds one row, and the others more."""
+    from torch.utils.data import BatchSampler
+
+    batches = getattr(loader, "batch_sampler", None)
+    if type(batches) is not BatchSampler or batches.drop_last or batches.batch_size < 2:
+        return False
+    try:
+        rows = len(batches.sampler)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return rows > 1 and rows % batches.batch_size == 1

@@ -1,0 +1,366 @@
+"""What is seen of a training while it runs: its batches, recomputation, the optimizer; and of its model at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import torch
+from torch import nn
+
+from gonogo.evidence.rehearsal.modules import in_lists
+from gonogo.finding.as_run import AsRun, ConfiguredSettings, Recomputed, Unquantized
+from gonogo.virtual.hooks.memory_ownership import local_tensors
+from gonogo.virtual.mode import VirtualMode
+
+_PRODUCTS = {"mm": (0, 1), "addmm": (1, 2), "bmm": (0, 1), "baddbmm": (1, 2)}
+"""Matrix products, and which of their tensors are the factors."""
+_UNQUANTIZED_SHOWN = 5
+
+
+class TrainingFacts:
+    """What a training was seen to do; filled by the hooks."""
+
+    def __init__(self) -> None:
+        self.samples: set[int] = set()
+        self.tokens: set[int] = set()
+        self.accumulation: set[int] = set()
+        self.recomputed: dict[int, str] = {}
+        """The class of each module whose forward ran in backward, by its identity."""
+        self.optimizer = ""
+        self.masters: Counter[str] = Counter()
+        self.states: Counter[str] = Counter()
+        self.weights_on: Counter[str] = Counter()
+        """Bytes of parameters by kind of device when they were first stepped."""
+        self.backwards = 0
+        self.with_gradient = 0
+        """Optimizer steps some parameter of which has a gradient, or had one before."""
+        self.without_gradient = 0
+        self.stage: int | None = None
+        """ZeRO's, of DeepSpeed's engine; None without one."""
+        self.engine_config: Mapping[str, Any] = {}
+        """DeepSpeed's, as the engine resolved it."""
+        self.arguments: Any = None
+        """transformers' TrainingArguments."""
+        self.processing: Any = None
+        """The Trainer's tokenizer or processor."""
+        self._vocabulary = 0
+
+    def embed(self, module: nn.Embedding, inputs: Any) -> None:
+        """A forward looks token ids up: of several embeddings, that of the most tokens has the text's."""
+        ids = inputs[0] if inputs else None
+        if not isinstance(ids, torch.Tensor) or not ids.dim() or ids.is_floating_point():
+            return
+        if module.num_embeddings > self._vocabulary:
+            self._vocabulary = module.num_embeddings
+            self.samples, self.tokens = set(), set()
+        if module.num_embeddings == self._vocabulary:
+            self.samples.add(ids.shape[0] if ids.dim() > 1 else 1)
+            self.tokens.add(ids.shape[-1])
+
+    def batch(self, batch: Any) -> None:
+        """A batch was read: how many samples it has, for models that look no tokens up."""
+        if not self._vocabulary:
+            tensors = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()
+            first = next((value for value in tensors if isinstance(value, torch.Tensor) and value.dim()), None)
+            if first is not None:
+                self.samples.add(first.shape[0])
+
+    def recompute(self, module: nn.Module) -> None:
+        """A module's forward runs in backward."""
+        self.recomputed[id(module)] = _class_of(module)
+
+    def stepped(self, root: nn.Module | None) -> None:
+        """An optimizer step of the model is complete."""
+        if root is not None and not self.weights_on:
+            self.weights_on = _weights(root)[1]
+        if self.backwards:
+            self.accumulation.add(self.backwards)
+        self.backwards = 0
+
+    def before_step(self, optimizer: Any, *, has_gradients: bool) -> None:
+        """An optimizer is about to step: of one within another, the inner one comes last."""
+        if has_gradients:
+            self.with_gradient += 1
+        elif self.backwards:
+            self.without_gradient += 1
+        self.optimizer = type(optimizer).__name__
+        self.masters = Counter()
+        for tensor in _stepped(optimizer):
+            self.masters[_dtype(tensor)] += tensor.numel()
+
+    def after_step(self, optimizer: Any) -> None:
+        """An optimizer has stepped: where its states are. ZeRO steps its sub-groups one by one."""
+        for state in optimizer.state.values():
+            if isinstance(state, Mapping):
+                for value in state.values():
+                    for tensor in local_tensors(value):
+                        if tensor.dim():
+                            self.states[tensor.device.type] += tensor.numel() * tensor.element_size()
+
+
+def as_run(
+    seen: TrainingFacts, root: nn.Module | None, mode: VirtualMode, argv: Iterable[str], *, nvme: bool
+) -> AsRun | None:
+    """All that was seen, and the model as it is now; None where nothing was trained."""
+    if root is None:
+        return None
+    wrappers, model = _unwrapped(root)
+    adapter = _class_of(model) if _is_of_peft(model) else ""
+    inner = _base_of(model) if adapter else model
+    weights, where, total, trainable, quantized = _weights(root)
+    on_nvme = _offloaded_to_nvme(seen.engine_config) if nvme else ()
+    return AsRun(
+        model=_class_of(inner),
+        adapter=adapter,
+        parameters=total,
+        trainable=trainable,
+        quantized=quantized,
+        weights=_most_first(weights),
+        weights_on=("nvme",) if "offload_param" in on_nvme else _most_first(seen.weights_on or where),
+        samples=_range(seen.samples),
+        tokens=_range(seen.tokens),
+        accumulation=_range(seen.accumulation),
+        products=_largest_product(mode),
+        attention=tuple(_attention(mode)),
+        recomputed=_recomputed(seen, root),
+        strategy=_strategy(seen.stage, root, wrappers),
+        stage=seen.stage,
+        optimizer=seen.optimizer,
+        masters=next(iter(_most_first(seen.masters)), ""),
+        idle=seen.without_gradient > 0 and not seen.with_gradient and seen.stage is None,
+        states_on=("nvme",) if "offload_optimizer" in on_nvme else _most_first(seen.states),
+        unquantized=_unquantized(root, inner) if quantized else (),
+        asked=_asked(seen, root, inner, list(argv)),
+    )
+
+
+def _range(numbers: set[int]) -> tuple[int, int] | None:
+    return (min(numbers), max(numbers)) if numbers else None
+
+
+def _most_first(counts: Counter[str]) -> tuple[str, ...]:
+    return tuple(name for name, count in counts.most_common() if count)
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _stepped(optimizer: Any) -> Iterator[torch.Tensor]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
+def _class_of(module: nn.Module) -> str:
+    """The name of a module's class; FSDP2 puts a class of its own before the module's."""
+    kind = type(module)
+    if kind.__bases__[0].__name__ == "FSDPModule" and len(kind.__bases__) > 1:
+        kind = kind.__bases__[1]
+    return kind.__name__
+
+
+def _unwrapped(root: nn.Module) -> tuple[list[nn.Module], nn.Module]:
+    """The wrappers round a model, and the model."""
+    wrappers: list[nn.Module] = []
+    while True:
+        inner = next((root._modules[name] for name in ("module", "_fsdp_wrapped_module", "_orig_mod")
+                      if name in root._modules and len(root._modules) == 1), None)  # fmt: skip
+        if inner is None:
+            return wrappers, root
+        wrappers.append(root)
+        root = inner
+
+
+def _whole(parameter: Any) -> int:
+    """Parameters of a weight: partitioned ones in full, 4-bit ones as many as they stand for."""
+    shape = getattr(getattr(parameter, "quant_state", None), "shape", None)
+    return prod(shape) if shape is not None else int(getattr(parameter, "ds_numel", parameter.numel()))
+
+
+def _flattened(root: nn.Module) -> dict[int, int]:
+    """What FSDP's first version has flattened: parameters of each one that it shows, by identity."""
+    wholes = {}
+    for module in root.modules():
+        flat = getattr(getattr(module, "_handle", None), "flat_param", None)
+        shapes = getattr(flat, "_shapes", ())
+        wholes[id(flat)] = sum(prod(shape) for shape in shapes)
+        wholes |= {id(p): prod(shape) for p, shape in zip(getattr(flat, "_params", None) or (), shapes, strict=False)}
+    return wholes
+
+
+def _is_quantized(parameter: Any) -> bool:
+    if getattr(parameter, "quant_state", None) is not None or type(parameter).__name__ in ("Params4bit", "Int8Params"):
+        return True
+    return not parameter.is_floating_point() and not parameter.is_complex()
+
+
+def _weights(root: nn.Module) -> tuple[Counter[str], Counter[str], int, int, int]:
+    """Parameters by dtype; bytes that a rank keeps by kind of device; how many in all, trainable, quantized."""
+    dtypes: Counter[str] = Counter()
+    where: Counter[str] = Counter()
+    trainable = quantized = 0
+    flattened = _flattened(root)
+    for parameter in root.parameters():
+        whole = flattened.get(id(parameter)) or _whole(parameter)
+        dtypes[_dtype(parameter)] += whole
+        trainable += whole if parameter.requires_grad else 0
+        quantized += whole if _is_quantized(parameter) else 0
+        kept = getattr(parameter, "ds_tensor", None)
+        for tensor in local_tensors(parameter if kept is None else kept):
+            where[tensor.device.type] += tensor.numel() * tensor.element_size()
+    return dtypes, where, sum(dtypes.values()), trainable, quantized
+
+
+def _strategy(stage: int | None, root: nn.Module, wrappers: list[nn.Module]) -> str:
+    if stage is not None:
+        is_pipeline = any(type(module).__name__ == "PipelineModule" for module in (root, *wrappers))
+        return "DeepSpeed" + ",".join([" pipeline"] * is_pipeline + [f" ZeRO-{stage}"] * bool(stage))
+    names = {base.__name__ for module in (*wrappers, *root.modules()) for base in type(module).__mro__}
+    known = {"FSDPModule": "FSDP2", "FullyShardedDataParallel": "FSDP", "DistributedDataParallel": "DDP",
+             "DataParallel": "DataParallel"}  # fmt: skip
+    said = next((said for name, said in known.items() if name in names), "")
+    return said or ("TP (DTensor)" if any(_is_sharded(parameter) for parameter in root.parameters()) else "")
+
+
+def _is_sharded(parameter: torch.Tensor) -> bool:
+    """Whether it is a DTensor of which each rank holds a part."""
+    return any(placement.is_shard() for placement in getattr(parameter, "placements", ()))
+
+
+def _offloaded_to_nvme(engine_config: Mapping[str, Any]) -> tuple[str, ...]:
+    section = engine_config.get("zero_optimization") or {}
+    return tuple(
+        name for name in ("offload_param", "offload_optimizer") if (section.get(name) or {}).get("device") == "nvme"
+    )
+
+
+def _largest_product(mode: VirtualMode) -> str:
+    largest, dtype = 0, ""
+    for operator, specs in mode.remembered():
+        factors = _PRODUCTS.get(operator.name)
+        if factors is None or len(specs) <= factors[1]:
+            continue
+        left, right = specs[factors[0]], specs[factors[1]]
+        work = prod(left.shape) * right.shape[-1]
+        if work > largest:
+            largest, dtype = work, str(left.dtype).removeprefix("torch.")
+    return dtype
+
+
+def _attention(mode: VirtualMode) -> Iterator[str]:
+    """The kinds of attention, by the operators that each ends in."""
+    names = {operator.name for operator in mode.known_operators()}
+    if any(assumption.what.startswith("flash-attn") for assumption in mode.ledger.entries()):
+        yield "flash_attention_2"
+    if any(name.startswith("_scaled_dot_product") or name == "_safe_softmax" for name in names):
+        yield "sdpa"
+    if any("fusion_attention" in name for name in names):
+        yield "npu_fusion_attention"
+    softmaxes = (specs[0] for operator, specs in mode.remembered() if operator.name == "_softmax" and specs)
+    # Of scores: samples, heads, queries, keys. SDPA's own fallback has a softmax of another name.
+    if any(len(spec.shape) == 4 and spec.shape[-1] > 1 and spec.device.type != "cpu" for spec in softmaxes):
+        yield "eager"
+
+
+def _recomputed(seen: TrainingFacts, root: nn.Module) -> tuple[Recomputed, ...]:
+    """By class; where several children of a module ran again, its forward did, which is not called as a module."""
+    left = dict(seen.recomputed)
+    counts: Counter[str] = Counter()
+    there = Counter(_class_of(module) for module in root.modules())
+    for module in root.modules():
+        children = [id(child) for child in module.children() if id(child) in left]
+        if len(children) > 1 and module is not root and not isinstance(module, nn.ModuleList):
+            counts[_class_of(module)] += 1
+            for child in children:
+                del left[child]
+    counts.update(left.values())
+    return tuple(Recomputed(name, count, max(there[name], count)) for name, count in counts.most_common())
+
+
+def _unquantized(root: nn.Module, model: Any) -> tuple[Unquantized, ...]:
+    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    skipped = {id(p) for m in root.modules() if isinstance(m, nn.Embedding) or m is head for p in m.parameters()}
+    spared = _spared(getattr(model, "config", None))
+    sizes: Counter[tuple[str, str]] = Counter()
+    for name, parameter in root.named_parameters():
+        left = parameter.dim() > 1 and parameter.is_floating_point() and not parameter.requires_grad
+        meant = id(parameter) in skipped or any(part in name for part in spared)
+        if left and not meant and not _is_quantized(parameter):
+            sizes[(in_lists(name.removeprefix("module.")), _dtype(parameter))] += _whole(parameter)
+    return tuple(Unquantized(*key, count) for key, count in sizes.most_common(_UNQUANTIZED_SHOWN))
+
+
+def _spared(config: Any) -> list[str]:
+    """Parts of names of the modules that the user has the quantization leave out."""
+    section = getattr(config, "quantization_config", None)
+    values = section if isinstance(section, dict) else getattr(section, "__dict__", {})
+    named = [*(values.get("llm_int8_skip_modules") or ()), *(values.get("modules_to_not_convert") or ())]
+    return [name for name in named if isinstance(name, str)]
+
+
+_SEQUENCE_PARALLEL = ("sequence_parallel_size", "sp_size", "ulysses_size", "ulysses_sequence_parallel_size")
+
+
+def _asked(seen: TrainingFacts, root: nn.Module, model: Any, argv: list[str]) -> ConfiguredSettings:
+    arguments, config = seen.arguments, getattr(model, "config", None)
+    engine_config = seen.engine_config
+    quantization = getattr(config, "quantization_config", None)
+    method = quantization.get("quant_method") if isinstance(quantization, dict) else _method(quantization)
+    marked = any(getattr(module, "gradient_checkpointing", False) is True for module in root.modules())
+    precision = (
+        "bfloat16" if getattr(arguments, "bf16", False) is True or _enabled(engine_config, "bf16")
+        else "float16" if getattr(arguments, "fp16", False) is True or _enabled(engine_config, "fp16")
+        else ""
+    )  # fmt: skip
+    return ConfiguredSettings(
+        checkpointing=marked or getattr(arguments, "gradient_checkpointing", False) is True,
+        attention=str(getattr(config, "_attn_implementation", None) or ""),
+        quantization=str(getattr(method, "value", method) or ""),
+        sequence_parallel=_sequence_parallel(arguments, engine_config, argv),
+        micro_batch=_number(getattr(arguments, "per_device_train_batch_size", None)
+                            or engine_config.get("train_micro_batch_size_per_gpu")),
+        accumulation=_number(getattr(arguments, "gradient_accumulation_steps", None)
+                             or engine_config.get("gradient_accumulation_steps")),
+        precision=precision,
+    )  # fmt: skip
+
+
+def _method(quantization: Any) -> Any:
+    if getattr(quantization, "load_in_4bit", False):
+        return "bitsandbytes_4bit"
+    if getattr(quantization, "load_in_8bit", False):
+        return "bitsandbytes_8bit"
+    return getattr(quantization, "quant_method", None)
+
+
+def _enabled(config: Mapping[str, Any], name: str) -> bool:
+    section = config.get(name)
+    return isinstance(section, dict) and section.get("enabled") is True
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _sequence_parallel(arguments: Any, engine_config: Mapping[str, Any], argv: list[str]) -> int:
+    given = [_number(getattr(arguments, name, None)) for name in _SEQUENCE_PARALLEL]
+    given.append(_number(engine_config.get("sequence_parallel_size")))
+    given.append(_number(getattr(getattr(arguments, "parallelism_config", None), "sp_size", None)))
+    for word, following in pairwise([*argv, ""]):
+        name, _, value = word.partition("=")
+        if name.startswith("--") and name[2:].replace("-", "_") in _SEQUENCE_PARALLEL:
+            text = value or following
+            given.append(int(text) if text.isdecimal() and len(text) < 6 else None)
+    return max((number for number in given if number), default=1)
+
+
+def _is_of_peft(model: nn.Module) -> bool:
+    return type(model).__module__.partition(".")[0] == "peft"
+
+
+def _base_of(adapted: Any) -> Any:
+    return adapted.get_base_model() if hasattr(adapted, "get_base_model") else adapted

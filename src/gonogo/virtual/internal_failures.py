@@ -1,0 +1,327 @@
+"""What of gonogo stands in an exception: then it says nothing of the real run, and is told as gonogo's limit.
+
+A rehearsal has no network, stand-ins take the place of kernels and packages, tensors lie on devices that C++ calls
+meta. An exception that shows any of it can be gonogo's own doing, however real its words are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from itertools import islice
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple
+
+import torch
+
+from gonogo.evidence.rehearsal.record import Failure
+from gonogo.finding import Text
+from gonogo.virtual.sandbox.network import REFUSED
+from gonogo.virtual.stack import OURS
+from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.weights.places import NotFetched
+
+
+class InternalFailure(NamedTuple):
+    """What stands in the exception, and why it can't be rehearsed, with what to do."""
+
+    what: str
+    why: Text
+
+
+_NETWORK = Text(
+    "it asks for something over the network, which a rehearsal does not use: gonogo prepare -- COMMAND makes what can "
+    "be made (a published model without weights, rows of a data set); else download it first and give its folder, or "
+    "leave out what is only sent (an upload, a tracker)",
+    "它需要通过网络获取内容，而排练不使用网络：gonogo prepare -- 命令 会生成能生成的部分"
+    "（不含权重的公开模型、数据集的行）；其余请先下载并给出其目录，或去掉仅用于上传的部分（推送、实验跟踪）",
+)
+_STAND_IN = Text(
+    "gonogo's stand-in for {package}, which is not installed here, lacks it: install the package itself if this "
+    "machine can (its Python is enough), or report it",
+    "本机没有安装 {package}，gonogo 的替身缺少它：若本机能装，请安装该包本身（只需其 Python 部分），或报告此问题",
+)
+_FACADE = Text(
+    "what gonogo put in the place of the accelerators lacks it: please report it with this line",
+    "gonogo 用来代替加速卡的对象缺少它：请连同这一行一起报告",
+)
+_META = Text(
+    "a tensor without data, as only a rehearsal has them, stands where the run has real data: please report it with "
+    "this line; reading that data in a DataLoader mostly gets round it",
+    "此处出现了只有排练才会有的无数据张量，而真实运行中是真实数据：请连同这一行一起报告；"
+    "改由 DataLoader 读取这些数据通常可以绕过",
+)
+_FAULT = Text("a fault of gonogo itself: please report it with this line", "gonogo 自身的故障：请连同这一行一起报告")
+_FILE = Text(
+    "a file of the rehearsal's own, which the real run doesn't have: please report it with this line",
+    "这是排练自己的文件，真实运行中没有：请连同这一行一起报告",
+)
+_LIBRARY = Text(
+    "a compiled library does not load on this machine, with the torch that is here (built for CUDA, mostly, where this "
+    "one has none): install its CPU build, or rehearse where the run's own packages are",
+    "某个编译库无法在本机与现有 torch 一起加载（通常是 CUDA 版，而本机的 torch 没有 CUDA）：请安装其 CPU 版，"
+    "或在装有运行所用软件包的机器上排练",
+)
+_TOOLKIT = Text(
+    "it looks for the CUDA toolkit, which this machine doesn't have: set CUDA_HOME to one, or have the kernel built "
+    "beforehand",
+    "它需要 CUDA 工具包，而本机没有：请把 CUDA_HOME 指向一个，或预先编译好该内核",
+)
+_WEIGHTS = Text(
+    "weights that the program looks for itself, which are not on this machine: copy the file here; one with tensors of "
+    "the same names and shapes does (torch.save of torch.zeros(()).expand(shape) takes no room)",
+    "程序自行查找的权重不在本机：请把该文件复制到此处；只要张量的名字和形状相同即可（torch.save 保存 "
+    "torch.zeros(()).expand(shape) 几乎不占空间）",
+)
+_LATER = Text(
+    "a rehearsal trains for fewer steps, and has written {sibling} beside it: give as many with --steps, or load what "
+    "was written last",
+    "排练训练的步数较少，只在旁边写出了 {sibling}：请用 --steps 给出足够的步数，或加载最后写出的内容",
+)
+_DRIVER = Text(
+    "it entered the real CUDA driver, which serves no device here",
+    "它进入了真实的 CUDA 驱动，而该驱动在此不提供任何设备",
+)
+
+_NESTED = Text(
+    "nested tensors in the strided layout, which C++ keeps in memory that a rehearsal doesn't have: with "
+    "layout=torch.jagged it goes",
+    "strided 布局的嵌套张量，C++ 把它存放在排练所没有的内存中：改用 layout=torch.jagged 即可",
+)
+_GUARD = Text(
+    "C++ looked for a device that this build of torch knows nothing of: please report it with this line",
+    "C++ 去找了本机 torch 所不支持的设备：请连同这一行一起报告",
+)
+
+_NO_NETWORK = re.compile(
+    re.escape(REFUSED.en.partition("{host}")[2])
+    + r"|OfflineModeIsEnabled|offline mode is enabled|outgoing traffic has been disabled"
+    r"|[Cc]ouldn't connect to '?https?://|Couldn't reach .{1,200} on the Hub|\(offline mode|Cannot reach https?://"
+    r"|cannot be accessed in offline mode|Max retries exceeded with url|Failed to establish a new connection"
+    r"|Name or service not known|Network is unreachable"
+)
+_OFFLINE = {
+    "OfflineModeIsEnabled", "LocalEntryNotFoundError", "gaierror", "NameResolutionError", "MaxRetryError",
+    "ConnectError", "NewConnectionError",
+}  # fmt: skip
+_MAX_PATHS = 50
+"""Paths of one message that are looked up on disk: a message may be a whole file."""
+_MAX_PATH = 4096
+"""Linux opens no longer one."""
+_PATH_LIKE = re.compile(r"[\w./~+@=-]+")
+"""What may be a path. It is split up afterwards: a pattern that asked for more would try each of its characters as a
+start, which is quadratic in a message that is one long word."""
+_WEIGHTS_SUFFIX = re.compile(r"\.(?:bin|safetensors|pt|pth|ckpt)(?:\.index\.json)?(?!\w)")
+_NUMBER = re.compile(r"\d+")
+_BEGUN = time.time()
+_STRIDED_NESTED = re.compile(r"\bNestedTensorImpl\b|NestedTensor(?:CPU|CUDA)\b")
+_NO_GUARD = re.compile(r"PyTorch is not linked with support for \w+ devices")
+_INDEXED_META = re.compile(r"\bmeta:\d|torch\.meta\.|VirtualTensor|VirtualMode")
+_NOT_LOADED = re.compile(
+    r"lib(?:cuda|cudart|cublas|cublasLt|cudnn|cufft|curand|cusparse|cusolver|nvrtc|nvJitLink|nccl|torch_cuda|c10_cuda"
+    r"|torch_python|ascendcl)\b.{0,40}cannot open shared object|undefined symbol: _?Z|DLL load failed"
+    r"|Could not load this library: |operator torchvision::\w+ does not exist"
+    r"|Could not run 'torchvision::|Couldn't load custom C\+\+ ops"
+)
+_NO_TOOLKIT = re.compile(
+    r"CUDA_HOME (?:environment variable is not set|does not exist)|MissingCUDAException"
+    r"|No such file or directory: '[^']*nvcc'"
+)
+_NO_DRIVER = re.compile(
+    "CUDA driver version is insufficient|no CUDA-capable device is detected|Found no NVIDIA driver on your system"
+)
+_SLIPS = (AttributeError, KeyError, NameError, AssertionError, RecursionError, ZeroDivisionError)
+"""Errors of Python itself: raised in gonogo's own code other than by a ``raise``, they are its fault."""
+_WHILE_ITERATED = "changed size during iteration"
+_OF_A_CALL = re.compile(r"^(?P<outer>\w+)\.<locals>\.(?P<name>[\w.<>]+)\(\) (?:got|takes|missing)")
+
+
+def find_internal_failure(
+    error: BaseException, failure: Failure, scratch: str, uses_meta: bool
+) -> InternalFailure | None:
+    """What of gonogo stands in an exception or in one that it came of, or None. ``failure`` is the exception as facts.
+
+    ``scratch`` is the folder of gonogo's own files; ``uses_meta`` says that the program made meta tensors itself.
+    """
+    for one in _chain(error):
+        message = str(one)
+        if isinstance(one, NotFetched):
+            return InternalFailure(one.name, one.text)
+        told = f"{type(one).__name__}: {message}"
+        if entered_the_driver(message):
+            return InternalFailure(failure.operator or failure.type, _DRIVER)
+        for look in (_network, _stand_in, _slip):
+            found = look(one, message)
+            if found is not None:
+                return found
+        if isinstance(one, ImportError | OSError | RuntimeError | AttributeError) and (hit := _NOT_LOADED.search(told)):
+            return InternalFailure(_line(told, hit), _LIBRARY)
+        if isinstance(one, NameError | AttributeError) and "-packages/bitsandbytes/" in _files_of(one)[-1]:
+            # It met a name that only its CUDA library gives it: here it has loaded the CPU's, or none.
+            return InternalFailure(told[:200], _LIBRARY)
+        if hit := _NO_TOOLKIT.search(told):
+            return InternalFailure(_line(told, hit), _TOOLKIT)
+        if hit := _STRIDED_NESTED.search(message):
+            return InternalFailure(_line(told, hit), _NESTED)
+        if hit := _NO_GUARD.search(message):
+            nested = any(f"{os.sep}torch{os.sep}nested{os.sep}" in path for path in _files_of(one))
+            return InternalFailure(_line(told, hit), _NESTED if nested else _GUARD)
+        if hit := _INDEXED_META.search(message):
+            return InternalFailure(_line(told, hit), _META)
+        if scratch in message or OURS in message:
+            return InternalFailure(type(one).__name__, _FILE)
+        if (later := _of_a_later_step(message)) is not None:
+            return later
+        if failure.phase == "load" and (path := _weights_not_here(one, message)):
+            return InternalFailure(path, _WEIGHTS)
+    devices = [operand.device for operand in failure.operands]
+    if any(device.startswith("meta:") for device in devices) or ("meta" in devices and not uses_meta):
+        return InternalFailure(failure.operator or failure.type, _META)
+    return None
+
+
+def entered_the_driver(message: str) -> bool:
+    """Whether the real CUDA refused something: none of the virtual accelerators does so in these words."""
+    no_cuda = VirtualTensor.accelerator_type == "cuda" and message.partition("\n")[0] == "CUDA is not available"
+    return no_cuda or _NO_DRIVER.search(message) is not None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The exception, and those that it was raised from or while handling."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _files_of(error: BaseException) -> list[str]:
+    """The files that its traceback goes through, where it was raised last."""
+    return [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)] or [""]
+
+
+def _weights_not_here(error: BaseException, message: str) -> str | None:
+    """The file of weights that the program asked for itself before it trained, and that this machine doesn't have."""
+    if not isinstance(error, OSError | AssertionError | ValueError | RuntimeError):
+        return None
+    named = (path for path in _weights_files_in(message) if os.sep in path)
+    return next((path for path in islice(named, _MAX_PATHS) if not os.path.exists(os.path.expanduser(path))), None)
+
+
+def _weights_files_in(message: str) -> Iterator[str]:
+    """The names of files with weights that a message holds."""
+    for hit in _PATH_LIKE.finditer(message):
+        for word in hit[0].split("="):
+            # The last suffix ends the name, as in model.pt.d/pytorch_model.bin.
+            ends = [suffix.end() for suffix in _WEIGHTS_SUFFIX.finditer(word, 1)]
+            if ends:
+                yield word[: ends[-1]]
+
+
+def _numbered_paths_in(message: str) -> Iterator[str]:
+    """The paths in a message that have a number behind a folder's slash, as ``checkpoint-40`` has."""
+    for hit in _PATH_LIKE.finditer(message):
+        slash = hit[0].find(os.sep)
+        if slash >= 0 and _NUMBER.search(hit[0], slash):
+            yield hit[0]
+
+
+def _of_a_later_step(message: str) -> InternalFailure | None:
+    """A path that is missing and differs from one that the program has written in nothing but its number."""
+    for named in islice(_numbered_paths_in(message), _MAX_PATHS):
+        if len(named) > _MAX_PATH:
+            continue
+        path = os.path.realpath(os.path.expanduser(named))
+        while not os.path.exists(parent := os.path.dirname(path)):
+            path = parent
+        if os.path.exists(path):
+            continue
+        name = _NUMBER.sub("#", os.path.basename(path))
+        alike = [one for one in _written_in(parent) if _NUMBER.sub("#", one) == name]
+        if alike:
+            return InternalFailure(named, _LATER.format(sibling=max(alike)))
+    return None
+
+
+def _written_in(folder: str) -> Iterator[str]:
+    """The names of what was written in a folder since this process began."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.stat(follow_symlinks=False).st_mtime >= _BEGUN:
+                yield entry.name
+
+
+def _line(text: str, hit: re.Match[str]) -> str:
+    """The line of a message that was recognised."""
+    start = text.rfind("\n", 0, hit.start()) + 1
+    return text[start:].partition("\n")[0].strip()[:200]
+
+
+def _network(error: BaseException, message: str) -> InternalFailure | None:
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if names & _OFFLINE or _NO_NETWORK.search(message):
+        return InternalFailure(f"{type(error).__name__}: {message.strip().partition(chr(10))[0][:160]}", _NETWORK)
+    return None
+
+
+def _stand_in(error: BaseException, message: str) -> InternalFailure | None:
+    """A name that a stand-in, or a facade's object, doesn't have."""
+    first = message.partition("\n")[0][:200]
+    if isinstance(error, ImportError):
+        package = (error.name or "").partition(".")[0]
+        if package and (_is_ours(sys.modules.get(package)) or OURS in (error.path or "")):
+            return InternalFailure(first, _STAND_IN.format(package=package))
+    if isinstance(error, AttributeError) and getattr(error, "obj", None) is not None:
+        owner: Any = error.obj
+        if isinstance(owner, ModuleType):
+            made_here = type(owner).__module__.startswith("gonogo.") or owner.__name__.startswith("torch_npu.")
+            if made_here or (_is_ours(owner) and not owner.__name__.startswith("gonogo.")):
+                return InternalFailure(first, _STAND_IN.format(package=owner.__name__.partition(".")[0]))
+        elif not isinstance(owner, VirtualTensor) and _class_of(owner).startswith("gonogo."):
+            return InternalFailure(first, _FACADE)
+    return None
+
+
+def _class_of(owner: Any) -> str:
+    kind = owner if isinstance(owner, type) else type(owner)
+    return str(getattr(kind, "__module__", ""))
+
+
+def _is_ours(module: Any) -> bool:
+    return str(getattr(module, "__file__", None) or "").startswith(OURS)
+
+
+def _slip(error: BaseException, message: str) -> InternalFailure | None:
+    """An error of Python's own that arose in gonogo's code, and a call that gonogo's replacement does not take."""
+    innermost = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    if isinstance(error, TypeError) and (call := _OF_A_CALL.match(message)) and _is_in_gonogo(call["outer"]):
+        return InternalFailure(message[:200], _FACADE)
+    if innermost is None or not (isinstance(error, _SLIPS) or _WHILE_ITERATED in message):
+        return None
+    code = innermost.tb_frame.f_code
+    if not code.co_filename.startswith(OURS) or _raises(code, innermost.tb_lineno):
+        return None
+    if isinstance(error, AttributeError) and isinstance(getattr(error, "obj", None), VirtualTensor | torch.Tensor):
+        return None
+    return InternalFailure(f"{type(error).__name__}: {message[:160]}", _FAULT)
+
+
+def _is_in_gonogo(name: str) -> bool:
+    """Whether a function of that name is defined in a module of gonogo's."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name.startswith("gonogo.") and getattr(getattr(module, name, None), "__module__", "") == module_name:
+            return True
+    return False
+
+
+def _raises(code: CodeType, line: int) -> bool:
+    """Whether that line raises on purpose, as the real thing does."""
+    return linecache.getline(code.co_filename, line).strip().startswith(("raise", "assert_", "return getattr"))

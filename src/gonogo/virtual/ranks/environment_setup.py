@@ -1,0 +1,143 @@
+"""What stands around the program, put in place in order: files, network, devices, process group, kernels, weights."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from gonogo.evidence.rehearsal.record import Missed
+from gonogo.virtual import kernels
+from gonogo.virtual.collectives import ddp, process_group
+from gonogo.virtual.collectives.peers import Peers
+from gonogo.virtual.cuda import facade
+from gonogo.virtual.cuda.state import VirtualCuda
+from gonogo.virtual.hooks import older_deepspeed
+from gonogo.virtual.kernels import libraries
+from gonogo.virtual.kernels.async_io import NvmeTraffic
+from gonogo.virtual.memory.caching_allocator import CachingAllocator
+from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
+from gonogo.virtual.ranks.plan import WorkerPlan
+from gonogo.virtual.sandbox import (
+    addresses,
+    hub,
+    metrics,
+    moving,
+    network,
+    prepared,
+    probe_reporting,
+    processor,
+    spawned,
+    trackers,
+)
+from gonogo.virtual.tensor import CPU, VirtualTensor
+from gonogo.virtual.unsupported import UnsupportedOperator
+from gonogo.virtual.values import contents
+from gonogo.virtual.weights import opened_files, readers, saving, sharded_saves, staging
+from gonogo.virtual.weights.generated_weights import MadeWeights
+
+
+def _written(tensor: torch.Tensor) -> None:
+    if isinstance(tensor, VirtualTensor):
+        contents.forget(tensor)
+
+
+def _stores(plan: WorkerPlan) -> str | None:
+    """Where the ranks' stores lie, if all of the world is rehearsed and writes to one scratch folder."""
+    where = plan.exchange
+    together = where is not None and len(where.ranks) == plan.world_size and os.path.isabs(where.address)
+    return os.path.join(plan.scratch, "store") if together else None
+
+
+class InPlace(NamedTuple):
+    """What was put in place: what takes it down, to be called last first; what DeepSpeed offloads to NVMe; devices."""
+
+    undo: list[Callable[[], None]]
+    nvme: NvmeTraffic
+    accelerators: VirtualCuda
+
+
+def install(
+    plan: WorkerPlan,
+    mode: VirtualMode,
+    peers: Peers | None,
+    note: Callable[[str], None],
+    wrote: Callable[[str, int, int], None],
+    missed: Callable[[Missed], None],
+) -> InPlace:
+    """Put everything in place.
+
+    ``note`` hears facts worth telling, ``wrote`` of each save (path, bytes, tensors), ``missed`` of names of the hub.
+    """
+    assume = mode.ledger.assume
+    accelerators = _install_accelerators(plan, mode)
+    undo: list[Callable[[], None]] = [accelerators.undo]
+    kind = plan.accelerator.device_type
+    undo.append(process_group.install(assume, peers, kind, _stores(plan)))
+    undo.append(processor.install())
+    undo.append(ddp.install(assume))
+    of_deepspeed = kernels.install(_written, UnsupportedOperator, assume)
+    undo.append(of_deepspeed.undo)
+    capability = plan.accelerator.compute_capability
+    undo.append(libraries.install(NAMESPACE_HANDLERS, _written, assume, capability))
+    undo.append(older_deepspeed.install(assume))
+    undo.append(network.install(lambda host: note(f"the network was asked for and refused: {host}")).undo)
+    undo.append(trackers.install())
+    undo.append(hub.install(note))
+    made = MadeWeights(plan.scratch, plan.confinement == "namespaces", note)
+    undo.append(prepared.install(plan.prepared, assume, missed, functools.partial(opened_files.make, made)))
+    undo.append(addresses.install(plan.prepared, assume, missed))
+    undo.append(metrics.install(assume))
+    undo.append(moving.install())
+    undo.append(probe_reporting.install())
+    undo.append(spawned.install(plan.scratch))
+    undo.append(readers.install(made).undo)
+    undo.append(saving.install(wrote).undo)
+    undo.append(sharded_saves.install(peers, plan.world_size))
+    undo.append(staging.install())
+    return InPlace(undo, of_deepspeed.nvme, accelerators)
+
+
+def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> VirtualCuda:
+    """The facade of ``torch.cuda`` or ``torch.npu``."""
+
+    def allocator_of(index: int) -> CachingAllocator:
+        allocator = mode.memory.device(torch.device(plan.accelerator.device_type, index)).allocator
+        assert allocator is not None
+        return allocator
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        return mode.pinned_copy(mode.virtualise(tensor))
+
+    count = plan.devices or plan.local_world_size
+    if plan.accelerator.device_type == "npu":
+        from gonogo.virtual.npu.facade import install_npu
+        from gonogo.virtual.npu.state import VISIBLE
+
+        devices: VirtualCuda = install_npu(
+            plan.accelerator,
+            count,
+            allocator_of,
+            visible_devices=os.environ.get(VISIBLE),
+            unsupported=UnsupportedOperator,
+            pin=pin,
+            assume=mode.ledger.assume,
+        )
+    else:
+        devices = facade.install(
+            plan.accelerator,
+            count,
+            allocator_of,
+            visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
+            unsupported=UnsupportedOperator,
+            pin=pin,
+        )
+    VirtualTensor.accelerator_index = staticmethod(lambda: devices.current_device)
+    VirtualTensor.check_ordinal = staticmethod(devices.check_ordinal)
+    for device, record in mode.memory.devices.items():
+        if device != CPU:
+            record.stream = functools.partial(devices.current_stream_id, device.index)
+    return devices
