@@ -49,11 +49,11 @@ _STAND_IN = Text(
 )
 _FACADE = Text(
     "what gonogo put in the place of the accelerators lacks it: please report it with this line",
-    "gonogo 用来代替加速卡的对象缺少它：请连同这一行一起报告",
+    "gonogo 用来代替 GPU 的对象缺少它：请连同这一行一起报告",
 )
 _META = Text(
     "a tensor without data, as only a rehearsal has them, stands where the run has real data: please report it with "
-    "this line; reading that data in a DataLoader mostly gets round it",
+    "this line; reading that data in a DataLoader mostly works around it",
     "此处出现了只有排练才会有的无数据张量，而真实运行中是真实数据：请连同这一行一起报告；"
     "改由 DataLoader 读取这些数据通常可以绕过",
 )

@@ -160,7 +160,7 @@ class UnevenDataPerRankHang(Hazard):
         yield self.log_finding(
             stall.evidence,
             Text(
-                "The ranks stand still where data runs out unevenly: {where}. A rank without a batch takes no part in "
+                "The ranks hang where data runs out unevenly: {where}. A rank without a batch takes no part in "
                 "the gradients' all-reduce, and the others wait for it.",
                 "各 rank 停在数据用完时间不一致的地方：{where}。没有 batch 的 rank 不参与梯度的 all-reduce，其他 rank "
                 "一直等它。",

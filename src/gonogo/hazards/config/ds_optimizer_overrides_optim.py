@@ -75,7 +75,7 @@ class DsOptimizerOverridesOptim(Hazard):
         return fix_of(title, lambda: config.removing("optimizer"), safe=False)
 
 
-_ASKED = Text("asked for here", "此处要求")
+_ASKED = Text("requested here", "此处要求")
 _CURE = Text(
     'Remove the "optimizer" block from the DeepSpeed config, or drop {option}',
     '从 DeepSpeed 配置中删除 "optimizer" 段，或去掉 {option}',

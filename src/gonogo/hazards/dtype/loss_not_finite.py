@@ -130,7 +130,7 @@ def _general(*, half: bool) -> tuple[Text, ...]:
             "去掉没有有效标签（全为 -100）的样本与被 mask 整行遮住的行；检查自定义 loss 中的 log(0) 与除零",
         ),
         Text(
-            "A lower learning rate, warm-up, max_grad_norm 1.0; go on from a checkpoint from before that step",
+            "A lower learning rate, warm-up, max_grad_norm 1.0; continue from a checkpoint from before that step",
             "降低学习率、加 warmup、max_grad_norm 1.0；从这一步之前的 checkpoint 继续",
         ),
     ]

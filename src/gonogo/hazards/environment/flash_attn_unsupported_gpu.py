@@ -26,7 +26,7 @@ _CURE = (
 
 
 _CURE_OF_SGLANG = Text(
-    "Take another backend: --attention-backend triton or flashinfer (torch_sdpa for SGLang's diffusion models)",
+    "Use another backend: --attention-backend triton or flashinfer (torch_sdpa for SGLang's diffusion models)",
     "换用其他后端：--attention-backend triton 或 flashinfer（SGLang 的扩散模型用 torch_sdpa）",
 )
 

@@ -41,7 +41,7 @@ class TorchExtensionBuildLock(Hazard):
         yield self.finding(
             Text(
                 "{lock} is a lock of an extension's build that is older than an hour: a run that loads the same "
-                "operator waits for it, for ever and silently.",
+                "operator waits for it, forever and silently.",
                 "{lock} 是一小时以前的扩展编译锁：加载同一算子的训练会一直静默等待它。",
             ).format(lock=lock),
             certainty=Certainty.LIKELY,

@@ -64,7 +64,7 @@ class FsdpWrapClassNotFound(Hazard):
         edit = given.place.edit(owns[0]) if writable else None
         yield self.finding(
             Text(
-                "{wrong} is no class of {architecture}, whose layers are {owns}.",
+                "{wrong} is not a class of {architecture}, whose layers are {owns}.",
                 "{wrong} 不是 {architecture} 的类，后者的层是 {owns}。",
             ).format(wrong=", ".join(wrong), architecture=model.architectures[0], owns=", ".join(owns)),
             cure=Text(

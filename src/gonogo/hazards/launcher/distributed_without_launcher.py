@@ -51,7 +51,7 @@ class DistributedWithoutLauncher(Hazard):
             ).format(path=script.path, variable=variable),
             certainty=Certainty.LIKELY,  # the shell that it is typed in may have them
             cure=_CURE,
-            spans=(launch.place.span(), script.place(node).span(Text("asked for here", "在此处用到"))),
+            spans=(launch.place.span(), script.place(node).span(Text("requested here", "在此处用到"))),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:

@@ -281,7 +281,7 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
 def larger_device(short: GpuShortage) -> Remedy:
     """The memory that an accelerator needs to have for the run as it is."""
     needed = size(short.need + short.memory.allowance_bytes)
-    return Remedy(Text(f"Take a GPU with at least {needed}", f"换显存至少 {needed} 的 GPU"), None)
+    return Remedy(Text(f"Use a GPU with at least {needed}", f"换显存至少 {needed} 的 GPU"), None)
 
 
 def _gpus_needed(short: GpuShortage, partitioned: int) -> int | None:

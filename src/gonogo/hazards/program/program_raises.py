@@ -120,7 +120,7 @@ class ProgramRaises(Hazard):
                     message=message,
                     users=Text(
                         f" (your code: {users.path}:{users.line} in {users.function or '?'})",
-                        f"（您的代码：{users.path}:{users.line}，函数 {users.function or '?'}）",
+                        f"（你的代码：{users.path}:{users.line}，函数 {users.function or '?'}）",
                     )
                     if users
                     else "",
@@ -163,7 +163,7 @@ def _cures(failure: Failure, versions: Mapping[str, str]) -> Iterator[Text]:
     if failure.innermost("user"):
         yield Text(
             "Start at the first place named here: it is the innermost line of your own code",
-            "请从列出的第一个位置查起：它是您自己代码中最内层的一行",
+            "请从列出的第一个位置查起：它是你自己代码中最内层的一行",
         )
 
 
@@ -175,8 +175,8 @@ def _next_steps(error: LoggedError) -> Iterator[Text]:
     yield from _by_what_it_says(f"{error.type}: {error.message}")
     if error.users_frame is not None:
         yield Text(
-            "Start at the line of your own code that is named; then read the library's line below it",
-            "先看所指的您自己代码中的那一行，再看其下库中的一行",
+            "Start at your own line code that is named; then read the library's line below it",
+            "先看所指的你自己代码中的那一行，再看其下库中的一行",
         )
     elif not error.frames:
         yield Text(

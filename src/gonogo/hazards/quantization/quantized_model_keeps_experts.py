@@ -31,7 +31,7 @@ class QuantizedModelKeepsExperts(Hazard):
                 severity=Severity.WARNING,
                 cure=(
                     Text(
-                        "Take a release of transformers in which each expert is a Linear (4.x), or a checkpoint whose "
+                        "Use a release of transformers in which each expert is a Linear (4.x), or a checkpoint whose "
                         "experts are quantized (GPTQ, AWQ, FP8)",
                         "改用每个专家都是 Linear 的 transformers 版本（4.x），或专家已量化的 checkpoint"
                         "（GPTQ、AWQ、FP8）",

@@ -97,7 +97,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
             parameter = next((operand.parameter for operand in failure.operands if operand.parameter), None)
             yield self.finding(
                 Text(
-                    "{function} hands a gradient of shape [0] to {parameter} of shape {shape}: the forward used the "
+                    "{function} passes a gradient of shape [0] to {parameter} of shape {shape}: the forward used the "
                     "parameter directly while ZeRO-3 had it partitioned.{place}",
                     "{function} 把形状 [0] 的梯度交给了形状为 {shape} 的{parameter}：前向在 ZeRO-3 已将其切分时直接使用"
                     "了它。{place}",

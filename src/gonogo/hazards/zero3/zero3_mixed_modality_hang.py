@@ -115,7 +115,7 @@ class Zero3MixedModalityHang(Hazard):
             certainty=stall.at_most(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
             also=tuple(one for one in (named, cache) if isinstance(one, Found)),
             confirm=Text(
-                "With text-only or image-only data the run goes on; so it does under ZeRO-2",
+                "With text-only or image-only data the run continues; so it does under ZeRO-2",
                 "只用纯文本或只用图文数据时能继续训练；换成 ZeRO-2 也能",
             ),
         )
