@@ -15,6 +15,7 @@ WORDS: dict[str, Text] = {
     "certain": Text("certain", "确定"),
     "likely": Text("likely", "很可能"),
     "possible": Text("possible", "可能"),
+    "certainty": Text("certainty", "确定程度"),
     "cause": Text("cause", "原因"),
     "help": Text("help", "解决办法"),
     "confirm": Text("how to confirm", "如何确认"),

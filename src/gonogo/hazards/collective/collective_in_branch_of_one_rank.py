@@ -43,7 +43,7 @@ class CollectiveInBranchOfOneRank(Hazard):
                 divergence,
                 side,
                 cure=Text(
-                    "Move the call behind the branch, where every rank reaches it",
+                    "Move the call out of the branch, so that every rank reaches it",
                     "把该调用移到分支之后，让每个 rank 都执行",
                 ),
                 because=_REHEARSED,

@@ -168,7 +168,7 @@ def _outside(stacks: dict[int, Stack]) -> list[int]:
 def _waits(still: Standstill) -> Text:
     assert still.call is not None
     return Text(
-        "{waiting} wait{s} in {operator} ({call}step {step}); {late} {has} not reach it.",
+        "{waiting} wait{s} in {operator} ({call}step {step}); {late} {has} not reached it.",
         "{waiting} 在 {operator} 中等待（{call}第 {step} 步）；{late} 没有到达。",
     ).format(
         waiting=capital(ranks_text(still.waiting)),

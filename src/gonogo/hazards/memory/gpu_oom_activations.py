@@ -55,12 +55,13 @@ class GpuOomActivations(Hazard):
         finding = self.log_finding(
             short.evidence,
             Text(
-                "{sizes}{where}. What grows with micro-batch and sequence length took the rest of it.",
+                "{sizes}{where}. The remaining memory is taken by activations, which grow with "
+                "micro-batch and sequence length.",
                 "{sizes}{where}。其余显存被随 micro-batch 与序列长度增长的激活占用。",
             ).format(sizes=short.sizes, where=short.where)
             if certainty is not Certainty.POSSIBLE
             else Text(
-                "{sizes}; activations may have filled it: the log doesn't show what did.",
+                "{sizes}; possibly filled by activations: the log doesn't show what fills it.",
                 "{sizes}；可能是激活占满了显存：日志未显示具体由什么占用。",
             ).format(sizes=short.sizes),
             certainty=certainty,

@@ -144,7 +144,7 @@ def recomputed_twice(
         ).format(
             first=text_of(script, first.node, 50),
             second=text_of(script, second.node, 50),
-            how=Text("tensor", "是") if how.reentrant else Text("may be", "可能是"),
+            how=Text("is", "是") if how.reentrant else Text("may be", "可能是"),
             stage=run.zero_stage,
             message=message,
         ),
