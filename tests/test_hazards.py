@@ -223,7 +223,7 @@ class TestWhatIsSaid:
 class TestGpuMemory:
     def test_the_numbers_are_printed(self) -> None:
         finding = found("gpu-oom-model-states", "bad")[0]
-        assert finding.title.en == "Model states overfill the GPU: the run needs 155.9 GiB, an H100-80G has 79.6 GiB"
+        assert finding.title.en == "Out of GPU memory (model states): the run needs 155.9 GiB, an H100-80G has 79.6 GiB"
         assert "优化器 101.5 GiB" in finding.cause.zh
         for number in (
             "optimizer 101.5 GiB",

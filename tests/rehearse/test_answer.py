@@ -97,12 +97,12 @@ def test_a_rank_that_ended_before_its_settings_were_read_says_so(judged) -> None
     assert report.skipped[0].what.en == "rank 0: what comes after load"
     nowhere = judged(samples.rehearsal_record(samples.rank_record(outcome="killed", phases=[], expected_phases=[])))
     assert nowhere.covered == ()
-    assert nowhere.skipped[0].what.en == "rank 0: what comes after the start"
+    assert nowhere.skipped[0].what.en == "rank 0: everything after startup"
 
 
 def test_a_rank_that_went_on_where_memory_would_have_run_out_covers_its_phases(judged) -> None:
     report = judged(samples.rehearsal_record(samples.rank_record(outcome="out-of-memory"), world_size=1))
-    assert "not to its end" not in report.covered[0].en
+    assert "not completed" not in report.covered[0].en
     assert [skipped.what.en for skipped in report.skipped] == ["torch 2.4.0"]
 
 

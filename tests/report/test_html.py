@@ -177,7 +177,7 @@ def test_open_without_a_browser_says_where_the_page_lies(tmp_path: Path, monkeyp
     with contextlib.redirect_stderr(io.StringIO()) as said:
         show(RUNS["check"](), None, "zh")
     (page,) = tmp_path.glob("gonogo-*/report.html")
-    assert f"请在有浏览器处打开 {page}" in said.getvalue()
+    assert f"请在有浏览器的机器上打开 {page}" in said.getvalue()
 
 
 def test_the_steps_of_a_guarded_run_keep_their_peaks_in_few_points() -> None:

@@ -18,7 +18,7 @@ from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Pattern
 _LASTING = 600.0
 """Seconds after which a run that still stands is taken for one that will not go on: NCCL's own time-out."""
 _TIMEOUT = Text(
-    "Where it needs this long, give the others a larger timeout (ddp_timeout; init_process_group(timeout=...)), and "
+    "If it needs this long, give the others a larger timeout (ddp_timeout; init_process_group(timeout=...)), and "
     "let all ranks do their share, so that none waits",
     "若确实需要这么久，请为其他 rank 设置更大的超时（ddp_timeout；init_process_group(timeout=...)），并让所有 rank 分担"
     "，避免空等",

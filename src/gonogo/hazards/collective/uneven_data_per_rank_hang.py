@@ -89,7 +89,7 @@ class UnevenDataPerRankHang(Hazard):
         fewest, most = min(left, key=lambda rank: left[rank] or 0), max(left, key=lambda rank: left[rank] or 0)
         yield self.finding(
             Text(
-                "Where the rehearsal ended the data, rank {fewest} had {few} batches left and rank {most} {many}: "
+                "If the rehearsal ended the data, rank {fewest} had {few} batches left and rank {most} {many}: "
                 "nothing was seen that makes them stop together.",
                 "排练结束数据时，rank {fewest} 还剩 {few} 个 batch，rank {most} 还剩 {many} 个：没有看到让它们一起停止"
                 "的机制。",

@@ -108,7 +108,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             ).format(message=shorten(message))
         else:
             cause = Text(
-                "DeepSpeed's three batch sizes do not multiply out{numbers}. The last number is the world size that "
+                "DeepSpeed's three batch sizes are not consistent{numbers}. The last number is the world size that "
                 "DeepSpeed sees.",
                 "DeepSpeed 的三个 batch size 不满足等式{numbers}。最后一个数是 DeepSpeed 看到的 world size。",
             ).format(numbers=f" ({numbers.group(0)})" if numbers else "")

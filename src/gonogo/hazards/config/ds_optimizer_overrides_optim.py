@@ -61,7 +61,7 @@ class DsOptimizerOverridesOptim(Hazard):
         block = config.key_place("optimizer")
         return self.finding(
             Text(
-                "Adafactor is asked for, and the DeepSpeed config has an optimizer block: transformers refuses both.",
+                "Adafactor is requested, and the DeepSpeed config has an optimizer block: transformers refuses both.",
                 "要求使用 Adafactor，而 DeepSpeed 配置中有 optimizer 段：transformers 拒绝两者并存。",
             ),
             certainty=Certainty.LIKELY,

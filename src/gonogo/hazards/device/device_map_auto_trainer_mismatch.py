@@ -95,7 +95,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 cut,
                 Text(
                     'The log ends inside a model whose layers accelerate has spread over devices (device_map="auto"). '
-                    "What ends a training there is mostly a tensor on another GPU than the layer.",
+                    "What ends a training there is usually a tensor on another GPU than the layer.",
                     '日志在一个由 accelerate 切分到多个设备的模型（device_map="auto"）内部中断。训练在此处失败，多半是'
                     "张量与该层不在同一张 GPU。",
                 ),

@@ -25,7 +25,7 @@ _MOVE_MODULE = Text(
     "在所有创建或替换该部分的代码之后，把它与模型一起移动：module.to(device)",
 )
 _OTHER_VERSION = Text(
-    "Where the line is in a library or a model's remote code: try a newer version of it",
+    "If the line is in a library or a model's remote code: try a newer version of it",
     "若出错行在库或模型的远程代码中：尝试其更新版本",
 )
 

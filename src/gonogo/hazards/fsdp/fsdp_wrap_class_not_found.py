@@ -34,7 +34,7 @@ _CURES = (
         "把 fsdp_transformer_layer_cls_to_wrap 设为模型自己的类：type(model.model.layers[0]).__name__ 会打印它",
     ),
     Text(
-        "Or use fsdp_auto_wrap_policy: SIZE_BASED_WRAP; if FSDP was not asked for, delete "
+        "Or use fsdp_auto_wrap_policy: SIZE_BASED_WRAP; if FSDP was not requested, delete "
         "~/.cache/huggingface/accelerate/default_config.yaml",
         "或使用 fsdp_auto_wrap_policy: SIZE_BASED_WRAP；若并未要求 FSDP，请删除 "
         "~/.cache/huggingface/accelerate/default_config.yaml",

@@ -225,7 +225,7 @@ _CONFIRM = Text(
     "dmesg -T | grep -i 'killed process'（或容器的 OOMKilled 状态，或运行时的 htop）能看到",
 )
 _DIED_IN_MAP = Text(
-    "A process that prepares the data was gone without its own error: mostly the kernel killed it, since each of "
+    "A process that prepares the data was gone without its own error: usually the kernel killed it, since each of "
     "them holds a part of the data; a crash in a library's native code ends so too.",
     "一个处理数据的进程消失且没有报错：多半是内核因内存不足将其杀死（每个进程都占用一部分数据）；库的原生代码崩溃也会如此。",
 )
@@ -244,7 +244,8 @@ _SHORT = Text(
     "The host's memory (RAM, or the container's share of it) ran out.", "主机内存（RAM，或容器分到的部分）耗尽。"
 )
 _SIGNAL_9 = Text(
-    "A process was killed with signal 9 and left no error of its own: that is mostly the kernel, when host memory runs "
+    "A process was killed with signal 9 and left no error of its own: that is usually the "
+    "kernel, when host memory runs "
     "out; a person, a scheduler's limit or a launcher that loses patience can send it too.",
     "进程被信号 9 杀死，自己没有留下报错：多半是主机内存耗尽时内核所为；也可能是人、调度器的限制，或启动器等待超时后发"
     "出的。",

@@ -22,7 +22,7 @@ _CURES_IN_LOG = (
         "截短最长的样本（max_length、cutoff_len）：峰值由最长而不是平均的样本决定",
     ),
     Text(
-        "Where the loss or the attention ran out: use_liger_kernel=True, which does not hold all logits; "
+        "If the loss or the attention ran out: use_liger_kernel=True, which does not hold all logits; "
         'attn_implementation="sdpa" or "flash_attention_2"',
         "若在损失或注意力处耗尽：use_liger_kernel=True（不保留全部 logits）；"
         'attn_implementation="sdpa" 或 "flash_attention_2"',
@@ -126,7 +126,7 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
     remedies.append(
         gpu.Remedy(
             Text(
-                "Where the logits weigh most: a loss that does not hold them all (use_liger_kernel=True)",
+                "If the logits weigh most: a loss that does not hold them all (use_liger_kernel=True)",
                 "若 logits 占用最多：使用不保留全部 logits 的损失（use_liger_kernel=True）",
             ),
             None,

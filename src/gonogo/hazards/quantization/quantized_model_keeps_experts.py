@@ -15,7 +15,7 @@ class QuantizedModelKeepsExperts(Hazard):
             largest = ", ".join(f"{each.module} ({each.parameters:,}, {each.dtype})" for each in run.unquantized[:3])
             yield self.finding(
                 Text(
-                    "{asked} was asked for; of {all:,} parameters {quantized:,} are quantized, and {left:,} "
+                    "{asked} was requested; of {all:,} parameters {quantized:,} are quantized, and {left:,} "
                     "({share:.0%}) are held as they were: {largest}.",
                     "设置了 {asked}；{all:,} 个参数中 {quantized:,} 个被量化，而 {left:,} 个（{share:.0%}）保持原样："
                     "{largest}。",

@@ -26,7 +26,7 @@ _CURE = (
         "从损失中去掉该项：ZeRO-3 不要求所有参数都参与损失",
     ),
     Text(
-        "Where the part must run on every rank, call its module on a dummy input inside the model's forward and add "
+        "If the part must run on every rank, call its module on a dummy input inside the model's forward and add "
         "its output times 0.0, instead of touching its parameters",
         "若该部分必须在每个 rank 上执行，请在模型 forward 中用假输入调用该模块，并加上其输出乘以 0.0，而不是直接使用其"
         "参数",

@@ -106,7 +106,7 @@ class Zero3MixedModalityHang(Hazard):
         yield self.log_finding(
             stall.evidence,
             Text(
-                "The ranks wait in ZeRO-3's gathering of parameters. Where a rank's batch has no image (video, audio) "
+                "The ranks wait in ZeRO-3's gathering of parameters. If a rank's batch has no image (video, audio) "
                 "it does not call that tower, and the ranks that do call it wait for its share.",
                 "各 rank 停在 ZeRO-3 的参数聚合中。batch 中没有图片（视频、音频）的 rank 不调用对应的塔，调用了的 rank "
                 "则一直等待它的那一份。",

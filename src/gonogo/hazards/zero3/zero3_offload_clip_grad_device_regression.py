@@ -22,7 +22,7 @@ _CURE = (
         '安装没有该缺陷的 DeepSpeed：pip install "deepspeed>=0.14.3"（或 ==0.14.0）',
     ),
     Text(
-        "Where the version must stay: remove offload_optimizer from the DeepSpeed JSON if the GPU memory allows it, or "
+        "If the version must stay: remove offload_optimizer from the DeepSpeed JSON if the GPU memory allows it, or "
         "set gradient_clipping (Trainer: max_grad_norm) to 0",
         "若必须保留该版本：显存允许时从 DeepSpeed JSON 中去掉 offload_optimizer，或把 gradient_clipping（Trainer 的 "
         "max_grad_norm）设为 0",
