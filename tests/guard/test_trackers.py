@@ -17,7 +17,7 @@ from ports import free_port
 from gonogo.guard.trackers import found as trackers
 
 TRACKERS = ("wandb", "mlflow", "tensorboard", "swanlab")
-HANDED = "the report is in"
+HANDED = "the report is also in"
 
 
 def run(folder: Path, tracker: str, ends: str, *options: str, path: str = "") -> str:

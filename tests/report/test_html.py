@@ -150,7 +150,7 @@ def test_of_many_ranks_it_is_said_how_many_are_shown_in_order() -> None:
     ends = [RankEnd(rank, float(rank), not rank, "Error") for rank in range(512)]
     (shown,) = time_axis(ends, "en")
     assert shown.count("<circle") == 64
-    assert "The first 64 of 512 are shown." in shown
+    assert "Showing the first 64 of 512." in shown
     (few,) = time_axis(ends[:64], "zh")
     assert "只显示" not in few
 

@@ -36,7 +36,7 @@ class Trace(NamedTuple):
 
 
 _NETWORK = Text(
-    "it asks for something over the network, which a rehearsal does not use: gonogo prepare -- COMMAND makes what can "
+    "it needs the network, which a rehearsal does not use: gonogo prepare -- COMMAND makes what can "
     "be made (a published model without weights, rows of a data set); else download it first and give its folder, or "
     "leave out what is only sent (an upload, a tracker)",
     "它需要通过网络获取内容，而排练不使用网络：gonogo prepare -- 命令 会生成能生成的部分"

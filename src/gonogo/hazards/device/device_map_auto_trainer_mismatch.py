@@ -13,7 +13,8 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Ru
 
 _CURES = (
     Text(
-        "Drop device_map and start one process a GPU (torchrun --nproc_per_node=N …); use ZeRO-3 where the model does "
+        "Drop device_map and start one process per GPU (torchrun --nproc_per_node=N …); use "
+        "ZeRO-3 where the model does "
         "not fit one GPU",
         "去掉 device_map，每张 GPU 启动一个进程（torchrun --nproc_per_node=N …）；一张卡放不下时用 ZeRO-3",
     ),

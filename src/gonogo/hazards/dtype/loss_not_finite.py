@@ -59,7 +59,7 @@ class LossNotFinite(Hazard):
         rank, worst = min(warned, key=lambda pair: (pair[1].step, pair[1].time))
         yield self.finding(
             Text(
-                "The loss is {value} at step {step} on rank {rank}. If it arose was not looked for.",
+                "The loss is {value} at step {step} on rank {rank}. Which module it arose in was not tracked.",
                 "rank {rank} 在第 {step} 步的 loss 为 {value}。没有追查它产生于何处。",
             ).format(value=worst.value or "nan", step=worst.step, rank=rank.rank),
             certainty=Certainty.CERTAIN,

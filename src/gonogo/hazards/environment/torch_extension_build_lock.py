@@ -66,7 +66,7 @@ class TorchExtensionBuildLock(Hazard):
                 cure=_CURE,
                 certainty=Certainty.LIKELY,
                 confirm=Text(
-                    "py-spy dump --pid PID shows wait in torch/utils/file_baton.py; a file lock lies in the folder",
+                    "py-spy dump --pid PID shows wait in torch/utils/file_baton.py; a file lock is in the folder",
                     "py-spy dump --pid PID 显示停在 torch/utils/file_baton.py 的 wait；该目录下有 lock 文件",
                 ),
             )

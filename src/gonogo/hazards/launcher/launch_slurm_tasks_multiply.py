@@ -31,7 +31,7 @@ class LaunchSlurmTasksMultiply(Hazard):
             ).format(
                 launcher=launch.launcher,
                 tasks=tasks,
-                own=own if own is not None else Text("one process a GPU", "每张 GPU 一"),
+                own=own if own is not None else Text("one process per GPU", "每张 GPU 一"),
                 all=tasks * own if own is not None else Text(f"{tasks} a GPU", f"每张 GPU {tasks} "),
             ),
             cure=(

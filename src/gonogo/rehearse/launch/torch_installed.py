@@ -18,7 +18,7 @@ def check_torch() -> None:
             Text(
                 "torch is not installed for {python}, which would run the program: pip install "
                 "gonogo[rehearse], or install gonogo into your training environment",
-                "运行程序的 {python} 没有安装 torch：请执行 pip install gonogo[rehearse]，或把 gonogo 安装到"
+                "运行程序的 {python} 没有安装 torch：请执行 pip install 'gonogo[rehearse]'，或把 gonogo 安装到"
                 "你训练所用的环境中",
             ).format(python=sys.executable)
         )
