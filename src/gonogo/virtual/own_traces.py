@@ -90,8 +90,8 @@ _DRIVER = Text(
 )
 
 _NESTED = Text(
-    "nested tensors in the strided layout, which C++ keeps in memory that a rehearsal doesn't have: with "
-    "layout=torch.jagged it goes",
+    "nested tensors in the strided layout, which C++ keeps in memory that a rehearsal doesn't have: use "
+    "layout=torch.jagged",
     "strided 布局的嵌套张量，C++ 把它存放在排练所没有的内存中：改用 layout=torch.jagged 即可",
 )
 _GUARD = Text(
