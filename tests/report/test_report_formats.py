@@ -79,7 +79,7 @@ def test_eighty_columns_hold_the_memory_tables() -> None:
     print_report(samples.report(), Page(buffer, width=80), "en")
     lines = buffer.getvalue().splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("Peak GPU memory"))
-    assert " ".join(lines[first + 1].split()) == "rank allocated reserved context capacity used free phase at peak"
+    assert " ".join(lines[first + 1].split()) == "rank allocated reserved context capacity used free peak phase"
     assert lines[first + 2].split()[:3] == ["0", "20.0", "GiB"]
     assert max(cell_len(line) for line in lines) <= 80
 

@@ -81,7 +81,7 @@ WORDS: dict[str, Text] = {
     "reserved": Text("reserved", "已预留"),
     "allowance": Text("context", "上下文等"),
     "total": Text("capacity", "总量"),
-    "peak_at": Text("phase at peak", "峰值所在阶段"),
+    "peak_at": Text("peak phase", "峰值所在阶段"),
     "bytes": Text("size", "大小"),
     "peak": Text("peak", "峰值"),
     "pinned": Text("pinned", "锁页内存"),
