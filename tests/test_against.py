@@ -71,7 +71,7 @@ def test_host_memory_counts_and_another_machine_is_told(tmp_path: Path) -> None:
     )
     assert not passed
     assert "8 x H100-80G, this on 8 x A100-80G" in found.notes[0].en
-    assert "host memory of a node" in found.notes[1].en
+    assert "host memory per node" in found.notes[1].en
 
 
 @pytest.mark.parametrize("name", ["rehearse.en.json", "check.en.json"])
@@ -99,5 +99,5 @@ def test_what_is_no_report_is_one_line(tmp_path: Path, text: str) -> None:
         [sys.executable, "-m", "gonogo", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2
-    assert "--against last.json: no report of a rehearsal" in done.stderr
+    assert "--against last.json: not a rehearsal report" in done.stderr
     assert len(done.stderr.splitlines()) == 1

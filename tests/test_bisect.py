@@ -30,7 +30,7 @@ def report(verdict: str, hazard: str | None = None, message: str = "") -> Report
     findings = ()
     if hazard is not None:
         findings = (Finding(hazard, Certainty.CERTAIN, Severity.ERROR, text, Text("a cause", "原因"), ranks=(0,)),)
-    skipped = (Skipped(Text("7 of 8 ranks", "7 个 rank"), Text("not asked for: --ranks all", "--ranks all")),)
+    skipped = (Skipped(Text("7 of 8 ranks", "7 个 rank"), Text("not rehearsed (use --ranks all", "--ranks all")),)
     if verdict == "CANNOT-TELL":
         skipped = (Skipped(Text("rank 0: save", "rank 0：保存"), Text("the time was over", "超时")), *skipped)
     failure = replace(samples.failure(), type="ValueError", message=message) if message else None
@@ -81,7 +81,7 @@ def test_the_release_that_breaks_it() -> None:
     found = index.bisect("0.14.0", "0.14.4", lambda status: said.append(status.activity.en), with_packages=("trl==1",))
     assert found.verdict is Verdict.NO_GO
     assert [note.en for note in found.notes] == [
-        "deepspeed 0.14.2 breaks it: 0.14.1 is the last release with which it runs"
+        "deepspeed 0.14.2 breaks the run: 0.14.1 is the last release that works"
     ]
     assert [finding.hazard for finding in found.findings] == [CLIPPING]
     assert found.bisection is not None
@@ -93,7 +93,7 @@ def test_the_release_that_breaks_it() -> None:
 
 def test_the_release_that_mends_it() -> None:
     found = Index(_1=NO_GO, _2=NO_GO).bisect("0.14.9", "0.14.1")
-    assert found.notes[0].en == "deepspeed 0.14.3 mends it: 0.14.2 is the last release with which it fails"
+    assert found.notes[0].en == "deepspeed 0.14.3 fixes the run: 0.14.2 is the last release that fails"
     assert found.bisection is not None
     assert (found.bisection.change, found.bisection.version) == ("mends", "0.14.3")
 
@@ -101,7 +101,7 @@ def test_the_release_that_mends_it() -> None:
 def test_releases_that_can_not_be_judged_are_stepped_around() -> None:
     not_there = UserError(Text("deepspeed==0.14.3 could not be installed", "无法安装"))
     found = Index(_2=UNTOLD, _3=not_there, _1=OTHERWISE, _5=NO_GO).bisect("0.14.0", "0.14.5")
-    assert found.notes[0].en == "deepspeed 0.14.5 breaks it: 0.14.4 is the last release with which it runs"
+    assert found.notes[0].en == "deepspeed 0.14.5 breaks the run: 0.14.4 is the last release that works"
     told = {skipped.what.en: skipped.why.en for skipped in found.skipped}
     assert told["deepspeed 0.14.2"] == "rank 0: save: the time was over"
     assert told["deepspeed 0.14.3"] == "deepspeed==0.14.3 could not be installed"
@@ -111,8 +111,10 @@ def test_releases_that_can_not_be_judged_are_stepped_around() -> None:
 def test_one_of_several_where_those_between_can_not_be_judged() -> None:
     found = Index(_2=OTHERWISE, _3=NO_GO).bisect("0.14.1", "0.14.3")
     assert found.verdict is Verdict.CANNOT_TELL
-    assert "which release between them makes the difference is open: 0.14.2" in found.notes[0].en
-    assert {s.what.en: s.why.en for s in found.skipped}["deepspeed 0.14.2"].startswith("it fails in another way: gpu-")
+    assert "the release that makes the difference is not known, because 0.14.2" in found.notes[0].en
+    assert {s.what.en: s.why.en for s in found.skipped}["deepspeed 0.14.2"].startswith(
+        "it fails for another reason: gpu-"
+    )
     assert found.bisection is not None
     assert found.bisection.undecided == ("0.14.2",)
 
@@ -178,8 +180,8 @@ def test_ctrl_c_keeps_what_is_known(after: int, note: str | None) -> None:
         ("deepspeed", "0.14.1", "0.14.1", {}, "both 0.14.1"),
         ("deepspeed", "newest", "0.14.1", {}, "--good 'newest': write a version"),
         ("deepspeed", "0.14.1", "0.15.7", {}, "--bad 0.15.7: pip finds no such release of deepspeed; the nearest are"),
-        ("torch", "2.8.0", "2.9.0", {}, "make a Python environment for each version"),
-        ("deepspeed", "0.14.1", "0.14.3", {"with_packages": ("DeepSpeed==0.14.4",)}, "leave this out"),
+        ("torch", "2.8.0", "2.9.0", {}, "create a Python environment for each version"),
+        ("deepspeed", "0.14.1", "0.14.3", {"with_packages": ("DeepSpeed==0.14.4",)}, "remove this option"),
     ],
 )
 def test_what_can_not_be_searched_is_said_in_one_line(
@@ -268,7 +270,7 @@ def test_the_deepspeed_that_mended_clipping_is_found(tmp_path: Path, monkeypatch
     )  # fmt: skip
     assert done.returncode == 1, done.stderr + done.stdout
     found = json.loads(done.stdout)
-    assert found["notes"] == ["deepspeed 0.14.3 mends it: 0.14.2 is the last release with which it fails"]
+    assert found["notes"] == ["deepspeed 0.14.3 fixes the run: 0.14.2 is the last release that fails"]
     assert {trial["version"]: trial["judged"] for trial in found["bisection"]["tried"]} == {
         "0.14.1": "bad",
         "0.14.2": "bad",

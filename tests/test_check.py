@@ -143,7 +143,7 @@ class TestWhatIsRead:
         Path("notes.json").write_text('{\n "a": 1,\n "b" 2}\n')
         done = gonogo("notes.json")
         assert done.returncode == 3
-        assert "no valid JSON: line 3" in " ".join(done.stdout.split())
+        assert "not valid JSON: line 3" in " ".join(done.stdout.split())
 
     @pytest.mark.parametrize(
         "text",
@@ -173,10 +173,10 @@ class TestWhatIsRead:
             (["--", "bash", "missing.sh"], "missing.sh: no such file"),
             (["--", "missing.yaml"], "missing.yaml: no such file"),
             (["--", "missing.ipynb"], "missing.ipynb: no such file"),
-            (["--", "ls", "-l"], "ls -l: starts nothing that gonogo knows"),
-            (["--select", "nothing-like-it"], "no hazard has such a name"),
+            (["--", "ls", "-l"], "ls -l: starts no program that gonogo recognizes"),
+            (["--select", "nothing-like-it"], "no hazard with this name"),
             (["--fail-on", "never"], "--fail-on 'never'"),
-            (["--fix", "--diff"], "give one of them"),
+            (["--fix", "--diff"], "use one of them"),
             (["--environment", "missing.txt", "."], "missing.txt"),
             (["--format", "xml"], "--format 'xml'"),
         ],
@@ -305,7 +305,7 @@ class TestWhatIsChanged:
         copy_of("slam_omni_dummy_loss", here)
         done = gonogo("--diff", "--", "bash", "launch.sh")
         assert "+++ b/train.py" not in done.stdout
-        assert "fixes left out, since they change what the run does: 1 (--unsafe-fixes shows them)" in done.stderr
+        assert "1 fixes not shown because they change the run's behaviour (--unsafe-fixes shows them)" in done.stderr
 
     def test_fix_tells_what_it_did_and_reports_what_is_left(self, here: Path) -> None:
         copy_of("slam_omni_dummy_loss", here)

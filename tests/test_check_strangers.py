@@ -320,6 +320,6 @@ def test_many_findings_of_one_hazard_are_told_once_with_their_places() -> None:
     report = Report("check", Verdict.GO, many)
     for name in ("text", "markdown", "html"):
         shown = render(report, name, "en")
-        assert all(said in shown for said in ("29 more places", "x.py:21", "9 more:")), name
+        assert all(said in shown for said in ("29 more locations", "x.py:21", "9 more:")), name
         assert "x.py:22" not in shown
     assert len(json.loads(render(report, "json", "en"))["findings"]) == 30

@@ -117,7 +117,7 @@ def test_report_goes_to_the_file_whole_and_nothing_to_stdout(
     options = ["--format", "markdown", "--output", str(target), "--lang", "zh"]
     assert gonogo("rehearse", *options, "--", "x", rehearse=returning(samples.rehearsal_record())) == 0
     assert target.read_text(encoding="utf-8").startswith("## gonogo rehearse: GO\n")
-    assert "加速卡显存峰值" in target.read_text(encoding="utf-8")
+    assert "GPU 显存峰值" in target.read_text(encoding="utf-8")
     assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
     assert capsys.readouterr().out == ""
 
@@ -254,7 +254,7 @@ def test_a_full_disk_behind_stdout_is_said_in_one_line() -> None:
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=300, check=False,
         )  # fmt: skip
     assert ended.returncode == 2
-    assert ended.stderr == f"gonogo: the report can't be written to stdout: {os.strerror(errno.ENOSPC)}\n"
+    assert ended.stderr == f"gonogo: can't write the report to stdout: {os.strerror(errno.ENOSPC)}\n"
 
 
 def test_sigint_while_parsing_or_rendering_leaves_no_traceback(tmp_path: Path) -> None:

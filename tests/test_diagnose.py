@@ -92,7 +92,7 @@ class TestDiagnose:
 
     @pytest.mark.parametrize(
         ("content", "says"),
-        [(b"", "The log is empty"), (b"epoch 1 loss 0.3\n", "No known hazard"), (bytes(range(256)) * 99, "No known")],
+        [(b"", "The log is empty"), (b"epoch 1 loss 0.3\n", "No known issue"), (bytes(range(256)) * 99, "No known")],
     )
     def test_a_log_that_tells_nothing(self, content: bytes, says: str, tmp_path: Path) -> None:
         log = tmp_path / "run.log"

@@ -223,12 +223,12 @@ class TestWhatIsSaid:
 class TestGpuMemory:
     def test_the_numbers_are_printed(self) -> None:
         finding = found("gpu-oom-model-states", "bad")[0]
-        assert finding.title.en == "Model states overfill the GPU: the run needs 155.9 GiB, an H100-80G has 79.6 GiB"
+        assert finding.title.en == "Out of GPU memory (model states): the run needs 155.9 GiB, an H100-80G has 79.6 GiB"
         assert "优化器 101.5 GiB" in finding.cause.zh
         for number in (
             "optimizer 101.5 GiB",
             "78.4 GiB (79.6 GiB less 1.2 GiB",
-            "asks for 2.1 GiB",
+            "requests 2.1 GiB",
             "lm_head (2.4 GiB)",
         ):
             assert number in finding.cause.en
@@ -236,7 +236,7 @@ class TestGpuMemory:
     def test_remedies_that_are_enough_come_first(self) -> None:
         cure = [text.en for text in found("gpu-oom-model-states", "bad")[0].cure]
         assert "offload_optimizer.device: cpu" in cure[0]
-        assert "frees 101.5 GiB a GPU, enough" in cure[0]
+        assert "frees 101.5 GiB per GPU, enough" in cure[0]
         # 136.6 GiB of divided states on 8 ranks, beside 19.3 GiB that stay: 136.6 * 8 / 59.1 is 18.5, in nodes of 8: 24
         assert any("Use 24 GPUs instead of 8" in text and "enough" in text for text in cure)
         assert "would still be missing" in cure[-1]
@@ -250,7 +250,7 @@ class TestGpuMemory:
     def test_activations_are_cut_by_the_micro_batch(self) -> None:
         cure = [text.en for text in found("gpu-oom-activations", "bad")[0].cure]
         # 84.2 GiB of activations for a micro-batch of 4 beside 20.8 GiB: 57.6 GiB are left, room for 2
-        assert any("Micro-batch 2 instead of 4" in text and "frees 42.1 GiB a GPU, enough" in text for text in cure)
+        assert any("Micro-batch 2 instead of 4" in text and "frees 42.1 GiB per GPU, enough" in text for text in cure)
         assert any("68 % of the present length" in text for text in cure)
 
     def test_fragmentation_is_told_from_need(self) -> None:

@@ -121,7 +121,7 @@ class TestTheRootRank:
         finding = found("rank-late-at-collective", "bad_data_loader")[0]
         assert "data loading" in finding.cause.en
         assert "Ranks 0-2 wait in all_reduce" in finding.cause.en
-        assert "rank 3 has not come to it" in finding.cause.en
+        assert "rank 3 has not reached it" in finding.cause.en
         assert finding.spans[0].path.endswith("transformers/trainer.py") or "train.py" in finding.spans[0].path
 
     def test_a_stopped_process_is_told_from_a_busy_one(self) -> None:

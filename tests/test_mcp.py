@@ -114,18 +114,18 @@ def test_what_is_hostile_is_refused_in_words(project: Path) -> None:
     outside = str(project.parent / "secret.json")
     (project / "leak.sh").write_text(f"deepspeed --num_gpus 8 train.py --deepspeed {outside}\n")
     asked: list[tuple[str, dict[str, Any], str]] = [
-        ("check", {"paths": ["../secret.json"]}, "outside of the allowed folders"),
-        ("check", {"paths": [outside]}, "outside of the allowed folders"),
-        ("check", {"paths": ["way_out/secret.json"]}, "outside of the allowed folders"),
-        ("check", {"paths": ["~/.ssh/id_rsa"]}, "outside of the allowed folders"),
+        ("check", {"paths": ["../secret.json"]}, "outside the allowed folders"),
+        ("check", {"paths": [outside]}, "outside the allowed folders"),
+        ("check", {"paths": ["way_out/secret.json"]}, "outside the allowed folders"),
+        ("check", {"paths": ["~/.ssh/id_rsa"]}, "outside the allowed folders"),
         ("check", {"paths": ["a\0b"]}, "zero byte"),
         ("check", {"paths": ["--fix"]}, "./--fix"),
         ("check", {"paths": [f"--output={outside}"]}, "--output="),
-        ("check", {"folder": ".."}, "outside of the allowed folders"),
+        ("check", {"folder": ".."}, "outside the allowed folders"),
         ("check", {"folder": "ds.json"}, "no such folder"),
-        ("check", {"environment": "/etc/hostname"}, "outside of the allowed folders"),
-        ("check", {"command": ["deepspeed", "train.py", f"--deepspeed={outside}"]}, "outside of the allowed folders"),
-        ("check", {"command": ["x"] * 1000}, "400 are the most"),
+        ("check", {"environment": "/etc/hostname"}, "outside the allowed folders"),
+        ("check", {"command": ["deepspeed", "train.py", f"--deepspeed={outside}"]}, "outside the allowed folders"),
+        ("check", {"command": ["x"] * 1000}, "the limit is 400"),
         ("check", {"paths": 3}, "paths"),
         ("check", {"language": "fr"}, "language"),
         ("diagnose", {"logs": ["-"]}, "./-"),
@@ -133,11 +133,11 @@ def test_what_is_hostile_is_refused_in_words(project: Path) -> None:
         ("plan", {"model": "--write=/tmp"}, "--write"),
         ("plan", {"model": "none/such"}, "none/such"),
         ("rehearse", {"command": []}, "no command"),
-        ("rehearse", {"command": ["python", "train.py"], "gpus": "--output=x"}, "unknown accelerator"),
+        ("rehearse", {"command": ["python", "train.py"], "gpus": "--output=x"}, "unknown GPU"),
         ("rehearse", {"command": ["python", "train.py"], "steps": 10**9}, "steps"),
         ("explain", {"name": "--output=x"}, "name"),
-        ("explain", {"name": "no-such-hazard"}, "no hazard has this name"),
-        ("job", {"job": "../../x"}, "no job is called"),
+        ("explain", {"name": "no-such-hazard"}, "no hazard with this name"),
+        ("job", {"job": "../../x"}, "no job "),
         ("nothing", {}, "nothing"),
     ]
 
@@ -237,8 +237,8 @@ def test_http_is_for_this_machine_and_for_no_page_of_another(project: Path) -> N
     ("options", "said"),
     [
         (["--allow", "/no/such"], "--allow /no/such: no such folder"),
-        (["--http", "0.0.0.0:80"], "it is not served to others"),
-        (["--http", "99999"], "write a port of this machine"),
+        (["--http", "0.0.0.0:80"], "not reachable from other machines"),
+        (["--http", "99999"], "must be a local port"),
     ],
 )
 def test_a_start_that_makes_no_sense_is_one_line(options: list[str], said: str) -> None:

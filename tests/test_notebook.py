@@ -56,7 +56,7 @@ def test_the_magics_in_a_terminal(tmp_path: Path) -> None:
     assert "gonogo check" in done.stdout
     assert "原因" in done.stdout
     assert "<iframe" not in done.stdout
-    assert "gonogo: %%gonogo: the cell is the launch script: leave out what stands after --" in done.stderr
+    assert "gonogo: %%gonogo: the cell itself is the launch script: remove what follows --" in done.stderr
     assert "No such command 'nothing'" in done.stdout
 
 

@@ -234,7 +234,7 @@ def test_a_new_page_counts_at_the_next_call_and_a_removed_one_no_more(checkout: 
     path.write_text(PAGE.replace("frobnicator stopped at", "frobnicator paused at"), encoding="utf-8")
     assert "frobnicator-stops" not in checkout.run("diagnose", "run.log").stdout
     path.unlink()
-    assert "no hazard has this name" in checkout.run("explain", "frobnicator-stops").stderr
+    assert "no hazard with this name" in checkout.run("explain", "frobnicator-stops").stderr
 
 
 def test_a_new_page_with_code_counts_at_the_next_call(checkout: Checkout) -> None:

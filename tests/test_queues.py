@@ -238,7 +238,7 @@ def test_a_file_with_no_job_of_its_own_is_said(project: Path) -> None:
     (project / "two.yaml").write_text(f"{TRAIN_JOB}---\n{TRAIN_JOB}")
     with pytest.raises(UserError) as caught:
         unpacked(RehearsalRequest(["two.yaml"]))
-    assert "not one job" in caught.value.text.en
+    assert "not exactly one job" in caught.value.text.en
     assert unpacked(RehearsalRequest(["bash", "launch.sh"])).command == ["bash", "launch.sh"]
 
 
@@ -314,7 +314,7 @@ def test_a_file_after_the_dashes_is_read_as_the_file(project: Path, name: str) -
     (project / "tune.ipynb").write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4}))
     assert check([], [name]).report == check([name]).report
     (project / "ds.yaml").write_text("a: 1\n")
-    with pytest.raises(UserError, match="starts nothing that gonogo knows"):
+    with pytest.raises(UserError, match="starts no program that gonogo recognizes"):
         check([], ["ds.yaml"])
 
 

@@ -119,17 +119,17 @@ def test_the_folder_is_shown_and_nothing_around_it(client: TestClient, project: 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"tool": "check", "folder": ".."}, "outside of the allowed folders"),
-        ({"tool": "check", "command": "deepspeed train.py --deepspeed ../secret.json"}, "outside of the allowed"),
+        ({"tool": "check", "folder": ".."}, "outside the allowed folders"),
+        ({"tool": "check", "command": "deepspeed train.py --deepspeed ../secret.json"}, "outside the allowed"),
         ({"tool": "check", "command": "bash way_out/x.sh"}, ""),
         ({"tool": "check", "command": "bash 'launch.sh"}, "a quote that is not closed"),
         ({"tool": "rehearse"}, "no command"),
         ({"tool": "cure", "command": "  "}, "no command"),
         ({"tool": "plan"}, "plan needs a model"),
-        ({"tool": "plan", "model": "/etc"}, "outside of the allowed folders"),
+        ({"tool": "plan", "model": "/etc"}, "outside the allowed folders"),
         ({"tool": "diagnose"}, "no log"),
-        ({"tool": "diagnose", "logs": ["leak.json"]}, "outside of the allowed folders"),
-        ({"tool": "report", "records": "../x"}, "outside of the allowed folders"),
+        ({"tool": "diagnose", "logs": ["leak.json"]}, "outside the allowed folders"),
+        ({"tool": "report", "records": "../x"}, "outside the allowed folders"),
         ({"tool": "run", "command": "bash launch.sh"}, "can't be understood"),
         ({"tool": "check", "output": "/etc/passwd"}, "can't be understood"),
         ({"tool": "check", "language": "xx"}, "can't be understood"),
@@ -222,7 +222,7 @@ def test_every_word_of_the_page_is_said_in_both_languages() -> None:
     ("options", "said"),
     [
         (["/no/such", "--lang", "en"], "/no/such: no such folder"),
-        (["--port", "TAKEN", "--lang", "en"], "without --port a free one is taken"),
+        (["--port", "TAKEN", "--lang", "en"], "without --port a free port is chosen"),
     ],
 )
 def test_a_start_that_makes_no_sense_is_one_line(options: list[str], said: str, tmp_path: Path) -> None:

@@ -165,4 +165,4 @@ def test_a_refusal_and_an_ended_server_are_said(page: Any) -> None:
     page.route("**/api/**", lambda route: route.abort())
     page.locator("#command").fill("bash launch.sh")
     page.locator("button[value=check]").click()
-    page.locator("#refused").filter(has_text="gonogo ui has ended").wait_for()
+    page.locator("#refused").filter(has_text="gonogo ui has stopped").wait_for()

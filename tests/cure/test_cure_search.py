@@ -133,8 +133,8 @@ def test_without_a_cure_it_is_told_what_was_tried(tmp_path: Path, monkeypatch: p
     assert [finding.hazard for finding in report.findings] == ["program-raises"]
     assert report.cure is not None
     assert not report.cure.patch
-    assert [one.outcome.en for one in report.cure.tried] == ["the error stays"]
-    assert "no cure was found" in report.notes[0].en
+    assert [one.outcome.en for one in report.cure.tried] == ["the error remains"]
+    assert "no cure found" in report.notes[0].en
 
 
 @pytest.mark.parametrize("allowed", [False, True])

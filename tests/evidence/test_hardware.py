@@ -88,11 +88,11 @@ def test_unreadable_host_memory(text: str) -> None:
 
 
 def test_impossible_counts() -> None:
-    with pytest.raises(UserError, match="at least one accelerator"):
+    with pytest.raises(UserError, match="at least one GPU"):
         machine_from("0xH100", None, None, default_count=1)
     with pytest.raises(UserError, match="--nodes"):
         machine_from(None, 0, None, default_count=1)
-    with pytest.raises(UserError, match="unknown accelerator"):
+    with pytest.raises(UserError, match="unknown GPU"):
         machine_from("8xH1000", None, None, default_count=1)
 
 

@@ -50,9 +50,9 @@ def test_host_memory_that_is_given_wins() -> None:
 @pytest.mark.parametrize(
     ("gpus", "nodes", "said"),
     [
-        ("2xp5.48xlarge", 3, "--gpus 2xp5.48xlarge is 2 node(s), --nodes says 3"),
-        ("p5.44xlarge", None, "the nearest known are p5.4xlarge, p5.48xlarge"),
-        ("0xp5.48xlarge", None, "needs at least one accelerator"),
+        ("2xp5.48xlarge", 3, "--gpus 2xp5.48xlarge means 2 nodes, but --nodes is 3"),
+        ("p5.44xlarge", None, "the closest known are p5.4xlarge, p5.48xlarge"),
+        ("0xp5.48xlarge", None, "needs at least one GPU"),
     ],
 )
 def test_what_contradicts_or_is_unknown_is_said(gpus: str, nodes: int | None, said: str) -> None:

@@ -46,8 +46,8 @@ def test_values_that_files_tell(text: str, value: Any) -> None:
     ("text", "reason"),
     [
         ("def g(x):\n    f(x)", "x is a parameter of g"),
-        ("if a:\n    x = 1\nelse:\n    x = 2\nf(x)", "x gets more than one value"),
-        ("x = 1\ndef g():\n    f(x)\nx = 2", "x gets more than one value"),
+        ("if a:\n    x = 1\nelse:\n    x = 2\nf(x)", "x is assigned more than one value"),
+        ("x = 1\ndef g():\n    f(x)\nx = 2", "x is assigned more than one value"),
         ("for x in y:\n    f(x)", "it is computed when the script runs: x"),
         ("f(g(1))", "it is computed when the script runs: g(...)"),
         ("import os\nf(os.environ['X'])", "the environment variable X decides it"),

@@ -70,7 +70,7 @@ class TestTheCommandIsAsEver:
     def test_a_command_that_trains_nothing_is_no_go_of_ours(self, tmp_path: Path) -> None:
         done = launched(tmp_path, "true")
         assert done.report["verdict"] == "CANNOT-TELL"
-        assert "no process wrote anything" in done.stderr
+        assert "no process wrote a record" in done.stderr
 
     def test_its_environment_is_its_own(self, tmp_path: Path) -> None:
         done = launched(tmp_path, sys.executable, "-c", "import os; print(os.environ['MINE'])", MINE="kept")
@@ -165,7 +165,7 @@ class TestTheCheckBeforeIt:
         (project / "ds.json").write_text('{"zero_optimization": {"stage": 2}, "train_batch_size": 8, "no_such_key": 1}')
         done = gonogo(*self.command(), cwd=project)
         assert done.stdout == "launched\n"
-        assert "that do not stop it" in done.stderr
+        assert "don't prevent the launch" in done.stderr
 
     @pytest.mark.parametrize("option", ["--force", "--no-check"])
     def test_unless_told_otherwise(self, project: Path, option: str) -> None:
@@ -187,7 +187,7 @@ class TestFolders:
         done = launched(folder, "sh", "-c", f"sleep 0.5; rm -r {folder}; sleep 1; echo through; exit 3")
         assert (done.status, done.stdout) == (3, "through\n")
         assert done.stderr.count("gonogo:") == done.stderr.count("\n") == 1
-        assert "was deleted while the command runs" in done.stderr
+        assert "was deleted while the command is running" in done.stderr
         assert str(folder) in done.stderr
         assert not folder.exists()
 
@@ -285,7 +285,7 @@ class TestAroundIt:
         assert kills is None or kills >= 0
 
     def test_a_command_that_is_nowhere_says_so(self) -> None:
-        with pytest.raises(CannotStart, match="no such command"):
+        with pytest.raises(CannotStart, match="command not found"):
             run_child(["/nowhere/at/all"], {})
 
     def test_trouble_is_told_of_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

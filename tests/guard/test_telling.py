@@ -24,10 +24,10 @@ CONTEXT = FailureContext(
 ENGLISH = [
     "gonogo: rank 1, step 2",
     "  in module layers.0 (Linear)",
-    "  tensors of the line that failed:",
+    "  tensors on the failing line:",
     "    x            cuda:0  float32  (2, 3)",
     "    self.weight  cpu     float32  (3, 3)  parameter layers.0.weight",
-    "  ZeRO-3: layers.0.weight is NOT_AVAILABLE, whole shape (3, 3), 5 elements of it on cpu here",
+    "  ZeRO-3: layers.0.weight is NOT_AVAILABLE, full shape (3, 3), 5 elements on cpu on this rank",
 ]
 
 

@@ -17,7 +17,7 @@ from ports import free_port
 from gonogo.guard.trackers import detection as trackers
 
 TRACKERS = ("wandb", "mlflow", "tensorboard", "swanlab")
-HANDED = "the report is in"
+HANDED = "the report is also in"
 
 
 def run(folder: Path, tracker: str, ends: str, *options: str, path: str = "") -> str:
@@ -32,7 +32,7 @@ def run(folder: Path, tracker: str, ends: str, *options: str, path: str = "") ->
     done = subprocess.run(command, env=variables, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == (1 if ends == "fails" else 0), done.stderr[-3000:]
     assert ("trained" in done.stdout) == (ends != "fails")
-    assert "a fault of the guard" not in done.stderr
+    assert "internal error in the guard" not in done.stderr
     return done.stderr
 
 

@@ -33,13 +33,13 @@ def test_an_instances_price_wins(tmp_path: Path, gpus: str | None, lowest: float
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("A100-80G: 1\n", "it has no price of H100-80G, but of A100-80G"),
-        ("H100: cheap\n", "`H100` is no price"),
-        ("H100: [1, 2, 3]\n", "`H100` is no price"),
-        ("H100: -1\n", "`H100` is no price"),
-        ("H100: true\n", "`H100` is no price"),
-        ("H1000: 1\n", "unknown accelerator"),
-        ("- 1\n", "no mapping"),
+        ("A100-80G: 1\n", "it has no price for H100-80G, only for A100-80G"),
+        ("H100: cheap\n", "`H100` is not a price"),
+        ("H100: [1, 2, 3]\n", "`H100` is not a price"),
+        ("H100: -1\n", "`H100` is not a price"),
+        ("H100: true\n", "`H100` is not a price"),
+        ("H1000: 1\n", "unknown GPU"),
+        ("- 1\n", "not a mapping"),
         ("a: [\n", "not valid YAML"),
     ],
 )
@@ -87,7 +87,7 @@ def test_the_command_says_what_is_wrong_with_prices(tmp_path: Path) -> None:
     model_in(tmp_path / "model")
     table(tmp_path, "A100-80G: 1\n")
     for words, said in (
-        (["--price", "prices.yaml"], "it has no price of p5.48xlarge / H100-80G"),
+        (["--price", "prices.yaml"], "it has no price for p5.48xlarge / H100-80G"),
         (["--price", "none.yaml"], "can't read none.yaml"),
         (["--tokens", "many"], "--tokens 'many'"),
     ):

@@ -77,18 +77,18 @@ def test_lengths_of_prompt_and_completion(tmp_path: Path, given: dict[str, Any],
     ("given", "said"),
     [
         ({"task": "ppo"}, "--task ppo: one of sft, dpo, kto, rm, grpo, rloo, gkd"),
-        ({"task": "dpo", "generations": 4}, "--generations means nothing for --task dpo: it is of grpo, rloo"),
-        ({"prompt_len": 5}, "--prompt-len means nothing for --task sft"),
-        ({"task": "rm", "beta": 0.1}, "--beta means nothing for --task rm: it is of dpo, kto, grpo, rloo"),
+        ({"task": "dpo", "generations": 4}, "--generations does not apply to --task dpo, only to grpo, rloo"),
+        ({"prompt_len": 5}, "--prompt-len does not apply to --task sft"),
+        ({"task": "rm", "beta": 0.1}, "--beta does not apply to --task rm, only to dpo, kto, grpo, rloo"),
         ({"task": "gkd"}, "--task gkd distils from a teacher"),
         ({"task": "grpo", "generations": 1}, "at least 2"),
         ({"task": "grpo", "engine": "sideways"}, "--engine sideways: one of colocate, server, none"),
         ({"task": "grpo", "tune": "qlora"}, "--tune qlora with --task grpo: only full, lora"),
-        ({"task": "dpo", "seq_len": 100, "prompt_len": 100}, "--seq-len 100 is prompt and completion together"),
-        ({"task": "dpo", "seq_len": 100, "completion_len": 200}, "one of them alone is no shorter"),
+        ({"task": "dpo", "seq_len": 100, "prompt_len": 100}, "--seq-len 100 must"),
+        ({"task": "dpo", "seq_len": 100, "completion_len": 200}, "one of them alone is as long"),
         ({"task": "dpo", "seq_len": 100, "prompt_len": 50, "completion_len": 60}, "50 and 60 are not"),
         ({"task": "grpo", "gpus": "1xH100-80G", "engine": "server"}, "with one GPU none is left"),
-        ({"task": "grpo", "gpus": "8xV100-32G"}, "how much memory vLLM takes there is not known"),
+        ({"task": "grpo", "gpus": "8xV100-32G"}, "vLLM's memory use there is not known"),
         ({"task": "grpo", "reward_model": "nowhere"}, "nowhere: no such folder"),
     ],
 )
@@ -248,7 +248,7 @@ def test_the_best_is_rehearsed_whole_with_its_engine_and_said_so(tmp_path: Path)
     assert "vLLM runs" in said
     assert "by estimate" in said
     skipped = {one.what.en for one in report.skipped}
-    assert {"the speed of generating", "ms-swift's launch", "the rollout server's GPUs"} <= skipped
+    assert {"generation speed", "ms-swift's launch", "the rollout server's GPUs"} <= skipped
 
 
 @pytest.mark.parametrize("unknown", ["micro-batch", "seq-len", "gpus", "generations"])
@@ -279,7 +279,7 @@ def test_where_the_engine_may_not_start_it_is_ruled_out_and_said(tmp_path: Path)
     assert choice.room.engine < 0
     assert not choice.may_fit(80 * GIB)
     roomy = replace(choice, room=replace(choice.room, accelerator=GIB))
-    assert "to start surely beside the trainer" in shortfall(roomy, one).en
+    assert "starting reliably next to the trainer" in shortfall(roomy, one).en
 
 
 @pytest.mark.parametrize("vocabulary", [3, 283, 502, 152_064])

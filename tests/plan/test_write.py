@@ -70,7 +70,7 @@ def test_what_only_the_user_knows_is_said(tmp_path: Path) -> None:
 
 def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"--write .*: there are files in it already"):
+    with pytest.raises(UserError, match=r"--write .*: not empty"):
         check_folder(tmp_path)
     with pytest.raises(UserError, match=r"mine.txt: is no folder"):
         check_folder(tmp_path / "mine.txt")

@@ -261,7 +261,7 @@ def test_the_folder_is_whole_and_never_the_users(tmp_path: Path) -> None:
     assert files == ["models/a/other.json", "models/b/config.json"]
     assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
     (folder / MANIFEST).unlink()
-    with pytest.raises(UserError, match="was not made by gonogo"):
+    with pytest.raises(UserError, match="was not created by gonogo"):
         write_folder(tmp_path, {}, Prepared())
     assert (folder / "models" / "b" / "config.json").exists()
 

@@ -334,7 +334,7 @@ def test_the_projects_own_command_is_prepared_and_never_taken_for_anothers(
     command = [sys.executable, "-m", "gonogo", "rehearse", "--", "tune", "run"]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "own package, which is not installed here: gonogo prepare -- COMMAND" in refused.stderr
+    assert "own package, which is not installed: run gonogo prepare -- COMMAND" in refused.stderr
     done = prepare(["tune", "run"], PrepareOptions(), InEnvironment(as_installed=True), write=True, look=None)
     assert (tmp_path / FOLDER / "project" / "bin" / "tune").exists()
     laid = with_own_package(os.environ, tmp_path)["PATH"]

@@ -120,9 +120,9 @@ def test_no_rows_are_made_for_a_file_that_has_none(project: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "outcome"),
     [
-        ("No .txt files found in train data []", "the files of data that it looks for"),
-        ("No dataset parquet files found, did you run dataset.py?", "the files of data that it looks for"),
-        ("Found no images in /nowhere", "the files of data that it looks for"),
+        ("No .txt files found in train data []", "the data files that it looks for"),
+        ("No dataset parquet files found, did you run dataset.py?", "the data files that it looks for"),
+        ("Found no images in /nowhere", "the data files that it looks for"),
         ("No attention layers found", "raised"),
         ("no pad token", "raised"),
     ],

@@ -86,23 +86,23 @@ def test_what_was_not_reached_says_why_and_what_was_going_on(judged) -> None:
     skipped = judged(samples.rehearsal_record(rank)).skipped[0]
     assert skipped.what.en == "rank 0: init, forward, backward, optimizer step, save, exit"
     assert "--timeout" in skipped.why.en
-    assert skipped.why.en.endswith("it was at: from_pretrained, train.py:7")
+    assert skipped.why.en.endswith("last activity: from_pretrained, train.py:7")
     assert "from_pretrained" in skipped.why.zh
 
 
 def test_a_rank_that_ended_before_its_settings_were_read_says_so(judged) -> None:
     rank = samples.rank_record(outcome="killed", phases=["load"], expected_phases=[])
     report = judged(samples.rehearsal_record(rank, world_size=1))
-    assert report.covered[0].en.startswith("rank 0: load (not to its end);")
+    assert report.covered[0].en.startswith("rank 0: load (not completed);")
     assert report.skipped[0].what.en == "rank 0: what comes after load"
     nowhere = judged(samples.rehearsal_record(samples.rank_record(outcome="killed", phases=[], expected_phases=[])))
     assert nowhere.covered == ()
-    assert nowhere.skipped[0].what.en == "rank 0: what comes after the start"
+    assert nowhere.skipped[0].what.en == "rank 0: everything after startup"
 
 
 def test_a_rank_that_went_on_where_memory_would_have_run_out_covers_its_phases(judged) -> None:
     report = judged(samples.rehearsal_record(samples.rank_record(outcome="out-of-memory"), world_size=1))
-    assert "not to its end" not in report.covered[0].en
+    assert "not completed" not in report.covered[0].en
     assert [skipped.what.en for skipped in report.skipped] == ["torch 2.4.0"]
 
 

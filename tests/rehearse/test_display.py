@@ -30,7 +30,7 @@ def printed(status: RehearsalStatus, language: str) -> str:
     ("language", "words"),
     [
         ("en", ["rehearsing  12 s", "forward", "12,345", "3.0 GiB", "512 MiB", "out of memory", "waiting"]),
-        ("zh", ["排练中  12 s", "forward", "12,345", "3.0 GiB", "512 MiB", "显存或内存耗尽", "等待"]),
+        ("zh", ["排练中  12 s", "forward", "12,345", "3.0 GiB", "512 MiB", "显存或内存不足", "等待"]),
     ],
 )
 def test_each_rank_has_a_row(language: str, words: list[str]) -> None:

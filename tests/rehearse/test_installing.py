@@ -135,7 +135,7 @@ def test_an_address_is_never_replaced_by_the_index_s_package_of_that_name(
     assert "coolpkg" in made.differing
     ((what, why),) = [(what, why) for what, why in told(made).items() if what.startswith("coolpkg from ")]
     assert "127.0.0.1" in what or "nowhere" in what
-    assert why.startswith("not in this environment; what imports it can't be told")
+    assert why.startswith("not installed in this environment; whatever imports it can't be judged")
     assert not [path for path in index.asked if path.startswith(("/files/coolpkg", "/simple/coolpkg"))]
     assert existing_environment(path, (), None) == made
 
@@ -295,7 +295,7 @@ def test_lines_that_name_an_index_are_said_and_not_followed(index: Index, projec
         made = build_full_environment(requirements(project, f"{text}--pre\nfiller\nmsgspec\n"), (), None)
         assert other.asked == []
     assert installed(made)["filler"] == "22.1"
-    said = [note.en for note in made.notes if note.en.startswith("not followed: ")]
+    said = [note.en for note in made.notes if note.en.startswith("ignored: ")]
     assert [f":{line}: " in note for line, note in enumerate(said, 1)] == [True] * 3
     assert "secret" not in str(made)
 
@@ -356,7 +356,7 @@ def test_without_a_terminal_nothing_is_installed_unless_it_was_agreed_to(
     requirements(project, "filler==22.1\n")
     with pytest.raises(NotAgreed) as error:
         asked_for(project)
-    assert "packages that are not here (1)" in error.value.text.en
+    assert "packages that are not installed (1)" in error.value.text.en
     assert "add --yes" in error.value.text.en
     assert "\n" not in error.value.text.en
     made = (tmp_path / "xdg_cache_home" / "gonogo" / "environments").iterdir()
@@ -393,7 +393,7 @@ def test_at_a_terminal_the_user_is_asked(
             asked_for(project)
     said = capsys.readouterr().err
     assert "from 127.0.0.1: filler 22.1" in said
-    assert f"coolpkg from {address}: not in this environment" in said
+    assert f"coolpkg from {address}: not installed in this environment" in said
     assert "requirements.txt:1: --pre" in said
     assert "Install these packages (1)? [Y/n]" in said
 

@@ -120,7 +120,7 @@ def test_torch_can_not_be_laid_over(index: Path) -> None:
     (torch, why), (flash, absent) = overlay.skipped
     assert (torch.en, flash.en) == ("torch==1.13.1", "flash-attn==2.5.0")
     assert str(installed_version("torch")) in why.en
-    assert "isn't installed here" in absent.en
+    assert "is not installed here" in absent.en
 
 
 def test_an_installed_package_that_asks_for_another_version_is_told(index: Path) -> None:

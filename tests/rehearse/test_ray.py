@@ -186,8 +186,8 @@ def _occupy_the_head(cluster: Any) -> Any:
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("127.0.0.1:1", "--ray 127.0.0.1:1: no Ray cluster is reached there (Connection refused)"),
-        ("ray://127.0.0.1:1", "--ray ray://127.0.0.1:1: ranks are started from a node of the cluster"),
+        ("127.0.0.1:1", "--ray 127.0.0.1:1: can't connect to a Ray cluster (Connection refused)"),
+        ("ray://127.0.0.1:1", "--ray ray://127.0.0.1:1: ranks can only be started from a node of the cluster"),
         ("nowhere", "--ray nowhere: write HOST:PORT"),
         ("host:port", "--ray host:port: write HOST:PORT"),
     ],

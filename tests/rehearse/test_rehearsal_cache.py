@@ -65,7 +65,7 @@ class Project:
 
     def is_answered(self, *command: str, **options: object) -> bool:
         """Whether the answer comes from an earlier rehearsal."""
-        return any("answered by the rehearsal of" in note for note, _ in self.rehearse(*command, **options).notes)
+        return any("cached result of the rehearsal of" in note for note, _ in self.rehearse(*command, **options).notes)
 
 
 def is_kept(request: RehearsalRequest) -> bool:
@@ -162,7 +162,7 @@ def test_the_same_again_is_answered_at_once(project: Project) -> None:
     again = project.rehearse()
     assert time.monotonic() - started < 5
     (note, note_zh) = again.notes[0]
-    assert note.startswith("answered by the rehearsal of 20")
+    assert note.startswith("cached result of the rehearsal of 20")
     assert "--no-cache" in note
     assert "--no-cache" in note_zh
     assert again.notes[1:] == first.notes

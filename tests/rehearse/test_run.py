@@ -393,7 +393,7 @@ def test_what_the_user_has_to_provide_is_the_users_error(project: Project, monke
         (
             ["deepspeed", "--num_gpus", "8", "train.py"],
             {"gpus": "4xH100-80G"},
-            "8 processes on a node, --gpus gives it 4",
+            "8 processes per node, but --gpus has 4",
         ),
         (["deepspeed", "--num_gpus", "8", "train.py"], {"gpus": "H1000"}, "H100-80G"),
         (["deepspeed", "--num_gpus", "8", "train.py"], {"ranks": "8"}, "ranks 0 to 7"),

@@ -203,7 +203,7 @@ def test_the_command_is_a_launch_of_the_shipped_program(tmp_path: Path) -> None:
         ({}, "nowhere", "nowhere: it does not exist"),
         ({"README.md": "a model"}, ".", "has no config.json"),
         ({"config.json": "{"}, ".", "config.json: it can't be read as JSON"),
-        ({"config.json": "[]"}, ".", "config.json: it is no JSON object"),
+        ({"config.json": "[]"}, ".", "config.json: not a JSON object"),
         ({"config.json": "{}"}, "config.json", "it has no model_type"),
     ],
 )
@@ -217,7 +217,7 @@ def test_what_is_no_model_is_said_in_one_line(tmp_path: Path, files: dict[str, s
 
 
 def test_a_command_beside_the_option_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="leave out the command"):
+    with pytest.raises(UserError, match="remove the command"):
         Synthetic(tmp_path).command(["python", "train.py"], None, None, 2)
 
 

@@ -179,11 +179,11 @@ def test_paths_that_cannot_be_written_are_refused_in_a_line(tmp_path: Path) -> N
     full.mkdir()
     (full / "a").touch()
     refused = {
-        f"--memory-viz {full}: is a folder: name a file": ViewerFiles(memory_viz=full),
+        f"--memory-viz {full}: is a folder: give a file": ViewerFiles(memory_viz=full),
         f"--trace {tmp_path}/no/t.json: the folder {tmp_path}/no does not exist": ViewerFiles(
             trace=tmp_path / "no" / "t.json"
         ),
-        f"--flight-recorder {full}: name a folder that is new or empty": ViewerFiles(flight_recorder=full),
+        f"--flight-recorder {full}: give a new or empty folder": ViewerFiles(flight_recorder=full),
     }
     for sentence, files in refused.items():
         with pytest.raises(UserError) as error:

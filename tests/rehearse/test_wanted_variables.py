@@ -71,7 +71,7 @@ def test_a_failure_for_want_of_a_variable_is_none_of_the_program(name: str) -> N
     rank = settled(WANTING[name])
     assert rank.outcome == "unsupported"
     (why,) = rank.unsupported
-    assert why.why == "the variable MY_DATA is set here and was not handed on: --env MY_DATA"
+    assert why.why == "the environment variable MY_DATA is set here but was not passed on: add --env MY_DATA"
     assert why.why_zh == "此处设置了环境变量 MY_DATA，但没有传给程序：请加 --env MY_DATA"
     assert why.where.endswith((":3", ":9"))
     assert settled(WANTING[name], "MY_DATA").outcome == "raised"  # handed on, it is the program's own failure
@@ -112,7 +112,7 @@ def test_a_placeholder_that_was_refused() -> None:
     for message in (f"Invalid user token {placeholder}", "HF_TOKEN is invalid or expired"):
         rank = settled(failed("HTTPError", message))
         assert rank.outcome == "unsupported"
-        assert rank.unsupported[0].why.endswith("--env HF_TOKEN=VALUE gives it a value of your choice")
+        assert rank.unsupported[0].why.endswith("set a value with --env HF_TOKEN=VALUE")
         assert "--env HF_TOKEN=值" in rank.unsupported[0].why_zh
     assert settled(failed("HTTPError", "HF_TOKEN is read first")).outcome == "raised"
 
@@ -131,7 +131,7 @@ def test_an_error_of_the_user_s_says_which_variable_it_lacks() -> None:
         raise UserError(text)
     assert raised.value.text == Text(
         "ended with status 1: run.sh: line 3: {x} MY_DATA: unbound variable ***; the variable MY_DATA is set here and "
-        "was not handed on: --env MY_DATA",
+        "was not passed on: --env MY_DATA",
         "以状态 1 退出：run.sh: line 3: {x} MY_DATA: unbound variable ***；此处设置了环境变量 MY_DATA，但没有传给程序："
         "请加 --env MY_DATA",
     )
@@ -243,7 +243,7 @@ def test_a_withheld_variable_is_cannot_tell(tmp_path: Path, language: str) -> No
     assert status == 3, (out, err)
     shown = " ".join(out.split())
     assert "--env MY_DATA" in shown
-    assert ("was not handed on" if language == "en" else "没有传给程序") in shown
+    assert ("was not passed on" if language == "en" else "没有传给程序") in shown
 
 
 @pytest.mark.slow
@@ -331,7 +331,7 @@ def test_an_interpreter_that_the_command_names_gets_no_secret_either(tmp_path: P
         capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, (ended.stdout, ended.stderr)
-    assert "has no gonogo" in ended.stdout  # it ended with 1, which it does where it has seen none
+    assert "does not have gonogo" in ended.stdout  # it ended with 1, which it does where it has seen none
 
 
 def test_what_prepare_lists_has_none(tmp_path: Path) -> None:

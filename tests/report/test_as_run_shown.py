@@ -56,18 +56,18 @@ def test_what_was_run_is_said_over_all_ranks() -> None:
     longer = replace(QLORA, tokens=(200, 1024), samples=(2, 2))
     table = as_run_table(rehearsal_of(rehearsed(QLORA, longer, None)), "en")
     assert dict(table.rows) == {
-        "model": "Qwen3ForCausalLM (PeftModelForCausalLM), 8.23 B parameters, 43.6 M of them trained, 6.95 B quantized",
-        "batch": "3 ranks, micro-batch 1 to 2 (asked for: 4), accumulation 4",
-        "tokens a sample": "187 to 1,024",
-        "precision": "matrix products in bfloat16, weights in uint8 and bfloat16, stepped in float32",
+        "model": "Qwen3ForCausalLM (PeftModelForCausalLM), 8.23 B parameters, 43.6 M trainable, 6.95 B quantized",
+        "batch": "3 ranks, micro-batch 1 to 2 (set to: 4), gradient accumulation 4",
+        "tokens per sample": "187 to 1,024",
+        "precision": "bf16 compute, uint8 and bf16 weights, fp32 optimizer",
         "strategy": "DeepSpeed ZeRO-3, optimizer states on cpu, weights on cpu",
-        "checkpointing": "36/36 Qwen3DecoderLayer ran again in backward",
+        "gradient checkpointing": "on, 36/36 Qwen3DecoderLayer",
         "attention": "flash_attention_2, sdpa",
         "optimizer": "DeepSpeedCPUAdam",
         "versions": "torch 2.13.0",
     }
     chinese = dict(as_run_table(rehearsal_of(rehearsed(QLORA)), "zh").rows)
-    assert chinese["批次"] == "1 个 rank，micro-batch 1 至 2（设置为 4），累积 4 次"
+    assert chinese["batch"] == "1 个 rank，micro-batch 1 至 2（设置为 4），梯度累积 4"
 
 
 def test_what_was_not_seen_has_no_row() -> None:
@@ -76,7 +76,7 @@ def test_what_was_not_seen_has_no_row() -> None:
     assert seen == {
         "model": "Net, 12 parameters",
         "batch": "1 rank",
-        "strategy": "none: a model of its own in each process",
+        "strategy": "none: each process has its own model",
         "versions": "torch 2.13.0",
     }
 
@@ -86,7 +86,7 @@ def test_what_was_run_stands_before_the_findings(language: str) -> None:
     report = replace(samples.report(), rehearsal=rehearsal_of(rehearsed(QLORA)))
     for format_name in ("text", "markdown"):
         written = render(report, format_name, language)
-        head = "What was run" if language == "en" else "实际运行的内容"
+        head = "Training setup" if language == "en" else "训练设置"
         assert report.findings[0].hazard in written
         assert written.index(head) < written.index(report.findings[0].hazard)
 

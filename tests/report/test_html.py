@@ -150,7 +150,7 @@ def test_of_many_ranks_it_is_said_how_many_are_shown_in_order() -> None:
     ends = [RankEnd(rank, float(rank), not rank, "Error") for rank in range(512)]
     (shown,) = time_axis(ends, "en")
     assert shown.count("<circle") == 64
-    assert "The first 64 of 512 are shown." in shown
+    assert "Showing the first 64 of 512." in shown
     (few,) = time_axis(ends[:64], "zh")
     assert "只显示" not in few
 
@@ -177,7 +177,7 @@ def test_open_without_a_browser_says_where_the_page_lies(tmp_path: Path, monkeyp
     with contextlib.redirect_stderr(io.StringIO()) as said:
         show(RUNS["check"](), None, "zh")
     (page,) = tmp_path.glob("gonogo-*/report.html")
-    assert f"请在有浏览器处打开 {page}" in said.getvalue()
+    assert f"请在有浏览器的机器上打开 {page}" in said.getvalue()
 
 
 def test_the_steps_of_a_guarded_run_keep_their_peaks_in_few_points() -> None:

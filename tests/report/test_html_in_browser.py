@@ -233,7 +233,7 @@ def test_steps_of_a_guarded_run_are_drawn_and_told(opened: Any) -> None:
     page.mouse.move(box["x"] + box["width"] * (1205 - 5) / (2000 - 5), box["y"] + 60)
     page.wait_for_timeout(100)
     said = page.locator(".at:visible").inner_text()
-    assert said.startswith("step 1201-1205; slowest: rank 2, 9.0 s; median of the ranks 600 ms; rank 2 stood still for")
+    assert said.startswith("step 1201-1205; slowest: rank 2, 9.0 s; median of the ranks 600 ms; rank 2 stalled for")
     page.locator(".chooser:visible select").select_option("gpu_bytes")
     page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 80)
     page.wait_for_timeout(100)

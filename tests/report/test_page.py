@@ -95,7 +95,9 @@ def test_the_width_is_the_terminals_unless_columns_says_otherwise(monkeypatch: p
 
 def test_a_head_of_two_words_gives_way_before_a_cell_is_broken() -> None:
     columns = ("rank", "device", "parameters", "gradients", "rollout engine")
-    table = Table("What holds it", columns, (("0", "cuda:0", "0.2 MiB", "0", "33.0 GiB"),), frozenset({2, 3, 4}))
+    table = Table(
+        "GPU memory at the peak", columns, (("0", "cuda:0", "0.2 MiB", "0", "33.0 GiB"),), frozenset({2, 3, 4})
+    )
 
     def drawn(width: int) -> str:
         stream = io.StringIO()

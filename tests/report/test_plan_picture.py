@@ -107,7 +107,7 @@ def test_names_are_no_markup() -> None:
     assert "\x1b" not in svg
 
 
-@pytest.mark.parametrize(("language", "said"), [("en", "reserved, not used"), ("zh", "已保留未使用")])
+@pytest.mark.parametrize(("language", "said"), [("en", "reserved, unused"), ("zh", "已保留未使用")])
 def test_svg_speaks_both_languages(language: str, said: str, tmp_path: Path) -> None:
     write_picture(plan([FITS], []), tmp_path / "picture.svg", language)
     assert said in (tmp_path / "picture.svg").read_text(encoding="utf-8")
@@ -148,7 +148,7 @@ def test_known_chinese_font_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_other_suffix_is_refused() -> None:
-    with pytest.raises(UserError, match=r"--picture memory.jpg: name a file that ends in .svg or .png"):
+    with pytest.raises(UserError, match=r"--picture memory.jpg: give a file name that ends in .svg or .png"):
         check_picture(Path("memory.jpg"))
 
 

@@ -68,7 +68,7 @@ def test_text_marks_the_token_at_the_column_and_aligns_wide_characters() -> None
 
 def test_columns_of_a_table_line_up_in_chinese() -> None:
     lines = render(samples.report(), "text", "zh").splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith("加速卡显存峰值"))
+    first = next(number for number, line in enumerate(lines) if line.startswith("GPU 显存峰值"))
     ends = {cell_len(line[: line.rindex("80.0 GiB") + len("80.0 GiB")]) for line in lines[first + 2 : first + 4]}
     header = lines[first + 1]
     assert ends == {cell_len(header[: header.index("总量") + 2])}
@@ -78,8 +78,8 @@ def test_eighty_columns_hold_the_memory_tables() -> None:
     buffer = io.StringIO()
     print_report(samples.report(), Page(buffer, width=80), "en")
     lines = buffer.getvalue().splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith("Accelerator memory"))
-    assert " ".join(lines[first + 1].split()) == "rank allocated reserved context capacity used free reached in"
+    first = next(number for number, line in enumerate(lines) if line.startswith("Peak GPU memory"))
+    assert " ".join(lines[first + 1].split()) == "rank allocated reserved context capacity used free peak phase"
     assert lines[first + 2].split()[:3] == ["0", "20.0", "GiB"]
     assert max(cell_len(line) for line in lines) <= 80
 

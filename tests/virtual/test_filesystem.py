@@ -64,7 +64,7 @@ def check(folder: Path, program: str) -> None:
     before = snapshot(folder)
     world = runs_of(folder).world
     if not world.shows_changes:
-        pytest.skip("this kernel allows no user namespaces here")
+        pytest.skip("this kernel allows no user namespaces")
     done = run(folder, program, world=world)
     assert done.returncode == 0, done.stderr
     assert snapshot(folder) == before

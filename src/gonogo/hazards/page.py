@@ -210,7 +210,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
                     known=", ".join(known)
                 ),
             )
-        self.refuse(where, Text("{said}: mend the value", "{said}：请改正该值").format(said=said))
+        self.refuse(where, Text("{said}: fix the value", "{said}：请改正该值").format(said=said))
 
 
 def _toml(text: str) -> dict[str, Any]:

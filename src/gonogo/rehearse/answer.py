@@ -155,6 +155,17 @@ def _place(rank: RankRecord, folder: str) -> list[str]:
     return [f"{seen_from(folder, frame.path)}:{frame.line}"] if frame else []
 
 
+def _activity(last: str, place: list[str]) -> Text:
+    """``forward, step 1, train.py:20``: what a rank did last, as its record has it, in both languages."""
+    phase, _, rest = last.partition(", step ")
+    step, *doing = rest.split(", ", 1)
+    name = PHASE_NAMES.get(phase)
+    if name is None or not step.isdigit():
+        return Text(", ".join([last, *place]), "，".join([last, *place]))
+    rest_of_it = [*(words for words in doing if words), *place]
+    return Text(", ".join([name.en, f"step {step}", *rest_of_it]), "，".join([name.zh, f"第 {step} 步", *rest_of_it]))
+
+
 def _names(phases: list[Phase]) -> Text:
     """In the order of a run's life, whichever way the program took."""
     names = [name for phase, name in PHASE_NAMES.items() if phase in phases]
@@ -240,7 +251,7 @@ def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Itera
             Text(
                 "not tested; activations grow with length, so make sure that the longest samples are among "
                 "the rehearsed ones",
-                "未测试更长的样本；激活随长度增长，请确保最长样本参与排练",
+                "未测试；激活随长度增长，请确保最长样本参与排练",
             ),
         )
     chinese = record.skipped_zh or record.skipped
@@ -265,7 +276,7 @@ def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[
             why = _NO_BATCH
         if rank.last_activity and rank.outcome != "completed":
             why = Text("{why}; last activity: {activity}", "{why}；当时正在：{activity}").format(
-                why=why, activity=", ".join([rank.last_activity, *_place(rank, folder)])
+                why=why, activity=_activity(rank.last_activity, _place(rank, folder))
             )
         yield Skipped(here.format(rank=rank.rank, what=missing), why)
     if rank.outcome == "killed" and rank.events:  # how the worker ended, and the last that it printed

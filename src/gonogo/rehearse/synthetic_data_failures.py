@@ -71,7 +71,7 @@ _NOT_LISTED = Text(
     "gonogo rehearse --with {name} -- 命令（或 pip 所用的名称），或用 --environment FILE 给出运行的全部软件包",
 )
 _OTHER_PYTHON = Text(
-    "Python rejects this since 3.11, and this is {here}: with an older Python the run would go on; "
+    "Python rejects this since 3.11, and this is {here}: with an older Python the run would continue; "
     "install gonogo for that one too (python3.10 -m venv VENV, then VENV/bin/pip install as you did "
     "here), and rehearse with VENV/bin/gonogo",
     "Python 从 3.11 起拒绝这种写法，而此处为 {here}：若运行使用更早的版本则可继续；请在该版本中也安装 gonogo"

@@ -81,6 +81,14 @@ def _number(count: int) -> str:
     return str(count)
 
 
+_SHORT_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
+
+
+def _dtype(name: str) -> str:
+    """``bf16`` for bfloat16, as configs and papers write it."""
+    return _SHORT_DTYPES.get(name, name)
+
+
 def _model(run: AsRun, language: str) -> str:
     name = f"{run.model} ({run.adapter})" if run.adapter else run.model
     parts = [Text(name, name), Text("{count} parameters", "{count} 个参数").format(count=_number(run.parameters))]
@@ -118,13 +126,17 @@ def _batch(rehearsal: Rehearsal, seen: list[AsRun], language: str) -> str:
 
 def _precision(run: AsRun, language: str) -> str:
     parts = []
-    if run.products:
-        parts.append(Text("{dtype} compute", "{dtype} 计算").format(dtype=run.products))
-    if run.weights:
-        dtypes = Text(" and ".join(run.weights), "、".join(run.weights))
-        parts.append(Text("{dtype} weights", "{dtype} 权重").format(dtype=dtypes))
+    weights = [_dtype(name) for name in run.weights]
+    if run.products and weights == [_dtype(run.products)]:
+        parts.append(Text("{dtype} compute and weights", "{dtype} 计算与权重").format(dtype=weights[0]))
+    else:
+        if run.products:
+            parts.append(Text("{dtype} compute", "{dtype} 计算").format(dtype=_dtype(run.products)))
+        if weights:
+            dtypes = Text(" and ".join(weights), "、".join(weights))
+            parts.append(Text("{dtype} weights", "{dtype} 权重").format(dtype=dtypes))
     if run.masters:
-        parts.append(Text("{dtype} optimizer", "{dtype} 优化器").format(dtype=run.masters))
+        parts.append(Text("{dtype} optimizer", "{dtype} 优化器").format(dtype=_dtype(run.masters)))
     return _joined(parts, language)
 
 

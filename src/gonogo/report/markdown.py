@@ -110,10 +110,8 @@ def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
     )
     for fix in finding.fixes:
         how = word(fix.applicability.value, language)
-        yield from (
-            "",
-            f"**{word('fix', language)}** ({how}){colon(language)}{_plain(fix.title.in_language(language))}",
-        )
+        shown = f"（{how}）" if language == "zh" else f" ({how})"
+        yield from ("", f"**{word('fix', language)}**{shown}{colon(language)}{_plain(fix.title.in_language(language))}")
         if fix.diff:
             yield from _block(fix.diff, "diff")
         if command := how_to_apply(fix):

@@ -88,14 +88,14 @@ def _print_finding(finding: Finding, page: Page, language: str, *, advise: bool)
     gutter = max((len(str(span.line)) for span in finding.spans), default=1) + 1
     for number, span in enumerate(finding.spans):
         print_excerpt(span, page, language, gutter, primary=number == 0, style=style)
-    facts = [word(finding.certainty.value, language)]
+    facts = [f"{word('certainty', language)}{colon(language)}{word(finding.certainty.value, language)}"]
     if finding.ranks:
         facts.append(ranks_text(finding.ranks).en)
     if finding.module:
         facts.append(f"{word('module', language)} {clean_line(finding.module)}")
     if finding.parameter:
         facts.append(f"{word('parameter', language)} {clean_line(finding.parameter)}")
-    page.line(Styled.assemble((f"{' ' * gutter}= ", "blue"), ", ".join(facts)))
+    page.line(Styled.assemble((f"{' ' * gutter}= ", "blue"), ("，" if language == "zh" else ", ").join(facts)))
     labelled = [(_label("cause", "bold", language), finding.cause)]
     if advise:
         labelled += [(_label("help", "bold cyan", language), step) for step in finding.cure]

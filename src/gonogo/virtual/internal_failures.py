@@ -36,7 +36,7 @@ class InternalFailure(NamedTuple):
 
 
 _NETWORK = Text(
-    "it asks for something over the network, which a rehearsal does not use: gonogo prepare -- COMMAND makes what can "
+    "it needs the network, which a rehearsal does not use: gonogo prepare -- COMMAND makes what can "
     "be made (a published model without weights, rows of a data set); else download it first and give its folder, or "
     "leave out what is only sent (an upload, a tracker)",
     "它需要通过网络获取内容，而排练不使用网络：gonogo prepare -- 命令 会生成能生成的部分"
@@ -49,11 +49,11 @@ _STAND_IN = Text(
 )
 _FACADE = Text(
     "what gonogo put in the place of the accelerators lacks it: please report it with this line",
-    "gonogo 用来代替加速卡的对象缺少它：请连同这一行一起报告",
+    "gonogo 用来代替 GPU 的对象缺少它：请连同这一行一起报告",
 )
 _META = Text(
     "a tensor without data, as only a rehearsal has them, stands where the run has real data: please report it with "
-    "this line; reading that data in a DataLoader mostly gets round it",
+    "this line; reading that data in a DataLoader mostly works around it",
     "此处出现了只有排练才会有的无数据张量，而真实运行中是真实数据：请连同这一行一起报告；"
     "改由 DataLoader 读取这些数据通常可以绕过",
 )
@@ -90,8 +90,8 @@ _DRIVER = Text(
 )
 
 _NESTED = Text(
-    "nested tensors in the strided layout, which C++ keeps in memory that a rehearsal doesn't have: with "
-    "layout=torch.jagged it goes",
+    "nested tensors in the strided layout, which C++ keeps in memory that a rehearsal doesn't have: use "
+    "layout=torch.jagged",
     "strided 布局的嵌套张量，C++ 把它存放在排练所没有的内存中：改用 layout=torch.jagged 即可",
 )
 _GUARD = Text(

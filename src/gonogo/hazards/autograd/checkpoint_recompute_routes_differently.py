@@ -39,7 +39,8 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
             yield self.log_finding(
                 error,
                 Text(
-                    "A checkpointed part was run again in backward, and its tensors had another number of rows{told}: "
+                    "A checkpointed part was run again in backward, and its tensors had a "
+                    "different number of rows{told}: "
                     "as with experts that get other tokens the second time.",
                     "被检查点的部分在反向时重新执行，其张量的行数不同{told}：如同专家第二次得到了不同的 token。",
                 ).format(told=told),

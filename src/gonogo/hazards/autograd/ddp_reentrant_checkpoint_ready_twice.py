@@ -85,7 +85,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
             evidence,
             Text(
                 "DDP received the gradient of {parameter} twice in one step: gradient checkpointing in its reentrant "
-                "form runs a second backward inside the first, as a rule with find_unused_parameters=True.",
+                "form runs a second backward inside the first, usually with find_unused_parameters=True.",
                 "DDP 在一步中两次收到{parameter}的梯度：可重入形式的梯度检查点在反向之中再执行一次反向，通常同时设置了 "
                 "find_unused_parameters=True。",
             ).format(

@@ -51,7 +51,7 @@ class DdpUnusedParameters(Hazard):
                             "不要创建 forward 不使用的层，或将其冻结：self.{layer}.requires_grad_(False)",
                         ).format(layer=layer),
                         Text(
-                            "Where it is used now and then: find_unused_parameters=True",
+                            "If it is used now and then: find_unused_parameters=True",
                             "若只是有时使用：find_unused_parameters=True",
                         ),
                     ),

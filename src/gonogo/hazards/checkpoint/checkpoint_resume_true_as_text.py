@@ -40,7 +40,7 @@ class CheckpointResumeTrueAsText(Hazard):
                     "或由脚本寻找：trainer.train(resume_from_checkpoint=get_last_checkpoint(output_dir))",
                 ),
             ),
-            spans=(given.span(), handed[0].place.span(Text("handed on as text", "作为文本传递"))),
+            spans=(given.span(), handed[0].place.span(Text("passed on as text", "作为文本传递"))),
         )
 
 

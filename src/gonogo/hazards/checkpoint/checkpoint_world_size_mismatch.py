@@ -78,7 +78,7 @@ class CheckpointWorldSizeMismatch(Hazard):
             _CAUSE.format(saved=sizes.group(1), size=sizes.group(2))
             if sizes
             else Text(
-                "The checkpoint's optimizer states are partitioned over another number of data-parallel ranks than "
+                "The checkpoint's optimizer states are partitioned over a different number of data-parallel ranks than "
                 "this run has.",
                 "检查点的优化器状态所切分的数据并行 rank 数与本次运行不同。",
             ),

@@ -73,7 +73,7 @@ class CheckpointWriteDiskFull(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                "The checkpoint could not be written to its end: {what}. What stands in the folder is incomplete.",
+                "The checkpoint could not be written to its end: {what}. What is in the folder is incomplete.",
                 "checkpoint 没有写完：{what}。目录中的内容不完整。",
             ).format(
                 what=Text("the quota on the output volume is used up", "输出卷的配额已用尽")

@@ -60,7 +60,7 @@ class WeightsNotLoaded(Hazard):
                 Text(
                     "from_pretrained found no values for weights of the layers themselves ({names}{instead}), and drew "
                     "them at random: what is trained is not the model that was meant.",
-                    "from_pretrained 没有找到各层自身权重的值（{names}{instead}），并随机生成：所训练的不是预期的模型"
+                    "from_pretrained 没有找到各层自身权重的值（{names}{instead}），并随机初始化：所训练的不是预期的模型"
                     "。",
                 ).format(names=some_of(body), instead=_longer_name_clause(named_instead(log, names))),
                 cure=_CURE,
@@ -78,17 +78,17 @@ def _cause(drawn: LoadedWeights) -> Text:
     if drawn.held:
         return Text(
             "{model} got no values for {count} weights that {source} holds under the very same names ({names}): "
-            "{percent} of its parameters are drawn at random, and nothing is raised.",
+            "{percent} of its parameters are randomly initialized, and nothing is raised.",
             "{source} 中以完全相同的名称存有 {count} 个权重，{model} 却没有得到它们的值（{names}）：{percent} 的参数是"
-            "随机生成的，且没有报错。",
+            "随机初始化的，且没有报错。",
         ).format(
             model=drawn.model, count=len(drawn.held), source=drawn.source, names=some_of(drawn.held),
             percent=f"{drawn.share:.0%}",
         )  # fmt: skip
     return Text(
-        "{percent} of the parameters of {model} are drawn at random: {source} has no weights of their names "
+        "{percent} of the parameters of {model} are randomly initialized: {source} has no weights of their names "
         "({names}{instead}), and nothing is raised.",
-        "{model} 的参数中有 {percent} 是随机生成的：{source} 中没有这些名称的权重（{names}{instead}），且没有报错。",
+        "{model} 的参数中有 {percent} 是随机初始化的：{source} 中没有这些名称的权重（{names}{instead}），且没有报错。",
     ).format(
         percent=f"{drawn.share:.0%}",
         model=drawn.model,

@@ -38,7 +38,7 @@ def describe_mismatch(parted: CollectiveMismatch) -> Text:
         )
     elif parted.others_call is not None:
         rest = Text(
-            "{others} {have} not come to it: the last call there was {number}, {call}{at}.",
+            "{others} {have} not reached it: the last call there was {number}, {call}{at}.",
             "{others} 没有到达：最后一次调用是第 {number} 次，{call}{at}。",
         ).format(
             others=others,

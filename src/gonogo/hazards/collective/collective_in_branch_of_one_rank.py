@@ -43,7 +43,7 @@ class CollectiveInBranchOfOneRank(Hazard):
                 divergence,
                 side,
                 cure=Text(
-                    "Move the call behind the branch, where every rank comes to it",
+                    "Move the call out of the branch, so that every rank reaches it",
                     "把该调用移到分支之后，让每个 rank 都执行",
                 ),
                 because=_REHEARSED,
@@ -68,7 +68,7 @@ class CollectiveInBranchOfOneRank(Hazard):
                 ).format(test=script.place(guard).text, call=call.method),
                 certainty=Certainty.POSSIBLE if other else Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=Text(
-                    "Take {call}() out of the branch, so that every rank comes to it; the branch keeps what one rank "
+                    "Take {call}() out of the branch, so that every rank reaches it; the branch keeps what one rank "
                     "does alone",
                     "把 {call}() 移出该分支，让每个 rank 都执行；分支里只保留单个 rank 要做的事",
                 ).format(call=call.method),

@@ -66,7 +66,7 @@ class FailureElsewhere(Hazard):
                     "--redirects 3 与 deepspeed --enable_each_rank_log logs 可为每个 rank 写一份",
                 ),
                 Text(
-                    "For a time-out without any error: py-spy dump --pid PID on every rank while they wait; a rank "
+                    "For a timeout without any error: py-spy dump --pid PID on every rank while they wait; a rank "
                     "that is elsewhere than the others is the one",
                     "超时且没有任何报错时：等待期间对每个 rank 执行 py-spy dump --pid PID；与其他 rank 停在不同位置的就"
                     "是问题所在",
@@ -120,5 +120,5 @@ def _waits(waited: LineMatch | None) -> Text:
     if waited is None:
         return Text("", "")
     return Text(
-        " The others waited for it in a collective until the time-out.", "其他 rank 在集合通信中等待它，直到超时。"
+        " The others waited for it in a collective until the timeout.", "其他 rank 在集合通信中等待它，直到超时。"
     )

@@ -52,7 +52,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
             certainty=Certainty.CERTAIN if backend == "nccl" else Certainty.LIKELY,
             cure=(
                 Text(
-                    "Take the local rank's GPU instead: int(os.environ['LOCAL_RANK'])",
+                    "Use the local rank's GPU instead: int(os.environ['LOCAL_RANK'])",
                     "改用 local rank 对应的 GPU：int(os.environ['LOCAL_RANK'])",
                 )
                 if pinned
@@ -64,7 +64,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
             spans=(
                 *spans,
                 run.launch.place.span(
-                    Text("starts {size} processes a node", "每个节点启动 {size} 个进程").format(size=size)
+                    Text("starts {size} processes per node", "每个节点启动 {size} 个进程").format(size=size)
                 ),
             ),
             fixes=_fix_of(self, script, pinned),
@@ -113,7 +113,7 @@ def _fix_of(hazard: Hazard, script: Script, pinned: list[tuple[ast.AST, int]]) -
     edits = _replacing_pins(script, pinned) if pinned else _setting_device(script)
     if not edits:
         return ()
-    return (hazard.fix(Text("Take the GPU of the local rank", "使用 local rank 对应的 GPU"), *edits),)
+    return (hazard.fix(Text("Use the GPU of the local rank", "使用 local rank 对应的 GPU"), *edits),)
 
 
 def _pinned_devices(script: Script) -> list[tuple[ast.AST, int]]:

@@ -58,7 +58,7 @@ class NcclP2pHang(Hazard):
             cure=_CURE,
             spans=(launch.place.span(), asked.span() if asked is not None and named is None else None),
             fixes=fixes,
-            confirm=Text("The run stands still with all GPUs at 100 %", "训练停住且所有 GPU 占用 100 %"),
+            confirm=Text("The run hangs with all GPUs at 100 %", "训练停住且所有 GPU 占用 100 %"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -73,8 +73,8 @@ class NcclP2pHang(Hazard):
         yield self.log_finding(
             stall.evidence,
             Text(
-                "The run stands still at its first collectives, on GPUs whose peer-to-peer copies are known to be lost "
-                "without NVLink. Nothing is printed then until the watchdog's time-out.",
+                "The run hangs at its first collectives, on GPUs whose peer-to-peer copies are known to be lost "
+                "without NVLink. Nothing is printed then until the watchdog's timeout.",
                 "程序停在最初的集合通信，而这类 GPU 没有 NVLink 时 P2P 拷贝常会丢失。在 watchdog 超时之前不会有任何输出"
                 "。",
             ),

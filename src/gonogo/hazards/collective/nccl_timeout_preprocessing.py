@@ -16,7 +16,7 @@ _PREPARES_IN_CODE = (
     "get_dataset", "tokenize_dataset", "prepare_dataset", "_prepare_dataset",
 )  # fmt: skip
 _MAY_TIME_OUT = Text(
-    "The time-out of collectives is short: one rank that prepares data or saves may outlast it",
+    "The timeout of collectives is short: one rank that prepares data or saves may outlast it",
     "集合通信的超时时间过短：某个 rank 准备数据或保存时可能超过它",
 )
 _SLOW = ("*.map", "datasets.load_dataset", "*.snapshot_download", "*.filter")
@@ -63,7 +63,7 @@ class NcclTimeoutPreprocessing(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    "The process group's time-out is {seconds} s (NCCL's default is 600), and {work} runs on one rank "
+                    "The process group's timeout is {seconds} s (NCCL's default is 600), and {work} runs on one rank "
                     "while the others wait in a barrier: if it takes longer, they end the run.",
                     "进程组的超时为 {seconds} 秒（NCCL 默认 600），而 {work} 只在一个 rank 上运行，其他 rank 在 "
                     "barrier 中等待：若耗时更长，它们会终止训练。",
@@ -96,7 +96,7 @@ class NcclTimeoutPreprocessing(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                "The time-out comes before the first training step, in a collective in which ranks merely wait: a rank "
+                "The timeout comes before the first training step, in a collective in which ranks merely wait: a rank "
                 "that is still preparing the dataset (tokenizing, map, filter) has not joined it.",
                 "超时发生在第一个训练步之前，而且是仅用于等待的集合通信：仍在处理数据集（分词、map、filter）的 rank 没"
                 "有参与。",
@@ -109,7 +109,7 @@ class NcclTimeoutPreprocessing(Hazard):
                     "节点共享的存储上）",
                 ),
                 Text(
-                    "Or raise the time-out where the process group is first made: ddp_timeout=7200 "
+                    "Or raise the timeout where the process group is first made: ddp_timeout=7200 "
                     "(TrainingArguments), InitProcessGroupKwargs(timeout=timedelta(hours=2)) (Accelerate)",
                     "或在最先创建进程组的地方增大超时：ddp_timeout=7200（TrainingArguments）、"
                     "InitProcessGroupKwargs(timeout=timedelta(hours=2))（Accelerate）",

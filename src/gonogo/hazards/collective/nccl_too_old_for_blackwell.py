@@ -34,7 +34,7 @@ class NcclTooOldForBlackwell(LoggedHazard):
     def shown(self, log: FailureLog, evidence: Evidence, sign: Sign, certainty: Certainty) -> Finding:
         """The finding, with the version of NCCL where the log tells it."""
         version = log.find(_VERSION)
-        told_version = version.match.group(1) if version is not None else Text("present", "（此处）")
+        told_version = version.match.group(1) if version is not None else Text("installed here", "（本机所装）")
         return self.log_finding(
             evidence,
             self.cause.format(version=told_version),

@@ -29,7 +29,7 @@ class ProcessGroupRankFixed(Hazard):
                     *places,
                     run.launch.place.span(Text("starts {size} processes", "启动 {size} 个进程").format(size=size)),
                 ),
-                fixes=self.fix(Text("Take them from the launcher", "由启动器给出"), edits[0])
+                fixes=self.fix(Text("Read them from the launcher's environment variables", "由启动器给出"), edits[0])
                 if len(edits) == 1 and edits[0] is not None and by_environment
                 else None,
             )

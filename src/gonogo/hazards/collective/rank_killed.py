@@ -9,7 +9,7 @@ from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Span, T
 
 _MEANS = {
     signal.SIGKILL: Text(
-        "Nothing in the program does that: the kernel for want of host memory, a scheduler's limit, or somebody did",
+        "Nothing in the program does that: the kernel for lack of host memory, a scheduler's limit, or somebody did",
         "程序自身不会这样做：可能是内核因主机内存不足、调度器的限额，或有人手动杀死",
     ),
     signal.SIGSEGV: Text(
@@ -17,7 +17,7 @@ _MEANS = {
         "原生代码访问了非法内存：与版本不匹配的库，或驱动",
     ),
     signal.SIGBUS: Text(
-        "Memory that a file stands behind could not be had: mostly /dev/shm is full",
+        "Memory that a file is behind could not be had: mostly /dev/shm is full",
         "映射文件的内存无法取得：多为 /dev/shm 已满",
     ),
     signal.SIGABRT: Text(

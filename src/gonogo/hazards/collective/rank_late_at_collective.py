@@ -18,7 +18,7 @@ from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Pattern
 _LASTING = 600.0
 """Seconds after which a run that still stands is taken for one that will not go on: NCCL's own time-out."""
 _TIMEOUT = Text(
-    "Where it needs this long, give the others a larger time-out (ddp_timeout; init_process_group(timeout=...)), and "
+    "If it needs this long, give the others a larger timeout (ddp_timeout; init_process_group(timeout=...)), and "
     "let all ranks do their share, so that none waits",
     "若确实需要这么久，请为其他 rank 设置更大的超时（ddp_timeout；init_process_group(timeout=...)），并让所有 rank 分担"
     "，避免空等",
@@ -48,7 +48,7 @@ class RankLateAtCollective(Hazard):
             yield self.log_finding(
                 stall.evidence,
                 Text(
-                    "The last that the log tells before the time-out is something that one rank does alone, while the "
+                    "The last that the log tells before the timeout is something that one rank does alone, while the "
                     "others wait for it in a collective.",
                     "超时之前日志的最后内容是某个 rank 单独进行的工作，而其他 rank 在集合通信中等待它。",
                 ),
@@ -168,7 +168,7 @@ def _outside(stacks: dict[int, Stack]) -> list[int]:
 def _waits(still: Standstill) -> Text:
     assert still.call is not None
     return Text(
-        "{waiting} wait{s} in {operator} ({call}step {step}); {late} {has} not come to it.",
+        "{waiting} wait{s} in {operator} ({call}step {step}); {late} {has} not reached it.",
         "{waiting} 在 {operator} 中等待（{call}第 {step} 步）；{late} 没有到达。",
     ).format(
         waiting=capital(ranks_text(still.waiting)),

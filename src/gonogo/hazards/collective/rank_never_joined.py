@@ -34,7 +34,7 @@ class RankNeverJoined(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                "{joined} of {world} processes came to the rendezvous before the time-out.",
+                "{joined} of {world} processes came to the rendezvous before the timeout.",
                 "超时之前 {world} 个进程中只有 {joined} 个到达会合点。",
             ).format(joined=joined, world=world),
             certainty=certainty,

@@ -45,7 +45,7 @@ class StepStandsStill(Hazard):
             ).format(operator=still.call.operator, index=still.call.index + 1, where=where, seconds=still.seconds)
         else:
             cause = Text(
-                "{ranks} {have} stood at {where} for {seconds:.0f} s, not in a collective{doing}.",
+                "{ranks} {have} been at {where} for {seconds:.0f} s, not in a collective{doing}.",
                 "{ranks} 停在 {where}，已 {seconds:.0f} 秒，不在集合通信中{doing}。",
             ).format(
                 ranks=capital(ranks_text(ranks)),

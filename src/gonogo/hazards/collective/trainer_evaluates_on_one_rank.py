@@ -37,7 +37,7 @@ class TrainerEvaluatesOnOneRank(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    "{call} gathers the results of all ranks, and only the rank for which {test} holds comes to it.",
+                    "{call} gathers the results of all ranks, and only the rank for which {test} holds reaches it.",
                     "{call} 要汇总所有 rank 的结果，而只有满足 {test} 的 rank 会执行它。",
                 ).format(call=script.place(call.node.func).text, test=script.place(guard).text),
                 certainty=Certainty.CERTAIN if run.distributed else Certainty.LIKELY,

@@ -89,7 +89,7 @@ class UnevenDataPerRankHang(Hazard):
         fewest, most = min(left, key=lambda rank: left[rank] or 0), max(left, key=lambda rank: left[rank] or 0)
         yield self.finding(
             Text(
-                "Where the rehearsal ended the data, rank {fewest} had {few} batches left and rank {most} {many}: "
+                "If the rehearsal ended the data, rank {fewest} had {few} batches left and rank {most} {many}: "
                 "nothing was seen that makes them stop together.",
                 "排练结束数据时，rank {fewest} 还剩 {few} 个 batch，rank {most} 还剩 {many} 个：没有看到让它们一起停止"
                 "的机制。",
@@ -160,7 +160,7 @@ class UnevenDataPerRankHang(Hazard):
         yield self.log_finding(
             stall.evidence,
             Text(
-                "The ranks stand still where data runs out unevenly: {where}. A rank without a batch takes no part in "
+                "The ranks hang where data runs out unevenly: {where}. A rank without a batch takes no part in "
                 "the gradients' all-reduce, and the others wait for it.",
                 "各 rank 停在数据用完时间不一致的地方：{where}。没有 batch 的 rank 不参与梯度的 all-reduce，其他 rank "
                 "一直等它。",

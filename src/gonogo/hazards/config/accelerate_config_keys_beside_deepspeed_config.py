@@ -50,7 +50,7 @@ class AccelerateConfigKeysBesideDeepspeedConfig(Hazard):
             cure=(
                 (
                     Text(
-                        "Remove {names} from the YAML: {file} says it already",
+                        "Remove {names} from the YAML: {file} already sets it",
                         "从 YAML 中删除 {names}：{file} 已有设置",
                     )
                     if in_json

@@ -24,7 +24,7 @@ class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
                 'Set {other}.enabled to "auto" in the config, or tell accelerate {other}',
                 '在配置中把 {other}.enabled 设为 "auto"，或让 accelerate 用 {other}',
             ).format(other=other),
-            spans=(enabled.span(), asked.span(Text("asked for here", "此处要求"))),
+            spans=(enabled.span(), asked.span(Text("requested here", "此处要求"))),
             fixes=fix_of(
                 Text('Set it to "auto"', '设为 "auto"'), lambda: config.replacing(str(other), "enabled", value="auto")
             ),

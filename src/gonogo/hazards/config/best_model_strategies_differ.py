@@ -55,7 +55,8 @@ class BestModelStrategiesDiffer(Hazard):
             return
         yield self.finding(
             Text(
-                "load_best_model_at_end saves every {saved} steps and evaluates every {every}: {saved} is no multiple "
+                "load_best_model_at_end saves every {saved} steps and evaluates every {every}: "
+                "{saved} is not a multiple "
                 "of {every}, which transformers refuses.",
                 "load_best_model_at_end 每 {saved} 步保存、每 {every} 步评估：{saved} 不是 {every} 的整数倍，"
                 "transformers 会拒绝。",

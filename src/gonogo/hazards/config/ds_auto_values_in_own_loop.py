@@ -23,7 +23,7 @@ class DsAutoValuesInOwnLoop(Hazard):
         call = next(call for script in run.scripts for call in script.calls("deepspeed.initialize"))
         yield self.finding(
             Text(
-                '{names}: "auto" reaches DeepSpeed as it stands, since the program calls deepspeed.initialize '
+                '{names}: "auto" reaches DeepSpeed as is, since the program calls deepspeed.initialize '
                 "itself and uses neither the Trainer nor accelerate.",
                 '{names}："auto" 会原样到达 DeepSpeed，因为程序自己调用 deepspeed.initialize，没有使用 '
                 "Trainer 或 accelerate。",

@@ -20,7 +20,7 @@ class DsAutoWarmupStepsZero(Hazard):
         transformers = run.environment.field("transformers")
         yield self.finding(
             Text(
-                'warmup_num_steps is "auto", transformers {transformers} fills in 0 where no warm-up is asked for, '
+                'warmup_num_steps is "auto", transformers {transformers} fills in 0 where no warm-up is requested, '
                 "and DeepSpeed {deepspeed} refuses that (any since 0.19.6).",
                 'warmup_num_steps 为 "auto"，没有要求预热时 transformers {transformers} 会填入 0，而 DeepSpeed '
                 "{deepspeed}（0.19.6 及以上）拒绝 0。",

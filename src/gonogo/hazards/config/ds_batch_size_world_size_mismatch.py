@@ -108,7 +108,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             ).format(message=shorten(message))
         else:
             cause = Text(
-                "DeepSpeed's three batch sizes do not multiply out{numbers}. The last number is the world size that "
+                "DeepSpeed's three batch sizes are not consistent{numbers}. The last number is the world size that "
                 "DeepSpeed sees.",
                 "DeepSpeed 的三个 batch size 不满足等式{numbers}。最后一个数是 DeepSpeed 看到的 world size。",
             ).format(numbers=f" ({numbers.group(0)})" if numbers else "")
@@ -141,7 +141,8 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         world = run.launch.world_size if run.launch is not None else Field.missing()
         if broken.world is None:
             cause = Text(
-                "train_batch_size = {train} is no multiple of micro-batch * accumulation ({inequality}), so no number "
+                "train_batch_size = {train} is not a multiple of micro-batch * accumulation "
+                "({inequality}), so no number "
                 "of GPUs fits.",
                 "train_batch_size = {train} 不是 micro-batch * 梯度累积的整数倍（{inequality}），任何 GPU 数量都不成立"
                 "。",
@@ -296,7 +297,7 @@ def _accumulating(broken: _Broken, config: DeepSpeedConfig, run: Run) -> tuple[F
         return ()
     steps = broken.train.value // (micro.value * broken.world)
     title = Text(
-        "Accumulate {steps} micro-batches: {train} samples a step on {world} ranks",
+        "Accumulate {steps} micro-batches: {train} samples per step on {world} ranks",
         "累积 {steps} 个 micro-batch：在 {world} 个 rank 上每步 {train} 个样本",
     ).format(steps=steps, train=broken.train.value, world=broken.world)
     return fix_of(title, lambda: config.inserting(_ACCUMULATION, value=steps), safe=False)

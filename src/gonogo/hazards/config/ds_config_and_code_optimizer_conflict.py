@@ -118,7 +118,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
             yield self.finding(
                 Text(
                     'The Trainer is given optimizers=, and the DeepSpeed config has a block "optimizer": the '
-                    "config's is used, and the one that is passed is dropped without a word.",
+                    "config's is used, and the one that is passed is dropped silently.",
                     'Trainer 收到 optimizers=，而 DeepSpeed 配置中有 "optimizer" 段：实际使用配置中的，'
                     "传入的被悄悄丢弃。",
                 ),
@@ -133,12 +133,12 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
 
 
 _CAUSE = Text(
-    "The DeepSpeed JSON has an optimizer or scheduler block, and the code hands over its own: accelerate takes only "
+    "The DeepSpeed JSON has an optimizer or scheduler block, and the code passes its own: accelerate takes only "
     "one of them.",
     "DeepSpeed JSON 中有 optimizer 或 scheduler 段，代码又传入了自己的：accelerate 只接受其中一个。",
 )
 _CAUSE_PASSED = Text(
-    "The code hands the Trainer an optimizer object of its own, which it does not take where DeepSpeed (or FSDP) "
+    "The code passes the Trainer an optimizer object of its own, which it does not take where DeepSpeed (or FSDP) "
     "shards the optimizer.",
     "代码把自建的优化器对象传给 Trainer；由 DeepSpeed（或 FSDP）切分优化器时，Trainer 不接受它。",
 )

@@ -50,7 +50,8 @@ class DsConfigFileNotFound(Hazard):
         sure = typed or launch.cwd_known
         yield self.finding(
             Text(
-                "{written} is no file (looked for as {path}). transformers and DeepSpeed then take the name for base64 "
+                "{written} is not a file (looked for as {path}). transformers and DeepSpeed "
+                "then take the name for base64 "
                 "text and fail while decoding it.",
                 "{written} 不是文件（按 {path} 查找）。transformers 与 DeepSpeed 会把这个名字当作 base64 文本解码，从而"
                 "失败。",
@@ -101,7 +102,7 @@ class DsConfigFileNotFound(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                "{path} is no file where the program runs, so it was taken for base64 text or not found at all.",
+                "{path} is not a file where the program runs, so it was taken for base64 text or not found at all.",
                 "在程序运行处找不到文件：{path}。它因此被当作 base64 文本，或直接报告找不到。",
             ).format(path=path or Text("The DeepSpeed config that was given", "所给的 DeepSpeed 配置")),
             cure=Text(

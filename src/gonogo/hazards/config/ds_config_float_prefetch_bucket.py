@@ -88,7 +88,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
                         partial(script.replacing, value, f"int({script.place(value).text})"),
                     ),
                     confirm=Text(
-                        "DeepSpeed is 0.15 or later, and the hidden size is no multiple of 10",
+                        "DeepSpeed is 0.15 or later, and the hidden size is not a multiple of 10",
                         "DeepSpeed 为 0.15 或以上，且 hidden size 不是 10 的倍数",
                     ),
                 )

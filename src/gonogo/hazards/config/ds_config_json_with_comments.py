@@ -47,7 +47,8 @@ class DsConfigJsonWithComments(Hazard):
             if by_json
             else (
                 Text(
-                    "Whether transformers or accelerate read the file", "确认文件是否由 transformers 或 accelerate 读取"
+                    "Check whether transformers or accelerate read the file",
+                    "确认文件是否由 transformers 或 accelerate 读取",
                 ),
             ),
             fixes=self.fix(

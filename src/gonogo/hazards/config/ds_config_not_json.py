@@ -3,9 +3,9 @@ from gonogo.hazards.facts.deepspeed_settings import read_by_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Fix, Hazard, Run, Text
 
 _FILLED_IN = Text(
-    "Whether another program fills the placeholder in before the run", "确认运行前是否有其他程序填充占位符"
+    "Check whether another program fills the placeholder in before the run", "确认运行前是否有其他程序填充占位符"
 )
-_HJSON = Text("Whether DeepSpeed's Hjson reads it as it is meant", "确认 DeepSpeed 的 Hjson 能否读出原意")
+_HJSON = Text("Check whether DeepSpeed's Hjson reads it as it is meant", "确认 DeepSpeed 的 Hjson 能否读出原意")
 _SHOWN = 8
 _HJSON_MAY_READ = ("missing-comma", "python-literal", "unquoted", "control-character")
 

@@ -26,7 +26,7 @@ class DsOnebitOptimizerWithZero(Hazard):
         yield self.finding(
             cause,
             cure=Text(
-                'Take "AdamW"; parameters such as freeze_step and cuda_aware go with {name}',
+                'Use "AdamW"; parameters such as freeze_step and cuda_aware go with {name}',
                 "改用 “AdamW”；freeze_step、cuda_aware 等参数随 {name} 一并去掉",
             ).format(name=name),
             spans=(span_in(config, "optimizer", "type"), span_in(config, ZERO, "stage")),

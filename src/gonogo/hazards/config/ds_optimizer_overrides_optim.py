@@ -61,7 +61,7 @@ class DsOptimizerOverridesOptim(Hazard):
         block = config.key_place("optimizer")
         return self.finding(
             Text(
-                "Adafactor is asked for, and the DeepSpeed config has an optimizer block: transformers refuses both.",
+                "Adafactor is requested, and the DeepSpeed config has an optimizer block: transformers refuses both.",
                 "要求使用 Adafactor，而 DeepSpeed 配置中有 optimizer 段：transformers 拒绝两者并存。",
             ),
             certainty=Certainty.LIKELY,
@@ -75,7 +75,7 @@ class DsOptimizerOverridesOptim(Hazard):
         return fix_of(title, lambda: config.removing("optimizer"), safe=False)
 
 
-_ASKED = Text("asked for here", "此处要求")
+_ASKED = Text("requested here", "此处要求")
 _CURE = Text(
     'Remove the "optimizer" block from the DeepSpeed config, or drop {option}',
     '从 DeepSpeed 配置中删除 "optimizer" 段，或去掉 {option}',

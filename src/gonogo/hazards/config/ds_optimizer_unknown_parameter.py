@@ -67,7 +67,7 @@ class DsOptimizerUnknownParameter(Hazard):
                 cure = Text(f'Write "{meant}"', f"写 “{meant}”")
             yield self.finding(
                 Text(
-                    "{optimizer} takes no parameter {key}: DeepSpeed hands it to the constructor, which raises "
+                    "{optimizer} takes no parameter {key}: DeepSpeed passes it to the constructor, which raises "
                     "TypeError.",
                     "{optimizer} 没有参数 {key}：DeepSpeed 会把它传给构造函数，引发 TypeError。",
                 ).format(optimizer=optimizer_type(config), key=key),

@@ -41,7 +41,7 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
                     else []
                 ),
             ),
-            spans=(kind.span(), asked.span(Text("asked for here", "此处要求"))),
+            spans=(kind.span(), asked.span(Text("requested here", "此处要求"))),
             fixes=()
             if needs_one
             else fix_of(

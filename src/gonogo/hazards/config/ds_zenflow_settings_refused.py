@@ -23,7 +23,7 @@ class DsZenflowSettingsRefused(Hazard):
         if strategy in ("step", "epoch") and isinstance(interval, str):
             yield self._found(
                 Text(
-                    'select_strategy is "{strategy}" and select_interval is no number.',
+                    'select_strategy is "{strategy}" and select_interval is not a number.',
                     "select_strategy 为 “{strategy}”，而 select_interval 不是数字。",
                 ).format(strategy=strategy),
                 Text("Write select_interval as a number of steps", "把 select_interval 写成步数"),

@@ -29,7 +29,7 @@ class EvalStrategyWithoutEvalData(Hazard):
                 Text("Pass eval_dataset= to the Trainer", "给 Trainer 传入 eval_dataset="),
                 Text("Or set --eval_strategy no", "或设 --eval_strategy no"),
             ),
-            spans=(call.place.span(), strategy.span(Text("evaluation is asked for here", "此处要求评估"))),
+            spans=(call.place.span(), strategy.span(Text("evaluation is requested here", "此处要求评估"))),
             confirm=()
             if plain
             else (Text("The Trainer's own class brings no evaluation data", "自定义的 Trainer 类没有自带评估数据"),),

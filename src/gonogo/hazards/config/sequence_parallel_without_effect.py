@@ -15,7 +15,7 @@ class SequenceParallelWithoutEffect(Hazard):
         _, run = runs[0]
         yield self.finding(
             Text(
-                "A sequence-parallel size of {size} was asked for, and no rank exchanged heads or keys with another: "
+                "A sequence-parallel size of {size} was requested, and no rank exchanged heads or keys with another: "
                 "each trained on whole sequences{tokens}.",
                 "设置的序列并行大小为 {size}，但没有 rank 与其他 rank 交换过注意力头或 key：每个都在完整的序列上训练"
                 "{tokens}。",

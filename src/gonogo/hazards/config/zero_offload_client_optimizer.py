@@ -13,7 +13,7 @@ _WORDS = (
     "either use deepspeed.ops.adam.DeepSpeedCPUAdam or set an optimizer in your ds-config",
 )
 _CLASS = Pattern(r"<class '([\w.]{1,200})'")
-_OWN = Text("an optimizer of its own", "自己的优化器")
+_OWN = Text("its own optimizer", "自己的优化器")
 _CPU_OPTIMIZERS = ("DeepSpeedCPUAdam", "DeepSpeedCPULion", "DeepSpeedCPUAdagrad")
 _OFFLOAD = Text("the optimizer is offloaded here", "此处把优化器卸载到 CPU")
 _SLOWER = Text(
@@ -36,7 +36,7 @@ class ZeroOffloadClientOptimizer(Hazard):
         yield self.finding(
             Text(
                 "offload_optimizer is {device}, and the config names no optimizer: the Trainer of transformers "
-                "{version} (any before 4.30) hands its own AdamW to DeepSpeed, which refuses it.",
+                "{version} (any before 4.30) passes its own AdamW to DeepSpeed, which refuses it.",
                 "offload_optimizer 为 {device}，而配置中没有 optimizer：transformers {version}（4.30 之前）的 Trainer "
                 "会把自己的 AdamW 交给 DeepSpeed，而 DeepSpeed 拒绝它。",
             ).format(device=offload.value, version=transformers.get("<4.30")),
@@ -75,7 +75,7 @@ class ZeroOffloadClientOptimizer(Hazard):
             offload = config.offload("optimizer")
             yield self.finding(
                 Text(
-                    "offload_optimizer is {device}, and the script hands DeepSpeed {kind}: it takes only its own CPU "
+                    "offload_optimizer is {device}, and the script passes DeepSpeed {kind}: it takes only its own CPU "
                     "optimizer there.",
                     "offload_optimizer 为 {device}，而脚本交给 DeepSpeed 的是 {kind}：此时它只接受自己的 CPU 优化器。",
                 ).format(device=offload.value, kind=kinds[0]),

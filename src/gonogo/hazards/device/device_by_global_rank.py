@@ -26,7 +26,7 @@ class DeviceByGlobalRank(Hazard):
             ).format(rank=script.place(node).text, last=nodes * processes - 1, nodes=nodes, processes=processes),
             certainty=Certainty.LIKELY,
             cure=Text(
-                "Take the number on the node: int(os.environ['LOCAL_RANK']), or the rank modulo "
+                "Use the number on the node: int(os.environ['LOCAL_RANK']), or the rank modulo "
                 "torch.cuda.device_count()",
                 "使用节点内的编号：int(os.environ['LOCAL_RANK'])，或 rank 对 torch.cuda.device_count() 取模",
             ),

@@ -89,7 +89,7 @@ class DeviceMapAutoDistributed(Hazard):
                 place.span() if place is not None else load.place.span(),
                 trainer.script.place(trainer.node.func).span(Text("trained here", "在此处训练")),
                 run.launch.place.span(
-                    Text("starts {size} processes a node", "每个节点启动 {size} 个进程").format(size=size)
+                    Text("starts {size} processes per node", "每个节点启动 {size} 个进程").format(size=size)
                 ),
             ),
             fixes=self.fix(title, *known) if known and len(known) == len(edits) else None,

@@ -13,7 +13,8 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Ru
 
 _CURES = (
     Text(
-        "Drop device_map and start one process a GPU (torchrun --nproc_per_node=N …); use ZeRO-3 where the model does "
+        "Drop device_map and start one process per GPU (torchrun --nproc_per_node=N …); use "
+        "ZeRO-3 where the model does "
         "not fit one GPU",
         "去掉 device_map，每张 GPU 启动一个进程（torchrun --nproc_per_node=N …）；一张卡放不下时用 ZeRO-3",
     ),
@@ -95,7 +96,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 cut,
                 Text(
                     'The log ends inside a model whose layers accelerate has spread over devices (device_map="auto"). '
-                    "What ends a training there is mostly a tensor on another GPU than the layer.",
+                    "What ends a training there is usually a tensor on another GPU than the layer.",
                     '日志在一个由 accelerate 切分到多个设备的模型（device_map="auto"）内部中断。训练在此处失败，多半是'
                     "张量与该层不在同一张 GPU。",
                 ),

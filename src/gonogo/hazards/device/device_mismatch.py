@@ -25,7 +25,7 @@ _MOVE_MODULE = Text(
     "在所有创建或替换该部分的代码之后，把它与模型一起移动：module.to(device)",
 )
 _OTHER_VERSION = Text(
-    "Where the line is in a library or a model's remote code: try a newer version of it",
+    "If the line is in a library or a model's remote code: try a newer version of it",
     "若出错行在库或模型的远程代码中：尝试其更新版本",
 )
 
@@ -201,7 +201,7 @@ def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tu
             Text(
                 "The line is in {package}, not in your code: try another version of it, or leave out the feature that "
                 "runs it",
-                "出错的行属于 {package}，而不在您的代码中：尝试其他版本，或不使用触发它的功能",
+                "出错的行属于 {package}，而不在你的代码中：尝试其他版本，或不使用触发它的功能",
             ).format(package=f"{package} {version}" if version else package or Text("a library", "某个库"))
         )
     return tuple(cures)

@@ -23,7 +23,7 @@ class DeviceMismatchAdapterParam(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=Text("Upgrade: pip install 'peft>=0.4'", "升级：pip install 'peft>=0.4'"),
                 spans=(call.place.span(), version.span(Text("this version", "此版本"))),
-                fixes=self.fix(Text("Take the first release with the fix", "使用首个修复版本"), edit, safe=False)
+                fixes=self.fix(Text("Use the first release with the fix", "使用首个修复版本"), edit, safe=False)
                 if edit is not None
                 else None,
             )

@@ -30,7 +30,7 @@ _OF_THE_MACHINE = {
 _OF_A_PROGRAM = {
     13: Text("a kernel's fault, such as an index out of range", "kernel 出错，例如索引越界"),
     31: Text("a kernel read or wrote memory that is not its own", "kernel 访问了不属于它的显存"),
-    43: Text("a program's work was stopped after a fault of its own", "程序自身出错后其任务被停止"),
+    43: Text("a program's work was stopped after its own fault", "程序自身出错后其任务被停止"),
     45: Text("a program's work was cleared away, after a fault or a kill", "程序的任务被清理（出错或被杀死）"),
 }
 _CURE = (

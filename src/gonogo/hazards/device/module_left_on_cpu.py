@@ -92,7 +92,7 @@ class ModuleLeftOnCpu(Hazard):
                 Text(
                     "{mismatch}. By the operator's arguments it is the weight that is on the CPU, and the input on the "
                     "accelerator: this part was not moved with the model, or was moved back.",
-                    "{mismatch}。由算子的参数可知，权重在 CPU 而输入在加速卡上：该部分没有随模型移动，或被移回。",
+                    "{mismatch}。由算子的参数可知，权重在 CPU 而输入在 GPU 上：该部分没有随模型移动，或被移回。",
                 ).format(mismatch=mismatch.sentence),
                 certainty=Certainty.POSSIBLE,
                 cure=Text(

@@ -39,7 +39,7 @@ class VisibleDevicesSetInScript(Hazard):
                 spans=(
                     script.place(statement).span(),
                     run.launch.place.span(
-                        Text("starts {n} processes a node", "每个节点启动 {n} 个进程").format(n=processes)
+                        Text("starts {n} processes per node", "每个节点启动 {n} 个进程").format(n=processes)
                     ),
                 ),
                 fixes=self.fix(Text("Leave the choice to the launch", "由启动命令选择"), edit)

@@ -34,7 +34,7 @@ class BenignLossScaleWarmup(Hazard):
                 "：没有问题。",
             ).format(count=scale.skipped, lowest=f"{scale.lowest:g}"),
             cure=Text(
-                "Nothing is to be done. For fewer such lines: lower fp16.initial_scale_power, or train in bf16",
+                "No action is needed. For fewer such lines: lower fp16.initial_scale_power, or train in bf16",
                 "无需处理。若想少看到这类行：调低 fp16.initial_scale_power，或用 bf16 训练",
             ),
             certainty=Certainty.CERTAIN,

@@ -65,7 +65,7 @@ class Fp16LossScaleMinimum(Hazard):
                 certainty=Certainty.LIKELY if scale.stuck or (low and loss_is_broken(log)) else Certainty.POSSIBLE,
                 severity=Severity.ERROR if scale.stuck else Severity.WARNING,
                 confirm=Text(
-                    "The scale goes on falling to 1, and the loss is nan or 0", "缩放值继续降到 1，且损失为 nan 或 0"
+                    "The scale continues falling to 1, and the loss is nan or 0", "缩放值继续降到 1，且损失为 nan 或 0"
                 ),
             )
 

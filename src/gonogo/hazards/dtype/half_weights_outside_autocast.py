@@ -33,7 +33,7 @@ class HalfWeightsOutsideAutocast(Hazard):
                 cure=(
                     Text(
                         "Train under autocast: bf16=True, accelerate launch --mixed_precision bf16, or "
-                        'torch.autocast("cuda", dtype=torch.bfloat16) around a forward of your own',
+                        'torch.autocast("cuda", dtype=torch.bfloat16) around your own forward',
                         "在 autocast 下训练：bf16=True、accelerate launch --mixed_precision bf16，或在自己的前向外包 "
                         'torch.autocast("cuda", dtype=torch.bfloat16)',
                     ),

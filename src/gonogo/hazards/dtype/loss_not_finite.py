@@ -59,7 +59,7 @@ class LossNotFinite(Hazard):
         rank, worst = min(warned, key=lambda pair: (pair[1].step, pair[1].time))
         yield self.finding(
             Text(
-                "The loss is {value} at step {step} on rank {rank}. Where it arose was not looked for.",
+                "The loss is {value} at step {step} on rank {rank}. Which module it arose in was not tracked.",
                 "rank {rank} 在第 {step} 步的 loss 为 {value}。没有追查它产生于何处。",
             ).format(value=worst.value or "nan", step=worst.step, rank=rank.rank),
             certainty=Certainty.CERTAIN,
@@ -130,7 +130,7 @@ def _general(*, half: bool) -> tuple[Text, ...]:
             "去掉没有有效标签（全为 -100）的样本与被 mask 整行遮住的行；检查自定义 loss 中的 log(0) 与除零",
         ),
         Text(
-            "A lower learning rate, warm-up, max_grad_norm 1.0; go on from a checkpoint from before that step",
+            "A lower learning rate, warm-up, max_grad_norm 1.0; continue from a checkpoint from before that step",
             "降低学习率、加 warmup、max_grad_norm 1.0；从这一步之前的 checkpoint 继续",
         ),
     ]

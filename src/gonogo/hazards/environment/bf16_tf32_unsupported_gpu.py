@@ -37,7 +37,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
         sure = what == "TF32" and bool(with_trainer(run))
         yield self.finding(
             Text(
-                "{what} is asked for, and {gpu} has compute capability {capability}: bf16 and TF32 begin with 8.0.",
+                "{what} is requested, and {gpu} has compute capability {capability}: bf16 and TF32 begin with 8.0.",
                 "启用了 {what}，而 {gpu} 的计算能力为 {capability}：bf16 与 TF32 从 8.0 起才支持。",
             ).format(what=what, gpu=gpu.name, capability=f"{major}.{minor}"),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
@@ -78,7 +78,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
             )
             if cpu_build and not old
             else Text(
-                "bf16 or TF32 is asked for, and the GPU is older than Ampere (compute capability below 8.0).",
+                "bf16 or TF32 is requested, and the GPU is older than Ampere (compute capability below 8.0).",
                 "启用了 bf16 或 TF32，而 GPU 早于 Ampere（计算能力低于 8.0）。",
             )
         )

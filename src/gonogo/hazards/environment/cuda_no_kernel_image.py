@@ -27,7 +27,7 @@ _CURE = (
         "CUDA，如 cu118 或 cu126",
     ),
     Text(
-        "Where an extension's frame is the last (flash-attn, bitsandbytes, apex, a kernel of your own): build it for "
+        "If an extension's frame is the last (flash-attn, bitsandbytes, apex, your own kernel): build it for "
         "this GPU, TORCH_CUDA_ARCH_LIST set to its capability",
         "若最后一帧属于某个扩展（flash-attn、bitsandbytes、apex 或自编译的 kernel）：把 TORCH_CUDA_ARCH_LIST 设为该 "
         "GPU 的计算能力后重新编译",

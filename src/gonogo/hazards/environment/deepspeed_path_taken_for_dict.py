@@ -9,11 +9,11 @@ _PARSERS = ("transformers.HfArgumentParser", "transformers.hf_argparser.HfArgume
 _FIRST = ("Trainer", "Seq2SeqTrainer", "PreTrainedModel")  # what imports modeling_utils before anything else
 _CURE = (
     Text(
-        'Install a transformers without the fault: pip install "transformers==4.52.4", or 4.54 and newer',
+        'Install a transformers without the bug: pip install "transformers==4.52.4", or 4.54 and newer',
         '安装没有该缺陷的 transformers：pip install "transformers==4.52.4"，或 4.54 及更新版本',
     ),
     Text(
-        "In a script of your own import TrainingArguments on a line of its own, before anything else of transformers",
+        "In your own script import TrainingArguments on its own line, before anything else of transformers",
         "自己的脚本请单独一行先导入 TrainingArguments，放在 transformers 的其他导入之前",
     ),
 )

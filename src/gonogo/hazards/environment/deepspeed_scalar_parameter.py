@@ -9,11 +9,11 @@ _FAULTY = "==0.19.8"
 _EMPTY_SHAPES = ("torch.ones", "torch.zeros", "torch.empty", "torch.rand", "torch.randn", "torch.full")
 _CURE = (
     Text(
-        'Install a DeepSpeed without the fault: pip install "deepspeed==0.19.7"',
+        'Install a DeepSpeed without the bug: pip install "deepspeed==0.19.7"',
         '安装没有该缺陷的 DeepSpeed：pip install "deepspeed==0.19.7"',
     ),
     Text(
-        "In a model of your own give the parameter one dimension: nn.Parameter(torch.tensor([value])); older "
+        "In your own model give the parameter one dimension: nn.Parameter(torch.tensor([value])); older "
         "checkpoints hold it without",
         "自己的模型请给该参数一个维度：nn.Parameter(torch.tensor([value]))；注意旧 checkpoint 中它没有维度",
     ),

@@ -19,14 +19,14 @@ _CURE = (
         "--attn_impl sdpa，axolotl 用 flash_attention: false，远程代码的 config 中 use_flash_attn: false",
     ),
     Text(
-        "Where the model's own code takes it whenever it is installed: pip uninstall flash-attn",
+        "If the model's own code takes it whenever it is installed: pip uninstall flash-attn",
         "若模型自己的代码只要检测到已安装就使用：pip uninstall flash-attn",
     ),
 )
 
 
 _CURE_OF_SGLANG = Text(
-    "Take another backend: --attention-backend triton or flashinfer (torch_sdpa for SGLang's diffusion models)",
+    "Use another backend: --attention-backend triton or flashinfer (torch_sdpa for SGLang's diffusion models)",
     "换用其他后端：--attention-backend triton 或 flashinfer（SGLang 的扩散模型用 torch_sdpa）",
 )
 
@@ -43,7 +43,7 @@ class FlashAttnUnsupportedGpu(Hazard):
         gpu, (major, minor) = found
         yield self.finding(
             Text(
-                "flash-attn is asked for, and {gpu} has compute capability {capability}: its kernels begin with 8.0.",
+                "flash-attn is requested, and {gpu} has compute capability {capability}: its kernels begin with 8.0.",
                 "启用了 flash-attn，而 {gpu} 的计算能力为 {capability}：其 kernel 从 8.0 起才支持。",
             ).format(gpu=gpu.name, capability=f"{major}.{minor}"),
             cure=_CURE[:1],

@@ -21,7 +21,7 @@ _CURE = (
         "libcurand-dev-12-1（与 nvcc 版本一致）",
     ),
     Text(
-        "Where it is installed, show it to the linker: export LIBRARY_PATH=$CUDA_HOME/lib64:$LIBRARY_PATH "
+        "If it is installed, show it to the linker: export LIBRARY_PATH=$CUDA_HOME/lib64:$LIBRARY_PATH "
         "LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH",
         "已安装时让链接器能找到它：export LIBRARY_PATH=$CUDA_HOME/lib64:$LIBRARY_PATH "
         "LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH",

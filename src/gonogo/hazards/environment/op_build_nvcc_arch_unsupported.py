@@ -22,7 +22,7 @@ _CURE = (
         "向它，并使用相同 CUDA 的 PyTorch",
     ),
     Text(
-        'Where the toolkit must stay: export TORCH_CUDA_ARCH_LIST="8.0;8.6+PTX" (the newest that nvcc --list-gpu-arch '
+        'If the toolkit must stay: export TORCH_CUDA_ARCH_LIST="8.0;8.6+PTX" (the newest that nvcc --list-gpu-arch '
         "names, with +PTX)",
         '若不能更换工具包：export TORCH_CUDA_ARCH_LIST="8.0;8.6+PTX"（取 nvcc --list-gpu-arch 中最新的一项并加 +PTX）',
     ),

@@ -122,7 +122,7 @@ _CURE = (
         "安装同一时期的版本：pip install -U transformers peft accelerate trl，或训练框架固定的版本（其 requirements）",
     ),
     Text(
-        "Where transformers must stay: take the older of the other, such as pip install 'peft<0.14' with "
+        "If transformers must stay: take the older of the other, such as pip install 'peft<0.14' with "
         "transformers<4.45; pip check lists conflicts",
         "若 transformers 不能变动：降低另一方的版本，例如 transformers<4.45 配 pip install 'peft<0.14'；pip check 会列"
         "出冲突",

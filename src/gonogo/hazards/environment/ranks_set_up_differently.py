@@ -37,7 +37,7 @@ _CURES = {
         "度",
     ),
     "nccl": Text(
-        "Export the variable on every node: deepspeed passes only what stands in .deepspeed_env, Slurm only with "
+        "Export the variable on every node: deepspeed passes only what is in .deepspeed_env, Slurm only with "
         "--export=ALL",
         "在每个节点上导出该变量：deepspeed 只传递 .deepspeed_env 中的变量，Slurm 需要 --export=ALL",
     ),

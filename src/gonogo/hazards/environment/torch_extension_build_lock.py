@@ -41,7 +41,7 @@ class TorchExtensionBuildLock(Hazard):
         yield self.finding(
             Text(
                 "{lock} is a lock of an extension's build that is older than an hour: a run that loads the same "
-                "operator waits for it, for ever and silently.",
+                "operator waits for it, forever and silently.",
                 "{lock} 是一小时以前的扩展编译锁：加载同一算子的训练会一直静默等待它。",
             ).format(lock=lock),
             certainty=Certainty.LIKELY,
@@ -66,7 +66,7 @@ class TorchExtensionBuildLock(Hazard):
                 cure=_CURE,
                 certainty=Certainty.LIKELY,
                 confirm=Text(
-                    "py-spy dump --pid PID shows wait in torch/utils/file_baton.py; a file lock lies in the folder",
+                    "py-spy dump --pid PID shows wait in torch/utils/file_baton.py; a file lock is in the folder",
                     "py-spy dump --pid PID 显示停在 torch/utils/file_baton.py 的 wait；该目录下有 lock 文件",
                 ),
             )

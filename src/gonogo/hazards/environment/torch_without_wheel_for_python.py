@@ -22,7 +22,7 @@ class TorchWithoutWheelForPython(Hazard):
         newer = first_torch_for(wanted, version) if wanted > last.release[:2] else None
         yield self.finding(
             Text(
-                "torch {torch} has wheels for Python {first} to {last}, and Python {python} is asked for: pip finds no "
+                "torch {torch} has wheels for Python {first} to {last}, and Python {python} is requested: pip finds no "
                 "matching distribution.",
                 "torch {torch} 的 wheel 适用于 Python {first} 至 {last}，而这里要求 Python {python}：pip 找不到。",
             ).format(torch=version, first=first, last=last, python=".".join(map(str, wanted))),

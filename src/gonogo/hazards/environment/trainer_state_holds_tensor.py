@@ -32,7 +32,7 @@ _LOGGED = Text(
 _CURES = (
     Text("pip install 'transformers>=4.39.3,<5', or 4.37.2", "pip install 'transformers>=4.39.3,<5'，或 4.37.2"),
     Text(
-        "Where a metric or callback of your own logs the tensor: value.item()",
+        "If a metric or callback of your own logs the tensor: value.item()",
         "若是自己的指标或回调记录了张量：用 value.item()",
     ),
 )

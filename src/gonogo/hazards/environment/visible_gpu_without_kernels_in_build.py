@@ -28,7 +28,7 @@ class VisibleGpuWithoutKernelsInBuild(LoggedHazard):
             Text(
                 "{gpu} is visible beside the GPU that is meant: what spreads over all devices runs into it, and "
                 "torch's wheel has no kernels for integrated graphics.",
-                "{gpu} 与要使用的 GPU 同时可见：扩展到所有设备的程序会用到它，而 torch 的 wheel 没有集成显卡的内核。",
+                "{gpu} 与要使用的 GPU 同时可见：扩展到所有设备的程序会用到它，而 torch 的 wheel 没有集成 GPU 的内核。",
             ).format(gpu=integrated[0]),
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,

@@ -21,7 +21,7 @@ from gonogo.hazards.hazard import Hazard
 
 _ON_ALL = Text("Let all ranks make the call, outside of `{test}`", "把调用移到 `{test}` 之外，让所有 rank 都执行")
 _TOGETHER = Text(
-    "Let the ranks decide `{test}` together: it holds on all as soon as on one",
+    "Let the ranks decide `{test}` together, so that it is true on all as soon as it is true on one",
     "让各 rank 共同判断 `{test}`：只要有一个 rank 满足，所有 rank 都按满足处理",
 )
 _TIMES_ZERO = Text(

@@ -30,7 +30,7 @@ class Fsdp4bitQuantStorage(LoggedHazard):
                     "Give the dtype that the model is loaded in (torch_dtype): bnb_4bit_quant_storage={dtype}",
                     "设为加载模型所用的 dtype（torch_dtype）：bnb_4bit_quant_storage={dtype}",
                 ).format(dtype=dtype or "torch.bfloat16"),
-                spans=(call.place.span(), kind.span(Text("FSDP is asked for here", "在此处要求使用 FSDP"))),
+                spans=(call.place.span(), kind.span(Text("FSDP is requested here", "在此处要求使用 FSDP"))),
                 fixes=self.fix(Text("Store the weights as the compute dtype", "以计算所用的 dtype 存储权重"), edit)
                 if edit is not None
                 else None,

@@ -17,7 +17,7 @@ class Fsdp8bitWeights(LoggedHazard):
                     self.cause_in_script,
                     certainty=Certainty.LIKELY,
                     cure=self.cures,
-                    spans=(asked.span(), kind.span(Text("FSDP is asked for here", "在此处要求使用 FSDP"))),
+                    spans=(asked.span(), kind.span(Text("FSDP is requested here", "在此处要求使用 FSDP"))),
                 )
 
     cause_in_script = Text(

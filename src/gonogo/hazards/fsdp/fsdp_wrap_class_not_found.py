@@ -34,7 +34,7 @@ _CURES = (
         "把 fsdp_transformer_layer_cls_to_wrap 设为模型自己的类：type(model.model.layers[0]).__name__ 会打印它",
     ),
     Text(
-        "Or use fsdp_auto_wrap_policy: SIZE_BASED_WRAP; if FSDP was not asked for, delete "
+        "Or use fsdp_auto_wrap_policy: SIZE_BASED_WRAP; if FSDP was not requested, delete "
         "~/.cache/huggingface/accelerate/default_config.yaml",
         "或使用 fsdp_auto_wrap_policy: SIZE_BASED_WRAP；若并未要求 FSDP，请删除 "
         "~/.cache/huggingface/accelerate/default_config.yaml",
@@ -64,7 +64,7 @@ class FsdpWrapClassNotFound(Hazard):
         edit = given.place.edit(owns[0]) if writable else None
         yield self.finding(
             Text(
-                "{wrong} is no class of {architecture}, whose layers are {owns}.",
+                "{wrong} is not a class of {architecture}, whose layers are {owns}.",
                 "{wrong} 不是 {architecture} 的类，后者的层是 {owns}。",
             ).format(wrong=", ".join(wrong), architecture=model.architectures[0], owns=", ".join(owns)),
             cure=Text(

@@ -25,7 +25,7 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
             certainty=Certainty.LIKELY,
             cure=(
                 Text(
-                    "Where every machine runs this command: --deepspeed_multinode_launcher standard (in the config: "
+                    "If every machine runs this command: --deepspeed_multinode_launcher standard (in the config: "
                     "deepspeed_config: deepspeed_multinode_launcher: standard)",
                     "若每台机器都运行此命令：--deepspeed_multinode_launcher standard（在配置中：deepspeed_config: "
                     "deepspeed_multinode_launcher: standard）",

@@ -62,7 +62,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                 severity=Severity.ERROR if quantized else Severity.WARNING,
                 cure=(
                     Text(
-                        "Start one process a GPU: torchrun --nproc_per_node {count} ..., or accelerate launch",
+                        "Start one process per GPU: torchrun --nproc_per_node {count} ..., or accelerate launch",
                         "每张 GPU 启动一个进程：torchrun --nproc_per_node {count} ...，或 accelerate launch",
                     ).format(count=len(visible)),
                     Text(
@@ -132,7 +132,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
             ),
             cure=(
                 Text(
-                    "Start one process a GPU: torchrun --nproc_per_node=N train.py (or accelerate launch, deepspeed; "
+                    "Start one process per GPU: torchrun --nproc_per_node=N train.py (or accelerate launch, deepspeed; "
                     "FORCE_TORCHRUN=1 for llamafactory-cli; NPROC_PER_NODE=N for swift)",
                     "每张 GPU 启动一个进程：torchrun --nproc_per_node=N train.py（或 accelerate launch、deepspeed；"
                     "llamafactory-cli 用 FORCE_TORCHRUN=1；swift 用 NPROC_PER_NODE=N）",

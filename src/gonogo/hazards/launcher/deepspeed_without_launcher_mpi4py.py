@@ -88,8 +88,8 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         return self.log_finding(
             found,
             Text(
-                "DeepSpeed found no launcher's variables (RANK, WORLD_SIZE, MASTER_ADDR ...) and took MPI for the "
-                "launcher. {then}",
+                "DeepSpeed found none of the launcher's variables (RANK, WORLD_SIZE, MASTER_ADDR ...) and assumed MPI."
+                " {then}",
                 "DeepSpeed 没有找到启动器设置的变量（RANK、WORLD_SIZE、MASTER_ADDR 等），于是把 MPI 当作启动器。{then}",
             ).format(then=then),
             cure=_LAUNCH_CURE,

@@ -46,12 +46,12 @@ class DistributedWithoutLauncher(Hazard):
         node, variable = found
         yield self.finding(
             Text(
-                "python starts {path} without a launcher, so that nothing sets {variable} before it is asked for.",
+                "python starts {path} without a launcher, so {variable} is not set when the program reads it.",
                 "python 不经启动器运行 {path}，在用到 {variable} 之前没有任何地方设置它。",
             ).format(path=script.path, variable=variable),
             certainty=Certainty.LIKELY,  # the shell that it is typed in may have them
             cure=_CURE,
-            spans=(launch.place.span(), script.place(node).span(Text("asked for here", "在此处用到"))),
+            spans=(launch.place.span(), script.place(node).span(Text("requested here", "在此处用到"))),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:

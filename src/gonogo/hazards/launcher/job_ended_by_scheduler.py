@@ -7,7 +7,8 @@ _TOLD = {
     "TIME LIMIT": (
         Text("its time limit was reached", "到达时间上限"),
         Text(
-            "Ask for more time (#SBATCH --time), or save checkpoints in time and go on from them: --signal=B:USR1@300 "
+            "Ask for more time (#SBATCH --time), or save checkpoints in time and continue from "
+            "them: --signal=B:USR1@300 "
             "and a handler that saves and submits anew",
             "申请更长时间（#SBATCH --time），或及时保存 checkpoint 并续训：--signal=B:USR1@300，由程序保存并重新提交",
         ),
@@ -51,7 +52,7 @@ class JobEndedByScheduler(Hazard):
             cure=cure,
             certainty=Certainty.LIKELY,
             confirm=Text(
-                "Training went on until then: a run that stood still before has another cause",
+                "Training continued until then: a run that hung before has another cause",
                 "在此之前训练一直在推进：若早已停住，则另有原因",
             ),
         )

@@ -36,7 +36,7 @@ class LaunchDeprecatedVariable(Hazard):
                     Text("Write {new}", "改为 {new}").format(new=new)
                     if name in _SAME_MEANING
                     else Text(
-                        "Set {new} to the folder that is to hold the caches (models lie in its folder hub)",
+                        "Set {new} to the folder that is to hold the caches (models are in its folder hub)",
                         "把 {new} 设为存放缓存的目录（模型位于其中的 hub 目录）",
                     ).format(new=new)
                 ),

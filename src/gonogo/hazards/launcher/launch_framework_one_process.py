@@ -87,7 +87,7 @@ class LaunchFrameworkOneProcess(Hazard):
             ),
             certainty=Certainty.CERTAIN if count else Certainty.POSSIBLE,
             cure=Text(
-                "Set NPROC_PER_NODE={count}, one process a GPU", "设置 NPROC_PER_NODE={count}，每张 GPU 一个进程"
+                "Set NPROC_PER_NODE={count}, one process per GPU", "设置 NPROC_PER_NODE={count}，每张 GPU 一个进程"
             ).format(count=count or Text("the number of GPUs", "GPU 数")),
             spans=(
                 launch.place.span() if each.absent else each.span(),

@@ -64,7 +64,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
             place = options.place_of("standalone")
             yield self.finding(
                 Text(
-                    "--standalone with --nnodes {nodes}: each node meets at localhost with an identifier of its own, "
+                    "--standalone with --nnodes {nodes}: each node meets at localhost with its own identifier, "
                     "and waits for the others, which never come.",
                     "--standalone 与 --nnodes {nodes} 同时使用：每个节点以自己的标识在 localhost 汇合，永远等不到其余 "
                     "{others} 个节点。",

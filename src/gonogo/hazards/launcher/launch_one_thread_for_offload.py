@@ -23,7 +23,7 @@ class LaunchOneThreadForOffload(Hazard):
             return
         yield self.finding(
             Text(
-                "The optimizer is offloaded to {device}, and its updates run with one thread a rank: {why}.",
+                "The optimizer is offloaded to {device}, and its updates run with one thread per rank: {why}.",
                 "优化器卸载到 {device}，每个 rank 只用一个线程更新：{why}。",
             ).format(
                 device=device.value,

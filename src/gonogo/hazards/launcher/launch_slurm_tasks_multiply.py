@@ -31,22 +31,22 @@ class LaunchSlurmTasksMultiply(Hazard):
             ).format(
                 launcher=launch.launcher,
                 tasks=tasks,
-                own=own if own is not None else Text("one process a GPU", "每张 GPU 一"),
+                own=own if own is not None else Text("one process per GPU", "每张 GPU 一"),
                 all=tasks * own if own is not None else Text(f"{tasks} a GPU", f"每张 GPU {tasks} "),
             ),
             cure=(
                 Text(
-                    "Ask slurm for one task a node: --ntasks-per-node=1, with --cpus-per-task for all its processes",
+                    "Ask slurm for one task per node: --ntasks-per-node=1, with --cpus-per-task for all its processes",
                     "向 slurm 要求每个节点一个 task：--ntasks-per-node=1，--cpus-per-task 按其全部进程计算",
                 ),
                 Text(
-                    "Or one task a GPU without a launcher, if the program reads slurm's variables: srun python "
+                    "Or one task per GPU without a launcher, if the program reads slurm's variables: srun python "
                     "train.py",
                     "或每张 GPU 一个 task 而不用启动器（程序需读取 slurm 变量）：srun python train.py",
                 ),
             ),
             spans=(
-                field.span(Text(f"{tasks} tasks a node", f"每个节点 {tasks} 个 task")),
+                field.span(Text(f"{tasks} tasks per node", f"每个节点 {tasks} 个 task")),
                 place.span(Text("and these for each task", "每个 task 再启动这些")) if place else None,
                 launch.place.span(),
             ),

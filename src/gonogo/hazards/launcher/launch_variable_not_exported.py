@@ -73,7 +73,7 @@ class LaunchVariableNotExported(Hazard):
                 ),
                 spans=(
                     assignments.place.span(Text("set here, and not exported", "在此赋值，未导出")),
-                    command.span(Text("not handed on to this command", "不会传给此命令")),
+                    command.span(Text("not passed on to this command", "不会传给此命令")),
                 ),
                 fixes=self._fix(assignments, cut),
             )

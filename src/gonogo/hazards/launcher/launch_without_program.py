@@ -16,7 +16,7 @@ _CURE = (
         "在启动器自己的选项之后写出程序：torchrun --nproc_per_node 8 train.py --lr 1e-5",
     ),
     Text(
-        "Where it stands on a later line: end every line of the command but the last in a lone backslash",
+        "If it is on a later line: end every line of the command but the last in a lone backslash",
         "若程序写在后面的行：除最后一行外，命令的每行都以单独的反斜杠结尾",
     ),
 )

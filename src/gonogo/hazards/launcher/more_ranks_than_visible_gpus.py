@@ -85,7 +85,7 @@ class MoreRanksThanVisibleGpus(Hazard):
             ).format(launcher=launch.launcher, processes=processes, gpus=gpus, has=has),
             certainty=Certainty.LIKELY if field.reason is not None else Certainty.CERTAIN,
             cure=Text(
-                "Start {gpus} processes a node{option}, or give it {processes} GPUs",
+                "Start {gpus} processes per node{option}, or give it {processes} GPUs",
                 "每个节点启动 {gpus} 个进程{option}，或给它 {processes} 张 GPU",
             ).format(
                 gpus=gpus,

@@ -50,7 +50,7 @@ class RendezvousPortZeroHang(Hazard):
             ),
             spans=field.span() or launch.place.span(),
             confirm=Text(
-                "The run stands still after “Initializing TorchBackend”", "训练停在 “Initializing TorchBackend” 之后"
+                "The run hangs after “Initializing TorchBackend”", "训练停在 “Initializing TorchBackend” 之后"
             ),
         )
 
@@ -88,7 +88,7 @@ class RendezvousPortZeroHang(Hazard):
             )
             if port_zero
             else Text(
-                "The run stands still where the ranks meet for the first time. A rendezvous port of 0 in the launch "
+                "The run hangs where the ranks meet for the first time. A rendezvous port of 0 in the launch "
                 "does that; so does a port or an address that not all ranks can reach.",
                 "程序停在各 rank 首次汇合的地方。启动配置中端口为 0 会这样；端口或地址不是所有 rank 都能访问时也会这样"
                 "。",
@@ -101,7 +101,7 @@ class RendezvousPortZeroHang(Hazard):
             ),
             certainty=certainty,
             also=tuple(one for one in also if one != first),
-            confirm=Text("With a fixed port the run goes on", "使用固定端口后能继续运行")
+            confirm=Text("With a fixed port the run continues", "使用固定端口后能继续运行")
             if port_zero
             else Text(
                 "The launch command or the Accelerate config has main_process_port: 0",

@@ -96,7 +96,7 @@ def certainty(short: GpuShortage) -> Certainty:
 
 
 def title(short: GpuShortage, what: Text) -> Text:
-    """``Model states overfill the GPU: the run needs 155.9 GiB, an H100-80G has 79.6 GiB``."""
+    """``Out of GPU memory (model states): the run needs 155.9 GiB, an H100-80G has 79.6 GiB``."""
     if short.fragmented:
         return Text(
             "{what}: {need} of tensors do not fit the fragmented {capacity} of an {name}",
@@ -129,7 +129,7 @@ def cause(short: GpuShortage) -> Text:
     """Where the allocation failed, what was to be had, and what filled the device."""
     shortage, held = short.shortage, short.by_category
     text = Text(
-        "In {phase} (step {step}){where}, {operator} asks for {need} on {device}, which has {allocated} allocated and "
+        "In {phase} (step {step}){where}, {operator} requests {need} on {device}, which has {allocated} allocated and "
         "{reserved} reserved of {capacity} ({total} less {allowance} for the context and libraries). At the peak: "
         "{categories}.{modules}",
         "在{phase}（第 {step} 步）{where}，{operator} 在 {device} 上申请 {need}；该设备已分配 {allocated}、已预留 "
@@ -189,9 +189,9 @@ def _with_effect(remedy: Remedy, missing: int) -> Text:
     if remedy.frees is None:
         return remedy.how
     if remedy.frees >= missing:
-        tail = Text(": frees {frees} a GPU, enough", "：每张 GPU 可省 {frees}，足够")
+        tail = Text(": frees {frees} per GPU, enough", "：每张 GPU 可省 {frees}，足够")
     else:
-        tail = Text(": frees {frees} a GPU; {left} would still be missing", "：每张 GPU 可省 {frees}；仍缺 {left}")
+        tail = Text(": frees {frees} per GPU; {left} would still be missing", "：每张 GPU 可省 {frees}；仍缺 {left}")
     tail = tail.format(frees=size(remedy.frees), left=size(missing - remedy.frees))
     return Text(remedy.how.en + tail.en, remedy.how.zh + tail.zh)
 
@@ -281,7 +281,7 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
 def larger_device(short: GpuShortage) -> Remedy:
     """The memory that an accelerator needs to have for the run as it is."""
     needed = size(short.need + short.memory.allowance_bytes)
-    return Remedy(Text(f"Take a GPU with at least {needed}", f"换显存至少 {needed} 的 GPU"), None)
+    return Remedy(Text(f"Use a GPU with at least {needed}", f"换显存至少 {needed} 的 GPU"), None)
 
 
 def _gpus_needed(short: GpuShortage, partitioned: int) -> int | None:

@@ -127,10 +127,10 @@ class LoggedShortage(msgspec.Struct, frozen=True):
             )
         requested = size(self.requested)
         if self.capacity is None or self.allocated is None:
-            return Text(f"{requested} was asked for, more than the GPU had left", f"再申请 {requested} 时显存不足")
+            return Text(f"{requested} was requested, more than the GPU had left", f"再申请 {requested} 时显存不足")
         capacity, allocated = size(self.capacity), size(self.allocated)
         return Text(
-            f"Of the GPU's {capacity}, tensors took {allocated} when {requested} more was asked for",
+            f"Of the GPU's {capacity}, tensors took {allocated} when {requested} more was requested",
             f"GPU 共 {capacity}，张量已占 {allocated}，又申请 {requested}",
         )
 

@@ -23,7 +23,7 @@ class CheckpointingNotEntered(Hazard):
                     "基座被冻结时：调用 model.enable_input_require_grads()，或使用 use_reentrant=False",
                 ),
                 Text(
-                    "In a model of your own, call torch.utils.checkpoint.checkpoint in its forward",
+                    "In your own model, call torch.utils.checkpoint.checkpoint in its forward",
                     "自己的模型：在其 forward 中调用 torch.utils.checkpoint.checkpoint",
                 ),
             ),

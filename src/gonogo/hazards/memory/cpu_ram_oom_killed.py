@@ -76,7 +76,7 @@ class CpuRamOomKilled(Hazard):
                 rank=rank.rank,
                 step=rank.last_step,
                 kernel=Text(
-                    f" The kernel counts {kills} process(es) killed for want of memory while the run lasted.",
+                    f" The kernel counts {kills} process(es) killed for lack of memory while the run lasted.",
                     f"内核记录到训练期间有 {kills} 个进程因内存不足被杀。",
                 )
                 if kills
@@ -164,7 +164,7 @@ class CpuRamOomKilled(Hazard):
         field, states = launch.slurm.get("mem"), offloaded_states(run)
         asked = _slurm_bytes(str(field.get(""))) if field is not None else 0
         if field is not None and states is not None and 0 < asked < states.bytes_a_node:
-            has = Text("The job asks for {has:.0f} GiB a node", "作业每个节点申请 {has:.0f} GiB").format(
+            has = Text("The job asks for {has:.0f} GiB per node", "作业每个节点申请 {has:.0f} GiB").format(
                 has=asked / 2**30
             )
             ends = Text("slurm kills the job", "slurm 会杀死作业")
@@ -225,7 +225,7 @@ _CONFIRM = Text(
     "dmesg -T | grep -i 'killed process'（或容器的 OOMKilled 状态，或运行时的 htop）能看到",
 )
 _DIED_IN_MAP = Text(
-    "A process that prepares the data was gone without an error of its own: mostly the kernel killed it, since each of "
+    "A process that prepares the data was gone without its own error: usually the kernel killed it, since each of "
     "them holds a part of the data; a crash in a library's native code ends so too.",
     "一个处理数据的进程消失且没有报错：多半是内核因内存不足将其杀死（每个进程都占用一部分数据）；库的原生代码崩溃也会如此。",
 )
@@ -244,7 +244,8 @@ _SHORT = Text(
     "The host's memory (RAM, or the container's share of it) ran out.", "主机内存（RAM，或容器分到的部分）耗尽。"
 )
 _SIGNAL_9 = Text(
-    "A process was killed with signal 9 and left no error of its own: that is mostly the kernel, when host memory runs "
+    "A process was killed with signal 9 and left no error of its own: that is usually the "
+    "kernel, when host memory runs "
     "out; a person, a scheduler's limit or a launcher that loses patience can send it too.",
     "进程被信号 9 杀死，自己没有留下报错：多半是主机内存耗尽时内核所为；也可能是人、调度器的限制，或启动器等待超时后发"
     "出的。",
@@ -255,7 +256,7 @@ _ENDED_IN_POD = Text(
     "Kubernetes pod 中的一个 worker 收到 SIGTERM，Ray 据此认为超出了 pod 的内存上限；结束该 pod 者也会发出它。",
 )
 _OFFLOADS = Text(
-    " The config offloads to the CPU: 16 bytes a parameter for the optimizer, on all ranks of a node together.",
+    " The config offloads to the CPU: 16 bytes per parameter for the optimizer, on all ranks of a node together.",
     "配置中有 CPU 卸载：优化器每参数占 16 字节，按一个节点所有 rank 合计。",
 )
 _WHILE_LOADING = Text(

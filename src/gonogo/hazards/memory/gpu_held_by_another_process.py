@@ -22,7 +22,7 @@ class GpuHeldByAnotherProcess(Hazard):
                     "用 nvidia-smi 查看是谁：结束之前运行的残留进程，或换用其他 GPU（CUDA_VISIBLE_DEVICES）",
                 ),
                 Text(
-                    "Where it is the rollout engine or a server: a GPU of its own, or less gpu_memory_utilization; "
+                    "If it is the rollout engine or a server: its own GPU, or less gpu_memory_utilization; "
                     "where it is another rank: torch.cuda.set_device(LOCAL_RANK) first",
                     "若是 rollout 引擎或服务：给它单独的 GPU，或调低 gpu_memory_utilization；若是另一个 rank：先执行 "
                     "torch.cuda.set_device(LOCAL_RANK)",

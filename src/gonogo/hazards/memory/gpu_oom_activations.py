@@ -22,7 +22,7 @@ _CURES_IN_LOG = (
         "截短最长的样本（max_length、cutoff_len）：峰值由最长而不是平均的样本决定",
     ),
     Text(
-        "Where the loss or the attention ran out: use_liger_kernel=True, which does not hold all logits; "
+        "If the loss or the attention ran out: use_liger_kernel=True, which does not hold all logits; "
         'attn_implementation="sdpa" or "flash_attention_2"',
         "若在损失或注意力处耗尽：use_liger_kernel=True（不保留全部 logits）；"
         'attn_implementation="sdpa" 或 "flash_attention_2"',
@@ -55,12 +55,13 @@ class GpuOomActivations(Hazard):
         finding = self.log_finding(
             short.evidence,
             Text(
-                "{sizes}{where}. What grows with micro-batch and sequence length took the rest of it.",
+                "{sizes}{where}. The remaining memory is taken by activations, which grow with "
+                "micro-batch and sequence length.",
                 "{sizes}{where}。其余显存被随 micro-batch 与序列长度增长的激活占用。",
             ).format(sizes=short.sizes, where=short.where)
             if certainty is not Certainty.POSSIBLE
             else Text(
-                "{sizes}; activations may have filled it: the log doesn't show what did.",
+                "{sizes}; possibly filled by activations: the log doesn't show what fills it.",
                 "{sizes}；可能是激活占满了显存：日志未显示具体由什么占用。",
             ).format(sizes=short.sizes),
             certainty=certainty,
@@ -125,7 +126,7 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
     remedies.append(
         gpu.Remedy(
             Text(
-                "Where the logits weigh most: a loss that does not hold them all (use_liger_kernel=True)",
+                "If the logits weigh most: a loss that does not hold them all (use_liger_kernel=True)",
                 "若 logits 占用最多：使用不保留全部 logits 的损失（use_liger_kernel=True）",
             ),
             None,

@@ -85,7 +85,7 @@ class GpuOomModelStates(Hazard):
             ).format(sizes=short.sizes, where=short.where)
             if certainty is not Certainty.POSSIBLE
             else Text(
-                "{sizes}; the model states alone may fill it: 16 bytes a trainable parameter under Adam.",
+                "{sizes}; the model states alone may fill it: 16 bytes per trainable parameter under Adam.",
                 "{sizes}；也可能仅模型状态就已占满：Adam 下每个可训练参数 16 字节。",
             ).format(sizes=short.sizes),
             certainty=certainty,

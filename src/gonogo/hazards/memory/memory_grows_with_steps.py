@@ -57,7 +57,7 @@ class MemoryGrowsWithSteps(Hazard):
                 ranks=tuple(sorted({*ranks, *died})),
                 confirm=()
                 if died
-                else (Text("It goes on growing over the next hundred steps", "在接下来的一百步中继续增长"),),
+                else (Text("It continues growing over the next hundred steps", "在接下来的一百步中继续增长"),),
             )
 
 

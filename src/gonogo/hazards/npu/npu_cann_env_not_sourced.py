@@ -32,7 +32,7 @@ _CURE = (
         "并把 lib64/driver 加入 LD_LIBRARY_PATH",
     ),
     Text(
-        "Where the library exists nowhere under /usr/local/Ascend: install the CANN toolkit that torch_npu names",
+        "If the library exists nowhere under /usr/local/Ascend: install the CANN toolkit that torch_npu names",
         "若 /usr/local/Ascend 下没有该库：安装 torch_npu 对应版本的 CANN 工具包",
     ),
 )

@@ -88,7 +88,7 @@ class NpuHcclTimeout(Hazard):
             ),
             certainty=certainty,
             confirm=Text(
-                "All ranks report the time-out, and none reports another error before it",
+                "All ranks report the timeout, and none reports another error before it",
                 "所有 rank 都报超时，且之前没有其他报错",
             ),
         )

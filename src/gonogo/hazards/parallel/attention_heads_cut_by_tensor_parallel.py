@@ -12,7 +12,7 @@ _CURE = (
         "num_key_value_heads），其余 rank 用 FSDP 或数据并行",
     ),
     Text(
-        "In a model of your own: view(batch, tokens, -1, head_dim), or the heads divided by the mesh's size",
+        "In your own model: view(batch, tokens, -1, head_dim), or the heads divided by the mesh's size",
         "自己写的模型：view(batch, tokens, -1, head_dim)，或把头数除以 mesh 的大小",
     ),
 )

@@ -11,7 +11,7 @@ class AutotpDataNotSameInGroup(LoggedHazard):
             return
         yield self.finding(
             Text(
-                "tensor_parallel.autotp_size is {size}, and {accelerate} gives every rank a batch of its own: "
+                "tensor_parallel.autotp_size is {size}, and {accelerate} gives every rank its own batch: "
                 "ranks of a "
                 "tensor-parallel group need the same.",
                 "tensor_parallel.autotp_size 为 {size}，而 {accelerate} 给每个 rank 不同的 batch：张量并行组内必"

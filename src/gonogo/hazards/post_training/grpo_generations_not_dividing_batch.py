@@ -20,7 +20,7 @@ class GrpoGenerationsNotDividingBatch(LoggedHazard):
                 "取 num_generations={divisors}，或取能被 {n} 整除的批次",
             ).format(divisors=batch.divisors, n=batch.generations)
             if batch.divisors
-            else Text("Take a batch that {n} divides", "取能被 {n} 整除的批次").format(n=batch.generations),
+            else Text("Use a batch that {n} divides", "取能被 {n} 整除的批次").format(n=batch.generations),
             spans=(*batch.spans, launch.place.span()),
             confirm=() if batch.certainty is Certainty.CERTAIN else self.confirm,
         )

@@ -89,14 +89,14 @@ class ProgramRaises(Hazard):
                     step=failure.step,
                     module=Text(f", module {failure.module}", f"，模块 {failure.module}") if failure.module else "",
                     assumed=Text(
-                        f". The way there hung on a value that a rehearsal cannot know: {assumed.what} "
+                        f". Reaching this point depended on a value that a rehearsal can't know: {assumed.what} "
                         f"({assumed.where})",
                         f"。执行到此处取决于排练无法得知的值：{assumed.what_zh or assumed.what}（{assumed.where}）",
                     )
                     if assumed
                     else "",
                 ),
-                title=Text("The program raises {type}", "程序抛出 {type}").format(
+                title=Text("The program raised {type}", "程序抛出 {type}").format(
                     type=class_of(failure) or failure.type
                 ),
                 certainty=Certainty.LIKELY if assumed else Certainty.CERTAIN,
@@ -120,12 +120,12 @@ class ProgramRaises(Hazard):
                     message=message,
                     users=Text(
                         f" (your code: {users.path}:{users.line} in {users.function or '?'})",
-                        f"（您的代码：{users.path}:{users.line}，函数 {users.function or '?'}）",
+                        f"（你的代码：{users.path}:{users.line}，函数 {users.function or '?'}）",
                     )
                     if users
                     else "",
                 ),
-                title=Text("The program raises {type}", "程序抛出 {type}").format(type=error.type),
+                title=Text("The program raised {type}", "程序抛出 {type}").format(type=error.type),
                 certainty=Certainty.POSSIBLE,
                 cure=tuple(_next_steps(error)),
             )
@@ -134,7 +134,7 @@ class ProgramRaises(Hazard):
 _OF_OTHER_RANKS = ("every rank sends", "the objects received")
 """How assumptions begin that hold where other ranks are rehearsed too."""
 _ALL_RANKS = Text(
-    "Rehearse with --ranks all: each rank then sends its own, and nothing is assumed of it",
+    "Rehearse with --ranks all: each rank then sends its own data, and no assumption is needed",
     "用 --ranks all 排练：各 rank 就会发送自己的内容，无需假设",
 )
 _NO_NAME = Pattern(r"No module named '(\w+)\.[\w.]+'|cannot import name '\w+' from '(\w+)")
@@ -163,7 +163,7 @@ def _cures(failure: Failure, versions: Mapping[str, str]) -> Iterator[Text]:
     if failure.innermost("user"):
         yield Text(
             "Start at the first place named here: it is the innermost line of your own code",
-            "请从列出的第一个位置查起：它是您自己代码中最内层的一行",
+            "请从列出的第一个位置查起：它是你自己代码中最内层的一行",
         )
 
 
@@ -176,7 +176,7 @@ def _next_steps(error: LoggedError) -> Iterator[Text]:
     if error.users_frame is not None:
         yield Text(
             "Start at the line of your own code that is named; then read the library's line below it",
-            "先看所指的您自己代码中的那一行，再看其下库中的一行",
+            "先看所指的你自己代码中的那一行，再看其下库中的一行",
         )
     elif not error.frames:
         yield Text(

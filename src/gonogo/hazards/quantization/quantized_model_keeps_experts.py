@@ -15,7 +15,7 @@ class QuantizedModelKeepsExperts(Hazard):
             largest = ", ".join(f"{each.module} ({each.parameters:,}, {each.dtype})" for each in run.unquantized[:3])
             yield self.finding(
                 Text(
-                    "{asked} was asked for; of {all:,} parameters {quantized:,} are quantized, and {left:,} "
+                    "{asked} was requested; of {all:,} parameters {quantized:,} are quantized, and {left:,} "
                     "({share:.0%}) are held as they were: {largest}.",
                     "设置了 {asked}；{all:,} 个参数中 {quantized:,} 个被量化，而 {left:,} 个（{share:.0%}）保持原样："
                     "{largest}。",
@@ -31,7 +31,7 @@ class QuantizedModelKeepsExperts(Hazard):
                 severity=Severity.WARNING,
                 cure=(
                     Text(
-                        "Take a release of transformers in which each expert is a Linear (4.x), or a checkpoint whose "
+                        "Use a release of transformers in which each expert is a Linear (4.x), or a checkpoint whose "
                         "experts are quantized (GPTQ, AWQ, FP8)",
                         "改用每个专家都是 Linear 的 transformers 版本（4.x），或专家已量化的 checkpoint"
                         "（GPTQ、AWQ、FP8）",

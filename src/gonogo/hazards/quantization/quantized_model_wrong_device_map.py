@@ -52,7 +52,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
                 ),
                 spans=(
                     place.span() if place is not None else load.place.span(),
-                    run.launch.place.span(Text("starts several processes a node", "每个节点启动多个进程")),
+                    run.launch.place.span(Text("starts several processes per node", "每个节点启动多个进程")),
                 ),
                 fixes=self.fix(Text("Give each process its own GPU", "让每个进程使用自己的 GPU"), *edits)
                 if edits

@@ -9,7 +9,7 @@ class RayClusterNotJoined(LoggedHazard):
         Sign(
             FEWER,
             cause=Text(
-                "As many GPUs are free as one node has, and several nodes are asked for: the others have not "
+                "As many GPUs are free as one node has, and several nodes are requested: the others have not "
                 "joined this Ray cluster.",
                 "空闲 GPU 恰为一个节点的数目，而申请了多个节点：其余节点没有加入这个 Ray 集群。",
             ),

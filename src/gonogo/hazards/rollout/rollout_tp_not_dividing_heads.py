@@ -25,7 +25,7 @@ class RolloutTpNotDividingHeads(LoggedHazard):
                 "refuses to start.",
                 "模型有 {heads} 个注意力头，而引擎的张量并行数为 {size}：引擎会拒绝启动。",
             ).format(heads=heads, size=size),
-            cure=Text("Take a divisor of {heads}: {divisors}", "取 {heads} 的约数：{divisors}").format(
+            cure=Text("Use a divisor of {heads}: {divisors}", "取 {heads} 的约数：{divisors}").format(
                 heads=heads, divisors=", ".join(str(one) for one in range(1, heads + 1) if heads % one == 0)[:60]
             ),
             spans=(field.span(), launch.place.span()),

@@ -30,7 +30,7 @@ class RolloutTpNotDividingWorld(LoggedHazard):
                 "引擎的张量并行数 {tp} 不能整除 {world} 张 GPU。",
             ).format(tp=tp, world=world),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-            cure=Text("Take a divisor of {world}: {divisors}", "取 {world} 的约数：{divisors}").format(
+            cure=Text("Use a divisor of {world}: {divisors}", "取 {world} 的约数：{divisors}").format(
                 world=world, divisors=", ".join(str(one) for one in range(1, world + 1) if world % one == 0)[:60]
             ),
             spans=(*given, launch.place.span()),

@@ -55,7 +55,7 @@ _CAUSES = (
     (
         Pattern(r"broadcast before (?P<path>/\S+) asks"),
         Text(
-            "The weights are broadcast before {path} asks the server to receive them: the broadcast waits for ever.",
+            "The weights are broadcast before {path} asks the server to receive them: the broadcast waits forever.",
             "在 {path} 请求服务接收之前就广播了权重：广播将永远等待。",
         ),
     ),
@@ -63,7 +63,7 @@ _CAUSES = (
         Pattern(r"no server was asked to receive"),
         Text(
             "Weights are broadcast in the server's group, and the server was not asked to receive them: the broadcast "
-            "waits for ever.",
+            "waits forever.",
             "在服务所在的组内广播了权重，却没有请求服务接收：广播将永远等待。",
         ),
     ),
@@ -85,7 +85,7 @@ _CAUSES = (
     ),
 )
 _THREAD = Text(
-    "Send the request from a thread of its own, join or broadcast meanwhile, then wait for the answer (as TRL's "
+    "Send the request from its own thread, join or broadcast meanwhile, then wait for the answer (as TRL's "
     "VLLMClient does)",
     "在单独的线程中发送该请求，同时加入通信组或广播，之后再等待应答（TRL 的 VLLMClient 就是这样做的）",
 )

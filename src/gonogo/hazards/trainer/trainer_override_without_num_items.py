@@ -32,7 +32,7 @@ class TrainerOverrideWithoutNumItems(Hazard):
                         script.headline(method).span(),
                         version.span(Text("gives it since 4.46", "自 4.46 起会传入")),
                     ),
-                    fixes=self.fix(Text("Take the argument", "接受该参数"), edit) if edit is not None else None,
+                    fixes=self.fix(Text("Use the argument", "接受该参数"), edit) if edit is not None else None,
                 )
 
 

@@ -137,14 +137,14 @@ def recomputed_twice(
     yield hazard.finding(
         Text(
             "`{first}` and `{second}` run the model twice for one loss, and gradient checkpointing {how} reentrant: "
-            "each checkpointed call has a backward of its own, so ZeRO-{stage} gets the same gradient twice and stops "
+            "each checkpointed call has its own backward, so ZeRO-{stage} gets the same gradient twice and stops "
             "at “{message}”.",
             "`{first}` 与 `{second}` 为同一个损失运行两次模型，而梯度检查点{how}可重入的：每个检查点调用各自做一次反向"
             "，ZeRO-{stage} 会两次收到同一梯度，并以 “{message}” 停止。",
         ).format(
             first=text_of(script, first.node, 50),
             second=text_of(script, second.node, 50),
-            how=Text("tensor", "是") if how.reentrant else Text("may be", "可能是"),
+            how=Text("is", "是") if how.reentrant else Text("may be", "可能是"),
             stage=run.zero_stage,
             message=message,
         ),

@@ -64,7 +64,7 @@ class DsBackwardPastEngine(Hazard):
             version = run.environment.field("deepspeed")
             yield self.finding(
                 Text(
-                    "`{code}` goes past the engine, and `{engine}.step()` steps: DeepSpeed{version} neither scales "
+                    "`{code}` bypasses the engine, and `{engine}.step()` steps: DeepSpeed{version} neither scales "
                     "that loss nor reduces its gradients over the ranks.",
                     "`{code}` 绕过了引擎，却由 `{engine}.step()` 更新：DeepSpeed{version}既不缩放该 loss，也不跨 rank "
                     "归约其梯度。",

@@ -37,7 +37,7 @@ class DsOwnOptimizerStepped(Hazard):
                     ),
                     spans=(
                         call.place.span(),
-                        script.place(given).span(Text("handed to the engine here", "在此交给引擎")),
+                        script.place(given).span(Text("passed to the engine here", "在此交给引擎")),
                         stage_span(run),
                     ),
                 )

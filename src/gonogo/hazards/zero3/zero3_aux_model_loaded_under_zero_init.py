@@ -38,7 +38,7 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    "`{what}` loads a model of its own during the run. ZeRO-3's config is alive then, so it is built "
+                    "`{what}` loads its own model during the run. ZeRO-3's config is alive then, so it is built "
                     "under zero.Init with empty weights, which no engine gathers.",
                     "`{what}` 会在运行期间加载自己的模型。此时 ZeRO-3 的配置仍然生效，模型会在 zero.Init 下以空权重构建"
                     "，没有引擎聚合它们。",

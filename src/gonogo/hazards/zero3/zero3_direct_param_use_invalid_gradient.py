@@ -26,7 +26,7 @@ _CURE = (
         "从损失中去掉该项：ZeRO-3 不要求所有参数都参与损失",
     ),
     Text(
-        "Where the part must run on every rank, call its module on a dummy input inside the model's forward and add "
+        "If the part must run on every rank, call its module on a dummy input inside the model's forward and add "
         "its output times 0.0, instead of touching its parameters",
         "若该部分必须在每个 rank 上执行，请在模型 forward 中用假输入调用该模块，并加上其输出乘以 0.0，而不是直接使用其"
         "参数",
@@ -97,7 +97,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
             parameter = next((operand.parameter for operand in failure.operands if operand.parameter), None)
             yield self.finding(
                 Text(
-                    "{function} hands a gradient of shape [0] to {parameter} of shape {shape}: the forward used the "
+                    "{function} passes a gradient of shape [0] to {parameter} of shape {shape}: the forward used the "
                     "parameter directly while ZeRO-3 had it partitioned.{place}",
                     "{function} 把形状 [0] 的梯度交给了形状为 {shape} 的{parameter}：前向在 ZeRO-3 已将其切分时直接使用"
                     "了它。{place}",

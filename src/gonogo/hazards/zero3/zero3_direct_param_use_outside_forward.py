@@ -50,7 +50,8 @@ class Zero3DirectParamUseOutsideForward(Hazard):
             )
             yield self.finding(
                 Text(
-                    "`{code}` hands a parameter of `{module}` to {operator} where no module's forward runs: ZeRO-3 has "
+                    "`{code}` passes a parameter of `{module}` to {operator} where no module's "
+                    "forward runs: ZeRO-3 has "
                     "partitioned it, and it is an empty tensor of shape [0].",
                     "`{code}` 在模块 forward 之外把 `{module}` 的参数交给 {operator}：ZeRO-3 已将其切分，它是形状 [0] "
                     "的空张量。",

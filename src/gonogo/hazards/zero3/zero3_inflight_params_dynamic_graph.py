@@ -57,7 +57,7 @@ class Zero3InflightParamsDynamicGraph(Hazard):
             evidence,
             Text(
                 "The modules that ran differ from those that ZeRO-3 recorded and prefetched for: some run only for "
-                "some batches, or in another order.",
+                "some batches, or in a different order.",
                 "实际执行的模块与 ZeRO-3 记录并预取的不同：有的模块只在部分批次执行，或顺序不同。",
             ),
             cure=(
@@ -72,7 +72,7 @@ class Zero3InflightParamsDynamicGraph(Hazard):
             ),
             certainty=causes[Cause.DYNAMIC],
             confirm=Text(
-                '"Invalidate trace cache" stands before the error, or the forward branches on the data',
+                '"Invalidate trace cache" is before the error, or the forward branches on the data',
                 "报错之前有 “Invalidate trace cache”，或前向按数据分支",
             ),
         )

@@ -106,7 +106,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                     "升级 transformers：新版会跳过已切分的参数或先行聚合",
                 ),
                 Text(
-                    "In a model of your own initialize inside deepspeed.zero.GatheredParameters([weight], "
+                    "In your own model initialize inside deepspeed.zero.GatheredParameters([weight], "
                     "modifier_rank=0); or use ZeRO-2",
                     "自己的模型请在 deepspeed.zero.GatheredParameters([weight], modifier_rank=0) 中初始化；或使用 "
                     "ZeRO-2",

@@ -15,7 +15,7 @@ class Zero3LeafModulesAfterInitialize(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    "{name} stands after the engine is built (line {line}): the experts inside have their own hooks "
+                    "{name} is after the engine is built (line {line}): the experts inside have their own hooks "
                     "already, and are still gathered one by one.",
                     "{name} 在引擎建立（第 {line} 行）之后才调用：内部的专家已各自挂上钩子，仍会逐个聚合。",
                 ).format(name=call.method, line=here[-1].line),

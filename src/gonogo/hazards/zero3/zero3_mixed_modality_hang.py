@@ -106,7 +106,7 @@ class Zero3MixedModalityHang(Hazard):
         yield self.log_finding(
             stall.evidence,
             Text(
-                "The ranks wait in ZeRO-3's gathering of parameters. Where a rank's batch has no image (video, audio) "
+                "The ranks wait in ZeRO-3's gathering of parameters. If a rank's batch has no image (video, audio) "
                 "it does not call that tower, and the ranks that do call it wait for its share.",
                 "各 rank 停在 ZeRO-3 的参数聚合中。batch 中没有图片（视频、音频）的 rank 不调用对应的塔，调用了的 rank "
                 "则一直等待它的那一份。",
@@ -115,7 +115,7 @@ class Zero3MixedModalityHang(Hazard):
             certainty=stall.at_most(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
             also=tuple(one for one in (named, cache) if isinstance(one, LineMatch)),
             confirm=Text(
-                "With text-only or image-only data the run goes on; so it does under ZeRO-2",
+                "With text-only or image-only data the run continues; so it does under ZeRO-2",
                 "只用纯文本或只用图文数据时能继续训练；换成 ZeRO-2 也能",
             ),
         )

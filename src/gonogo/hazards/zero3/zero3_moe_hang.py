@@ -82,8 +82,8 @@ class Zero3MoeHang(Hazard):
         yield self.finding(
             Text(
                 "{model} routes tokens to experts, which ZeRO-3 gathers one by one: ranks that choose different "
-                "experts wait for each other for ever. No leaf modules are set.",
-                "{model} 把 token 路由到专家，而 ZeRO-3 逐个聚合专家：选择不同专家的 rank 会永远互相等待。没有设置 "
+                "experts deadlock. No leaf modules are set.",
+                "{model} 把 token 路由到专家，而 ZeRO-3 逐个聚合专家：选择不同专家的 rank 会形成死锁。没有设置 "
                 "leaf module。",
             ).format(model=model.name),
             certainty=Certainty.LIKELY if older and model.config is not None else Certainty.POSSIBLE,
@@ -118,7 +118,8 @@ class Zero3MoeHang(Hazard):
             certainty=stall.at_most(_certainty(log, stall)) if experts else Certainty.POSSIBLE,
             also=tuple(one for one in (experts, stall.trace_cache if experts else None) if isinstance(one, LineMatch)),
             confirm=Text(
-                "The model has experts, and the run goes on under ZeRO-2", "模型含有专家层，且换成 ZeRO-2 后能继续训练"
+                "The model has experts, and the run continues under ZeRO-2",
+                "模型含有专家层，且换成 ZeRO-2 后能继续训练",
             ),
         )
 

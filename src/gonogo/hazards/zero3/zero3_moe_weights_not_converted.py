@@ -111,7 +111,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
                 report,
                 Text(
                     "transformers 5.0 lost weights of a mixture of experts while it joined the experts' under ZeRO-3: "
-                    "what the report calls MISSING is drawn at random, though the checkpoint holds it.",
+                    "what the report calls MISSING is randomly initialized, though the checkpoint holds it.",
                     "transformers 5.0 在 ZeRO-3 下合并专家权重时丢失了混合专家模型的权重：报告中标为 MISSING 的部分是随"
                     "机生成的，尽管 checkpoint 中有它们。",
                 ),

@@ -18,11 +18,11 @@ from gonogo.hazards.rule import (
 
 _CURE = (
     Text(
-        'Install a DeepSpeed without the fault: pip install "deepspeed>=0.14.3" (or ==0.14.0)',
+        'Install a DeepSpeed without the bug: pip install "deepspeed>=0.14.3" (or ==0.14.0)',
         '安装没有该缺陷的 DeepSpeed：pip install "deepspeed>=0.14.3"（或 ==0.14.0）',
     ),
     Text(
-        "Where the version must stay: remove offload_optimizer from the DeepSpeed JSON if the GPU memory allows it, or "
+        "If the version must stay: remove offload_optimizer from the DeepSpeed JSON if the GPU memory allows it, or "
         "set gradient_clipping (Trainer: max_grad_norm) to 0",
         "若必须保留该版本：显存允许时从 DeepSpeed JSON 中去掉 offload_optimizer，或把 gradient_clipping（Trainer 的 "
         "max_grad_norm）设为 0",
@@ -87,7 +87,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
             yield self.finding(
                 Text(
                     "DeepSpeed {version} multiplies the offloaded gradients, which are on the CPU, by a clip factor "
-                    "that it left on {device} (gradient_clipping: {limit}). The fault is DeepSpeed's, in 0.14.1 and "
+                    "that it left on {device} (gradient_clipping: {limit}). The bug is in DeepSpeed, in 0.14.1 and "
                     "0.14.2; neither the script nor the model puts a tensor on the wrong device.",
                     "DeepSpeed {version} 用留在 {device} 上的裁剪系数去乘位于 CPU 的已卸载梯度（gradient_clipping: "
                     "{limit}）。这是 DeepSpeed 0.14.1 与 0.14.2 自身的缺陷，脚本和模型没有放错张量。",
@@ -98,7 +98,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
                 ),
                 cure=_CURE,
                 spans=places(
-                    (clipping, Text("gradient on cpu, factor on the accelerator", "梯度在 CPU，系数在加速卡上")),
+                    (clipping, Text("gradient on cpu, factor on the accelerator", "梯度在 CPU，系数在 GPU 上")),
                     (failure.innermost("user"), Text("reached from here", "由此处进入")),
                 ),
                 ranks=failed.ranks,
@@ -123,9 +123,9 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
             evidence,
             Text(
                 "DeepSpeed{version} multiplies the offloaded gradients, which are on the CPU, by a clip factor that it "
-                "left on the accelerator. The fault is DeepSpeed's, in 0.14.1 and 0.14.2; neither the script nor the "
+                "left on the accelerator. The bug is in DeepSpeed, in 0.14.1 and 0.14.2; neither the script nor the "
                 "model puts a tensor on the wrong device.",
-                "DeepSpeed{version} 用留在加速卡上的裁剪系数去乘位于 CPU 的已卸载梯度。这是 DeepSpeed 0.14.1 与 0.14.2 "
+                "DeepSpeed{version} 用留在 GPU 上的裁剪系数去乘位于 CPU 的已卸载梯度。这是 DeepSpeed 0.14.1 与 0.14.2 "
                 "自身的缺陷，脚本和模型没有放错张量。",
             ).format(version=f" {version}" if version else ""),
             cure=_CURE,

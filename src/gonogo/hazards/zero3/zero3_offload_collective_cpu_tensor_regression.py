@@ -28,7 +28,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         edit = run.environment.replacing_version("deepspeed", "==0.5.6")
         yield self.finding(
             Text(
-                "DeepSpeed 0.5.5 hands NCCL a tensor of the CPU where ZeRO-3 offloads: the first optimizer step ends "
+                "DeepSpeed 0.5.5 passes NCCL a tensor of the CPU where ZeRO-3 offloads: the first optimizer step ends "
                 "with “Tensors must be CUDA and dense”. 0.5.4 and 0.5.6 don't.",
                 "ZeRO-3 卸载时，DeepSpeed 0.5.5 会把 CPU 张量交给 NCCL：第一次优化器更新以 “Tensors must be CUDA and "
                 "dense” 结束。0.5.4 与 0.5.6 没有此问题。",
@@ -53,8 +53,9 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                "DeepSpeed{version} hands NCCL a tensor that it computed from offloaded gradients and left on the CPU. "
-                "The fault is DeepSpeed's, in 0.5.5.",
+                "DeepSpeed{version} passes NCCL a tensor that it computed from offloaded "
+                "gradients and left on the CPU. "
+                "The bug is in DeepSpeed, in 0.5.5.",
                 "DeepSpeed{version} 把由已卸载梯度算出、留在 CPU 的张量交给 NCCL。这是 DeepSpeed 0.5.5 的缺陷。",
             ).format(version=f" {version}" if version else ""),
             cure=_CURE,

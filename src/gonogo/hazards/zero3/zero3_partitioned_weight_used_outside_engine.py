@@ -66,7 +66,7 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                     script.place(use).span(Text("called here", "此处调用")),
                     stage_span(run),
                 ),
-                confirm=Text("No code elsewhere hands it to DeepSpeed", "其他代码没有把它交给 DeepSpeed"),
+                confirm=Text("No code elsewhere passes it to DeepSpeed", "其他代码没有把它交给 DeepSpeed"),
             )
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -73,7 +73,7 @@ class Zero3SavedEmptyWeights(Hazard):
         yield self.log_finding(
             evidence,
             Text(
-                "The saved file holds ZeRO-3's empty placeholders instead of the weights, which lie in the ranks' own "
+                "The saved file holds ZeRO-3's empty placeholders instead of the weights, which are in the ranks' own "
                 "files.",
                 "保存的文件中是 ZeRO-3 的空占位，而不是权重；真正的权重在各 rank 自己的文件中。",
             ),

@@ -125,7 +125,7 @@ class ZeroNoSyncIncompatible(Hazard):
                 cure=(
                     _UPGRADE,
                     Text(
-                        "In a loop of your own drop no_sync / accelerator.accumulate(model), or set "
+                        "In your own loop drop no_sync / accelerator.accumulate(model), or set "
                         "gradient_accumulation_steps to 1",
                         "自写循环请去掉 no_sync / accelerator.accumulate(model)，或把 gradient_accumulation_steps 设为 "
                         "1",

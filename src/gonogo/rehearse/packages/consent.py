@@ -61,7 +61,7 @@ _TORCH = Text(
 )
 _QUESTION = Text("Install these packages ({count})? [Y/n] ", "安装这 {count} 个软件包？[Y/n] ")
 _NO_TERMINAL = Text(
-    "{file} requires {count} packages that are not installed{size}; installing them into gonogo's own "
+    "{file} requires packages that are not installed ({count}){size}; installing them into gonogo's own "
     "folder {folder} needs confirmation, and there is no terminal to ask: add --yes, or --environment "
     "none to rehearse with the installed packages",
     "{file} 要求的 {count} 个软件包{size}本机没有，且无法询问是否安装到 gonogo 自己的目录 {folder}：请加上 --yes，"

@@ -25,7 +25,7 @@ def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, stated: Machi
     if is_unstated(per_node):
         raise CountNotSaid(
             Text(
-                "neither the command nor --gpus says how many GPUs a node has: add --gpus 8x{name}",
+                "neither the command nor --gpus says how many GPUs per node has: add --gpus 8x{name}",
                 "命令和 --gpus 都没有说明每个节点有多少 GPU：请加上 --gpus 8x{name}",
             ).format(name=stated.accelerator.name)
         )

@@ -64,7 +64,8 @@ def _advice(name: str, steps: tuple[Text, ...], language: str) -> str:
 
 def _fix(fix: Fix, language: str) -> str:
     how = text(word(fix.applicability.value, language))
-    head = element("p", element("strong", text(word("fix", language))), f" ({how})", colon(language),
+    shown = f"（{how}）" if language == "zh" else f" ({how})"
+    head = element("p", element("strong", text(word("fix", language))), shown, colon(language),
                    prose(fix.title.in_language(language)))  # fmt: skip
     parts = [head, *([diff_markup(fix.diff, language)] if fix.diff else [])]
     if command := how_to_apply(fix):

@@ -81,7 +81,7 @@ def plan_summary(plan: Plan, language: str) -> str:
     if plan.solve != "seq-len":
         said.append(f"序列长度 {plan.seq_len}" if chinese else f"sequences of {plan.seq_len}")
     if not plan.solve:
-        said.append(f"每步 {plan.global_batch} 个样本" if chinese else f"{plan.global_batch} samples a step")
+        said.append(f"每步 {plan.global_batch} 个样本" if chinese else f"{plan.global_batch} samples per step")
     return ("；" if chinese else "; ").join(said)
 
 

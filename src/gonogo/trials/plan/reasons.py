@@ -70,14 +70,14 @@ _LARGEST_PART = Text(
 )
 _FASTEST = Text(
     "No strategy that fits is clearly faster; the bottleneck is {limit}.",
-    "放得下的方案里没有明显更快的；瓶颈是{limit}。",
+    "放得下的方案里没有明显更快的；瓶颈：{limit}。",
 )
 _AS_FAST = Text(
     "As fast as the first, within the uncertainty; the bottleneck is {limit}.",
-    "在误差范围内与第一个一样快；瓶颈是{limit}。",
+    "在误差范围内与第一个一样快；瓶颈：{limit}。",
 )
 _SLOWER = Text(
-    "{percent:.0%} slower than the first; the bottleneck is {limit}.", "比第一个慢 {percent:.0%}；瓶颈是{limit}。"
+    "{percent:.0%} slower than the first; the bottleneck is {limit}.", "比第一个慢 {percent:.0%}；瓶颈：{limit}。"
 )
 _LIMITS = {
     "compute": Text("compute", "计算"),

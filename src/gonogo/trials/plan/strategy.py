@@ -29,7 +29,7 @@ _PLACES = {"cpu": "CPU", "nvme": "NVMe"}
 _BOTH_ON = Text("optimizer + parameters on {place}", "优化器和参数在 {place}")
 _OPTIMIZER_ON = Text("optimizer on {place}", "优化器在 {place}")
 _PARAMETERS_ON = Text("parameters on {place}", "参数在 {place}")
-_CHECKPOINTING = Text("gradient checkpointing", "梯度检查点")
+_CHECKPOINTING = Text("checkpointing", "梯度检查点")
 _PRECOMPUTED = Text("reference precomputed", "参考模型预先计算")
 
 

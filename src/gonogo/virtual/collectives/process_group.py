@@ -33,7 +33,7 @@ rendezvous = importlib.import_module("torch.distributed.rendezvous")  # its func
 _FileStore: Any = dist.FileStore  # type: ignore[attr-defined]
 Assume = Callable[[Text], object]
 
-_RECEIVED = Text("the objects received are those that stand in the list already", "收到的对象是列表中已有的对象")
+_RECEIVED = Text("the objects received are those that are in the list already", "收到的对象是列表中已有的对象")
 _SAME = Text("every rank sends the objects that this rank sends", "每个 rank 发送的对象与本 rank 相同")
 _KNOWN_BACKENDS = frozenset({"nccl", "gloo", "hccl", "ucc", "xccl", "fake", "undefined"})
 _OF_NPU = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
@@ -330,7 +330,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
         else:
             assume(
                 Text(
-                    "rank {root} scatters the object that stands in the output list already",
+                    "rank {root} scatters the object that is in the output list already",
                     "rank {root} 分发的是输出列表中已有的对象",
                 ).format(root=root)
             )

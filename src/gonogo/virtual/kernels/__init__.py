@@ -34,9 +34,9 @@ _WHY = Text(
     "它是 DeepSpeed 的编译内核，没有替身：请关闭使用它的设置{setting}后重新排练，除该内核之外都会得到检查",
 )
 _OWN = Text(
-    "it compiles a kernel of its own, which needs an accelerator to run: rehearse with the setting that leaves it out, "
+    "it compiles its own kernel, which needs an accelerator to run: rehearse with the setting that leaves it out, "
     "where the program has one",
-    "它编译自己的内核，而内核需要加速器才能运行：若程序有不使用它的设置，请关闭后排练",
+    "它编译自己的内核，而内核需要 GPU 才能运行：若程序有不使用它的设置，请关闭后排练",
 )
 _SETTINGS = {
     "transformer_inference": Text(

@@ -28,7 +28,7 @@ from gonogo.virtual.tensor import VirtualTensor
 
 Written = Callable[[torch.Tensor], object]
 LIBRARY = Text("bitsandbytes' compiled library loads on the machine", "bitsandbytes 的编译库能在机器上加载")
-PAGED = Text("bitsandbytes' paged states lie in host memory", "bitsandbytes 的分页状态位于主机内存")
+PAGED = Text("bitsandbytes' paged states are in host memory", "bitsandbytes 的分页状态位于主机内存")
 _HOST_FUNCTIONS = "_cpu"
 """In the names of the functions that work on real tensors of the CPU, which this machine may do as well."""
 

@@ -43,7 +43,7 @@ _REFUSED = (
         "deepspeed.runtime.superoffload.superoffload_stage3",
         "SuperOffloadOptimizer_Stage3.__init__",
         "DeepSpeed's SuperOffload",
-        Text("its CPU optimizer works in a process of its own", "它的 CPU 优化器在单独的进程中运行"),
+        Text("its CPU optimizer works in its own process", "它的 CPU 优化器在单独的进程中运行"),
     ),
     _Refused(
         "deepspeed.runtime.zenflow.zenflow_stage_1_and_2",

@@ -28,7 +28,7 @@ from gonogo.virtual.unsupported import UnsupportedOperator
 _NOT_REHEARSED = Text("the processes that it starts were not rehearsed", "它启动的进程没有排练")
 _ASKS = Text(
     "it asks for an accelerator, which only the processes that are rehearsed have",
-    "它要使用加速卡，而只有被排练的进程才有",
+    "它要使用 GPU，而只有被排练的进程才有",
 )
 
 

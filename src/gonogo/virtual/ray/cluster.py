@@ -15,7 +15,7 @@ from gonogo.virtual.ray.turns import Turns
 
 JOB = "01000000"
 _CPUS = Text(
-    "Ray's nodes have as many CPUs as are asked for", "Ray 各节点的 CPU 数足够满足请求"
+    "Ray's nodes have as many CPUs as are requested", "Ray 各节点的 CPU 数足够满足请求"
 )  # what this machine has says nothing of the one that trains
 
 

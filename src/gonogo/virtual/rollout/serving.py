@@ -137,7 +137,7 @@ class App:
         """ASGI."""
         if scope["type"] != "lifespan":
             path = str(scope.get("path"))
-            why = Text("{path} was asked for over HTTP", "有程序通过 HTTP 请求 {path}").format(path=path)
+            why = Text("{path} was requested over HTTP", "有程序通过 HTTP 请求 {path}").format(path=path)
             raise self._rehearsal.unsupported("vLLM's HTTP server", why)
         while True:
             message = await receive()

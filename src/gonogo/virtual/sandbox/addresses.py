@@ -22,7 +22,7 @@ from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
 
 _MADE = Text(
-    "what lies at {address} is made (gonogo prepare): its length and form are not the real file's",
+    "what is at {address} is made (gonogo prepare): its length and form are not the real file's",
     "{address} 处的内容是生成的（gonogo prepare）：长度和格式与真实文件不同",
 )
 

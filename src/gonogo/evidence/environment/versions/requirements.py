@@ -37,7 +37,7 @@ _NO_REQUIREMENT = Text(
     "{where}：{line!r} 不是有效的依赖：请给出 requirements 文件、pip freeze 的输出或 JSON",
 )
 _NOT_INCLUDED = Text(
-    "{where}: can't read {path}: it does not exist, or lies outside this file's folder and the current folder",
+    "{where}: can't read {path}: it does not exist, or is outside this file's folder and the current folder",
     "{where}：无法读取 {path}：文件不存在，或不在该文件所在目录和当前目录之内",
 )
 _TOO_DEEP = Text("{where}: {line!r} ({depth} files deep)", "{where}：{line!r}（已嵌套 {depth} 层文件）")

@@ -91,8 +91,9 @@ const heldAt = (timeline, point) => Object.values(timeline.held).reduce((sum, co
 function describe(timeline, point) {
   const run = timeline.phases.find(([, , first, last]) => point >= first && point <= last);
   const [module, operator, place] = ["modules", "operators", "places"].map((name) => timeline[name].texts[timeline[name].of[point]]);
-  const when = say(`phase ${run[0]}`) + (IN_STEPS.has(run[0]) ? ` (${say("step number")} ${run[1]})` : "");
-  return `${size(heldAt(timeline, point))}: ${when}, ${say("reached by")} ${say(timeline.reached[point])}, ${module || say("outside")}${operator ? `, ${operator}` : ""}${place ? `, ${say("at")} ${place}` : ""}`;
+  const when = say(`phase ${run[0]}`) + (IN_STEPS.has(run[0]) ? say("in step").replace("{n}", run[1]) : "");
+  const by = [say(timeline.reached[point]), module || say("outside"), operator, place && `${say("at")} ${place}`].filter(Boolean).join(say("comma"));
+  return `${size(heldAt(timeline, point))}${say("colon")}${when}${say("comma")}${say("reached by")} ${by}`;
 }
 
 function drawTimeline(host, said, timeline) {
