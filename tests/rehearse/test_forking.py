@@ -28,14 +28,14 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are for
 # A server whose workers run the plan as Python, without torch.
 SERVER = """
 import socket, sys
-from gonogo.virtual.ranks.fork_server import Server
+from gonogo.virtual.ranks.fork_server import ForkRequestHandler
 def main(plan):
     exec(open(plan).read())
     sys.stdout.flush()
     import os
     os._exit(0)
 with socket.socket(fileno=int(sys.argv[1])) as parent:
-    Server(parent, main).serve()
+    ForkRequestHandler(parent, main).serve()
 """
 
 
