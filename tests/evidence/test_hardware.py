@@ -39,14 +39,14 @@ def test_names_and_aliases(name: str, found: str) -> None:
 @pytest.mark.parametrize(
     ("name", "in_message"),
     [
-        ("A100", "say which of A100-40G, A100-80G"),
+        ("A100", "use one of A100-40G, A100-80G"),
         ("V100", "V100-16G, V100-32G"),
         ("910B", "Ascend-910B1, Ascend-910B2, Ascend-910B3, Ascend-910B4"),
         ("H10", "H100-80G"),
         ("H100-80", "H100-80G"),
         ("RTX-4900", "RTX-4090"),
-        ("MI300X", "unknown accelerator 'MI300X'"),
-        ("", "unknown accelerator ''"),
+        ("MI300X", "unknown GPU 'MI300X'"),
+        ("", "unknown GPU ''"),
     ],
 )
 def test_unknown_names_offer_the_nearest(name: str, in_message: str) -> None:

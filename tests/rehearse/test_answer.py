@@ -94,7 +94,7 @@ def test_a_rank_that_ended_before_its_settings_were_read_says_so(judged) -> None
     rank = samples.rank_record(outcome="killed", phases=["load"], expected_phases=[])
     report = judged(samples.rehearsal_record(rank, world_size=1))
     assert report.covered[0].en.startswith("rank 0: load (not completed);")
-    assert report.skipped[0].what.en == "rank 0: what comes after load"
+    assert report.skipped[0].what.en == "rank 0: everything after load"
     nowhere = judged(samples.rehearsal_record(samples.rank_record(outcome="killed", phases=[], expected_phases=[])))
     assert nowhere.covered == ()
     assert nowhere.skipped[0].what.en == "rank 0: everything after startup"

@@ -130,8 +130,8 @@ def test_an_error_of_the_user_s_says_which_variable_it_lacks() -> None:
     with pytest.raises(UserError) as raised, variables.explained():
         raise UserError(text)
     assert raised.value.text == Text(
-        "ended with status 1: run.sh: line 3: {x} MY_DATA: unbound variable ***; the variable MY_DATA is set here and "
-        "was not passed on: --env MY_DATA",
+        "ended with status 1: run.sh: line 3: {x} MY_DATA: unbound variable ***; the environment variable MY_DATA "
+        "is set here but was not passed on: add --env MY_DATA",
         "以状态 1 退出：run.sh: line 3: {x} MY_DATA: unbound variable ***；此处设置了环境变量 MY_DATA，但没有传给程序："
         "请加 --env MY_DATA",
     )

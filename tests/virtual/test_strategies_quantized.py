@@ -125,7 +125,7 @@ def test_quantized_training(folder: Path) -> None:
     assumed = {name: {entry.what for entry in record.assumptions} for name, record in records.items()}
     for name in PROGRAMS:
         assert "bitsandbytes' compiled library loads on the machine" in assumed[name], name
-    assert "bitsandbytes' paged states lie in host memory" in assumed["paged"]
+    assert "bitsandbytes' paged states are in host memory" in assumed["paged"]
     host = records["paged"].host
     assert host is not None
     paged = 8 * 2 * 32768 * 128  # of tensors with 100,000 elements and more
