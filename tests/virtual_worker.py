@@ -54,7 +54,7 @@ def run(
     return subprocess.run(
         runs.world.command([sys.executable, "-c", code + textwrap.dedent(program)]),
         cwd=folder,
-        env=environment,
+        env=runs.world.environment(environment),
         capture_output=True,
         text=True,
         timeout=300,

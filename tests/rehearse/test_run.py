@@ -293,7 +293,7 @@ def with_fake_worker(python, plan, **options):
 def test_ctrl_c_ends_the_ranks_and_keeps_what_is_known(project: Project, number: signal.Signals) -> None:
     project.write("train.py", "import time\ntime.sleep(300)\n")
     parent = subprocess.Popen([sys.executable, "-c", _INTERRUPTED, _FAKE_WORKER], stdout=subprocess.PIPE, text=True)
-    project.wait_for(8)  # each has a relay outside
+    project.wait_for(4)
     time.sleep(1.0)
     parent.send_signal(number)
     out, _ = parent.communicate(timeout=300)
@@ -306,7 +306,7 @@ def test_no_worker_outlives_a_rehearsal_that_is_killed(project: Project) -> None
     code = _INTERRUPTED.replace("[python, sys.argv[1], plan]", "with_fake_worker(python, plan, **_)")
     code = code.replace("record =", _WITH_PARENT + "\nrecord =").replace('"all"', '"0"')
     parent = subprocess.Popen([sys.executable, "-c", code, _FAKE_WORKER])
-    project.wait_for(2)
+    project.wait_for(1)
     parent.kill()
     parent.wait()
     deadline = time.monotonic() + 10

@@ -72,10 +72,11 @@ os._exit(0)
 
 def _start(code: str, arguments: list[str], folder: Path, confined: World | None = None, **environment: str) -> None:
     command = [sys.executable, "-c", code, *arguments]
+    variables = {**os.environ, **MASTER, "OMP_NUM_THREADS": "1", "RANK": "0", "LOCAL_RANK": "0", **environment}
     done = subprocess.run(
         command if confined is None else confined.command(command),
         cwd=folder,
-        env={**os.environ, **MASTER, "OMP_NUM_THREADS": "1", "RANK": "0", "LOCAL_RANK": "0", **environment},
+        env=variables if confined is None else confined.environment(variables),
         capture_output=True,
         text=True,
         timeout=1700,  # a busy machine: each program takes a second or two of a quiet one

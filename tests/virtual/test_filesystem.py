@@ -55,6 +55,7 @@ def run(folder: Path, program: str, *arguments: str, world: World | None = None)
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(
         command if world is None else world.command(command),
+        env=None if world is None else world.environment(os.environ),
         cwd=folder, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
 

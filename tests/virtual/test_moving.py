@@ -147,7 +147,7 @@ def test_in_a_world(below: Path, tmp_path: Path) -> None:
     """
     done = subprocess.run(
         world.command([sys.executable, "-c", textwrap.dedent(program)]), cwd=below, capture_output=True, text=True,
-        env={**os.environ, "TMPDIR": str(runs_of(below).shared / "tmp")},
+        env=world.environment({**os.environ, "TMPDIR": str(runs_of(below).shared / "tmp")}),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     names = ["came", "copy", "link", "moved", "pipe", "same.txt", "streamed", "weights"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -83,7 +84,12 @@ def test_they_are_answered_as_the_program_is(tmp_path: Path, package: str, metho
     scratch = str(runs.shared)
     program.write_text(_PROGRAM.format(src=src, scratch=scratch, package=package, method=method, work=work))
     done = subprocess.run(
-        runs.world.command([sys.executable, "program.py"]), cwd=folder, capture_output=True, text=True, timeout=120
+        runs.world.command([sys.executable, "program.py"]),
+        env=runs.world.environment(os.environ),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     names, text, *said = done.stdout.splitlines()

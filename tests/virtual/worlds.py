@@ -109,7 +109,7 @@ def rehearse(folder: Path, program: str, *arguments: str, world: int = 1, steps:
     done = subprocess.run(
         runs_of(folder).world.command([sys.executable, "-m", "gonogo.virtual", str(shared / "plan.json")]),
         cwd=folder,
-        env=environment,
+        env=runs_of(folder).world.environment(environment),
         capture_output=True,
         text=True,
         timeout=300,
