@@ -118,7 +118,7 @@ def test_what_is_hostile_is_refused_in_words(project: Path) -> None:
         ("check", {"paths": [outside]}, "outside the allowed folders"),
         ("check", {"paths": ["way_out/secret.json"]}, "outside the allowed folders"),
         ("check", {"paths": ["~/.ssh/id_rsa"]}, "outside the allowed folders"),
-        ("check", {"paths": ["a\0b"]}, "zero byte"),
+        ("check", {"paths": ["a\0b"]}, "null byte"),
         ("check", {"paths": ["--fix"]}, "./--fix"),
         ("check", {"paths": [f"--output={outside}"]}, "--output="),
         ("check", {"folder": ".."}, "outside the allowed folders"),

@@ -75,7 +75,11 @@ def test_notebooks_are_checked_where_they_are_named_and_rehearsed(project: Path)
         asked = unpacked(RehearsalRequest(command)).command
         assert asked == ["env", "-C", str(project), "python", str(project / "tune.ipynb")]
     (project / "broken.ipynb").write_text("{")
-    for wrong, why in (("broken.ipynb", "no notebook"), ("none.ipynb", "no such file"), ("none.yaml", "no such file")):
+    for wrong, why in (
+        ("broken.ipynb", "not a notebook"),
+        ("none.ipynb", "no such file"),
+        ("none.yaml", "no such file"),
+    ):
         with pytest.raises(UserError, match=why):
             unpacked(RehearsalRequest([wrong]))
         with pytest.raises(UserError, match=why):

@@ -317,11 +317,11 @@ class TestNew:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            (("zero3-moe-hang",), "it is there already (hazards/zero3/zero3_moe_hang.md)"),
+            (("zero3-moe-hang",), "already exists (hazards/zero3/zero3_moe_hang.md)"),
             (("Zero3_Frob",), "a hazard's name is words in lower case with hyphens"),
             (("../frob",), "a hazard's name is words in lower case with hyphens"),
-            (("frob",), "--theme NAME: say one of autograd,"),
-            (("frob", "--theme", "froth"), "--theme froth: say one of autograd,"),
+            (("frob",), "--theme NAME: must be one of autograd,"),
+            (("frob", "--theme", "froth"), "--theme froth: must be one of autograd,"),
             (("",), "a hazard's name is words in lower case with hyphens"),
         ],
     )

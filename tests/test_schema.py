@@ -93,7 +93,7 @@ def test_the_command_prints_and_writes(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["title"] == "gonogo.report/1"
     for words, said in (
         (("deepspeed", "--version", "newest"), "--version 'newest'"),
-        (("deepspeed", "--version", "0.1"), "from 0.3.16 on"),
+        (("deepspeed", "--version", "0.1"), "at least 0.3.16"),
         (("fsdp",), "gonogo schema fsdp"),
         (("report", "--version", "1"), "gonogo schema report --version 1"),
     ):

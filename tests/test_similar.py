@@ -167,7 +167,7 @@ def test_a_log_that_was_cut_is_held_against_the_hazards_cases(tmp_path: Path, mo
     whole = LOG.format(user="b", line=8)
     (finding,) = diagnose([written(tmp_path, "".join(whole.splitlines(keepends=True)[:-1]))]).findings
     assert (finding.hazard, finding.certainty) == ("zero3-moe-hang", Certainty.POSSIBLE)
-    assert "most of the frames" in finding.cause.en
+    assert "matches the remaining frames best" in finding.cause.en
     assert "zero3-moe-hang" not in {one.hazard for one in diagnose([written(tmp_path, whole)]).findings}
 
 

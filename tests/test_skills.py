@@ -93,7 +93,7 @@ def test_installed_once_and_never_over_what_was_changed(tmp_path: Path) -> None:
     path = tmp_path / ".claude/skills/gonogo/SKILL.md"
     assert (done.returncode, done.stdout) == (0, "wrote .claude/skills/gonogo/SKILL.md\n")
     assert path.read_text() == skill("en")
-    assert "is there already" in gonogo(tmp_path, "skills", "install", "--lang", "en").stdout
+    assert "already exists" in gonogo(tmp_path, "skills", "install", "--lang", "en").stdout
     path.write_text("mine")
     refused = gonogo(tmp_path, "skills", "install", "--lang", "en")
     assert refused.returncode == 2

@@ -61,7 +61,7 @@ def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_micro_batch_comes_first_then_checkpointing(loop: Path) -> None:
     found = candidates(loop, {"parameters": 10 * GIB, "activations": 100 * GIB})
-    assert found[0].title.en.startswith("micro-batch 4 and 4 accumulation steps")
+    assert found[0].title.en.startswith("micro-batch 4 and gradient accumulation 4")
     assert [edit.after for edit in found[0].edits] == [b"4", b"4"]
     kinds = [one.kind for one in found]
     assert kinds.index("checkpointing") == 3  # after micro-batches 4, 2 and 1

@@ -100,7 +100,7 @@ def test_what_has_changed_meanwhile_is_not_overwritten(tmp_path: Path, monkeypat
     folder = project(tmp_path)
     cured = search(folder, Rehearsals(lacks("STEPS = 6", "program-raises", "STEPS = 6")), monkeypatch)
     (folder / "train.py").write_text("STEPS = 7\n")
-    with pytest.raises(UserError, match=r"train\.py has changed"):
+    with pytest.raises(UserError, match=r"train\.py changed during the search"):
         apply_cure(cured, cured.report)
     assert (folder / "train.py").read_text() == "STEPS = 7\n"
 

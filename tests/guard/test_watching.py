@@ -115,7 +115,7 @@ def test_a_fault_switches_its_part_off_and_is_said_once(capsys: pytest.CaptureFi
     assert heard == ["counting: integer division or modulo by zero", "another part: 'x'"]
     [line] = capsys.readouterr().err.splitlines()
     assert "counting" in line
-    assert "training goes on" in line
+    assert "training continues" in line
 
 
 @pytest.mark.usefixtures("no_faults")

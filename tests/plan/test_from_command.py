@@ -82,7 +82,7 @@ def test_options_win_over_the_command(folder: Path) -> None:
     request, notes = request_of(PlanOptions(gpus="H200", seq_len=512, tune="full"), told)
     assert (request.machine.accelerator.name, request.machine.count) == ("H200", 4)
     assert (request.seq_len, request.tune, request.global_batch) == (512, "full", 32)
-    assert "4 GPUs, 32 samples a step" in notes[0].en
+    assert "4 GPUs, 32 samples per step" in notes[0].en
 
 
 def test_another_number_of_gpus_is_another_batch(folder: Path) -> None:
@@ -104,9 +104,9 @@ def test_what_is_not_told_is_asked_for(folder: Path) -> None:
 
 
 def test_what_is_said_wrong_is_named(folder: Path) -> None:
-    with pytest.raises(UserError, match="--tune half: one of full, lora, qlora, freeze-vision"):
+    with pytest.raises(UserError, match="--tune half: must be one of full, lora, qlora, freeze-vision"):
         request_of(PlanOptions(model="model", tune="half"), None)
-    with pytest.raises(UserError, match="--nvme 'much' is no size"):
+    with pytest.raises(UserError, match="--nvme 'much' is not a size"):
         request_of(PlanOptions(model="model", nvme="much"), None)
     with pytest.raises(UserError, match="nowhere: no such folder"):
         request_of(PlanOptions(model="nowhere"), None)
@@ -159,7 +159,7 @@ def test_published_model_that_is_not_here(tmp_path: Path, monkeypatch: pytest.Mo
     assert json.loads((request.model / "config.json").read_text())["hidden_size"] == 3584
     assert request.model.is_relative_to(tmp_path / "cache")
     assert request.name == "Qwen/Qwen2-7B"
-    assert "published configuration" in str(notes[-1])
+    assert "published config was used" in str(notes[-1])
     again, _ = request_of(PlanOptions(model="qwen/qwen2-7b"), None)
     assert again.model == request.model
     with pytest.raises(UserError, match="gonogo's table of published models"):

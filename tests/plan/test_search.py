@@ -142,7 +142,7 @@ def test_fewer_gpus_are_on_fewer_nodes() -> None:
 
 
 def test_an_unknown_that_there_is_not() -> None:
-    with pytest.raises(UserError, match="--solve nodes: one of micro-batch, seq-len, gpus, generations"):
+    with pytest.raises(UserError, match="--solve nodes: must be one of micro-batch, seq-len, gpus, generations"):
         check_unknown("nodes", request(MODEL))
     with pytest.raises(UserError, match="--solve generations: only --task grpo and rloo"):
         check_unknown("generations", request(MODEL))

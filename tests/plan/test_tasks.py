@@ -76,17 +76,20 @@ def test_lengths_of_prompt_and_completion(tmp_path: Path, given: dict[str, Any],
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"task": "ppo"}, "--task ppo: one of sft, dpo, kto, rm, grpo, rloo, gkd"),
+        ({"task": "ppo"}, "--task ppo: must be one of sft, dpo, kto, rm, grpo, rloo, gkd"),
         ({"task": "dpo", "generations": 4}, "--generations does not apply to --task dpo, only to grpo, rloo"),
         ({"prompt_len": 5}, "--prompt-len does not apply to --task sft"),
         ({"task": "rm", "beta": 0.1}, "--beta does not apply to --task rm, only to dpo, kto, grpo, rloo"),
         ({"task": "gkd"}, "--task gkd distils from a teacher"),
         ({"task": "grpo", "generations": 1}, "at least 2"),
-        ({"task": "grpo", "engine": "sideways"}, "--engine sideways: one of colocate, server, none"),
+        ({"task": "grpo", "engine": "sideways"}, "--engine sideways: must be one of colocate, server, none"),
         ({"task": "grpo", "tune": "qlora"}, "--tune qlora with --task grpo: only full, lora"),
         ({"task": "dpo", "seq_len": 100, "prompt_len": 100}, "--seq-len 100 must"),
         ({"task": "dpo", "seq_len": 100, "completion_len": 200}, "one of them alone is as long"),
-        ({"task": "dpo", "seq_len": 100, "prompt_len": 50, "completion_len": 60}, "50 and 60 are not"),
+        (
+            {"task": "dpo", "seq_len": 100, "prompt_len": 50, "completion_len": 60},
+            "must be the sum of prompt and completion, which are 50 and 60",
+        ),
         ({"task": "grpo", "gpus": "1xH100-80G", "engine": "server"}, "with one GPU none is left"),
         ({"task": "grpo", "gpus": "8xV100-32G"}, "vLLM's memory use there is not known"),
         ({"task": "grpo", "reward_model": "nowhere"}, "nowhere: no such folder"),
@@ -246,7 +249,7 @@ def test_the_best_is_rehearsed_whole_with_its_engine_and_said_so(tmp_path: Path)
     assert len(rows) == len(report.plan.fitting)  # of each way to spread and generate, the best alone
     said = " ".join(text.en for text in best.why)
     assert "vLLM runs" in said
-    assert "by estimate" in said
+    assert "Generation takes an estimated" in said
     skipped = {one.what.en for one in report.skipped}
     assert {"generation speed", "ms-swift's launch", "the rollout server's GPUs"} <= skipped
 

@@ -72,7 +72,7 @@ def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(UserError, match=r"--write .*: not empty"):
         check_folder(tmp_path)
-    with pytest.raises(UserError, match=r"mine.txt: is no folder"):
+    with pytest.raises(UserError, match=r"mine.txt: not a folder"):
         check_folder(tmp_path / "mine.txt")
     with pytest.raises(UserError, match="can't be written"):
         check_folder(tmp_path / "not" / "there")

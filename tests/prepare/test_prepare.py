@@ -207,7 +207,7 @@ def test_a_model_alone_is_made_without_a_launch(tmp_path: Path) -> None:
     status, out, _ = gonogo(tmp_path, "prepare", "--list", "--model", "openai-community/gpt2")
     assert (status, "gpt2" in out, len(list((folder / "models").iterdir()))) == (3, True, 2), "only listed"
     status, _, err = gonogo(tmp_path, "prepare", "--model", "Qwen/Qwn2.5-7B")
-    assert (status, "alike: Qwen/Qwen2.5-7B" in err) == (2, True)
+    assert (status, "similar: Qwen/Qwen2.5-7B" in err) == (2, True)
 
 
 def test_llamafactorys_and_swifts_data_sets_are_understood(tmp_path: Path) -> None:

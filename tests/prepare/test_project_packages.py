@@ -287,7 +287,7 @@ def test_no_model_is_made_for_a_function_that_nothing_calls(project: Path) -> No
 def test_what_is_said_where_the_project_is_not_installed(project: Path) -> None:
     file = find_project_file("open_r1", project)
     assert file == project / "setup.py"
-    assert "pip install -e ., or gonogo prepare" in project_not_installed("open_r1", file).en
+    assert "pip install -e ., or run gonogo prepare" in project_not_installed("open_r1", file).en
 
 
 def test_what_a_projects_page_has_pip_install_is_asked_for_where_it_has_no_list(
@@ -414,4 +414,4 @@ def test_addresses_stay_and_index_lines_are_said(project: Path) -> None:
     out = io.StringIO()
     show(out, done, ["python"], "text", "en", False)
     assert "coolpkg from git+https://host/o/coolpkg.git" in out.getvalue()
-    assert "not followed: requirements.txt:1: --extra-index-url https://other/simple" in out.getvalue()
+    assert "ignored: requirements.txt:1: --extra-index-url https://other/simple" in out.getvalue()

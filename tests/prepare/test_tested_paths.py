@@ -51,9 +51,9 @@ def test_a_path_that_the_program_tests_for_is_not_here(project: Path, line: int)
     """timm asserts that its --data-dir exists: a certain NO-GO of a laptop that has no ImageNet."""
     kind = "AssertionError" if line == 3 else "RuntimeError"
     said = told(failed(project, kind, line), project, "--data-dir", "/nowhere/imagenet", "--out=/nowhere/out")
-    assert said.startswith("/nowhere/imagenet is not here")
+    assert said.startswith("/nowhere/imagenet does not exist here")
     (project / "train.sh").write_text("DATA=/nowhere/pictures\npython train.py --data=$DATA\n")
-    assert "/nowhere/pictures is not here" in told(failed(project, kind, line), project, "train.sh")
+    assert "/nowhere/pictures does not exist here" in told(failed(project, kind, line), project, "train.sh")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_no_rows_are_made_for_a_file_that_has_none(project: Path) -> None:
     said = "[Errno 2] No such file or directory: '/nowhere/tokenizer.pkl'"
     record.failure = Failure("FileNotFoundError", said, record.failure.frames, "load", 0)
     assert prepared(project, ["python", "train.py"], record) == []
-    assert told(record, project).startswith("/nowhere/tokenizer.pkl is not here")
+    assert told(record, project).startswith("/nowhere/tokenizer.pkl does not exist here")
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_a_model_whose_folder_the_program_tests_for_is_made_there(project: Path)
     record.failure = Failure("NotADirectoryError", said, record.failure.frames if record.failure else (), "load", 0)
     command = ["python", "train.py", "--tokenizer_dir", "EleutherAI/pythia-160m"]
     assert prepared(project, command, record) == [str(project / "EleutherAI" / "pythia-160m")]
-    assert "EleutherAI/pythia-160m is not here" in told(record, project, *command[2:])
+    assert "EleutherAI/pythia-160m does not exist here" in told(record, project, *command[2:])

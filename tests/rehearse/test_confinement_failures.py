@@ -49,7 +49,7 @@ def test_a_refusal_is_no_failure_of_the_program(tmp_path: Path, who: str, confin
     assert ("Landlock" in unsupported.why) == (confinement == "landlock")
     assert ("Landlock" in unsupported.why_zh) == (confinement == "landlock")
     if "/data/out" in REFUSALS[who][1]:
-        assert unsupported.why.startswith("/data/out is refused")
+        assert unsupported.why.startswith("/data/out was denied")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root is refused in a user namespace what it may outside")
@@ -83,7 +83,7 @@ def test_the_owner_is_looked_for_above_what_is_not_there(tmp_path: Path, monkeyp
             "OSError",
             "[Errno 75] Value too large for defined data type: '/group/out'",
             "",
-            "/group/out lies in a folder",
+            "/group/out is in a folder of another user or group",
         ),
         ("OSError", "[Errno 18] Invalid cross-device link: '/tmp/a' -> '/data/a'", "os.link(a, b)", "/tmp/a moves"),
     ],

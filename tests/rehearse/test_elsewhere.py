@@ -27,10 +27,11 @@ def rehearsed(folder: Path, kind: str, message: str, phase: str = "load", at: st
         ("ValueError", "No valid checkpoint found in output directory (empty)", "resumes from empty"),
         ("ValueError", "Can't find a valid checkpoint at /nowhere/out/checkpoint-8", "from /nowhere/out/checkpoint-8"),
         ("ValueError", "Tried to find out/step_8 but folder does not exist", "from out/step_8"),
-        ("FileNotFoundError", NO_FILE.format("/nowhere/rows.json"), "/nowhere/rows.json is not on this machine"),
-        ("FileNotFoundError", NO_FILE.format("/nowhere/models/ds_config.json"), "is not on this machine"),
-        ("FileNotFoundError", NO_FILE.format("data/train.jsonl"), "data/train.jsonl is not on this machine"),
-        ("OSError", "Not found: \"/nowhere/tokenizer.model\": No such file or directory Error #2", "is not on this"),
+        ("FileNotFoundError", NO_FILE.format("/nowhere/rows.json"), "/nowhere/rows.json does not exist on this"),
+        ("FileNotFoundError", NO_FILE.format("/nowhere/models/ds_config.json"), "does not exist on this machine"),
+        ("FileNotFoundError", NO_FILE.format("data/train.jsonl"), "data/train.jsonl does not exist on this machine"),
+        ("OSError", "Not found: \"/nowhere/tokenizer.model\": No such file or directory Error #2",
+         "/nowhere/tokenizer.model does not exist on this machine"),
     ],
 )  # fmt: skip
 def test_what_is_not_on_this_machine_may_be_on_the_runs(tmp_path: Path, kind: str, message: str, said: str) -> None:

@@ -92,7 +92,7 @@ def test_two_rehearsals_may_fill_the_cache_at_once(index: Path, tmp_path: Path) 
 def test_a_version_that_does_not_exist(index: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         build_overlay(("trl==0.9.2",))
-    assert "there is no trl==0.9.2" in error.value.text.en
+    assert "no trl==0.9.2 for Python" in error.value.text.en
     assert "the nearest are 0.9.1, 0.9.3, 0.9.4, the newest is 0.10.0" in error.value.text.en
     assert not list((tmp_path / "cache/gonogo/packages").iterdir())
 
@@ -162,11 +162,11 @@ def test_a_file_may_be_json(index: Path, tmp_path: Path, content: object) -> Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("trl==0.9.1\n!!!\n", "requirements.txt:2: '!!!' is no requirement"),
+        ("trl==0.9.1\n!!!\n", "requirements.txt:2: '!!!' is not a requirement"),
         ("trl==0.9.1 \\\n  ; python_version > '3'\nname: env\n", "requirements.txt:3: 'name: env'"),
         ('{"trl": \n', "requirements.txt:2: not valid JSON"),
-        ('{"trl": "newest"}', "'trl': 'newest' is no version"),
-        ('{"trl": {"version": 1}}', "is no version"),
+        ('{"trl": "newest"}', "'trl': 'newest' is not a version"),
+        ('{"trl": {"version": 1}}', "is not a version"),
         ("-r other.txt\n", "can't read --environment"),
     ],
 )

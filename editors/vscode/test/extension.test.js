@@ -56,7 +56,7 @@ test("settings and the command restart it", async () => {
 test("a server that is not there is said, with the way out", async () => {
   told.fails = true;
   await handlers["gonogo.restart"]();
-  assert.match(told.errors[0], /pip install 'gonogo\[lsp\]'/);
+  assert.match(told.errors[0], /pip install -e '\.\[lsp\]'/);
   await extension.deactivate();
 });
 
