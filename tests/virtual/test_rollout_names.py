@@ -41,7 +41,7 @@ WITHOUT = {
 @pytest.fixture(scope="module")
 def stood_in(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with virtual_session(tmp_path_factory.mktemp("session")):
-        return next(finder for finder in sys.meta_path if type(finder).__name__ == "Package")
+        return next(finder for finder in sys.meta_path if type(finder).__name__ == "VllmPackage")
 
 
 def of_vllm(trainer: str) -> list[str]:
