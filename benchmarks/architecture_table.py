@@ -38,7 +38,7 @@ _TEXTS: dict[str, dict[str, str]] = {
             "`benchmarks/published_models.json`."
         ),
         "default-how": (
-            "{gpus} GPUs, ZeRO-3 with optimizer and parameters offloaded to the host, {seq_len} tokens a sample "
+            "{gpus} GPUs, ZeRO-3 with optimizer and parameters offloaded to the host, {seq_len} tokens per sample "
             "(or as many as an image or a sound takes). Every causal-LM, image-text-to-text, audio and "
             "sequence-to-sequence class of transformers' auto mappings whose configuration has defaults; models that "
             "are put together of two others have none."

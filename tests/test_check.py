@@ -263,7 +263,7 @@ class TestSilencing:
         ("text", "said"),
         [
             ("ignores = []", "did you mean ignore?"),
-            ("ignore = 3", "ignore = 3: it has to be a list of strings"),
+            ("ignore = 3", "ignore = 3: must be a list of strings"),
             ('fail-on = "never"', "certain, likely or possible"),
             ("ignore = [", "not valid TOML"),
         ],

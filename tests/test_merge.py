@@ -253,7 +253,7 @@ def test_a_fault_of_reading_files_costs_nothing(project: Path, monkeypatch: pyte
     report = judged(completed())
     assert report.verdict is Verdict.GO
     assert [skipped.why.en[:55] for skipped in report.skipped if skipped.what.en == "the run's files"] == [
-        "a fault of gonogo itself (ZeroDivisionError: in check):"
+        "internal error in gonogo (ZeroDivisionError: in check);"
     ]
 
 

@@ -60,7 +60,7 @@ class TestTheCommandIsAsEver:
     def test_a_command_that_is_not_there_is_127(self, tmp_path: Path) -> None:
         done = launched(tmp_path, "no-such-command")
         assert done.status == 127
-        assert "no-such-command: no such command" in done.stderr
+        assert "no-such-command: command not found" in done.stderr
         assert "Traceback" not in done.stderr
 
     def test_a_command_that_cannot_be_run_is_126(self, tmp_path: Path) -> None:
