@@ -180,7 +180,9 @@ def test_a_repository_that_can_be_reached_is_built_confined(
     made = build_full_environment(requirements(project, f"{address}{revision}\nfiller==22.1\n"), (), None)
     assert installed(made)["coolpkg"] == "1.5"
     assert "coolpkg" not in made.differing
-    assert any("built here, confined" in note.en and "coolpkg 1.5" in note.en for note in made.notes)
+    assert any(
+        "built from source on this machine, confined" in note.en and "coolpkg 1.5" in note.en for note in made.notes
+    )
     assert "/from-the-build" not in index.asked
 
 
@@ -238,7 +240,7 @@ def test_a_package_without_wheels_is_built_confined(
     made = build_full_environment(requirements(project, "asks\nfiller==22.1\n"), (), None)
     assert installed(made)["only-sources"] == "1.2"
     assert made.differing == ()
-    assert any(note.en.endswith("there is no wheel: only-sources 1.2") for note in made.notes)
+    assert any(note.en.endswith("confined: only-sources 1.2") for note in made.notes)
     assert "/from-the-build" not in index.asked
 
 
@@ -268,7 +270,7 @@ def test_with_builds_confined_too(index: Index, project: Path, marker: Path) -> 
     index.publish()
     made = build_overlay(("only-sources==0.3",))
     assert str(made.versions["only-sources"]) == "0.3"
-    assert any("built here, confined" in note.en for note in made.notes)
+    assert any("built from source on this machine, confined" in note.en for note in made.notes)
     assert build_overlay(("only-sources==0.3",)) == made
     with pytest.raises(UserError, match=r"broken==1.0 could not be installed: its build failed: RuntimeError: no nvcc"):
         build_overlay(("broken==1.0",))

@@ -215,6 +215,7 @@ def test_a_node_without_the_files_or_with_other_versions_refuses(folder: Path) -
         cwd=str(folder),
         folder="/nowhere",
         files=b"",
+        changed=(),
         needed=(str(folder), str(folder / "train.py")),
         versions=ray_shipment.versions(),
     )

@@ -35,7 +35,7 @@ def test_a_rank_for_each_kind_of_batch() -> None:
 def test_data_that_could_not_be_looked_at() -> None:
     ranks, note = with_each_shape([0, 7], RankRecord(0, 0, "cuda:0", "raised"))
     assert ranks == [0, 7]
-    assert "could not be looked at" in note.en
+    assert "could not be read in advance" in note.en
     assert "无法" in note.zh
 
 

@@ -222,7 +222,7 @@ def test_a_command_beside_the_option_is_refused(tmp_path: Path) -> None:
 
 
 def test_options_of_the_batch_are_refused_without_it() -> None:
-    with pytest.raises(UserError, match="--seq-len goes with --synthetic-batch"):
+    with pytest.raises(UserError, match="--seq-len can only be used with --synthetic-batch"):
         Synthetic(seq_len=64).command(["python", "train.py"], None, None, 2)
 
 

@@ -48,7 +48,7 @@ def _written(tensor: torch.Tensor) -> None:
 def _stores(plan: WorkerPlan) -> str | None:
     """Where the ranks' stores lie, if all of the world is rehearsed and writes to one scratch folder."""
     where = plan.exchange
-    together = where is not None and len(where.ranks) == plan.world_size and os.path.isabs(where.address)
+    together = where is not None and len(where.ranks) == plan.world_size and not where.address
     return os.path.join(plan.scratch, "store") if together else None
 
 
