@@ -227,7 +227,7 @@ def test_a_node_without_the_files_or_with_other_versions_refuses(folder: Path) -
     (folder / "train.py").unlink()
     refused = ray_shipment.refusal(shipment, "10.0.0.2")
     assert refused is not None
-    assert refused.en.startswith(f"Ray node 10.0.0.2: {folder / 'train.py'} is not there")
+    assert refused.en.startswith(f"Ray node 10.0.0.2: {folder / 'train.py'} does not exist")
 
 
 @pytest.mark.parametrize(
