@@ -33,7 +33,7 @@ def rehearse(folder: Path, *arguments: str, gpus: str = "8xH100-80G") -> tuple[i
     """Exit status and JSON report of ``gonogo rehearse`` in that folder. The folder must be left as it was."""
     before = contents(folder)
     done = subprocess.run(
-        [sys.executable, "-m", "gonogo", "rehearse", "--gpus", gpus, "--format", "json", *arguments],
+        [sys.executable, "-m", "gonogo", "rehearse", "--yes", "--gpus", gpus, "--format", "json", *arguments],
         cwd=folder,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": ""},
         capture_output=True,
