@@ -203,7 +203,7 @@ MAY_IMPORT = {
     "report": {"report", "finding"},
     "check": {"check", "hazards", "evidence", "report", "finding"},
     "diagnose": {"diagnose", "check", "hazards", "evidence", "finding"},
-    "virtual": {"virtual", "evidence", "finding"},
+    "virtual": {"virtual", "confinement", "evidence", "finding"},
     "rehearse": {"rehearse", "confinement", "check", "diagnose", "hazards", "evidence", "virtual", "report", "finding"},
     "trials": {
         "trials",

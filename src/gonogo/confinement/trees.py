@@ -113,21 +113,25 @@ def copy_with_holes(source: str | Path, target: str | Path) -> None:
     """Copy a file's parts that have data: weights without bytes are files of holes, a terabyte long."""
     reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with open(reading, "rb"), open(target, "wb") as copy:
-        size = os.fstat(reading).st_size
-        at = 0
-        while at < size:
-            try:
-                at = os.lseek(reading, at, os.SEEK_DATA)
-            except OSError:  # only a hole is left
+        copy_data(reading, copy.fileno(), os.fstat(reading).st_size)
+
+
+def copy_data(reading: int, writing: int, size: int) -> None:
+    """Copy what a file of ``size`` bytes holds to an empty one, and leave out its holes."""
+    at = 0
+    while at < size:
+        try:
+            at = os.lseek(reading, at, os.SEEK_DATA)
+        except OSError:  # only a hole is left
+            break
+        end = os.lseek(reading, at, os.SEEK_HOLE)
+        while at < end:
+            block = os.pread(reading, min(end - at, _BLOCK), at)
+            if not block:
                 break
-            end = os.lseek(reading, at, os.SEEK_HOLE)
-            while at < end:
-                block = os.pread(reading, min(end - at, _BLOCK), at)
-                if not block:
-                    break
-                os.pwrite(copy.fileno(), block, at)
-                at += len(block)
-        os.ftruncate(copy.fileno(), size)
+            os.pwrite(writing, block, at)
+            at += len(block)
+    os.ftruncate(writing, size)
 
 
 def bytes_below(folder: Path) -> int:

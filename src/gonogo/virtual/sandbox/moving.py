@@ -15,12 +15,12 @@ import stat
 from collections.abc import Callable
 from typing import Any
 
+from gonogo.confinement.trees import copy_data
 from gonogo.virtual.hooks.patching import Patches, patch_os
 
 _SPARSE_FROM = 1 << 20
 _MAX_MOVED = 4 << 30
 """So many bytes on the disk, at most, are copied in place of a move; a move of more is refused as the kernel does."""
-_BLOCK = 1 << 20
 
 
 def install() -> Callable[[], None]:
@@ -78,28 +78,10 @@ def _copy_stream(fsrc: Any, fdst: Any) -> bool:
     except (AttributeError, OSError, ValueError):
         return False
     fdst.flush()
-    _copy_data(reading, writing, state.st_size)
+    copy_data(reading, writing, state.st_size)
     fdst.seek(state.st_size)
     fsrc.seek(state.st_size)
     return True
-
-
-def _copy_data(reading: int, writing: int, size: int) -> None:
-    """Copy what a file holds to an empty one, and leave out its holes."""
-    at = 0
-    while at < size:
-        try:
-            at = os.lseek(reading, at, os.SEEK_DATA)
-        except OSError:  # only a hole is left
-            break
-        end = os.lseek(reading, at, os.SEEK_HOLE)
-        while at < end:
-            block = os.pread(reading, min(end - at, _BLOCK), at)
-            if not block:
-                break
-            os.pwrite(writing, block, at)
-            at += len(block)
-    os.ftruncate(writing, size)
 
 
 # -- moves
@@ -169,7 +151,7 @@ def _copy(src: str, dst: str, copied: dict[tuple[int, int], str]) -> None:
         os.symlink(os.readlink(src), dst)
     elif stat.S_ISREG(state.st_mode):
         with open(src, "rb") as reading, open(dst, "xb") as writing:
-            _copy_data(reading.fileno(), writing.fileno(), state.st_size)
+            copy_data(reading.fileno(), writing.fileno(), state.st_size)
     else:
         os.mknod(dst, state.st_mode)
     if state.st_nlink > 1 and not stat.S_ISDIR(state.st_mode):
