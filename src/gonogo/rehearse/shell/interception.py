@@ -40,14 +40,16 @@ class Interception:
         self.stub = self.bash = ""
         """Paths in the world: of the stub, and of what ``sh`` is there, as on most clusters. Set before it runs."""
         self._names = commands.REPLACED | launcher_names()
-        self._let_through: dict[int, int] = {}
+        self._let_through: dict[tuple[int, str], int] = {}
+        """How many more starts of a process are let through; by its number and its start, for numbers come again."""
 
     def look(self, call: SystemCall) -> None:
         """Look at a call; replace what it would start if need be."""
         if call.name not in ("execve", "execveat"):
             return
-        if self._let_through.get(call.pid, 0) > 0:
-            self._let_through[call.pid] -= 1
+        caller = (call.pid, _started_at(call.pid))
+        if self._let_through.get(caller, 0) > 0:
+            self._let_through[caller] -= 1
             return
         at = 0 if call.name == "execve" else 1
         address = call.arguments[at]
@@ -62,20 +64,21 @@ class Interception:
             return
         if name in SHELLS and _depth(call.pid) > MAX_NESTING:
             self.failure = f"scripts call each other {MAX_NESTING} deep: {shown}"
-        if name in ("sh", "dash") and name != os.path.basename(os.path.realpath(shown)) != "bash":
+        target = os.path.basename(os.path.realpath(shown))
+        if name in ("sh", "dash") and target not in (name, "bash"):  # sh is another shell here, such as dash
             self._overwrite(call, address, path, os.fsencode(self.bash))
             return
         if not (name in self._names or is_python(name) or _for_python(first_line)):
             return
         if len(words) > 2 and call.memory.text(call.pid, words[2]) == os.fsencode(STAND_IN):
-            self._let_through[call.pid] = _STARTS_OF_A_STAND_IN - 1
+            self._let_through[caller] = _STARTS_OF_A_STAND_IN - 1
             return
         called = os.fsdecode(call.memory.text(call.pid, words[0])) if words else name
         process = _number_inside(call.pid)
         if process is None or not self._overwrite(call, address, path, os.fsencode(self.stub)):
             return
         self._session.record_replaced(process, Replaced(shown, called))
-        self._let_through[call.pid] = _STARTS_OF_A_STAND_IN
+        self._let_through[caller] = _STARTS_OF_A_STAND_IN
 
     def _overwrite(self, call: SystemCall, address: int, path: bytes, other: bytes) -> bool:
         """Put another path in the place of one; False where it is too long."""
@@ -142,6 +145,16 @@ def _number_inside(pid: int) -> int | None:
             if line.startswith("NSpid:"):
                 return int(line.split()[-1])
     return None
+
+
+def _started_at(pid: int) -> str:
+    """When a process was started, in the kernel's ticks."""
+    with (
+        contextlib.suppress(OSError, IndexError),
+        open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file,
+    ):
+        return file.read().rpartition(")")[2].split()[19]
+    return ""
 
 
 def _depth(pid: int) -> int:
