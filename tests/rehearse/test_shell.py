@@ -394,6 +394,23 @@ def test_a_script_that_starts_nothing_says_why_on_one_line(project: Project, tex
     assert error.value.text.zh != error.value.text.en
 
 
+def test_what_a_script_writes_among_the_calls_is_passed_over(project: Project) -> None:
+    project.write(
+        "run.sh",
+        rf"""
+        for calls in {project.scratch}/shared/shell-*/calls; do
+            printf '%s\n' '{{' '{{"words": 5}}' "$(printf '[%.0s' $(seq 9000))" >> $calls
+            printf '{{"kind": "launch", "words": ["\377"]}}\n' >> $calls
+            echo "into $calls"
+        done
+        python train.py --a
+        """,
+    )
+    run = project.run("bash", "run.sh")
+    assert run.output[0].startswith(f"into {project.scratch}")
+    assert [call.words for call in run.calls] == [["python", "train.py", "--a"]]
+
+
 def test_a_script_that_hangs_is_ended(project: Project) -> None:
     project.write("launch.sh", "echo waiting for peers\nwhile true; do sleep 1; done\n")
     with pytest.raises(UserError, match=r"no training after 2 s .*waiting for peers"):

@@ -13,6 +13,11 @@ import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+Decoded = TypeVar("Decoded")
 
 _MAX_BYTES = 256 << 20
 _NOTHING_THERE = {
@@ -38,6 +43,14 @@ def read_untrusted(path: Path | str, most: int = _MAX_BYTES, *, start: int = 0) 
             return None
         file.seek(start)
         return file.read(most)
+
+
+def decode_untrusted(written: bytes | None, kind: type[Decoded]) -> Decoded:
+    """The JSON that a program may have written, as ``kind``. Raises ValueError for anything else, and for nothing."""
+    try:
+        return msgspec.json.decode(written or b"", type=kind)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def write_shared(path: Path | str, contents: bytes, mode: int = 0o644) -> None:

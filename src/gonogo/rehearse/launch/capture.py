@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.confinement.confinement import raise_if_ended
-from gonogo.confinement.untrusted_files import read_untrusted
+from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted
 from gonogo.confinement.world import World
 from gonogo.evidence.launch.words import shortened
 from gonogo.finding import Text
@@ -88,14 +88,15 @@ def captured(
         ) from None
     raise_if_ended(world)
     written = read_untrusted(answer_path)
-    if not written:
+    try:
+        answer = decode_untrusted(written, CapturedLaunch)
+    except ValueError:
         last = process.stdout.decode(errors="replace").strip().splitlines()[-1:] or [f"status {process.returncode}"]
         raise UserError(
             Text(
                 "could not parse `{command}` with {python}: {last}", "用 {python} 无法解析 `{command}`：{last}"
             ).format(command=command, python=python, last=last[0])
-        )
-    answer = msgspec.json.decode(written, type=CapturedLaunch)
+        ) from None
     if answer.missing:
         project = find_project_file(answer.missing, Path(cwd))
         if project is not None:

@@ -1,12 +1,13 @@
 """One run of a launch script, as its parent and its stand-ins know it.
 
-``shown/shell-N/``   what stand-ins read: the settings, and for each replaced program what was to be started
-``shared/shell-N/``  what they write: ``calls``, a line of JSON for each program that would have started a training;
-                     ``not_run``, the commands that were left out
+``readable/shell-N/`` what stand-ins read: the settings, and for each replaced program what was to be started
+``shared/shell-N/``   what they write: ``calls``, a line of JSON for each program that would have started a training;
+                      ``not_run``, the commands that were left out
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import tempfile
@@ -16,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.confinement.untrusted_files import read_untrusted
+from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted
 from gonogo.rehearse.launch.environment import ON_PATH
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers
@@ -99,8 +100,11 @@ class ShellSession:
 
     def calls(self) -> list[ScriptCommand]:
         """The programs that would have been started, in order."""
-        lines = (read_untrusted(self.written / "calls", _MAX_BYTES) or b"").splitlines()
-        return [msgspec.json.decode(line, type=ScriptCommand) for line in lines]
+        found = []
+        for line in (read_untrusted(self.written / "calls", _MAX_BYTES) or b"").splitlines():
+            with contextlib.suppress(ValueError):  # the script itself wrote there
+                found.append(decode_untrusted(line, ScriptCommand))
+        return found
 
     @property
     def has_launched(self) -> bool:

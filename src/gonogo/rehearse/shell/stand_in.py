@@ -1,8 +1,8 @@
 """What runs in the place of a program that a launch script starts, and that is not to be started as it is.
 
-``python -I stand_in.py SHOWN --replaced ARGUMENTS…``, by the stub of ``interception.py``; ``… --missing COMMAND…``, by
-bash, for a command that is not there. It takes down what would have been started, answers for the virtual machine, or
-becomes the program itself.
+``python -I stand_in.py READABLE --replaced ARGUMENTS…``, by the stub of ``interception.py``; ``… --missing COMMAND…``,
+by bash, for a command that is not there. It takes down what would have been started, answers for the virtual machine,
+or becomes the program itself.
 """
 
 from __future__ import annotations

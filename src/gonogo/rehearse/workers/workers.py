@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.confinement.untrusted_files import read_untrusted
+from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted
 from gonogo.confinement.world import World
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
 from gonogo.rehearse.launch.python_start import python_module
@@ -90,8 +90,8 @@ class RankProcess:
                 if not line.endswith(b"\n"):
                     break
                 self._read_to += len(line)
-                with contextlib.suppress(msgspec.DecodeError):
-                    self.progress = msgspec.json.decode(line, type=Progress)
+                with contextlib.suppress(ValueError):
+                    self.progress = decode_untrusted(line, Progress)
 
     def send(self, number: signal.Signals) -> None:
         """Signal the worker and whatever it has started."""
@@ -110,8 +110,8 @@ class RankProcess:
         try:
             written = read_untrusted(plan.record)
             if written is not None:
-                return msgspec.json.decode(written, type=RankRecord)
-        except (msgspec.DecodeError, OSError) as error:
+                return decode_untrusted(written, RankRecord)
+        except (ValueError, OSError) as error:
             return self._silent("killed", f"its record can't be read: {error}")
         status = self.process.returncode or 0
         how = f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
