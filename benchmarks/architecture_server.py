@@ -87,7 +87,6 @@ def _rehearse(session, job) -> None:  # type: ignore[no-untyped-def]
         session.life.target = job["steps"]
         session.started = time.monotonic()
         worker._write_on_signal(session)
-        worker._keep_files_as_they_are(session, plan)
         record = session.run()
         if session.wants_trace(record):  # a second run tells where the failing autograd node was made
             print("wants a trace of autograd", file=sys.stderr)

@@ -45,12 +45,12 @@ class Measured(TrainerCallback):
             torch.cuda.synchronize()
         self.marks.append((time.perf_counter(), time.process_time()))
         if "TURNS" in os.environ:
-            from gonogo.guard.rank import harmless
+            from gonogo.guard.rank import faults
 
             if len(self.marks) % 2:
-                harmless.off.update(PARTS)
+                faults.off.update(PARTS)
             else:
-                harmless.off.clear()
+                faults.off.clear()
 
 
 torch.manual_seed(5)

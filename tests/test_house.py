@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import re
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import requires
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -103,6 +105,30 @@ def test_the_design_names_files_that_exist(document: str) -> None:
     rooms = [PACKAGE, ROOT, *(PACKAGE / room for room in names)]
     for path in named:
         assert any((room / path).exists() for room in rooms), path
+
+
+def imports_of_gonogo(code: str) -> list[tuple[str, str]]:
+    found = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
+    return [
+        (node.module, name.name)
+        for node in found
+        if node.module and node.module.partition(".")[0] == "gonogo"
+        for name in node.names
+    ]
+
+
+def test_what_documents_and_benchmarks_import_is_there() -> None:
+    """mypy reads the package alone, and a benchmark that takes hours is seldom run whole."""
+    codes = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "benchmarks").glob("*.py"))]
+    for document in DOCUMENTS:
+        codes += [code for kind, code in FENCE.findall(document.read_text(encoding="utf-8")) if kind == "python"]
+    wanted = sorted({one for code in codes for one in imports_of_gonogo(code)})
+    assert len(wanted) > 50
+
+    def is_there(module: str, name: str) -> bool:
+        return hasattr(importlib.import_module(module), name) or find_spec(f"{module}.{name}") is not None
+
+    assert [one for one in wanted if not is_there(*one)] == []
 
 
 def test_every_option_is_documented_with_its_default() -> None:
