@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -347,12 +348,26 @@ def test_variables_of_a_program_are_not_those_of_its_relay(world_of: Any, tmp_pa
         assert (done.returncode, b"World.environment" in done.stderr) == (126, True)
 
 
+def test_few_files_may_be_open(world_of: Any) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with world_of("namespaces") as world:
+            assert shell(world, "ulimit -n; ls /proc/self/fd").split() == ["256", "0", "1", "2", "3"]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 # -- ends and limits
 
 
 @pytest.mark.parametrize(
     ("module_limit", "value", "script"),
-    [("_MAX_PROCESSES", 60, "for i in $(seq 200); do sleep 100 & done; wait"), ("_MIN_MEMORY", 1 << 50, "sleep 100")],
+    [
+        ("_MAX_PROCESSES", 60, "for i in $(seq 200); do sleep 100 & done; wait"),
+        ("_MIN_MEMORY", 1 << 50, "sleep 100"),
+        ("_MIN_MEMORY", 1 << 50, "while :; do (true &); done"),  # the world's first process always has one to reap
+    ],
 )
 @pytest.mark.parametrize("means", ["namespaces", "landlock"])
 def test_a_limit_ends_the_world(

@@ -15,6 +15,7 @@ import resource
 import select
 import struct
 import sys
+import time
 
 from . import calls, kernel, landlock, network, seccomp
 from .mounts import FileTree, NoLayer
@@ -45,7 +46,7 @@ _SPACES = (
     kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC
     | kernel.CLONE_NEWUTS
 )  # fmt: skip
-_LOOKS_AT_LIMITS = 250  # milliseconds
+_LOOKS_AT_LIMITS = 0.25
 _MAX_MESSAGE = 1 << 20
 _MAX_DESCRIPTORS = 64
 _CALLS: "dict[str, dict[str, tuple[int, int | None]]]" = {
@@ -221,9 +222,9 @@ class WorldServer:
         poll = select.poll()
         for descriptor in (self._control.fileno(), self._listener.fileno(), self._woken):
             poll.register(descriptor, select.POLLIN)
+        looked = time.monotonic()
         while True:
-            ready = poll.poll(_LOOKS_AT_LIMITS)
-            for descriptor, _ in ready:
+            for descriptor, _ in poll.poll(_LOOKS_AT_LIMITS * 1000):
                 if descriptor == self._control.fileno():
                     self._hear()
                 elif descriptor == self._listener.fileno():
@@ -236,8 +237,9 @@ class WorldServer:
                         poll.unregister(gone)
                 elif descriptor in self._asking and not self._pass_on(descriptor):
                     poll.unregister(descriptor)
-            if not ready:
+            if time.monotonic() - looked >= _LOOKS_AT_LIMITS:  # however much there is to hear
                 self._look_at_limits()
+                looked = time.monotonic()
 
     def _drain(self) -> None:
         try:
@@ -452,7 +454,7 @@ def _pair() -> tuple[_socket.socket, _socket.socket]:
 
 def _put_descriptors(descriptors: list[tuple[int, int]], kept: _socket.socket | None) -> None:
     """Have the received descriptors at their places, and no other open."""
-    high = 1000
+    high = max((target for _, target in descriptors), default=2) + 1
     moved = [(_moved(received, high), target) for received, target in descriptors]
     if kept is not None:
         descriptor = _moved(kept.detach(), high)
