@@ -264,6 +264,25 @@ def test_a_build_that_fails_is_one_line(index: Index, project: Path) -> None:
     assert "\n" not in why
 
 
+@pytest.mark.parametrize(
+    "does",
+    [
+        "import shutil; shutil.rmtree(folder, ignore_errors=True)",
+        "open(folder + '/broken-1.0-py3-none-any.whl', 'wb').write(b'PK\\x05\\x06' + b'\\xff' * 18)",
+    ],
+    ids=["removes the folder", "writes what is no wheel"],
+)
+def test_a_build_that_leaves_no_wheel_is_one_line(index: Index, project: Path, does: str) -> None:
+    backend = f"def build_wheel(folder, config_settings=None, metadata_directory=None):\n    {does}\n    return 'broken'\n"
+    sources(index.files, "broken", "1.0", {**in_tree("broken", "1.0"), "backend.py": backend})
+    index.publish()
+    made = build_full_environment(requirements(project, "broken==1.0\nfiller==22.1\n"), (), None)
+    assert "broken" not in installed(made)
+    why = told(made)["broken==1.0"]
+    assert "its build" in why, why
+    assert "\n" not in why
+
+
 def test_with_builds_confined_too(index: Index, project: Path, marker: Path) -> None:
     sources(index.files, "only-sources", "0.3", in_tree("only-sources", "0.3", trap(marker, 9)))
     sources(index.files, "broken", "1.0", in_tree("broken", "1.0", "raise RuntimeError('no nvcc was found')"))
@@ -274,7 +293,7 @@ def test_with_builds_confined_too(index: Index, project: Path, marker: Path) -> 
     assert build_overlay(("only-sources==0.3",)) == made
     with pytest.raises(UserError, match=r"broken==1.0 could not be installed: its build failed: RuntimeError: no nvcc"):
         build_overlay(("broken==1.0",))
-    with pytest.raises(UserError, match=r"there is no only-sources==0.4 .* the nearest are 0.3"):
+    with pytest.raises(UserError, match=r"no only-sources==0.4 for Python .*: the nearest are 0.3"):
         build_overlay(("only-sources==0.4",))
 
 

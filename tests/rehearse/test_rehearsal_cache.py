@@ -237,7 +237,7 @@ def test_the_least_recently_used_goes(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_size_that_is_none_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOGO_CACHE_SIZE", "much")
-    with pytest.raises(UserError, match="GONOGO_CACHE_SIZE 'much' is no size"):
+    with pytest.raises(UserError, match="GONOGO_CACHE_SIZE 'much' is not a size"):
         max_bytes()
 
 

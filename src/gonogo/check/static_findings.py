@@ -112,7 +112,7 @@ def load(path: Path) -> StaticFindings:
     """What was kept at a path, with the files that findings name as they are now; empty where nothing was kept."""
     try:
         kept = msgspec.json.decode(path.read_bytes(), type=_Dumped)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, UnicodeError):
         return NO_STATIC_FINDINGS
     sources = {}
     for name in {span.path for finding in kept.findings for span in finding.spans}:

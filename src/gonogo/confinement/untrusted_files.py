@@ -49,8 +49,8 @@ def decode_untrusted(written: bytes | None, kind: type[Decoded]) -> Decoded:
     """The JSON that a program may have written, as ``kind``. Raises ValueError for anything else, and for nothing."""
     try:
         return msgspec.json.decode(written or b"", type=kind)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(str(error)) from None
 
 
 def write_shared(path: Path | str, contents: bytes, mode: int = 0o644) -> None:

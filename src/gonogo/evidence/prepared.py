@@ -52,5 +52,5 @@ def read_prepared(folder: Path) -> Prepared | None:
     """The table of a folder; None where there is none, or it is not one of this version's."""
     try:
         return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Prepared)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, UnicodeError):
         return None

@@ -48,7 +48,7 @@ class ReportStore:
         """What is known of each."""
         found = []
         for name in self._store.names(f"{self._of}-about-")[:_MAX_REPORTS]:
-            with contextlib.suppress(msgspec.DecodeError):  # of another release
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeError):  # of another release
                 found.append(msgspec.json.decode(self._store.read(name, used=False) or b"", type=StoredReport))
         return sorted(found, key=lambda made: -made.begun)
 

@@ -251,6 +251,6 @@ def _nested(settings: dict[str, str]) -> dict[str, object]:
 def _value(text: str) -> object:
     try:
         value: object = msgspec.json.decode(text.encode())
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeError):
         return {"True": True, "False": False, "None": None}.get(text, text)
     return value

@@ -107,7 +107,7 @@ def read_rank(path: Path, rank: int, since: float = 0.0) -> GuardedRank | None:
         while line := file.readline(_MAX_LINE_LENGTH):
             try:
                 record = _decoder.decode(line)
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, UnicodeError):
                 lives[-1].unreadable += 1
                 continue
             if isinstance(record, StartRecord) and lives[-1].start is not None:

@@ -78,5 +78,5 @@ _Kind = TypeVar("_Kind", Launched, ChildEnded)
 def _decoded(data: bytes, kind: type[_Kind]) -> _Kind | None:
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeError):
         return None

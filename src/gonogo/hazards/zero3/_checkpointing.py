@@ -70,7 +70,7 @@ def _reentrant_in(settings: Field) -> bool | None:
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value.replace("'", '"').replace("False", "false").replace("True", "true"))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeError):
             return None
     found = value.get("use_reentrant") if isinstance(value, dict) else None
     return found if isinstance(found, bool) else None

@@ -123,7 +123,7 @@ def _wheel_in(folder: Path) -> Built | None:
             with zipfile.ZipFile(file) as content:
                 metadata = next(one for one in content.infolist() if _is_metadata(one))
                 told = HeaderParser().parsestr(content.read(metadata).decode("utf-8", "replace"))
-        except (OSError, StopIteration, zipfile.BadZipFile, RuntimeError):
+        except Exception:  # zipfile raises whatever its parts do; the file is a stranger's
             continue
         name, version = told.get("Name", ""), told.get("Version", "")
         if name and version:
@@ -261,10 +261,11 @@ class _Build:
             return self._wheel_of(result)
 
     def _wheel_of(self, folder: Path) -> bytes | None:
-        for name in sorted(os.listdir(folder)):
-            if _WHEEL.fullmatch(name):
-                self._wheel_name = name
-                return read_untrusted(folder / name, _MAX_WHEEL)
+        with contextlib.suppress(OSError):  # the build may have taken the folder away
+            for name in sorted(os.listdir(folder)):
+                if _WHEEL.fullmatch(name):
+                    self._wheel_name = name
+                    return read_untrusted(folder / name, _MAX_WHEEL)
         return None
 
     def _run(self, world: World, words: list[str], shared: Path) -> tuple[int, str]:

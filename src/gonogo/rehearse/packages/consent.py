@@ -137,7 +137,7 @@ def _agreed(project: str) -> set[str]:
     """What of the project's lists the user has agreed to."""
     try:
         told = msgspec.json.decode(_place(project).read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.MsgspecError, UnicodeError):
         return set()
     listed = told.get("listed") if isinstance(told, dict) and told.get("project") == project else None
     return {one for one in listed if isinstance(one, str)} if isinstance(listed, list) else set()

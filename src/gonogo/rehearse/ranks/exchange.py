@@ -138,7 +138,7 @@ class Exchange:
     def _hear(self, connection: Connection) -> None:
         try:
             messages = self._decode(connection.recv_bytes())
-        except (OSError, EOFError, msgspec.DecodeError):
+        except (OSError, EOFError, msgspec.MsgspecError, UnicodeError):
             self._selector.unregister(connection)
             rank = self._ranks_of.pop(connection, None)
             connection.close()

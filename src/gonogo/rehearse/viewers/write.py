@@ -12,6 +12,7 @@ from typing import IO
 
 import msgspec
 
+from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.rehearsal.trace import RankTrace
 from gonogo.finding import Text
@@ -22,6 +23,7 @@ from gonogo.rehearse.viewers.requested_files import ViewerFiles, refused
 from gonogo.rehearse.workers.workers import Assignment
 
 Write = Callable[[IO[bytes]], None]
+_MAX_TRACE = 2 << 30
 
 
 def write_viewer_files(
@@ -48,8 +50,8 @@ def write_viewer_files(
 def _traces(assignments: Sequence[Assignment]) -> Iterator[tuple[int, RankTrace]]:
     decode = msgspec.msgpack.Decoder(RankTrace).decode
     for assignment in assignments:
-        with contextlib.suppress(OSError, msgspec.DecodeError):
-            yield assignment.plan.rank, decode(Path(assignment.plan.trace).read_bytes())
+        with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeError):
+            yield assignment.plan.rank, decode(read_untrusted(assignment.plan.trace, _MAX_TRACE) or b"")
 
 
 def _file(option: str, path: Path, write: Write) -> None:

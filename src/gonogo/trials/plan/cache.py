@@ -80,7 +80,7 @@ def cached(key: str, kind: type[Answer]) -> Answer | None:
     data = store().read(f"{key}.json")
     try:
         return None if data is None else msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError:
+    except (msgspec.MsgspecError, UnicodeError):
         return None
 
 
