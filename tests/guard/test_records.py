@@ -27,7 +27,9 @@ def test_records_come_back(tmp_path: Path) -> None:
 
 def test_what_a_killed_rank_left_is_read(tmp_path: Path) -> None:
     whole = encode(StartRecord(1.0)) + encode(Step(2.0, step=7))
-    Path(records_path(str(tmp_path), 0)).write_bytes(whole + b'{"kind": "from-the-future"}\n{"kind": "\xff"}\n' + encode(End(3.0))[:9])
+    Path(records_path(str(tmp_path), 0)).write_bytes(
+        whole + b'{"kind": "from-the-future"}\n{"kind": "\xff"}\n' + encode(End(3.0))[:9]
+    )
     beat = BEAT.pack(BEAT_MARK, 2.5, 8, 2, 1, 4321, 99)
     Path(beat_path(str(tmp_path), 0)).write_bytes(beat + bytes(4096 - len(beat)))
     [rank] = read_run(tmp_path).ranks

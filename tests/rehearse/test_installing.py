@@ -273,7 +273,7 @@ def test_a_build_that_fails_is_one_line(index: Index, project: Path) -> None:
     ids=["removes the folder", "writes what is no wheel"],
 )
 def test_a_build_that_leaves_no_wheel_is_one_line(index: Index, project: Path, does: str) -> None:
-    backend = f"def build_wheel(folder, config_settings=None, metadata_directory=None):\n    {does}\n    return 'broken'\n"
+    backend = f"def build_wheel(folder, *settings, **named):\n    {does}\n    return 'broken'\n"
     sources(index.files, "broken", "1.0", {**in_tree("broken", "1.0"), "backend.py": backend})
     index.publish()
     made = build_full_environment(requirements(project, "broken==1.0\nfiller==22.1\n"), (), None)
