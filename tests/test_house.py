@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import requires
 from importlib.util import find_spec
@@ -316,6 +317,12 @@ def test_folders_are_layers(folder: Path) -> None:
         TopologicalSorter(layers).prepare()
     except CycleError as error:
         pytest.fail(" → ".join(error.args[1]))
+
+
+def test_no_file_name_stands_more_than_three_times() -> None:
+    """Whoever opens a file by its name finds few others; Python itself asks for the names with underscores."""
+    names = Counter(path.name for path in modules_of_gonogo().values())
+    assert [name for name, count in names.items() if count > 3 and not name.startswith("__")] == []
 
 
 def test_what_is_private_is_not_used_from_another_room() -> None:

@@ -113,7 +113,7 @@ class RunMaker:
                 yield run
 
     def _scripts_of(self, launch: Launch) -> tuple[Script, ...]:
-        from gonogo.evidence.script.modules import added_paths
+        from gonogo.evidence.script.module_search import added_paths
         from gonogo.evidence.script.project import Project, read_script
         from gonogo.evidence.script.python_file import PythonFile
 

@@ -21,11 +21,11 @@ from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.own_package import own_command
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import FileKind, Files, environment_files, kind_of, walk
+from gonogo.evidence.launch.command_words import SHELLS
 from gonogo.evidence.launch.job_file import file_of_command, notebook_source
 from gonogo.evidence.launch.jobs.workload import Workload, unfilled
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.manifest import is_manifest, template_note
-from gonogo.evidence.launch.words import SHELLS
 from gonogo.evidence.notebook import SUFFIX as NOTEBOOK
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.run import Run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
 from gonogo.finding.guarded_run import RankSteps, StepsOverTime
 
 _POINTS, _FIGURES = 400, 24_000

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gonogo.evidence.guarded.ends import Death, deaths, exception_of, name_of_signal, roots
-from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.standstill import Standstill, standstill
 from gonogo.evidence.guarded.whereabouts import own_frame
 from gonogo.finding import guarded_run

@@ -21,7 +21,7 @@ from gonogo.hazards.refusal import Refusal
 if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
     from gonogo.evidence.config.deepspeed import DeepSpeedConfig
     from gonogo.evidence.environment.environment import Environment
-    from gonogo.evidence.guarded.run import GuardedRun
+    from gonogo.evidence.guarded.guarded_run import GuardedRun
     from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
     from gonogo.evidence.script.script import Script

@@ -18,7 +18,7 @@ from types import FrameType
 import msgspec
 
 from gonogo.confinement.confinement import Confinement, raise_if_ended
-from gonogo.confinement.words import ONLY_LANDLOCK, UNCONFINED
+from gonogo.confinement.messages import ONLY_LANDLOCK, UNCONFINED
 from gonogo.confinement.world import World
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, machine_from
 from gonogo.evidence.rehearsal.divergence import Divergence
@@ -28,10 +28,10 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.cache.lookup import CachedRehearsal, cached_rehearsal
 from gonogo.rehearse.confinement_failures import mark_confinement_failures
 from gonogo.rehearse.environment_mismatch import mark_environment_failures
-from gonogo.rehearse.launch.environment import in_environment, worker_environment
 from gonogo.rehearse.launch.launch import UNSTATED, Surroundings
 from gonogo.rehearse.launch.self_launching import as_ranks, may_start_processes, started_by
 from gonogo.rehearse.launch.torch_installed import check_torch
+from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
 from gonogo.rehearse.packages import PackageOverlay, packages_for
 from gonogo.rehearse.packages.version_mismatch import spare_differing
 from gonogo.rehearse.prepared.provided_files import (

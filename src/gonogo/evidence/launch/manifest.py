@@ -19,7 +19,7 @@ from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 
 if TYPE_CHECKING:
-    from gonogo.evidence.shell.run import ShellCommand
+    from gonogo.evidence.shell.script_commands import ShellCommand
     from gonogo.evidence.shell.text import ShellWord
 
 _KINDS = re.compile(
@@ -109,7 +109,7 @@ def manifest_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
     """The commands that the jobs of a file run."""
     from msgspec.structs import replace
 
-    from gonogo.evidence.shell.run import ShellCommand, read_shell
+    from gonogo.evidence.shell.script_commands import ShellCommand, read_shell
     from gonogo.evidence.shell.state import Variable
     from gonogo.evidence.shell.text import Piece, ShellWord
 

@@ -25,7 +25,7 @@ from gonogo.evidence.launch.launchers.slurm import as_mapping, directives, with_
 from gonogo.evidence.launch.launchers.slurm import variables as slurm_variables
 from gonogo.evidence.launch.launchers.world import world_of
 from gonogo.evidence.paths import exists, opened
-from gonogo.evidence.shell.run import ShellCommand, read_shell, read_word
+from gonogo.evidence.shell.script_commands import ShellCommand, read_shell, read_word
 from gonogo.evidence.shell.state import Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place, SourceFile, display_path

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gonogo.finding import Text
 from gonogo.finding.planned import Plan, Strategy
 from gonogo.finding.words import size
-from gonogo.report.html.findings import copyable
+from gonogo.report.html.finding_markup import copyable
 from gonogo.report.html.markup import element, heading, text
 from gonogo.report.trials.plan import strategy_name
 from gonogo.report.words import colon

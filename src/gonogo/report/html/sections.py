@@ -10,7 +10,7 @@ from gonogo.finding.alike import group_alike
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.ends import guarded_sections, log_sections
-from gonogo.report.html.findings import diff_markup, finding_markup
+from gonogo.report.html.finding_markup import diff_markup, finding_markup
 from gonogo.report.html.lanes import lanes
 from gonogo.report.html.markup import element, heading, link, prose, text
 from gonogo.report.html.over_time import over_time

@@ -114,8 +114,8 @@ def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> VirtualCuda:
 
     count = plan.devices or plan.local_world_size
     if plan.accelerator.device_type == "npu":
+        from gonogo.virtual.npu.ascend_names import VISIBLE
         from gonogo.virtual.npu.facade import install_npu
-        from gonogo.virtual.npu.state import VISIBLE
 
         devices: VirtualCuda = install_npu(
             plan.accelerator,

@@ -6,7 +6,7 @@ import ast
 import os
 from collections.abc import Sequence
 
-from gonogo.evidence.script.index import ScriptIndex
+from gonogo.evidence.script.syntax_index import ScriptIndex
 
 _NOT_OURS = frozenset(
     {"site-packages", "dist-packages", "node_modules", "__pycache__", ".git", ".venv", "venv", ".tox"}

@@ -18,7 +18,7 @@ from pathlib import Path
 from gonogo.confinement.confinement import Confinement, raise_if_ended
 from gonogo.confinement.trees import mirror_folder
 from gonogo.confinement.world import TracedCalls, World
-from gonogo.evidence.launch.words import SHELLS, shortened
+from gonogo.evidence.launch.command_words import SHELLS, shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import Surroundings
