@@ -325,6 +325,16 @@ def test_no_file_name_stands_more_than_three_times() -> None:
     assert [name for name, count in names.items() if count > 3 and not name.startswith("__")] == []
 
 
+def test_no_two_public_classes_have_one_name() -> None:
+    """Whoever searches for a class finds one. Each hazard's is ``Hazard``, its file tells which."""
+    classes: dict[str, list[str]] = {}
+    for name, path in modules_of_gonogo().items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and node.name != "Hazard":
+                classes.setdefault(node.name, []).append(name)
+    assert {name: places for name, places in classes.items() if len(places) > 1} == {}
+
+
 def test_what_is_private_is_not_used_from_another_room() -> None:
     for name, path in modules_of_gonogo().items():
         for imported in imports_of(path):

@@ -15,12 +15,12 @@ from gonogo.finding import guarded_run
 from gonogo.guard.over_time import steps_over_time
 
 
-def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRun:
+def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRunSummary:
     """The run as a report tells it: how each rank ended, what it held, where it stood."""
     ended = {death.rank: death for death in deaths(run)}
     first = next(iter(roots(run)), None)
     still = standstill(run)
-    return guarded_run.GuardedRun(
+    return guarded_run.GuardedRunSummary(
         folder=run.folder,
         command=tuple(run.command),
         exit_status=run.exit_status,
@@ -39,8 +39,8 @@ def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRun:
     )
 
 
-def _death(death: Death) -> guarded_run.Death:
-    return guarded_run.Death(
+def _death(death: Death) -> guarded_run.DeathSummary:
+    return guarded_run.DeathSummary(
         rank=death.rank,
         how=death.how,
         time=death.time,
@@ -50,7 +50,7 @@ def _death(death: Death) -> guarded_run.Death:
     )
 
 
-def _standstill(still: Standstill) -> guarded_run.Standstill:
+def _standstill(still: Standstill) -> guarded_run.StandstillSummary:
     rows = []
     for rank, seen in sorted(still.seen.items()):
         pending = seen.pending
@@ -69,7 +69,7 @@ def _standstill(still: Standstill) -> guarded_run.Standstill:
             )
         )
     rows += [guarded_run.Wait(rank, "silent") for rank in still.silent if rank not in still.seen]
-    return guarded_run.Standstill(
+    return guarded_run.StandstillSummary(
         seconds=round(still.seconds, 1),
         median_step=round(still.median, 3),
         operator=still.call.operator if still.call is not None else None,
@@ -79,7 +79,7 @@ def _standstill(still: Standstill) -> guarded_run.Standstill:
     )
 
 
-def _stalls(rank: GuardedRank) -> Iterator[guarded_run.Stall]:
+def _stalls(rank: GuardedRank) -> Iterator[guarded_run.StallSummary]:
     """Each of a rank's stalls once, as it was written last."""
     last = {(stall.step, stall.phase): stall for stall in rank.stalls}
     ended = {resumed.step: resumed.seconds for resumed in rank.resumed}
@@ -87,7 +87,7 @@ def _stalls(rank: GuardedRank) -> Iterator[guarded_run.Stall]:
         pending = next((call for call in reversed(stall.collectives) if not call.returned), None)
         frames = pending.frames if pending is not None else stall.threads[0].frames if stall.threads else ()
         at = own_frame(frames)
-        yield guarded_run.Stall(
+        yield guarded_run.StallSummary(
             rank=rank.rank,
             step=step,
             phase=phase,
@@ -100,11 +100,11 @@ def _stalls(rank: GuardedRank) -> Iterator[guarded_run.Stall]:
         )
 
 
-def _rank(run: GuardedRun, rank: GuardedRank, death: Death | None) -> guarded_run.Rank:
+def _rank(run: GuardedRun, rank: GuardedRank, death: Death | None) -> guarded_run.GuardedRankSummary:
     start = rank.start
     raised = exception_of(rank)
     census = rank.censuses[-1] if rank.censuses else None
-    return guarded_run.Rank(
+    return guarded_run.GuardedRankSummary(
         rank=rank.rank,
         local_rank=start.local_rank if start is not None else None,
         host=start.host if start is not None else None,
@@ -119,8 +119,8 @@ def _rank(run: GuardedRun, rank: GuardedRank, death: Death | None) -> guarded_ru
         host_peak_bytes=max((step.host_bytes for step in rank.steps), default=0),
         gpu_peak_reserved_bytes=max((step.gpu_reserved for step in rank.steps), default=0),
         gpu_peak_used_bytes=max((step.gpu_used for step in rank.steps), default=0),
-        failure=msgspec.convert(msgspec.to_builtins(raised), guarded_run.Failure | None),
-        census=msgspec.convert(msgspec.to_builtins(census), guarded_run.Census | None),
+        failure=msgspec.convert(msgspec.to_builtins(raised), guarded_run.GuardedFailure | None),
+        census=msgspec.convert(msgspec.to_builtins(census), guarded_run.CensusSummary | None),
         stalls=len(rank.stalls),
         warnings=rank.warnings,
         nonfinite=rank.nonfinite,

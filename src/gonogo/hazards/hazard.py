@@ -10,11 +10,11 @@ from msgspec import UNSET, UnsetType
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError, span_of
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.rehearsal.divergence import Side
 from gonogo.evidence.rehearsal.divergence_text import describe_divergence, places_of_divergence
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
+from gonogo.finding.divergence import Side
 from gonogo.hazards.page import HazardPage
 from gonogo.hazards.refusal import Refusal
 

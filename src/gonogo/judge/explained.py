@@ -8,12 +8,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.frame import Frame
 from gonogo.evidence.rank_ends import Ended
 from gonogo.evidence.rehearsal.chain import ChainedException, package_of
 from gonogo.evidence.rehearsal.failures import of_python_itself
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Certainty, Finding, Severity, Span
+from gonogo.finding.frame import Frame
 from gonogo.hazards.hazard import Hazard
 
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Raise, ast.Assert, ast.Delete)

@@ -21,9 +21,9 @@ from gonogo.confinement.confinement import Confinement, raise_if_ended
 from gonogo.confinement.messages import ONLY_LANDLOCK, UNCONFINED
 from gonogo.confinement.world import World
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, machine_from
-from gonogo.evidence.rehearsal.divergence import Divergence
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text
+from gonogo.finding.divergence import Divergence
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.cache.lookup import CachedRehearsal, cached_rehearsal
 from gonogo.rehearse.confinement_failures import mark_confinement_failures

@@ -11,7 +11,7 @@ from gonogo.evidence.guarded.last_seen import BETWEEN_TWO, LastCollectives, all_
 from gonogo.evidence.guarded.records import CalledCollective
 from gonogo.evidence.guarded.standstill import standstill
 from gonogo.evidence.rehearsal.conditions import guards_of
-from gonogo.evidence.rehearsal.divergence import CollectiveCall, Divergence, Side
+from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 
 _UNEVEN = frozenset({"all_to_all", "all_to_all_single", "all_gather", "gather", "scatter"})
 """Their sizes may differ from rank to rank."""

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.frame import Frame, Owner
 from gonogo.evidence.guarded.guarded_run import Beat, Dump, GuardedRank, GuardedRun
 from gonogo.evidence.guarded.launch import Launched, read_children, read_launches
 from gonogo.evidence.guarded.records import (
@@ -30,6 +29,7 @@ from gonogo.evidence.guarded.records import (
     Warned,
 )
 from gonogo.evidence.paths import is_file
+from gonogo.finding.frame import Frame, Owner
 
 PHASES: tuple[Phase, ...] = ("load", "init", "forward", "backward", "step", "between", "exit")
 

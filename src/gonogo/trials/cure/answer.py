@@ -80,7 +80,7 @@ def _cure(
     )
 
 
-def _steps(steps: Sequence[Candidate], copy: Copy) -> list[cured.Step]:
+def _steps(steps: Sequence[Candidate], copy: Copy) -> list[cured.CureStep]:
     """Each step with the diff that it makes of what the steps before it have left."""
     told = []
     for number, step in enumerate(steps):
@@ -90,7 +90,7 @@ def _steps(steps: Sequence[Candidate], copy: Copy) -> list[cured.Step]:
         after = _contents(step.edits, copy)
         changed = {path: (before[path], after[path]) for path in before}
         told.append(
-            cured.Step(
+            cured.CureStep(
                 hazard=step.finding.hazard,
                 title=step.title,
                 why=_clean(step.finding.cause, copy),
