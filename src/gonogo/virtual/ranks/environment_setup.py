@@ -18,6 +18,7 @@ from gonogo.virtual.cuda.state import VirtualCuda
 from gonogo.virtual.hooks import older_deepspeed
 from gonogo.virtual.kernels import libraries
 from gonogo.virtual.kernels.async_io import NvmeTraffic
+from gonogo.virtual.memory.blas_workspaces import BlasWorkspaces
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
 from gonogo.virtual.ranks.plan import WorkerPlan
@@ -135,6 +136,8 @@ def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> VirtualCuda:
             unsupported=UnsupportedOperator,
             pin=pin,
         )
+        capability = plan.accelerator.compute_capability
+        mode.workspaces = devices.blas = BlasWorkspaces(mode.memory, capability, devices.current_stream_id)
     VirtualTensor.accelerator_index = staticmethod(lambda: devices.current_device)
     VirtualTensor.check_ordinal = staticmethod(devices.check_ordinal)
     for device, record in mode.memory.devices.items():
