@@ -22,7 +22,7 @@ from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Finding, Span, Text
 from gonogo.guard.findings import findings_in_guarded_run
-from gonogo.rehearse.findings import findings_in_rehearsal
+from gonogo.judge.rehearsal_findings import findings_in_rehearsal
 
 FIXTURES = Path(__file__).parent / "hazards"
 _SCRATCH = "gonogo-case-"

@@ -15,9 +15,9 @@ from packaging.version import Version
 
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict
 from gonogo.finding.errors import UserError
+from gonogo.judge.rehearsal_summary import rehearsal_summary
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.rehearse.summary import rehearsal_summary
 from gonogo.report import FORMATS, render
 from gonogo.trials.bisect.report import bisect_report
 from gonogo.trials.bisect.run import BisectRequest, bisect

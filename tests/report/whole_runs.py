@@ -19,10 +19,10 @@ from packaging.version import Version
 from gonogo.check.environment import environment_report
 from gonogo.check.findings import check
 from gonogo.diagnose.findings import diagnose
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Report
 from gonogo.guard.report import report_of
 from gonogo.rehearse.answer import rehearsal_report

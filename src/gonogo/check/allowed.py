@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Finding
 
 # In a shell script, YAML, Python, requirements after "#"; in a JSON with comments after "//".

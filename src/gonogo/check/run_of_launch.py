@@ -18,8 +18,6 @@ from gonogo.evidence.config.deepspeed import (
 )
 from gonogo.evidence.config.deepspeed_auto import AutoValues
 from gonogo.evidence.config.model import ModelConfig, read_model
-from gonogo.evidence.config.training_arguments import ARGUMENT_CLASSES, Arguments, read_arguments
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import Files
@@ -27,6 +25,8 @@ from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.paths import is_file, resolved
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.training_arguments import ARGUMENT_CLASSES, Arguments, read_arguments
 from gonogo.finding import Skipped, Text
 
 if TYPE_CHECKING:

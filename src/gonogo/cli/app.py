@@ -182,7 +182,7 @@ def rehearse(
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
-        from gonogo.rehearse.viewers.requested_files import ViewerFiles
+        from gonogo.rehearse.viewer_files import ViewerFiles
 
         request = RehearsalRequest(
             command=command,

@@ -98,11 +98,11 @@ def prepare(
             )
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
-        from gonogo.rehearse.prepared.probe_run import look
         from gonogo.rehearse.prepared.provided_files import AS_INSTALLED
         from gonogo.rehearse.prepared.run import InEnvironment as Given
         from gonogo.rehearse.prepared.run import options_of
         from gonogo.rehearse.prepared.run import prepare as make_ready
+        from gonogo.rehearse.probe_run import look
         from gonogo.rehearse.request import RehearsalRequest
 
         options = options_of(rows, tokens, model or [])

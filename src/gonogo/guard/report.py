@@ -16,7 +16,7 @@ from gonogo.finding import Finding, Report, Skipped, Text, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.guard.findings import findings_in_guarded_run, findings_with_files
 from gonogo.guard.summary import guarded_summary
-from gonogo.rehearse.summary import seen_from
+from gonogo.judge.rehearsal_summary import seen_from
 
 _NO_RANK = Skipped(
     Text("the training", "训练"),

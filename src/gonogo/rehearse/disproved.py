@@ -10,8 +10,8 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.check.static_findings import StaticFindings
 from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.frame import Frame
 from gonogo.evidence.rehearsal.conditions import guards_of
-from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Span, Text
 from gonogo.finding.ranks import ranks_text

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.evidence.frame import Frame
 from gonogo.evidence.rehearsal.record import Operand
 
 Phase = Literal["load", "init", "forward", "backward", "step", "between", "exit"]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gonogo.evidence.frame import Frame
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.finding import Text
 
 

@@ -12,10 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.launch.jobs.script import code_in
 from gonogo.evidence.launch.jobs.workload import Workload, brought, script_of
 from gonogo.evidence.launch.jobs.yaml_node import Word, YamlNode
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 
 if TYPE_CHECKING:

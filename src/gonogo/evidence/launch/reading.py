@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile, display_path
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import quoted
 from gonogo.evidence.launch.configs import (
@@ -29,6 +28,7 @@ from gonogo.evidence.paths import exists, opened
 from gonogo.evidence.shell.run import ShellCommand, read_shell, read_word
 from gonogo.evidence.shell.state import Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
+from gonogo.evidence.source_file import Place, SourceFile, display_path
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 

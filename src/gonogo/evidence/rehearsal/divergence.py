@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.evidence.frame import Frame
 
 Kind = Literal["other-call", "other-size", "ended", "deadlock"]
 """How ranks diverge: they make different collectives of one group; the same one with other sizes or types; some have

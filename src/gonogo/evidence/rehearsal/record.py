@@ -11,9 +11,9 @@ from typing import Literal
 
 import msgspec
 
+from gonogo.evidence.frame import Frame as Frame
+from gonogo.evidence.frame import Owner as Owner
 from gonogo.evidence.rehearsal.divergence import Divergence
-from gonogo.evidence.rehearsal.frame import Frame as Frame
-from gonogo.evidence.rehearsal.frame import Owner as Owner
 from gonogo.evidence.rehearsal.loading import Loading
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.shell.compound import follow
 from gonogo.evidence.shell.shell import Shell, ShellCommand
 from gonogo.evidence.shell.state import State, Variable
 from gonogo.evidence.shell.substitution import output
 from gonogo.evidence.shell.text import ShellWord
+from gonogo.evidence.source_file import SourceFile
 
 __all__ = ["ShellCommand", "read_shell", "read_word"]
 

@@ -17,12 +17,12 @@ import msgspec
 
 from gonogo.evidence.guarded.rank_comparison import differences
 from gonogo.evidence.guarded.records import Compared, Joined
+from gonogo.guard.common.faults import harmless
 from gonogo.guard.rank import facts
-from gonogo.guard.rank.faults import harmless
 from gonogo.guard.tensors.census import census
 
 if TYPE_CHECKING:
-    from gonogo.guard.rank.state import RankState
+    from gonogo.guard.common.state import RankState
 
 _TOGETHER, _ALONE = "together", "alone"
 _encoder = msgspec.json.Encoder()

@@ -14,16 +14,16 @@ from typing import IO, Any
 
 from gonogo.evidence.guarded.files import dump_path
 from gonogo.evidence.guarded.records import End, Fault, Phase, Resumed, Stalled, Warned
+from gonogo.guard.common import faults, memory
+from gonogo.guard.common.collectives import queues
+from gonogo.guard.common.faults import harmless
+from gonogo.guard.common.frames import all_threads, main_frame
+from gonogo.guard.common.state import RankState
+from gonogo.guard.common.writer import RecordWriter
 from gonogo.guard.injection import WORKER, GuardOptions, read_options
-from gonogo.guard.rank import faults, memory
-from gonogo.guard.rank.collectives import queues
-from gonogo.guard.rank.faults import harmless
-from gonogo.guard.rank.frames import all_threads, main_frame
 from gonogo.guard.rank.stalls import StallWatch
-from gonogo.guard.rank.state import RankState
 from gonogo.guard.rank.steps import StepLog
-from gonogo.guard.rank.writer import RecordWriter
-from gonogo.guard.trackers.upload import Trackers
+from gonogo.guard.rank.upload import Trackers
 
 TICK = 0.2
 """Seconds between two looks of the watching thread."""

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gonogo.rehearse.cache.watch import also_listed
 from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
+from gonogo.rehearse.path_access import also_listed
 
 # Values that make two rehearsals alike and keep the machine's cores for the ranks that run at once.
 _FIXED = {

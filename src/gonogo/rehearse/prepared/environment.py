@@ -16,13 +16,13 @@ import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.own_package import OwnPackage, own_package
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.paths import folders_upward, is_file
 from gonogo.evidence.run import Run
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.environment_mismatch import declared_requirements, distribution_of
 from gonogo.rehearse.packages.installed import installed_version, satisfied

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from gonogo.evidence.rehearsal.divergence import CollectiveCall, Divergence, Kind, Side
 from gonogo.rehearse.ranks.call_log import CallLog
-from gonogo.virtual.ranks.protocol import (
+from gonogo.virtual.protocol.messages import (
     Collective,
     End,
     Group,

@@ -21,8 +21,8 @@ from gonogo.confinement.world import TracedCalls, World
 from gonogo.evidence.launch.words import SHELLS, shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.cache.watch import is_recording
 from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.path_access import is_recording
 from gonogo.rehearse.shell.interception import Interception, write_stub
 from gonogo.rehearse.shell.session import ScriptCommand, ShellSession
 

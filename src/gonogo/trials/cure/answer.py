@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Edit, Finding, Report, Skipped, Text, Verdict, cured
-from gonogo.rehearse.summary import host_per_node, own_device
+from gonogo.judge.rehearsal_summary import host_per_node, own_device
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.copy import Copy, patch_of
 from gonogo.trials.cure.search import SearchState

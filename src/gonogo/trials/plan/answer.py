@@ -12,15 +12,15 @@ from gonogo.evidence.environment.hardware import Accelerator, all_accelerators
 from gonogo.finding import Report, Skipped, Text, Verdict, planned
 from gonogo.finding.text import listed
 from gonogo.trials.plan import roofline
-from gonogo.trials.plan.arguments import CONFIG
 from gonogo.trials.plan.choice import BANDS, Choice
 from gonogo.trials.plan.fits import HOST_RESERVE
+from gonogo.trials.plan.launch_files.arguments import CONFIG
 from gonogo.trials.plan.reasons import GIB, limit, shortfall, why
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import PlanResult
 from gonogo.trials.plan.solve import Solved
-from gonogo.trials.plan.task.messages import not_rehearsed
 from gonogo.trials.plan.task.rollout import SERVER_SHARE
+from gonogo.trials.plan.task_notes import not_rehearsed
 from gonogo.trials.plan.write import files_of
 from gonogo.virtual.measuring.jobs import Facts
 

@@ -16,8 +16,8 @@ from gonogo.trials.plan.answer import (
     uncovered,
     unstated,
 )
+from gonogo.trials.plan.sizing.batches import global_batch
 from gonogo.trials.plan.solve import Solution, Solved
-from gonogo.trials.plan.task.batches import global_batch
 
 _RECOMPUTED = Text(
     "only strategies with gradient checkpointing were tried: they fit the most",

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.document.yaml_file import YamlFile
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.environment.instances import rented
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text, planned
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.roofline import MATMUL_SHARE

@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 
 _BACKEND = "deepspeed.compile.backend"
 

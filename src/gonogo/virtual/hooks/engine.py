@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from gonogo.virtual.hooks import agreement
-from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.modules import ModuleTracker
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.hooks.zero_buffers import count_buffers, own_buffers
 from gonogo.virtual.memory.tracking import MemoryRecord
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 _REDUCERS = (

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 
 
 def install(patches: Patches) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gonogo.virtual import private
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 
 
 def install(mode: Any) -> Callable[[], None]:

@@ -12,8 +12,8 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual import private
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.kernels import bitsandbytes, flash_attention, torchvision, triton
+from gonogo.virtual.patching.patches import Patches
 
 _PACKAGES = str(Path(__file__).parent.parent / "stand_ins")
 """Python of packages that can't be installed without a GPU's compiler, each with its metadata."""

@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def _session(start: ServerSettings) -> Any:
-    from gonogo.virtual.ranks.plan import WorkerPlan
+    from gonogo.virtual.protocol.plan import WorkerPlan
     from gonogo.virtual.ranks.session import Session
 
     accelerator: Accelerator = find_accelerator(start.accelerator)
@@ -227,9 +227,9 @@ def _described(job: MeasurementJob) -> Any:
 
 
 def _measured(session: Any) -> Measured:
-    from gonogo.virtual.measuring import work
     from gonogo.virtual.measuring.phase_peaks import PhasePeaks
     from gonogo.virtual.ranks import worker
+    from gonogo.virtual.tracing import work
 
     worker._write_on_signal(session)
     work.watch(session)

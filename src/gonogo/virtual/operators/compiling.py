@@ -15,25 +15,19 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
 
 from gonogo.finding import Text
 from gonogo.virtual import private
-from gonogo.virtual.hooks.after_import import after_import, import_within
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.dispatch.kernel_checks import Compiled
 from gonogo.virtual.operators import whole_graphs
+from gonogo.virtual.patching.after_import import after_import, import_within
+from gonogo.virtual.patching.patches import Patches
 
 _HAS_ZERO_INIT = "deepspeed.runtime.zero.partition_parameters"
-
-
-class Compiled:
-    """What the program has compiled."""
-
-    anything: ClassVar[bool] = False
-    """Whether it has: compiled norms take weights of another dtype than the data's, up to torch 2.13."""
 
 
 _OF_OWN_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks on modules"

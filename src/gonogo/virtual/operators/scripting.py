@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 
 
 def install() -> Callable[[], None]:

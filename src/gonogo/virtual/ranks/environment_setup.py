@@ -21,7 +21,7 @@ from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.blas_workspaces import BlasWorkspaces
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
-from gonogo.virtual.ranks.plan import WorkerPlan
+from gonogo.virtual.protocol.plan import WorkerPlan
 from gonogo.virtual.sandbox import (
     addresses,
     hub,

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from gonogo.evidence.document.notebook import SUFFIX, python_of
-from gonogo.virtual.ranks.plan import WorkerPlan
+from gonogo.evidence.notebook import SUFFIX, python_of
+from gonogo.virtual.protocol.plan import WorkerPlan
 
 
 def run_program(plan: WorkerPlan) -> None:

@@ -34,7 +34,9 @@ from gonogo.virtual.operators import (
     attention,
     autocast,
     compiling,
+    data_dependent,
     dropout,
+    embedding_bounds,
     grouped_products,
     normalization,
     recurrent,
@@ -44,10 +46,10 @@ from gonogo.virtual.operators import (
     subclasses,
     writes,
 )
+from gonogo.virtual.protocol.messages import End, Reply
+from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks import environment_setup, starting
-from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks.program import run_program
-from gonogo.virtual.ranks.protocol import End, Reply
 from gonogo.virtual.ranks.versions import versions
 from gonogo.virtual.ray import install as ray
 from gonogo.virtual.rollout import install as rollout
@@ -57,7 +59,7 @@ from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing.parts import PLAIN, followed_by
 from gonogo.virtual.tracing.recorder import Recorder
 from gonogo.virtual.unsupported import UnsupportedOperator
-from gonogo.virtual.values import batches, data_dependent, data_shapes, embedding_bounds, read_arguments
+from gonogo.virtual.values import batches, data_shapes, read_arguments
 from gonogo.virtual.values.assumptions import Ledger
 from gonogo.virtual.weights import loading
 
@@ -261,7 +263,7 @@ class Session:
         """What the plan asks for: work counted, or nothing."""
         if not self.plan.counts_work:
             return contextlib.nullcontext()
-        from gonogo.virtual.measuring import work  # it imports torch's FLOP formulas, which few rehearsals need
+        from gonogo.virtual.tracing import work  # it imports torch's FLOP formulas, which few rehearsals need
 
         work.watch(self)
         self._work_done = work.phases

@@ -14,11 +14,11 @@ from typing import Any
 from gonogo.finding import Text
 from gonogo.virtual.cuda.state import VirtualCuda
 from gonogo.virtual.hooks import tensordicts
-from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import Lifecycle
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
-from gonogo.virtual.ranks.plan import WorkerPlan
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.protocol.plan import WorkerPlan
 from gonogo.virtual.ray import blocking, groups, meeting, own_threads, sending, transfer_queue, workers
 from gonogo.virtual.ray.actors import Actor
 from gonogo.virtual.ray.cluster import Cluster, Waiting

@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gonogo.finding import Text
-from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import Lifecycle
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.rollout import generation, sglang_server
 from gonogo.virtual.rollout.meeting import MEETING
 from gonogo.virtual.rollout.outputs import LogprobsOf

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 
 
 def install() -> Callable[[], None]:

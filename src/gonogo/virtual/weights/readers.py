@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.weights import adapters, device_index, diffusers_models, pretrained, safetensors_files, torch_files
 from gonogo.virtual.weights.generated_weights import MadeWeights
 

@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from gonogo.virtual.collectives.peers import Peers
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 
 
 def install(peers: Peers | None, world_size: int) -> Callable[[], None]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.launch.jobs.yaml_node import Word
+from gonogo.evidence.source_file import SourceFile
 
 
 def code_in(word: Word) -> tuple[SourceFile, tuple[int, int]]:
