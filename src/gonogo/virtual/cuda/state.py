@@ -10,11 +10,7 @@ import torch
 
 from gonogo.evidence.environment.hardware import Accelerator
 from gonogo.finding import Text
-<<<<<<< HEAD
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.blas_workspaces import BlasWorkspaces
-=======
->>>>>>> main
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.patching.patches import Patches
 
