@@ -23,7 +23,17 @@ from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged, line_of_worker
 from gonogo.virtual.failure import exited_for, failure_of, in_chain, note_failed_call
-from gonogo.virtual.hooks import data_parallel, deepcompile, engine, fsdp, memory_ownership, threads, trainer, training
+from gonogo.virtual.hooks import (
+    data_parallel,
+    deepcompile,
+    engine,
+    fsdp,
+    megatron,
+    memory_ownership,
+    threads,
+    trainer,
+    training,
+)
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.training_facts import as_run
 from gonogo.virtual.internal_failures import find_internal_failure
@@ -167,6 +177,7 @@ class Session:
         undo.append(fsdp.install(self.mode))
         undo.append(data_parallel.install(self.plan.accelerator.device_type))
         undo.append(trainer.install(self.life))
+        undo.append(megatron.install(self.life))
         self.life.ahead.is_made = prepared.has_rows(self.plan.prepared)
         undo.append(deepcompile.install())
         undo.append(rollout.install(self.mode, self.life, self.plan, self.peers, self._ray.workers))
