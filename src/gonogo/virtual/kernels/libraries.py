@@ -1,4 +1,4 @@
-"""Stand-ins for the compiled kernels of other libraries than DeepSpeed: bitsandbytes, flash-attn, Triton's."""
+"""Stand-ins for the compiled kernels of other libraries than DeepSpeed: bitsandbytes, flash-attn, Apex, Triton's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual import private
-from gonogo.virtual.kernels import bitsandbytes, flash_attention, torchvision, triton
+from gonogo.virtual.kernels import apex, bitsandbytes, flash_attention, torchvision, triton
 from gonogo.virtual.patching.patches import Patches
 
 _PACKAGES = str(Path(__file__).parent.parent / "stand_ins")
@@ -35,6 +35,7 @@ def install(
     bitsandbytes.install(patches, namespaces, written, assume)
     triton.install(patches, written, assume, compute_capability)
     torchvision.install(patches)
+    apex.install(patches, written, assume)
     installed = find_spec("flash_attn") is not None
     assumed = _LOADS if installed else flash_attention.ASSUMED
     kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed)
