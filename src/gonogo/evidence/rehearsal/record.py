@@ -25,6 +25,7 @@ from gonogo.finding.rehearsal import ModuleMemory as ModuleMemory
 from gonogo.finding.rehearsal import Operand as Operand
 from gonogo.finding.rehearsal import Phase as Phase
 from gonogo.finding.rehearsal import PhaseMemory as PhaseMemory
+from gonogo.finding.words import ONLY_WHERE_HELD
 
 Outcome = Literal[
     "completed", "raised", "out-of-memory", "diverged", "unsupported", "timed-out", "killed", "interrupted"
@@ -32,13 +33,17 @@ Outcome = Literal[
 Confined = Literal["", "namespaces", "landlock", "none"]
 ROLLOUT_PHASES = ("generate", "reward", "score", "sync")
 """Phases that the methods of a trainer enter, whichever model runs in them."""
-CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "communication", "temporary", "rollout")
+CATEGORIES = (
+    *("parameters", "gradients", "optimizer", "activations"),
+    *("communication", "temporary", "workspace", "rollout"),
+)
+"""What memory holds; ``workspace``: cuBLAS's."""
 
 
 def categories_of(held: Sequence[int]) -> dict[str, int]:
-    """Bytes by category, given those of :data:`CATEGORIES` in their order: the engine's only where there is one."""
+    """Bytes by category, given those of :data:`CATEGORIES` in their order."""
     named = zip(CATEGORIES, held, strict=True)
-    return {name: count for name, count in named if count or name != "rollout"}
+    return {name: count for name, count in named if count or name not in ONLY_WHERE_HELD}
 
 
 class Failure(msgspec.Struct, frozen=True):

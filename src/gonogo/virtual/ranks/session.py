@@ -29,7 +29,7 @@ from gonogo.virtual import private
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged, line_of_worker
 from gonogo.virtual.failure import AutogradOrigin, exited_for, failure_of, in_chain, is_from_autograd, note_failed_call
-from gonogo.virtual.hooks import data_parallel, engine, fsdp, memory_ownership, trainer, training
+from gonogo.virtual.hooks import data_parallel, engine, fsdp, megatron, memory_ownership, trainer, training
 from gonogo.virtual.hooks.engine import defer_compile_passes
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.training_facts import as_run
@@ -177,6 +177,7 @@ class Session:
         undo.append(fsdp.install(self.mode))
         undo.append(data_parallel.install(self.plan.accelerator.device_type))
         undo.append(trainer.install(self.life))
+        undo.append(megatron.install(self.life))
         self.life.ahead.is_made = prepared.has_rows(self.plan.prepared)
         undo.append(defer_compile_passes())
         undo.append(rollout.install(self.mode, self.life, self.plan, self.peers, self._ray.workers))
