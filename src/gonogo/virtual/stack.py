@@ -34,6 +34,15 @@ def owner_of(path: str) -> Owner:
     return "user"
 
 
+@functools.cache
+def is_of_python(path: str) -> bool:
+    """Whether a file is of Python's standard library, or no file at all."""
+    path = os.path.abspath(path) if not path.startswith("<") else path
+    if any(part in path for part in ("site-packages", "dist-packages")):
+        return False
+    return path.startswith(("<", *_STDLIB)) and not _is_laid_over(path)
+
+
 def _is_laid_over(path: str) -> bool:
     folders = os.environ.get("GONOGO_OVERLAYS", "").split(os.pathsep)
     return any(folder and path.startswith(folder + os.sep) for folder in folders)

@@ -20,12 +20,12 @@ from gonogo.evidence.launch.words import is_python, python_command, shortened, w
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.cache.watch import not_all_known
-from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.capture import captured
 from gonogo.rehearse.launch.captured_processes import is_python_script
 from gonogo.rehearse.launch.environment import with_packages
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers, launcher_of
+from gonogo.rehearse.limits.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.shell.run import ScriptRun, is_script_call, run_script
 from gonogo.rehearse.shell.skipped_commands import skipped_commands
 from gonogo.rehearse.shell.unset_variables import unset_variables

@@ -24,7 +24,7 @@ from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.paths import folders_upward, is_file
 from gonogo.evidence.run import Run
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.environment_mismatch import declared_requirements, distribution_of
+from gonogo.rehearse.limits.environment_mismatch import declared_requirements, distribution_of
 from gonogo.rehearse.packages.installed import installed_version, satisfied
 from gonogo.rehearse.packages.names import STACK
 from gonogo.rehearse.packages.requested import index_lines_of

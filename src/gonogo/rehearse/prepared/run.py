@@ -20,7 +20,8 @@ from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.environment_mismatch import missing_packages
+from gonogo.rehearse.limits.environment_mismatch import missing_packages
+from gonogo.rehearse.limits.tested_paths import tested_path
 from gonogo.rehearse.packages.full_environment import existing_environment
 from gonogo.rehearse.prepared.columns import columns_in
 from gonogo.rehearse.prepared.editable_package import beside_others, lay_scripts
@@ -33,7 +34,6 @@ from gonogo.rehearse.prepared.named_inputs import OF_SHELL, Named
 from gonogo.rehearse.prepared.required_inputs import PrepareOptions, RequiredInput
 from gonogo.rehearse.prepared.stub_packages import absent, asked_of
 from gonogo.rehearse.prepared.walked_folders import image_folder, is_requested, wants_other_files
-from gonogo.rehearse.tested_paths import tested_path
 
 Look = Callable[[], RankRecord]
 _TIMES = 10

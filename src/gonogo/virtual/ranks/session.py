@@ -18,7 +18,7 @@ from gonogo.evidence.rehearsal.record import Failure, Frame, Missed, Outcome, Ra
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.errors import UserError
-from gonogo.virtual import private
+from gonogo.virtual import operands, private
 from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged, line_of_worker
@@ -26,7 +26,7 @@ from gonogo.virtual.failure import exited_for, failure_of, in_chain, note_failed
 from gonogo.virtual.hooks import data_parallel, deepcompile, engine, fsdp, memory_ownership, threads, trainer, training
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.training_facts import as_run
-from gonogo.virtual.internal_failures import find_internal_failure
+from gonogo.virtual.internal_failures import chain, find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
@@ -48,10 +48,10 @@ from gonogo.virtual.ranks import environment_setup, starting
 from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks.program import run_program
 from gonogo.virtual.ranks.protocol import End, Reply
-from gonogo.virtual.ranks.versions import versions
+from gonogo.virtual.ranks.versions import imported_distributions, versions
 from gonogo.virtual.ray import install as ray
 from gonogo.virtual.rollout import install as rollout
-from gonogo.virtual.sandbox import prepared, spawned
+from gonogo.virtual.sandbox import asked_in_vain, prepared, spawned
 from gonogo.virtual.stack import frames_of_call, frames_of_traceback, place_now, place_text
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing.parts import PLAIN, followed_by
@@ -98,6 +98,9 @@ class Session:
         self.batches = 0
         self.data_shapes: list[str] = []
         self.missed: list[Missed] = []
+        self.asked = asked_in_vain.AskedInVain()
+        self.asked.moment = lambda: (self.life.phase, self.life.step)
+        self._why: dict[str, Any] = {}
         self._undo: list[Callable[[], None]] = []
         self._ray: ray.Installed | None = None
 
@@ -141,6 +144,7 @@ class Session:
         self.memory.device(self.device)
         self.memory.set_category("parameters")
         undo = self._undo
+        undo.append(asked_in_vain.install(self.asked))
         undo.append(c10d_operators.install(self.collectives))
         undo.append(private.lift_only_cpu_tensors())
         undo.append(memory_ownership.install(self.modules))  # before what has DDP's buckets reduced
@@ -237,6 +241,7 @@ class Session:
             else:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self.origin.frames)
+                self._take_down_world(error)
                 if (trace := find_internal_failure(error, failure, self.plan.scratch, self.mode.uses_meta)) is not None:
                     outcome, place = "unsupported", _place_of(failure.frames)
                     unsupported.append(Unsupported(trace.what, place, trace.why.en, trace.why.zh))
@@ -270,6 +275,16 @@ class Session:
     def _went_on(self) -> End:
         self.events.append("stopped: the program went on after the steps that were asked for")
         return "enough"
+
+    def _take_down_world(self, error: BaseException) -> None:
+        """What of the world around the program may have brought a failure about."""
+        handed = [path for one in chain(error) for path in operands.missing_paths(one)]
+        absent = [one for link in chain(error) for one in asked_in_vain.before_failure(self.asked, link, handed)]
+        self._why = {
+            "absent": list(dict.fromkeys(absent)),
+            "made_operands": operands.made_operands(error, self.plan.prepared),
+            "imported": imported_distributions(),
+        }
 
     def note(self, event: str) -> None:
         """Keep a fact worth telling, once."""
@@ -336,6 +351,7 @@ class Session:
             workers=workers,
             missed=self.missed,
             confinement=self.plan.confinement,
+            **self._why,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gonogo.virtual.hooks.patching import Patches, patch_os
+from gonogo.virtual.sandbox.asked_in_vain import looked_for
 
 FOR_MODULES = "/././"
 """At the end of a folder's path: Python's import system lists it, which asks for modules only."""
@@ -59,6 +60,10 @@ def _reporting(look: Any) -> Any:
     def looks(path: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(path, int) and kwargs.get("dir_fd") is None:
             report_probe(path)
+            if type(path) is str:
+                looked_for(path)
+            elif hasattr(path, "__fspath__"):
+                looked_for(os.fsdecode(path))
         return look(path, *args, **kwargs)
 
     return looks
