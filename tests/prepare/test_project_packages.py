@@ -15,9 +15,11 @@ import pytest
 from gonogo.evidence.environment.own_package import own_package
 from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, RankRecord, RehearsalRecord
-from gonogo.rehearse.limits.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.environment import ON_PATH, with_packages
 from gonogo.rehearse.launch.resolve import _own_on_path
+from gonogo.rehearse.limits.certificate import apply_limits
+from gonogo.rehearse.limits.environment_mismatch import find_project_file, project_not_installed
+from gonogo.rehearse.limits.world import ProjectWorld
 from gonogo.rehearse.packages.requested import requested_by_file
 from gonogo.rehearse.prepared.editable_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
@@ -28,8 +30,6 @@ from gonogo.rehearse.prepared.run import InEnvironment, _runs_of, prepare
 from gonogo.rehearse.prepared.stub_packages import absent
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.shell.unset_variables import unset_variables
-from gonogo.rehearse.limits.certificate import apply_limits
-from gonogo.rehearse.limits.world import ProjectWorld
 
 SETUP = """\
 import re

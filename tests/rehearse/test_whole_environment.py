@@ -17,11 +17,11 @@ from wheels import wheel
 
 from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.limits.version_mismatch import why_of_releases
 from gonogo.rehearse.packages.building import TO_BUILD_WITH
 from gonogo.rehearse.packages.environment_build import OF_GONOGO
 from gonogo.rehearse.packages.full_environment import build_full_environment
 from gonogo.rehearse.packages.overlay import PackageOverlay
-from gonogo.rehearse.limits.version_mismatch import why_of_releases
 
 TORCH = metadata.version("torch").partition("+")[0]
 

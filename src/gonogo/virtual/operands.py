@@ -22,7 +22,7 @@ from gonogo.virtual.stack import OURS, is_of_python, owner_of
 _MAX_TEXT = 1024
 _MAX_SOURCE = 2 << 20
 _MADE_BY_PREPARE = ("Tokenizer", "TokenizerFast", "Processor", "ImageProcessor", "FeatureExtractor", "Dataset")
-_SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,11}$")
+_SUFFIX = re.compile(r"[^/.]\.[A-Za-z][A-Za-z0-9]{0,11}$")
 _NONE = object()
 _OF_THE_PROGRAM = (
     AttributeError, KeyError, IndexError, NameError, TypeError, ZeroDivisionError, AssertionError, ImportError,

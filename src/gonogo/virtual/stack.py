@@ -25,6 +25,8 @@ _LIMIT = 200
 
 def owner_of(path: str) -> Owner:
     """Whose code a file is: torch's, a library's (site-packages, an overlay, the standard library) or the user's."""
+    if not os.path.isabs(path) and not os.path.exists(path):
+        return "library"  # as Cython names its sources: pyarrow/error.pxi
     path = os.path.abspath(path)
     if path.startswith(_TORCH):
         return "torch"

@@ -43,6 +43,10 @@ class Broken(NamedTuple):
     """Whether the failure itself leads there, by its words or its place; else it is so of the whole world around it,
     which a hazard with a mechanism of its own may not hang on."""
 
+    def counts(self, needed: frozenset[str]) -> bool:
+        """Whether a failure that hangs on ``needed`` is uncertain because of it."""
+        return self.named or self.name in needed
+
 
 _RELEASE = Text(
     "the environment is not the declared one: {file} requires {wanted}, and {have} was imported before this failure: "
@@ -77,11 +81,15 @@ _MADE = Text(
 _MET = {
     "packages": Text("same packages as declared", "软件包与声明一致"),
     "python": Text("same Python", "Python 版本符合要求"),
+    "packages of this Python": Text(
+        "this Python's packages, as no file declares others", "使用当前 Python 的软件包（没有文件另行声明）"
+    ),
+    "python of this machine": Text("this Python, as no file asks for another", "使用当前 Python（没有文件另行要求）"),
     "missing": Text("nothing missing", "没有缺失的内容"),
-    "made": Text("no made data and no stand-in before it", "此前没有生成的数据或替代实现"),
-    "assumed": Text("no assumed value decides it", "不取决于假设的值"),
+    "made": Text("no made data, no stand-in before it", "此前没有生成的数据，也没有替代实现"),
+    "assumed": Text("no assumed value", "不取决于假设的值"),
     "ranks": Text("no other rank's part missing", "不缺其他 rank 的部分"),
-    "confinement": Text("nothing refused by this machine", "没有被本机拒绝的操作"),
+    "confinement": Text("nothing refused", "没有被拒绝的操作"),
 }
 _ORDER = ("python", "packages", "made", "missing", "assumed", "ranks", "confinement")
 
@@ -96,47 +104,55 @@ def apply_limits(record: RehearsalRecord, world: ProjectWorld) -> None:
                 rank.unsupported.append(Unsupported("the ranks diverged", "unknown", why.en, why.zh))
                 record.divergence = None
         elif rank.outcome == "diverged":
-            rank.certificate = _certificate(_of_divergence(record), diverged=True)
+            rank.certificate = _certificate(_of_divergence(record), _OF_DIVERGENCE, world)
         if rank.failure is None or rank.outcome != "raised":
             continue
+        needed = _needed(rank, record)
         broken = list(broken_obligations(rank, record, world))
-        rank.certificate = _certificate(broken)
-        first = next((one for one in broken if one.name != "assumed"), None)  # the finding itself says what was assumed
+        rank.certificate = _certificate(broken, needed, world)
+        lacking = (one for one in broken if one.counts(needed))
+        first = next((one for one in lacking if one.name != "assumed"), None)  # the finding says what was assumed
         if first is not None:
             _set_apart(rank, first)
 
 
 def certificate_of(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> list[Obligation]:
     """What has to be so for a rank's failure to be the real run's, and whether each of it is: a pure function."""
-    return _certificate(list(broken_obligations(rank, record, world)))
+    return _certificate(list(broken_obligations(rank, record, world)), _needed(rank, record), world)
 
 
 def certificate_line(certificate: Sequence[Obligation]) -> Text | None:
     """``certain: same Python, same packages as declared, …``; None where something is lacking, or nothing was asked."""
-    if not certificate or not all(one.met for one in certificate):
+    if not certificate or not all(one.met for one in certificate if one.needed):
         return None
+    met = [one for one in certificate if one.met]
     return Text("certain: {met}", "确定：{met}").format(
-        met=Text(", ".join(one.shown for one in certificate), "，".join(one.shown_zh for one in certificate))
+        met=Text(", ".join(one.shown for one in met), "，".join(one.shown_zh for one in met))
     )
 
 
-def _certificate(broken: Sequence[Broken], *, diverged: bool = False) -> list[Obligation]:
-    lacking = {one.name: one.why for one in reversed(broken)}
-    # Where ranks part no value of this machine is raised: only what decided their ways counts.
-    names = ("assumed", "ranks", "confinement") if diverged else _ORDER
-    return [
-        Obligation(name, name not in lacking, text.en, text.zh)
-        for name in names
-        for text in (lacking.get(name, _MET[name]),)
-    ]
+_OF_DIVERGENCE = frozenset({"assumed", "ranks", "confinement"})
+"""Where ranks part no value of this machine is raised: only what decided their ways counts."""
+
+
+def _certificate(broken: Sequence[Broken], needed: frozenset[str], world: ProjectWorld) -> list[Obligation]:
+    lacking = {one.name: one for one in reversed(broken)}
+    declared = {
+        "packages": "packages" if world.requirements else "packages of this Python",
+        "python": "python" if world.python is not None else "python of this machine",
+    }
+    found = []
+    for name in _ORDER:
+        one = lacking.get(name)
+        text = one.why if one is not None else _MET[declared.get(name, name)]
+        found.append(Obligation(name, one is None, name in needed or (one is not None and one.named), text.en, text.zh))
+    return found
 
 
 def broken_obligations(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[Broken]:
     """The obligations that a rank's failure does not meet, those that the failure itself leads to first."""
-    needed = _needed(rank, record)
-    for broken in (*_named(rank, record, world), *_around(rank, record, world)):
-        if broken.named or broken.name in needed:
-            yield broken
+    yield from _named(rank, record, world)
+    yield from _around(rank, record, world)
 
 
 def _named(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[Broken]:

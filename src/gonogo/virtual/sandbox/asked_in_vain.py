@@ -15,6 +15,8 @@ import glob
 import os
 import pathlib
 import posix
+import re
+import shlex
 import shutil
 import sys
 import time
@@ -33,6 +35,13 @@ _MAX_RECORDED = 200
 _BEGUN = time.time()
 _stat = posix.stat
 _READING = {"open": 0, "os.scandir": 0, "os.listdir": 0, "os.chdir": 0, "sqlite3.connect": 0}
+FOR_MODULES = "/././"
+"""At the end of a folder's path: Python's import system lists it, which asks for modules only."""
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
+_PROGRAM = re.compile(r"[\w./+-]+")
+_BUILT_IN = frozenset(
+    {"cd", "echo", "exit", "export", "set", "source", "test", "true", "false", "ulimit", "exec", "eval"}
+)
 _NOT_TAKEN = ("/proc/self", "/proc/thread-self", "/sys/fs/cgroup", "/dev/null", "<")
 
 
@@ -131,7 +140,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         if event in ("socket.getaddrinfo", "socket.gethostbyname") and arguments:
             _address(arguments[0])
         elif event == "subprocess.Popen":
-            _program(arguments[0])
+            _program(arguments[0], arguments[1])
         return
     path = arguments[position]
     if event == "open" and not _is_read(arguments):
@@ -141,7 +150,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         if text.startswith("file:"):
             text = text[5:].partition("?")[0]
         _CURRENT[-1].look(text)
-        if event in ("os.scandir", "os.listdir"):
+        if event in ("os.scandir", "os.listdir") and not text.endswith(FOR_MODULES):
             _CURRENT[-1].listed(text)
 
 
@@ -159,9 +168,15 @@ def _address(host: Any) -> None:
         _note("address", host.decode(errors="replace") if isinstance(host, bytes) else host)
 
 
-def _program(executable: Any) -> None:
-    with contextlib.suppress(TypeError, ValueError):
+def _program(executable: Any, words: Any) -> None:
+    """Take down a program that is started and is not here; of a shell's command, its first word."""
+    with contextlib.suppress(TypeError, ValueError, OSError):
         name = os.fsdecode(executable)
+        given = [os.fsdecode(word) for word in words] if isinstance(words, (list, tuple)) else []
+        if os.path.basename(name) in _SHELLS and len(given) > 2 and given[1] == "-c":
+            name = (shlex.split(given[2]) or [""])[0]
+            if not name or not _PROGRAM.fullmatch(name) or name in _BUILT_IN:
+                return
         found = os.access(name, os.X_OK) if os.sep in name else _whole_which(name)
         if not found:
             _note("program", name)

@@ -18,10 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gonogo.virtual.hooks.patching import Patches, patch_os
+from gonogo.virtual.sandbox.asked_in_vain import FOR_MODULES as FOR_MODULES
 from gonogo.virtual.sandbox.asked_in_vain import looked_for
-
-FOR_MODULES = "/././"
-"""At the end of a folder's path: Python's import system lists it, which asks for modules only."""
 
 # What lies there is reported by what is opened, and by the versions of packages.
 _NOT_REPORTED = (
