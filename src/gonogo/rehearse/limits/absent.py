@@ -13,6 +13,7 @@ from gonogo.finding import Text
 from gonogo.finding.ranks import ranks_text
 from gonogo.rehearse.limits.environment_mismatch import distribution_of, is_project_module
 from gonogo.rehearse.limits.missing_files import NO_PROGRAM, NO_SUCH_FILE, came_with_the_project
+from gonogo.rehearse.limits.synthetic_data_failures import NOT_HERE, NOT_PREPARED
 from gonogo.rehearse.limits.world import ProjectWorld
 
 _TRAINING = frozenset({"forward", "backward", "step"})
@@ -36,6 +37,11 @@ _NO_ADDRESS = Text(
     "(gonogo prepare -- COMMAND generates what it can)",
     "程序要通过网络访问 {name}，而排练不使用网络：请提前下载所需内容（gonogo prepare -- 命令 会生成能生成的部分）",
 )
+_NO_ADDRESS_AGAIN = Text(
+    "the program asked the network for {name}, and gonogo prepare made nothing for it: download what it needs, and "
+    "give its folder in the command",
+    "程序要通过网络访问 {name}，而 gonogo prepare 没有为它生成内容：请下载所需内容，并在命令中给出其目录",
+)
 _OTHER_RANKS = Text(
     "it reads what all ranks write ({name}), and only {ranks} of {world} were rehearsed: use --ranks all",
     "它读取所有 rank 写出的内容（{name}），而 {world} 个 rank 中只排练了 {ranks}：请用 --ranks all",
@@ -48,7 +54,7 @@ def why_absent(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -
     assert failure is not None
     for one in rank.absent[:_MAX_LOOKED_AT]:
         if _counts(one, failure, record, world) and _has_part(one, failure):
-            yield _told(one)
+            yield _told(one, is_prepared=world.prepared.environment != NOT_PREPARED)
 
 
 def why_of_other_ranks(rank: RankRecord, record: RehearsalRecord) -> Text | None:
@@ -106,7 +112,7 @@ def _leads_there(one: Absent, failure: Failure) -> bool:
     )
 
 
-def _told(one: Absent) -> Text:
+def _told(one: Absent, *, is_prepared: bool) -> Text:
     if one.kind == "module":
         return _NO_MODULE.format(name=one.name, package=distribution_of(one.name))
     if one.kind == "program":
@@ -114,5 +120,5 @@ def _told(one: Absent) -> Text:
     if one.kind == "library":
         return _NO_LIBRARY.format(name=one.name)
     if one.kind == "address":
-        return _NO_ADDRESS.format(name=one.name)
-    return NO_SUCH_FILE.format(path=one.name)
+        return (_NO_ADDRESS_AGAIN if is_prepared else _NO_ADDRESS).format(name=one.name)
+    return (NOT_HERE if is_prepared else NO_SUCH_FILE).format(path=one.name)

@@ -34,7 +34,7 @@ _OF_ROWS = frozenset({
 _READS_ROWS = re.compile(r"-packages/datasets/|/torch/utils/data/|-packages/pyarrow/")
 _BY_NAME = re.compile(r"__getitem__|.*collat.*|.*dataset.*|.*preprocess.*|.*tokeniz.*", re.IGNORECASE)
 _ASSERTED = "device-side assert triggered"
-_NOT_HERE = Text(
+NOT_HERE = Text(
     "{path} does not exist here, and gonogo prepare could not determine its format: put the file or "
     "folder there, or one with a few rows in the same format",
     "{path} 不在本机，gonogo prepare 也无法确定其格式：请放入该文件或目录，或放入格式相同的几行数据",
@@ -50,7 +50,7 @@ _NO_MODULE = re.compile(r"^No module named '(\w+)")
 _KEYWORD = re.compile(r"got an unexpected keyword argument '(\w+)'")
 _NOT_IN = re.compile(r"(?:is )?not in (?:list|tuple|deque|array)|^substring not found$")
 _MUTABLE = re.compile(r"^mutable default <class '(?!list|dict|set)")
-_NONE = "none"
+NOT_PREPARED = "none"
 """In the place of a table's environment where nothing was prepared."""
 _NOT_MADE = re.compile(r"(\S+) is not among what gonogo prepare made for (\S+)")
 _NO_WEIGHTS = Text(
@@ -109,7 +109,7 @@ def why_of_data(rank: RankRecord, table: Prepared, record: RehearsalRecord, fold
     missed = next((one.name for one in rank.missed if _may_come_of(one, failure, rank)), None)
     lacks = next((path for path in table.missing if not os.path.exists(path) and _names(failure, path)), None)
     if (
-        table.environment != _NONE
+        table.environment != NOT_PREPARED
         and lacks is None
         and (match := _NO_DATA.search(failure.message))
         and not os.path.exists(match[1])
@@ -122,7 +122,7 @@ def why_of_data(rank: RankRecord, table: Prepared, record: RehearsalRecord, fold
     if missed is not None:  # the refusal itself was caught by the program, which then raised of its own
         return "missing", _NOT_FETCHED.format(name=missed)
     if lacks is not None:
-        return "missing", _NOT_HERE.format(path=lacks)
+        return "missing", NOT_HERE.format(path=lacks)
     if finds_nothing(failure) and not set(rank.phases) & _TRAINING:
         return "missing", _FINDS_NOTHING
     if (packages := _of_packages(failure, table, record, folder)) is not None:
@@ -143,7 +143,7 @@ def why_of_data(rank: RankRecord, table: Prepared, record: RehearsalRecord, fold
 
 def prepared_table(folder: Path) -> Prepared:
     """What ``gonogo prepare`` has made beside a launch; an empty table where it was not run."""
-    return read_prepared(folder / FOLDER) or Prepared(environment=_NONE)
+    return read_prepared(folder / FOLDER) or Prepared(environment=NOT_PREPARED)
 
 
 def _may_come_of(missed: Missed, failure: Failure, rank: RankRecord) -> bool:
