@@ -42,7 +42,7 @@ LEADS_NOT = {
     "another name": "x = ask()  # start\ny = 2\nfail(y)  # end\n",
     "what is printed": "x = ask()  # start\nprint(x)\nfail(1)  # end\n",
     "a condition beside it": "if ask():  # start\n    a = 1\nfail(b)  # end\n",
-    "the same name of another function": "def f():\n    x = ask()  # start\n\ndef g():\n    x = 1\n    fail(x)  # end\n",
+    "the name of another function": "def f():\n    x = ask()  # start\n\ndef g():\n    x = 1\n    fail(x)  # end\n",
     "a condition that raises": "if ask():  # start\n    raise ValueError\nfail(1)  # end\n",
     "a module that is called upon": "import dist\ndist.send(ask())  # start\nfail(dist)  # end\n",
     "what stands above": "fail(x)  # end\ny = ask()  # start\n",
