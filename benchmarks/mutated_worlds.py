@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "rehearse"))
 
 from certainty_cases import CASES
-from lacking_worlds import all_worlds, healthy, is_certain, mutated
+from lacking_worlds import all_worlds, by_words_alone, healthy, is_certain, mutated
 
 
 def in_this_process(count: int) -> bool:
@@ -47,6 +47,9 @@ def in_this_process(count: int) -> bool:
                 print(f"certain: {world.name}: {rank.failure.type}: {rank.failure.message[:80]}")
             else:
                 told["CANNOT-TELL"] += 1
+            told["certain by its words alone"] += rank is not None and by_words_alone(place / "lacking")
+    by_words = told.pop("certain by its words alone")
+    print(f"{by_words} of the failures would be certain by their words alone")
     print(f"{sum(told.values())} worlds, {time.monotonic() - started:.0f} s: {dict(told)}")
     return not told["certain NO-GO"] and not told["not healthy"]
 

@@ -175,6 +175,22 @@ for step in range(2):
     engine.backward(engine(torch.ones(1, 8, dtype=torch.bfloat16).cuda()).sum())
     engine.step()
 """),
+    Case("peft-modules-to-save", "copy", "GO", "import deepspeed\n" + _HEAD + _ZERO3 + """
+from peft import LoraConfig, get_peft_model
+from transformers import GPT2Config, GPT2LMHeadModel
+from transformers.integrations import HfDeepSpeedConfig
+
+held = HfDeepSpeedConfig(config)
+with deepspeed.zero.Init(config_dict_or_path=config):
+    model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=64, n_head=2, vocab_size=512))
+model = get_peft_model(model, LoraConfig(target_modules=["c_attn"], modules_to_save=["ln_f"], fan_in_fan_out=True))
+trained = [p for p in model.parameters() if p.requires_grad]
+engine, _, _, _ = deepspeed.initialize(model=model, config=config, model_parameters=trained)
+tokens = torch.ones(1, 16, dtype=torch.long).cuda()
+for step in range(2):
+    engine.backward(engine(input_ids=tokens, labels=tokens).loss)
+    engine.step()
+"""),
     Case("attributes-of-a-copy", "copy", "GO", "import copy\n" + _HEAD + """
 weight = torch.nn.Parameter(torch.ones(4, 4).cuda())
 weight.group = dist.group.WORLD
@@ -293,6 +309,11 @@ model(torch.ones(1, 8).cuda()).sum().backward()
 """),
     Case("unknown-key", "control", "NO-GO", _HEAD + _TRAIN + """
 print(loss.item())
+
+
+# Nothing of the loss is used below.
+#
+#
 
 
 def rate(settings):

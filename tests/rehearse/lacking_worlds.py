@@ -240,6 +240,17 @@ def rehearsed_lacking(folder: Path, imported: dict[str, str]) -> RehearsalRecord
     return RehearsalRecord(["python", "train.py"], str(folder), 2, 1, 2, facts, 2, None, ranks=[rank])
 
 
+def by_words_alone(folder: Path) -> bool:
+    """Whether the failure would be certain if nothing but its words and frames were known."""
+    record = rehearsed_lacking(folder, {})
+    assert record is not None
+    (rank,) = record.ranks
+    rank.absent, rank.assumptions, rank.versions = [], [], {}
+    (folder / "pyproject.toml").unlink()
+    judge(record, folder)
+    return is_certain(rank)
+
+
 def is_certain(rank: RankRecord) -> bool:
     """Whether the failure would be told as a certain NO-GO."""
     return rank.outcome == "raised" and all(one.met for one in rank.certificate if one.needed)
