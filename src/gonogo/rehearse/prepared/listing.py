@@ -54,6 +54,12 @@ _NOT_PUBLISHED = Text(
     "gonogo 的公开模型表中没有它{close}：请指定相近的模型（--model {name}=公开模型名），"
     "或下载它的配置和分词器（hf download {name} --exclude '*.safetensors' '*.bin'）",
 )
+_FILES_NOT_PUBLISHED = Text(
+    "not in gonogo's table of published models{close}: choose a similar one (--model "
+    "{name}=PUBLISHED-NAME), or download what the program asked for (hf download {name} {files})",
+    "gonogo 的公开模型表中没有它{close}：请指定相近的模型（--model {name}=公开模型名），"
+    "或下载程序所请求的文件（hf download {name} {files}）",
+)
 _PATH_UNTOLD = Text(
     "can't determine from the name which model this is{close}: choose it with --model {name}=PUBLISHED-NAME",
     "从名称看不出该处应是哪个模型{close}：请用 --model {name}=公开模型名 指定",
@@ -143,11 +149,12 @@ def _required_input(
 
 
 def required_model(
-    name: str, place: str, folder: Path, options: PrepareOptions, *, asked: bool = False
+    name: str, place: str, folder: Path, options: PrepareOptions, *, asked: bool = False, files: Sequence[str] = ()
 ) -> RequiredInput:
     """A model by its hub name or path: what of it is here, and what it can be made of.
 
-    ``asked``: a rehearsal asked for it. Else a lone word that is no model's name may be a label (``scratch``).
+    ``asked``: a rehearsal asked for it, of a hub's name for these files. Else a lone word that is no model's name may
+    be a label (``scratch``).
     """
     there = whole_path(name, folder)
     hub = is_hub_name(name) and not exists(Path(there))
@@ -174,7 +181,8 @@ def required_model(
         wanted.state, wanted.why = "unknown", _UNTOLD
     else:
         wanted.state = "missing"
-        wanted.why = (_NOT_PUBLISHED if hub else _PATH_UNTOLD).format(name=name, close=alike(name))
+        text = _PATH_UNTOLD if not hub else _FILES_NOT_PUBLISHED if files else _NOT_PUBLISHED
+        wanted.why = text.format(name=name, close=alike(name), files=" ".join(files))
     return wanted
 
 
