@@ -8,7 +8,7 @@ from pathlib import Path
 import huggingface_hub
 import msgspec
 import pytest
-from huggingface_hub import hf_api
+from huggingface_hub import constants, hf_api
 
 from gonogo.evidence.prepared import MANIFEST, Prepared
 from gonogo.evidence.published.models import published_model
@@ -36,7 +36,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def missed(folder: Path) -> Iterator[list[Missed]]:
+def missed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Missed]]:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)  # as a rehearsal has it: without, the hub's client waits
     found: list[Missed] = []
     refused = network.install(lambda host: None)
     undo = prepared.install(str(folder), lambda what: None, found.append, lambda name, place, file: place)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
+from gonogo.evidence.prepared import read_prepared
 from gonogo.evidence.rehearsal.record import Missed
 from gonogo.virtual import kernels
 from gonogo.virtual.collectives import ddp, process_group
@@ -82,7 +84,9 @@ def install(
     of_deepspeed = kernels.install(_written, UnsupportedOperator, assume)
     undo.append(of_deepspeed.undo)
     capability = plan.accelerator.compute_capability
-    undo.append(libraries.install(NAMESPACE_HANDLERS, _written, assume, capability))
+    table = read_prepared(Path(plan.prepared)) if plan.prepared else None
+    absent = table.absent if table is not None else ()
+    undo.append(libraries.install(NAMESPACE_HANDLERS, _written, assume, capability, absent))
     undo.append(older_deepspeed.install(assume))
     undo.append(network.install(lambda host: note(f"the network was asked for and refused: {host}")).undo)
     undo.append(trackers.install())
