@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 from gonogo.evidence.patterns import Pattern
@@ -11,6 +12,7 @@ from gonogo.evidence.rehearsal.divergence import (
     CollectiveCall,
     Divergence,
     EnclosingCondition,
+    LoopExit,
     Side,
 )
 from gonogo.evidence.rehearsal.failures import setting
@@ -70,9 +72,19 @@ class RankDivergence:
         """The side that comes to its call by a condition on the rank, and that condition."""
         for side, _ in self.calls:
             for guard in self.own_guards(side):
-                if _ASKS_FOR_RANK.search(guard.text):
+                if asks_for_rank(guard.texts):
                     return side, guard
         return None
+
+    @cached_property
+    def rank_exit(self) -> LoopExit | None:
+        """The condition on the rank by which one rank has left a loop that the others are in, or is alone in."""
+        if self.rank_test is not None or self.left_loop is None:
+            return None
+        inside, outside, loop = self.left_loop
+        if 1 not in (len(inside.ranks), len(outside.ranks)):
+            return None
+        return next((one for one in loop.exits if asks_for_rank(one.texts)), None)
 
     @cached_property
     def left_loop(self) -> tuple[Side, Side, EnclosingCondition] | None:
@@ -109,6 +121,11 @@ class RankDivergence:
         assumed = {assumption.where for rank in self.record.ranks for assumption in rank.assumptions}
         guards = {f"{guard.path}:{guard.line}" for side in self.sides for guard in side.guards}
         return Certainty.LIKELY if assumed & guards else Certainty.CERTAIN
+
+
+def asks_for_rank(texts: Iterable[str]) -> bool:
+    """Whether a condition, or what its names were computed from, asks for the rank."""
+    return any(_ASKS_FOR_RANK.search(text) for text in texts)
 
 
 def rank_divergence(record: RehearsalRecord) -> RankDivergence | None:

@@ -68,6 +68,7 @@ class Lifecycle:
         self.activity = ""
         self.in_backward = 0
         self.has_engine = False
+        self.has_optimizer = False
         self.model_in_eval_mode = False
         """By the program's own word: ``from_pretrained`` gives each model so."""
         self.mode_chosen = False
@@ -151,6 +152,12 @@ class Lifecycle:
     def expect(self, *phases: Phase) -> None:
         """A real run of the program, as it is set up, reaches these phases."""
         self.expected += [phase for phase in phases if phase not in self.expected]
+
+    def ended_by_itself(self) -> None:
+        """The program has run to its end. One that makes no optimizer has none to step: its backward was all of it."""
+        ended_early = self.data_ended is not None or self.empty_pass
+        if "backward" in self.reached and not (self.has_optimizer or self.has_engine or ended_early):
+            self.expected = [phase for phase in self.expected if phase != "step"]
 
     def step_done(self, optimizer: object) -> None:
         """An optimizer, or an engine, has stepped; a step is counted where the first of the iteration has.

@@ -142,6 +142,14 @@ def _follow_optimizers(patches: Patches, life: Lifecycle, modules: ModuleTracker
         if not life.has_engine:
             life.step_done(optimizer)
 
+    made = torch.optim.Optimizer.__init__
+
+    @functools.wraps(made)
+    def followed(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        life.has_optimizer = True
+        made(optimizer, *args, **kwargs)
+
+    patches.set(torch.optim.Optimizer, "__init__", followed)
     patches.on_undo(register_optimizer_step_pre_hook(before).remove)
     patches.on_undo(register_optimizer_step_post_hook(after).remove)
 

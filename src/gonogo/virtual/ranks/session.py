@@ -205,6 +205,7 @@ class Session:
             watched = self.origin.watch() if self.plan.trace_autograd else contextlib.nullcontext()
             with self.mode, watched, self._counting():
                 run_program(self.plan)
+            self.life.ended_by_itself()
             self.life.enter("exit")
         except (RehearsalComplete, EnoughRehearsed):
             ended = self._went_on()
