@@ -99,7 +99,7 @@ def _condition(divergence: RankDivergence, telling: Side) -> Text | None:
                 ranks=capital(ranks_text(side.ranks)),
                 test=guard.text,
                 place=_place(guard),
-                made=Text("", "") if asks_for_rank([guard.text]) else _made_of(guard.made_of),
+                made=Text("", " ") if asks_for_rank([guard.text]) else _made_of(guard.made_of),
                 what=Text("true", "为真") if guard.kind == "if" else Text("false", "为假"),
             )
     return None
@@ -109,7 +109,7 @@ def _made_of(origins: tuple[str, ...]) -> Text:
     """Of what that asks for the rank a condition's names were computed, in brackets; empty where of none."""
     found = next((text for text in origins if asks_for_rank([text])), None)
     if found is None:
-        return Text("", "")
+        return Text("", " ")
     return Text(f" (computed from `{found}`)", f"（由 `{found}` 得出）")
 
 
