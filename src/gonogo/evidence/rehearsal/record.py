@@ -273,6 +273,28 @@ class Missed(msgspec.Struct, frozen=True):
     """Of a folder of data: the files asked for in it."""
 
 
+class Led(msgspec.Struct, frozen=True):
+    """A test of a loop's counter, and what the counter was given so that it holds; without a counter: it can't be."""
+
+    place: str
+    """``file:line``."""
+    text: str
+    counter: str = ""
+    before: int = 0
+    value: int = 0
+    sure: bool = True
+    """Whether the loop surely comes to that number."""
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """A part of the run that the rehearsal left out, and why, in English and Chinese."""
+
+    what: str
+    what_zh: str
+    why: str
+    why_zh: str
+
+
 class RankRecord(msgspec.Struct):
     """All that one rank's worker saw."""
 
@@ -355,6 +377,10 @@ class RankRecord(msgspec.Struct):
     """(rank, its outcome) of the rank that had ended while this one waited for it, where its failure is the cause."""
     missed: list[Missed] = []
     """What it asked the hub for in vain."""
+    led: list[Led] = []
+    """What its loops were led to beyond the rehearsed steps."""
+    cut: list[Cut] = []
+    """What of the run was left out."""
     confinement: Confined = ""
     """What the kernel confined the program by; empty in a record of an older gonogo, or where it never ran."""
 

@@ -288,7 +288,7 @@ class Batches:
         if life.in_evaluation or (evaluating and life.step):
             if self._given >= EVALUATION_BATCHES and not self._has_to_go_on():
                 raise self._end()
-        elif life.enough and not self._has_to_go_on() and not self._reads_on():
+        elif life.enough and not life.leads_on and not self._has_to_go_on() and not self._reads_on():
             anew = isinstance(sys.exc_info()[1], StopIteration)
             if self._given or not life.goes_round(anew=anew):
                 raise self._end()
