@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import itertools
@@ -13,10 +14,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES
+from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, Cut
+from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.data_workers import in_this_process, loading_of
+from gonogo.virtual.hooks.evaluation_growth import EvaluationGrowth
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.hooks.memory_ownership import local_tensors, own_model, own_states
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
@@ -254,6 +257,14 @@ def _is_by_the_way(module: nn.Module) -> bool:
 _WORTH_GOING_ON = 32
 """Where a rank has no more batches left than that, and another has more, the data goes on to its end."""
 _LOOKED_AHEAD = 8
+_UNCOUNTED = Text(
+    "the data doesn't tell how many there are: memory that grows from batch to batch is not counted",
+    "数据没有给出批次数：逐批次增长的显存未计入",
+)
+_ALIKE = Text(
+    "they are taken to be like the first ones; what memory grew by from batch to batch is counted for all of them",
+    "视为与前几个批次相同；逐批次增长的显存已按全部批次计入",
+)
 
 
 class Batches:
@@ -273,6 +284,7 @@ class Batches:
         """How many batches are given for what the later ones show, once that was asked."""
         self._goes_on: bool | None = None
         """Whether the data goes on to its own end, once the ranks have been asked."""
+        self._growth = EvaluationGrowth(life)
         with real_data():
             self._iterator = original(loader)
 
@@ -286,8 +298,11 @@ class Batches:
         life = self._life
         evaluating = life.model_in_eval_mode or not torch.is_grad_enabled()
         if life.in_evaluation or (evaluating and life.step):
-            if self._given >= EVALUATION_BATCHES and not self._has_to_go_on():
+            if self._given >= EVALUATION_BATCHES and not self._has_to_go_on() and not self._growth.goes_on(self._given):
+                self._growth.extend(self._evaluation_left())
+                self._cut_short()
                 raise self._end()
+            self._growth.note()
         elif life.enough and not life.leads_on and not self._has_to_go_on() and not self._reads_on():
             anew = isinstance(sys.exc_info()[1], StopIteration)
             if self._given or not life.goes_round(anew=anew):
@@ -315,6 +330,28 @@ class Batches:
         if self._life.data_ended is None and self._batches_left():
             self._life.end_data(self._given)
         return StopIteration()
+
+    def _evaluation_left(self) -> int | None:
+        """How many batches of an evaluation are left; None where the data doesn't tell."""
+        if getattr(self._iterator, "_dataset_kind", None) != 0:
+            return None
+        with contextlib.suppress(Exception):
+            return max(0, len(self._iterator) - self._given)
+        return None
+
+    def _cut_short(self) -> None:
+        """Note what of an evaluation is left out, once for each place."""
+        left = self._evaluation_left()
+        if left is not None and not left:
+            return
+        place = self._life.ledger.place()
+        total = "?" if left is None else f"{self._given + left:,}"
+        what = Text(
+            "{place}: evaluation batches beyond the first {given} of {total}",
+            "{place}：评估的第 {given} 个批次之后（共 {total} 个）",
+        ).format(place=place, given=self._given, total=total)
+        why = _UNCOUNTED if left is None else _ALIKE
+        self._life.cut.setdefault(place, Cut(what.en, what.zh, why.en, why.zh))
 
     def _has_to_go_on(self) -> bool:
         """Whether the data can't be ended here: the ranks that are rehearsed together have different amounts left."""
