@@ -254,9 +254,15 @@ def _is_by_the_way(module: nn.Module) -> bool:
     return caller is not None and caller.f_code.co_name in ("train", "from_pretrained")
 
 
-_WORTH_GOING_ON = 32
+_WORTH_GOING_ON = 64
 """Where a rank has no more batches left than that, and another has more, the data goes on to its end."""
-_LOOKED_AHEAD = 8
+_LOOKED_AHEAD, _FEW = 64, 8
+"""So many batches are read ahead of a data set without a length, where ranks need equally many; of large ones few."""
+_LARGE = 4 << 20
+_UNEVEN = Text(
+    "the data set has no length: that the ranks have equally many batches was seen for these alone",
+    "数据集没有长度：只在这些批次内确认了各 rank 的批次数相同",
+)
 _UNCOUNTED = Text(
     "the data doesn't tell how many there are: memory that grows from batch to batch is not counted",
     "数据没有给出批次数：逐批次增长的显存未计入",
@@ -284,6 +290,8 @@ class Batches:
         """How many batches are given for what the later ones show, once that was asked."""
         self._goes_on: bool | None = None
         """Whether the data goes on to its own end, once the ranks have been asked."""
+        self._bytes = 0
+        """Of the last batch."""
         self._growth = EvaluationGrowth(life)
         with real_data():
             self._iterator = original(loader)
@@ -318,6 +326,7 @@ class Batches:
             life.activity = before
         self._given += 1
         life.loading = loading_of(self._loader, batch, life.loading)
+        self._bytes = bytes_of(batch)
         given = virtual_batch(batch, self._mode)
         if not evaluating:
             life.seen.batch(given)
@@ -327,7 +336,7 @@ class Batches:
         return given
 
     def _end(self) -> StopIteration:
-        if self._life.data_ended is None and self._batches_left():
+        if self._life.data_ended is None and self._batches_left(1):
             self._life.end_data(self._given)
         return StopIteration()
 
@@ -359,8 +368,12 @@ class Batches:
         if self._goes_on is None:
             self._goes_on = False
             if life.ask_left is not None and self._given:
-                left = self._batches_left()
+                limits = life.ask_left(_how_far(self._bytes))
+                far = min(limits) if limits else _FEW
+                left = self._batches_left(far)
                 everywhere = life.ask_left(left)
+                if everywhere is not None and len(everywhere) > 1 and min(everywhere) >= far:
+                    self._say_how_far(far)
                 if everywhere is not None and len(set(everywhere)) > 1:
                     self._goes_on = min(everywhere) <= _WORTH_GOING_ON
                     if self._goes_on:
@@ -373,7 +386,7 @@ class Batches:
         """Whether a batch further on shows what the first ones don't; ranks read on together, or none does."""
         life = self._life
         if self._until is None and self._given:
-            left = self._batches_left() if getattr(self._iterator, "_dataset_kind", None) == 0 else 0
+            left = self._batches_left(1) if getattr(self._iterator, "_dataset_kind", None) == 0 else 0
             more = life.ahead.worth_reading(self._loader, left)
             everywhere = life.ask_left(more) if life.ask_left is not None else [more]
             more = more if everywhere is not None and set(everywhere) == {more} else 0
@@ -381,18 +394,42 @@ class Batches:
             life.more_steps += more
         return self._until is not None and self._given < self._until
 
-    def _batches_left(self) -> int:
-        """How many batches there are still; a few are read to see, where the data set has no length."""
+    def _say_how_far(self, count: int) -> None:
+        """Note how far was looked ahead, of data without a length."""
+        if self._iterator._dataset_kind == 0:
+            return
+        place = self._life.ledger.place()
+        what = Text(
+            "{place}: training batches beyond the next {count}", "{place}：此后第 {count} 个之后的训练批次"
+        ).format(place=place, count=count)
+        self._life.cut.setdefault(place, Cut(what.en, what.zh, _UNEVEN.en, _UNEVEN.zh))
+
+    def _batches_left(self, enough: int) -> int:
+        """How many batches there are still; of a data set without a length as many are read as are ``enough``."""
         with real_data():
             if not isinstance(getattr(self._iterator, "_dataset_kind", None), int):
                 return 0
             if self._iterator._dataset_kind == 0:  # of a data set with a length
                 return len(self._iterator) - self._given
-            self._ahead += itertools.islice(self._iterator, _LOOKED_AHEAD - len(self._ahead))
+            self._ahead += itertools.islice(self._iterator, max(0, enough - len(self._ahead)))
         return len(self._ahead)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._iterator, name)
+
+
+def _how_far(nbytes: int) -> int:
+    return _FEW if nbytes > _LARGE else _LOOKED_AHEAD
+
+
+def bytes_of(batch: Any) -> int:
+    """The bytes of a batch's tensors, as it comes from its loader."""
+    if isinstance(batch, torch.Tensor):
+        return batch.nbytes
+    inner = batch if isinstance(batch, dict) else getattr(batch, "data", None)
+    if isinstance(inner, dict):
+        return sum(map(bytes_of, inner.values()))
+    return sum(map(bytes_of, batch)) if isinstance(batch, list | tuple) else 0
 
 
 def virtual_batch(batch: Any, mode: VirtualMode) -> Any:
