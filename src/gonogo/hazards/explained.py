@@ -14,7 +14,7 @@ from gonogo.evidence.rank_ends import Ended
 from gonogo.evidence.rehearsal.chain import ChainedException, package_of
 from gonogo.evidence.rehearsal.failures import of_python_itself
 from gonogo.evidence.rehearsal.frame import Frame
-from gonogo.evidence.script.value_flow import Lines, made_backward_of, made_by_methods
+from gonogo.evidence.script.flows.value_flow import Lines, made_backward_of, made_by_methods
 from gonogo.finding import Certainty, Finding, Severity, Span
 from gonogo.hazards.hazard import Hazard
 

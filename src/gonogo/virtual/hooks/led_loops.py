@@ -16,8 +16,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from gonogo.evidence.rehearsal.record import Led
-from gonogo.evidence.script.identifiers import words
-from gonogo.evidence.script.loop_tests import (
+from gonogo.evidence.script.flows.loop_tests import (
     LoopTest,
     added_between,
     conjuncts,
@@ -28,6 +27,7 @@ from gonogo.evidence.script.loop_tests import (
     names_in,
     tests_behind,
 )
+from gonogo.evidence.script.identifiers import words
 from gonogo.virtual.stack import frame_of
 
 _COUNTER = "gonogo_counter"
