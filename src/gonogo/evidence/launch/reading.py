@@ -295,7 +295,7 @@ def _launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, F
         hostfile=world.hostfile,
         cwd=cwd,
         cwd_known=command.cwd_known,
-        notes=(*notes, *accelerate_notes),
+        notes=(*notes, *command.notes, *accelerate_notes),
         framework=framework,
         words=command.words,
         statement=command.statement,
@@ -323,6 +323,8 @@ def _cwd(call: LauncherCall, command: ShellCommand) -> tuple[Path, tuple[Text, .
         return Path(os.path.normpath(os.path.join(cwd, call.chdir))), ()
     if command.cwd_known:
         return cwd, ()
+    if command.cwd_assumed is not None:  # it changes to a folder that lies there, and nowhere below its own
+        return cwd, (_UNKNOWN_CWD.format(path=command.place.source.path, folder=str(command.cwd_assumed)),)
     wanted = call.program.string if call.program_kind == "script" else None
     if wanted is None:
         wanted = next(
