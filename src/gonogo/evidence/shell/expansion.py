@@ -151,7 +151,9 @@ def _part(shell: Reading, part: Part, state: State, split: bool, depth: int) -> 
     made: Piece
     if isinstance(part, Substitution):
         printed = shell.printed(shell, part, state)
-        if printed is None:
+        if printed is None and (program := _looked_for(shell, part, state)):
+            made = msgspec.structs.replace(unknown(shell, part), program=program)
+        elif printed is None:
             made = msgspec.structs.replace(unknown(shell, part), many=split, split=split)
         else:
             made = carried(shell, part, tuple(printed), split)
@@ -161,6 +163,17 @@ def _part(shell: Reading, part: Part, state: State, split: bool, depth: int) -> 
     else:
         made = unknown(shell, part)
     return [msgspec.structs.replace(made, quoted=part.quoted)]
+
+
+def _looked_for(shell: Reading, part: Substitution, state: State) -> str:
+    """The program of ``$(which NAME)``, ``$(command -v NAME)``; empty for anything else."""
+    start, end = part.inner
+    words = Lexer(shell.source.data, end).words(start)
+    texts = [text_of(expand(shell, word, state)) for word in words[:4]]
+    at = {"which": 1, "command": 2, "type": 2}.get(texts[0] or "") if texts else None
+    if at is None or len(words) != at + 1 or (at == 2 and texts[1] not in ("-v", "-P")):
+        return ""
+    return texts[at] or ""
 
 
 def _text(shell: Reading, part: Part, text: str, *, split: bool = False, reason: Text | None = None) -> Piece:

@@ -31,6 +31,8 @@ class Piece(msgspec.Struct, frozen=True):
     many: bool = False
     """Unknown, and possibly no word or several (``$@``, an array)."""
     reason: Text | None = None
+    program: str = ""
+    """``which NAME``: it is the path of that program, wherever that is."""
     quoted: bool = False
     """It stood in quotes: it makes a word also where it is empty, and no pattern."""
 
@@ -57,6 +59,11 @@ class ShellWord(msgspec.Struct, frozen=True):
     def reason(self) -> Text | None:
         """Why it can't be told, or what was taken for it."""
         return reason_of(self.pieces)
+
+    @property
+    def program(self) -> str:
+        """The program whose path it is, where ``which`` looked for one; else empty."""
+        return self.pieces[0].program if len(self.pieces) == 1 else ""
 
     @property
     def many(self) -> bool:
