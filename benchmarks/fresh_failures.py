@@ -13,8 +13,8 @@ in it are taken out before, so that to repeat a message counts for nothing.
 
 right     all patterns of "right" match there
 useful    not right, and all patterns of "useful" match there or in the next two findings
-wrong     neither, and the first finding is a hazard's that explains: it names something else. Of a case without a cause:
-          a finding that is certain or likely
+wrong     neither, and the first finding is a hazard's that explains: it names something else. Of a case without a
+          cause: a finding that is certain or likely
 nothing   neither, and the first finding (if any) only says what was raised
 """
 
@@ -117,7 +117,9 @@ def main() -> None:
         if first.get("certainty") == "certain" and first["hazard"] not in FALLBACKS:
             counts["certain"][verdict] += 1
         if options.misses and verdict != "right":
-            print(f"{verdict:8}{case['id']}: {first.get('hazard', '-')} ({first.get('certainty', '')})", file=sys.stderr)
+            print(
+                f"{verdict:8}{case['id']}: {first.get('hazard', '-')} ({first.get('certainty', '')})", file=sys.stderr
+            )
         if options.show:
             print(f"{verdict}\n{case['log']}\n-- {case['cause']}\n-- {case['right']} {case['useful']}\n")
             print("\n".join(str(text) for text in texts_of(report, 3) if text))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gonogo.finding.bisection import Bisection
     from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
+    from gonogo.finding.failure import FailureFacts
     from gonogo.finding.guarded_run import GuardedRun
     from gonogo.finding.logs import Logs
     from gonogo.finding.planned import Plan
@@ -155,6 +156,8 @@ class Report(msgspec.Struct, frozen=True):
     notes: tuple[Text, ...] = ()
     similar: tuple[SimilarThread, ...] = ()
     """Public threads that look like a log whose cause is not certain, most alike first."""
+    failure: FailureFacts | None = None
+    """What a log tells of the failure, taken apart; None where it tells of none."""
 
 
 _ORDER_OF_CERTAINTY = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}

@@ -9,6 +9,7 @@ import msgspec
 from gonogo.finding import Certainty, Level, Verdict
 from gonogo.finding.bisection import Bisection
 from gonogo.finding.cured import Cure
+from gonogo.finding.failure import FailureFacts
 from gonogo.finding.guarded_run import GuardedRun
 from gonogo.finding.logs import Logs
 from gonogo.finding.planned import Plan
@@ -22,6 +23,7 @@ _AS_BUILT = {
     "rehearsal": Rehearsal,
     "plan": Plan,
     "log": Logs,
+    "failure": FailureFacts,
     "bisection": Bisection,
     "cure": Cure,
     "guarded_run": GuardedRun,
