@@ -9,6 +9,7 @@ from gonogo.finding import Finding, Report
 from gonogo.finding.alike import group_alike
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
+from gonogo.report.clues import said_of
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
@@ -48,6 +49,8 @@ def _lines(report: Report, language: str) -> Iterator[str]:
     yield f"## gonogo {_plain(report.command)}: {report.verdict.value}"
     if summary := summary_of(report, language):
         yield from ("", _plain(summary))
+    if report.answer is not None:
+        yield from ("", f"**{_plain(report.answer.sentence.in_language(language))}**")
     for note in report.notes:
         yield from ("", _plain(note.in_language(language)))
     for table in head_tables_of(report, language):
@@ -57,6 +60,9 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         if alike.others:
             yield from ("", f"{_plain(alike.heading(language))}{colon(language)}".rstrip(), "")
             yield from (f"- {_plain(place)}" for place in alike.places(language))
+    if report.clues:
+        yield from ("", f"### {word('clues', language)}", "")
+        yield from (f"- {_plain(said_of(clue, language))}" for clue in report.clues)
     if report.similar:
         yield from ("", f"### {word('similar', language)}", "")
         yield from (_thread_line(thread, language) for thread in report.similar)

@@ -7,6 +7,7 @@ from gonogo.finding.alike import Alike, group_alike
 from gonogo.finding.cured import Cure
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
+from gonogo.report.clues import said_of
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.page import Page, Styled, cells
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
@@ -41,6 +42,11 @@ def print_report(report: Report, page: Page, language: str) -> None:
         _print_finding(finding, page, language, advise=advice not in advised)
         _print_alike(alike, page, language)
         advised.add(advice)
+    if report.clues:
+        page.line()
+        page.line(Styled(f"{word('clues', language)}{colon(language).rstrip()}", "bold"))
+        for clue in report.clues:
+            page.line(Styled(f"- {clean_line(said_of(clue, language))}"), indent=2)
     if others := [one.finding for one in found[in_full:]]:
         page.line()
         page.line(Styled(f"{word('others', language)}{colon(language).rstrip()}", "bold"))
@@ -72,6 +78,8 @@ def _print_verdict(report: Report, page: Page, language: str) -> None:
         page.line(Styled(counts))
     if summary := summary_of(report, language):
         page.line(Styled(summary))
+    if report.answer is not None:
+        page.line(Styled(_say(report.answer.sentence, language), "bold"))
     for note in report.notes:
         page.line(Styled(_say(note, language)))
 

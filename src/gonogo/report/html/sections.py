@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gonogo.finding import Report, Text
 from gonogo.finding.alike import group_alike
 from gonogo.finding.similar import SimilarThread
+from gonogo.report.clues import said_of
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.ends import guarded_sections, log_sections
 from gonogo.report.html.findings import diff_markup, finding_markup
@@ -53,6 +54,9 @@ def sections(report: Report, language: str) -> Iterator[str]:
         yield element("section", *found, klass="findings")
     for table in head_tables_of(report, language):
         yield _table(table)
+    if report.clues:
+        listed = element("ul", *(element("li", prose(said_of(clue, language))) for clue in report.clues))
+        yield element("section", heading(2, word("clues", language)), listed)
     if report.similar:
         threads = (_thread(thread, language) for thread in report.similar)
         yield element("section", heading(2, word("similar", language)), element("ul", *threads))
@@ -105,6 +109,8 @@ def _head(report: Report, language: str) -> Iterator[str]:
     for line in (counted(report, language), summary_of(report, language)):
         if line:
             yield element("p", text(line))
+    if report.answer is not None:
+        yield element("p", prose(report.answer.sentence.in_language(language)), klass="answer")
     for note in report.notes:
         yield element("p", prose(note.in_language(language)), klass="remark")
 
