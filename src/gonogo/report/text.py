@@ -7,7 +7,6 @@ from gonogo.finding.alike import Alike, group_alike
 from gonogo.finding.cured import Cure
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
-from gonogo.report.clues import said_of
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.page import Page, Styled, cells
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
@@ -15,7 +14,7 @@ from gonogo.report.similar import settled_text, title_of
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.plan_text import print_plan
 from gonogo.report.untrusted import clean, clean_line
-from gonogo.report.words import colon, counted, how_to_apply, word
+from gonogo.report.words import colon, counted, how_to_apply, said_of, word
 
 _SCREEN = 3
 """Findings in full that fit a screen."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from gonogo.finding import Report, Text
 from gonogo.finding.alike import group_alike
 from gonogo.finding.similar import SimilarThread
-from gonogo.report.clues import said_of
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.ends import guarded_sections, log_sections
 from gonogo.report.html.findings import diff_markup, finding_markup
@@ -22,7 +21,7 @@ from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.plan import reasons
-from gonogo.report.words import colon, counted, word
+from gonogo.report.words import colon, counted, said_of, word
 
 _OVER_TIME = Text("Memory over time", "内存随时间的变化")
 _DRAG = Text(
