@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gonogo.cli.command_words import words_of
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import (
     AsOf,
@@ -85,6 +86,7 @@ def bisect(
 
         known_format(format_)
         check_writable(output)
+        command = words_of(command or [])
         if not command:
             raise UserError(
                 Text(

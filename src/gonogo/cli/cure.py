@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gonogo.cli.command_words import words_of
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import Command, Env, Format, Gpus, HostMemory, Lang, Nodes, Open, Output, Steps, Unconfined, Yes
 from gonogo.finding import Text
@@ -86,6 +87,7 @@ def cure(
 
         known_format(format_)
         check_writable(output)
+        command = words_of(command or [])
         if not command:
             raise UserError(
                 Text(

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from gonogo.cli.command_words import words_of
+
 Format = Annotated[
     str, typer.Option("--format", metavar="text|json|markdown|html|sarif|github|junit", help="Format of the report.")
 ]
@@ -122,4 +124,4 @@ def before_and_after(words: list[str]) -> tuple[list[str], list[str]]:
     if "--" not in typed:
         return words, []
     after = typed[typed.index("--") + 1 :]
-    return words[: len(words) - len(after)], after
+    return words[: len(words) - len(after)], words_of(after)

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from gonogo.finding.guarded_run import GuardedRun
     from gonogo.finding.logs import Logs
     from gonogo.finding.planned import Plan
+    from gonogo.finding.reading import Reading
     from gonogo.finding.rehearsal import Rehearsal
     from gonogo.finding.similar import SimilarThread
+    from gonogo.finding.upstream import UpstreamFact
 
 
 class Certainty(str, Enum):
@@ -155,6 +157,12 @@ class Report(msgspec.Struct, frozen=True):
     notes: tuple[Text, ...] = ()
     similar: tuple[SimilarThread, ...] = ()
     """Public threads that look like a log whose cause is not certain, most alike first."""
+    upstream: tuple[UpstreamFact, ...] = ()
+    """What other releases of the failing package show, where they were asked."""
+    reading: Reading | None = None
+    """What a language model made of it, where one was asked."""
+    pack: str = ""
+    """The evidence of a failure for a reader, where it was asked for."""
 
 
 _ORDER_OF_CERTAINTY = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}

@@ -9,6 +9,7 @@ from gonogo.finding import Finding, Report
 from gonogo.finding.alike import group_alike
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
+from gonogo.report.reading import reader_sections
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
@@ -60,12 +61,12 @@ def _lines(report: Report, language: str) -> Iterator[str]:
     if report.similar:
         yield from ("", f"### {word('similar', language)}", "")
         yield from (_thread_line(thread, language) for thread in report.similar)
-    if report.cure is not None:
-        for section in cure_sections(report.cure, language):
-            yield from ("", f"### {_plain(section.title)}", "")
-            yield from (f"- {_plain(sentence)}" for sentence in section.said)
-            if section.diff:
-                yield from _block(section.diff, "diff")
+    cured = cure_sections(report.cure, language) if report.cure is not None else ()
+    for section in (*cured, *reader_sections(report, language)):
+        yield from ("", f"### {_plain(section.title)}", "")
+        yield from (f"- {_plain(sentence)}" for sentence in section.said)
+        if section.diff:
+            yield from _block(section.diff, "diff")
     for table in tables_of(report, language):
         yield from _table_lines(table)
     if report.plan is not None:

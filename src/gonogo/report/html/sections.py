@@ -16,6 +16,7 @@ from gonogo.report.html.markup import element, heading, link, prose, text
 from gonogo.report.html.over_time import over_time
 from gonogo.report.html.releases import releases
 from gonogo.report.html.scatter import scatter
+from gonogo.report.reading import reader_sections
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
@@ -56,11 +57,11 @@ def sections(report: Report, language: str) -> Iterator[str]:
     if report.similar:
         threads = (_thread(thread, language) for thread in report.similar)
         yield element("section", heading(2, word("similar", language)), element("ul", *threads))
-    if report.cure is not None:
-        for section in cure_sections(report.cure, language):
-            said = (element("li", text(sentence)) for sentence in section.said)
-            parts = [heading(2, section.title), element("ul", *said)]
-            yield element("section", *parts, *([diff_markup(section.diff, language)] if section.diff else []))
+    cured = cure_sections(report.cure, language) if report.cure is not None else ()
+    for section in (*cured, *reader_sections(report, language)):
+        said = (element("li", text(sentence)) for sentence in section.said)
+        parts = [heading(2, section.title), *([element("ul", *said)] if section.said else [])]
+        yield element("section", *parts, *([diff_markup(section.diff, language)] if section.diff else []))
     if report.rehearsal is not None and report.rehearsal.divergence is not None:
         yield lanes(report.rehearsal.divergence, language)
     yield from _charts(report, language)

@@ -85,6 +85,17 @@ class CureSearch:
         self._lay(found.steps)
         return found
 
+    def before(self) -> SearchState:
+        """The run as it is, rehearsed, for a change that is to be judged."""
+        self._trier.doing = _LOOKING
+        trial = self._as_it_is(self._own_files(self._first_check()))
+        trial = self._with_all_ranks(trial, _LOOKING)
+        return SearchState(trial, trial)
+
+    def judged(self, before: SearchState, candidate: Candidate) -> Trial | Text:
+        """The trial with a change, where it brings the run further, else what came of it."""
+        return self._try(before, candidate)
+
     def _as_it_is(self, checked: Trial) -> Trial:
         """The run rehearsed; only checked, where it can't be rehearsed and the files alone show an error to cure."""
         try:
