@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
 
 from gonogo.finding import Text
 
@@ -99,13 +98,18 @@ def _texts(tree: ast.Module) -> set[str]:
 
 
 def _given_to_runners(tree: ast.Module) -> list[tuple[str, str]]:
-    """The calls that run or open things, each with all that stands in it."""
-    return list(_runners(tree))
-
-
-def _runners(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The calls that run or open things, each with all that stands in it but plain switches (``exist_ok=True``)."""
+    found: list[tuple[str, str]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = _dotted(node.func)
             if not _RUNS_THINGS.isdisjoint(name.split(".")):
-                yield name, ast.dump(node)
+                kept = [keyword for keyword in node.keywords if not _is_switch(keyword)]
+                found.append((name, ast.dump(ast.Call(func=node.func, args=node.args, keywords=kept))))
+    return found
+
+
+def _is_switch(keyword: ast.keyword) -> bool:
+    value = keyword.value
+    plain = isinstance(value, ast.Constant) and isinstance(value.value, (bool, int, float, type(None)))
+    return plain and keyword.arg not in (None, "shell")
