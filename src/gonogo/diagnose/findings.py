@@ -12,11 +12,13 @@ from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, che
 from gonogo.diagnose.cut_short import cut_short, like_cases
 from gonogo.diagnose.excerpts import excerpts, rank_ends
 from gonogo.diagnose.with_files import require_folder, setup_with, with_files
+from gonogo.evidence.failure.facts import failure_facts
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import read_setup
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, best_first, verdict_of
+from gonogo.finding.failure import FailureFacts
 from gonogo.finding.logs import Event, LogFile, Logs
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards, met_in_log
@@ -112,6 +114,7 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
             )
             why = Text("too many: only the first and the last were read", "数量过多：只看了最前和最后的部分")
             skipped = (*skipped, Skipped(what, why))
+    facts_of_failure = failure_facts(log)
     return Report(
         "diagnose",
         verdict_of(findings, complete=complete),
@@ -121,6 +124,7 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
         log=_logs(log, findings),
         notes=_notes(log, findings),
         similar=_similar(log, findings, complete=complete),
+        failure=facts_of_failure if facts_of_failure != FailureFacts() else None,
     )
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gonogo.finding.bisection import Bisection
     from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
+    from gonogo.finding.failure import FailureFacts
     from gonogo.finding.guarded_run import GuardedRun
     from gonogo.finding.logs import Logs
     from gonogo.finding.planned import Plan
@@ -163,6 +164,8 @@ class Report(msgspec.Struct, frozen=True):
     """What a language model made of it, where one was asked."""
     pack: str = ""
     """The evidence of a failure for a reader, where it was asked for."""
+    failure: FailureFacts | None = None
+    """What a log tells of the failure, taken apart; None where it tells of none."""
 
 
 _ORDER_OF_CERTAINTY = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}

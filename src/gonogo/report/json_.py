@@ -58,6 +58,7 @@ def _seen(report: Report) -> dict[str, Any]:
         "rehearsal": rehearsal,
         "plan": _without(msgspec.to_builtins(report.plan), "files"),
         "log": _without(msgspec.to_builtins(report.log), "excerpts", "ends"),
+        "failure": msgspec.to_builtins(report.failure),
         "environment": report.environment.to_json() if report.environment is not None else None,
         "bisection": msgspec.to_builtins(report.bisection),
         "cure": msgspec.to_builtins(report.cure),

@@ -14,8 +14,8 @@ from gonogo._version import __version__
 from gonogo.finding import Edit, Finding, Fix, Report, Severity, Skipped, Span
 from gonogo.report.annotation import annotation_text, from_root, level_of
 from gonogo.report.json_ import document
-from gonogo.report.reading import reader_lines
 from gonogo.report.similar import thread_line
+from gonogo.report.trials.reading import reader_lines
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon
 

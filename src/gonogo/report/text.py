@@ -10,11 +10,11 @@ from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.page import Page, Styled, cells
-from gonogo.report.reading import reader_sections
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.trials.cure import Section, cure_sections
 from gonogo.report.trials.plan_text import print_plan
+from gonogo.report.trials.reading import reader_sections
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, how_to_apply, word
 

@@ -9,10 +9,13 @@ import msgspec
 from gonogo.finding import Certainty, Level, Verdict
 from gonogo.finding.bisection import Bisection
 from gonogo.finding.cured import Cure
+from gonogo.finding.failure import FailureFacts
 from gonogo.finding.guarded_run import GuardedRun
 from gonogo.finding.logs import Logs
 from gonogo.finding.planned import Plan
+from gonogo.finding.reading import Reading
 from gonogo.finding.rehearsal import Rehearsal
+from gonogo.finding.upstream import UpstreamFact
 from gonogo.report.json_ import SCHEMA
 
 _STRING: dict[str, Any] = {"type": "string"}
@@ -22,9 +25,12 @@ _AS_BUILT = {
     "rehearsal": Rehearsal,
     "plan": Plan,
     "log": Logs,
+    "failure": FailureFacts,
     "bisection": Bisection,
     "cure": Cure,
     "guarded_run": GuardedRun,
+    "reading": Reading,
+    "upstream": tuple[UpstreamFact, ...],
 }
 """Fields of a report that its JSON has as they are."""
 
@@ -53,6 +59,7 @@ def report_schema() -> dict[str, Any]:
             "notes": _STRINGS,
             "similar": {"type": "array", "items": {"type": "object"}},
             "environment": {"type": "object"},
+            "pack": _STRING,
             **dict(zip(_AS_BUILT, seen, strict=True)),
         },
         "$defs": {**definitions, "Finding": _finding()},
@@ -63,7 +70,7 @@ def short_report_schema() -> dict[str, Any]:
     """The same without references, where what was seen beside findings is no more than an object."""
     whole = report_schema()
     properties = {**whole["properties"], "findings": {"type": "array", "items": _finding()}}
-    seen = {name: {"type": "object"} for name in _AS_BUILT}
+    seen = {name: {"type": "array" if name == "upstream" else "object"} for name in _AS_BUILT}
     return {**_object({**properties, **seen}), "required": whole["required"]}
 
 

@@ -16,12 +16,12 @@ from gonogo.report.html.markup import element, heading, link, prose, text
 from gonogo.report.html.over_time import over_time
 from gonogo.report.html.releases import releases
 from gonogo.report.html.scatter import scatter
-from gonogo.report.reading import reader_sections
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.plan import reasons
+from gonogo.report.trials.reading import reader_sections
 from gonogo.report.words import colon, counted, word
 
 _OVER_TIME = Text("Memory over time", "内存随时间的变化")
