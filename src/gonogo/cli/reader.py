@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gonogo.diagnose.reader.answer import Answer
     from gonogo.diagnose.reader.client import Server
     from gonogo.evidence.rehearsal.record import RehearsalRecord
-    from gonogo.finding.reading import Proof
+    from gonogo.finding.second_opinion.reading import Proof
     from gonogo.rehearse.progress import OnProgress
     from gonogo.rehearse.request import RehearsalRequest
 
@@ -69,7 +69,7 @@ def with_reading(failure: Failure, report: Report, asked: Asked) -> Report:
     Raises UserError where nobody can be asked for leave.
     """
     from gonogo.diagnose.reader.read import read_by
-    from gonogo.finding.reading import Reading
+    from gonogo.finding.second_opinion.reading import Reading
 
     server = asked.server
     pack = _pack(failure, report, "en")
@@ -122,7 +122,7 @@ def _proof(answer: Answer, asked: Asked) -> Proof:
     """What rehearsals say of the proposed change; what keeps them from it is told as the outcome."""
     import msgspec
 
-    from gonogo.finding.reading import Proof
+    from gonogo.finding.second_opinion.reading import Proof
     from gonogo.rehearse.display import live_display
     from gonogo.rehearse.launch.queued import unpacked
     from gonogo.rehearse.request import RehearsalRequest

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from gonogo.finding.guarded_run import GuardedRun
     from gonogo.finding.logs import Logs
     from gonogo.finding.planned import Plan
-    from gonogo.finding.reading import Reading
     from gonogo.finding.rehearsal import Rehearsal
+    from gonogo.finding.second_opinion.reading import Reading
+    from gonogo.finding.second_opinion.upstream import UpstreamFact
     from gonogo.finding.similar import SimilarThread
-    from gonogo.finding.upstream import UpstreamFact
 
 
 class Certainty(str, Enum):

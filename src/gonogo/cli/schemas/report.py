@@ -13,9 +13,9 @@ from gonogo.finding.failure import FailureFacts
 from gonogo.finding.guarded_run import GuardedRun
 from gonogo.finding.logs import Logs
 from gonogo.finding.planned import Plan
-from gonogo.finding.reading import Reading
 from gonogo.finding.rehearsal import Rehearsal
-from gonogo.finding.upstream import UpstreamFact
+from gonogo.finding.second_opinion.reading import Reading
+from gonogo.finding.second_opinion.upstream import UpstreamFact
 from gonogo.report.json_ import SCHEMA
 
 _STRING: dict[str, Any] = {"type": "string"}

@@ -16,7 +16,7 @@ from gonogo.diagnose.reader.arithmetic import computed
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text
-from gonogo.finding.reading import CheckedClaim
+from gonogo.finding.second_opinion.reading import CheckedClaim
 
 _MIN_QUOTE = 6
 _ROUNDED = 0.005

@@ -11,7 +11,7 @@ from gonogo.diagnose.reader.claims import checked
 from gonogo.diagnose.reader.client import NoAnswer
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text
-from gonogo.finding.reading import Reading
+from gonogo.finding.second_opinion.reading import Reading
 
 _BROKEN = Text("its answer can't be understood: {why}", "无法理解它的回答：{why}")
 _NO_JSON = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.finding import Report, Text
-from gonogo.finding.reading import CheckedClaim, Reading
+from gonogo.finding.second_opinion.reading import CheckedClaim, Reading
 from gonogo.report.trials.cure import Section
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon

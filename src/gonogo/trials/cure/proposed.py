@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import Edit, Finding, Text, Verdict
-from gonogo.finding.reading import Proof
+from gonogo.finding.second_opinion.reading import Proof
 from gonogo.finding.text import listed
 from gonogo.rehearse.packages.installed import installed_version
 from gonogo.rehearse.packages.names import STACK, can_overlay
