@@ -27,6 +27,7 @@ PAIRS = [
     ("docs/prepare.md", "docs/prepare.zh-CN.md"),
     ("docs/run.md", "docs/run.zh-CN.md"),
     ("docs/diagnose.md", "docs/diagnose.zh-CN.md"),
+    ("docs/reader.md", "docs/reader.zh-CN.md"),
     ("docs/env.md", "docs/env.zh-CN.md"),
     ("docs/confinement.md", "docs/confinement.zh-CN.md"),
     ("docs/check.md", "docs/check.zh-CN.md"),
