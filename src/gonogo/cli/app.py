@@ -256,6 +256,14 @@ def diagnose(
     with_pack: Annotated[
         bool, typer.Option("--with-pack", help="With --format json: include the evidence of --format pack.")
     ] = False,
+    upstream: Annotated[
+        bool,
+        typer.Option(
+            "--upstream",
+            help="Also fetch other releases of the failing package from the index, and say in which a name, an "
+            "argument or the line that raised came or went. Nothing of them is run.",
+        ),
+    ] = False,
     reader: Annotated[
         str | None,
         typer.Option(
@@ -333,6 +341,10 @@ def diagnose(
                 on_bytes=on_bytes,
             )
             report = failure.report()
+        if upstream:
+            from gonogo.cli.reader import with_upstream
+
+            report = with_upstream(failure, report, language)
         if with_pack or format_ == PACK:
             from gonogo.cli.reader import with_pack_of
 

@@ -39,6 +39,10 @@ _NOBODY = Text(
     "--reader 会把日志中的内容发送到 {host}，而这里无法询问：请先用 --format pack 查看，再加上 --yes",
 )
 _DECLINED = Text("nothing was sent: you declined", "没有发送任何内容：你选择了不发送")
+_NOTHING_TO_COMPARE = Text(
+    "--upstream: no exception names a function, argument or line of a package whose releases could be compared",
+    "--upstream：没有异常涉及可以比较各版本的软件包函数、参数或语句",
+)
 
 
 @dataclass(frozen=True)
@@ -155,3 +159,18 @@ def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tup
     if was_interrupted(record):
         raise KeyboardInterrupt
     return record, report
+
+
+def with_upstream(failure: Failure, report: Report, language: str) -> Report:
+    """The report with what other releases of the failing package show."""
+    from gonogo.rehearse.prompts import language_of_questions, print_lines
+    from gonogo.trials.upstream.compare import upstream_facts
+
+    if report.failure is None or not report.failure.chain:
+        return replace(report, notes=(*report.notes, _NOTHING_TO_COMPARE))
+    with language_of_questions(language):
+        facts = upstream_facts(
+            report.failure.chain, failure.log.setup.version_texts, say=lambda text: print_lines([text])
+        )
+    notes = report.notes if facts else (*report.notes, _NOTHING_TO_COMPARE)
+    return replace(report, upstream=facts, notes=notes)

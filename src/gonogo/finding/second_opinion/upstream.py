@@ -18,5 +18,7 @@ class UpstreamFact(msgspec.Struct, frozen=True):
     said: Text
     releases: tuple[str, ...] = ()
     """Releases that differ from the run's in it, the nearest first: what to try."""
+    neighbours: tuple[str, ...] = ()
+    """For each of them the release next to it that is as the run's: the change lies between the two."""
     changelog: str = ""
     """The line of the package's own changelog that names it, with its release."""
