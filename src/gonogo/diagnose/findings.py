@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
+from gonogo.diagnose.answer import answer_of
+from gonogo.diagnose.clues.join import clues_of
 from gonogo.diagnose.cut_short import cut_short, like_cases
 from gonogo.diagnose.excerpts import excerpts, rank_ends
 from gonogo.diagnose.with_files import require_folder, setup_with, with_files
@@ -17,7 +19,8 @@ from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import read_setup
-from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, best_first, verdict_of
+from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, best_first, verdict_of
+from gonogo.finding.answer import Clue
 from gonogo.finding.failure import FailureFacts
 from gonogo.finding.logs import Event, LogFile, Logs
 from gonogo.hazards.hazard import Hazard
@@ -103,7 +106,9 @@ def _words() -> Iterator[str]:
 
 def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticFindings = NO_STATIC_FINDINGS) -> Report:
     """The report on logs that were read, and on the files of the run where those were read too."""
-    logged = findings_in_log(log)
+    facts_of_failure = failure_facts(log)
+    clues = clues_of(log, facts_of_failure)
+    logged = not_contradicted(findings_in_log(log), clues)
     findings = with_files(log, logged, files)
     benign = bool(logged) and all(finding.severity is Severity.NOTE for finding in logged)
     complete = benign and not any(error.role is Role.ROOT for error in log.errors)
@@ -114,18 +119,26 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
             )
             why = Text("too many: only the first and the last were read", "数量过多：只看了最前和最后的部分")
             skipped = (*skipped, Skipped(what, why))
-    facts_of_failure = failure_facts(log)
+    answer = None if complete else answer_of(facts_of_failure, clues, findings, log.setup.version_texts)
     return Report(
         "diagnose",
-        verdict_of(findings, complete=complete),
+        Verdict.NO_GO if answer is not None and answer.sure else verdict_of(findings, complete=complete),
         findings,
         covered=(*_covered(log), *files.covered),
         skipped=(*skipped, *files.skipped),
         log=_logs(log, findings),
         notes=_notes(log, findings),
         similar=_similar(log, findings, complete=complete),
+        answer=answer,
+        clues=clues,
         failure=facts_of_failure if facts_of_failure != FailureFacts() else None,
     )
+
+
+def not_contradicted(findings: tuple[Finding, ...], clues: Sequence[Clue]) -> tuple[Finding, ...]:
+    """The findings without those that a clue speaks against."""
+    against = {name for clue in clues for name in clue.against}
+    return tuple(finding for finding in findings if finding.hazard not in against)
 
 
 def _similar(log: FailureLog, findings: tuple[Finding, ...], *, complete: bool) -> tuple[SimilarThread, ...]:

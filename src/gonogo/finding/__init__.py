@@ -11,6 +11,7 @@ from gonogo.finding.text import Text as Text
 
 if TYPE_CHECKING:
     # Each is imported by those alone that make one or show one.
+    from gonogo.finding.answer import Answer, Clue
     from gonogo.finding.bisection import Bisection
     from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
@@ -164,6 +165,10 @@ class Report(msgspec.Struct, frozen=True):
     """What a language model made of it, where one was asked."""
     pack: str = ""
     """The evidence of a failure for a reader, where it was asked for."""
+    answer: Answer | None = None
+    """One sentence on a log: why it failed, where, and what to change."""
+    clues: tuple[Clue, ...] = ()
+    """What speaks for it: facts of the log joined with each other and with the run's settings."""
     failure: FailureFacts | None = None
     """What a log tells of the failure, taken apart; None where it tells of none."""
 

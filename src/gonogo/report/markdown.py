@@ -16,7 +16,7 @@ from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.plan import reasons
 from gonogo.report.trials.reading import reader_sections
 from gonogo.report.untrusted import clean, clean_line
-from gonogo.report.words import colon, how_to_apply, word
+from gonogo.report.words import colon, how_to_apply, said_of, word
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
 
@@ -49,6 +49,8 @@ def _lines(report: Report, language: str) -> Iterator[str]:
     yield f"## gonogo {_plain(report.command)}: {report.verdict.value}"
     if summary := summary_of(report, language):
         yield from ("", _plain(summary))
+    if report.answer is not None:
+        yield from ("", f"**{_plain(report.answer.sentence.in_language(language))}**")
     for note in report.notes:
         yield from ("", _plain(note.in_language(language)))
     for table in head_tables_of(report, language):
@@ -58,6 +60,9 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         if alike.others:
             yield from ("", f"{_plain(alike.heading(language))}{colon(language)}".rstrip(), "")
             yield from (f"- {_plain(place)}" for place in alike.places(language))
+    if report.clues:
+        yield from ("", f"### {word('clues', language)}", "")
+        yield from (f"- {_plain(said_of(clue, language))}" for clue in report.clues)
     if report.similar:
         yield from ("", f"### {word('similar', language)}", "")
         yield from (_thread_line(thread, language) for thread in report.similar)

@@ -16,7 +16,7 @@ from gonogo.report.trials.cure import Section, cure_sections
 from gonogo.report.trials.plan_text import print_plan
 from gonogo.report.trials.reading import reader_sections
 from gonogo.report.untrusted import clean, clean_line
-from gonogo.report.words import colon, counted, how_to_apply, word
+from gonogo.report.words import colon, counted, how_to_apply, said_of, word
 
 _SCREEN = 3
 """Findings in full that fit a screen."""
@@ -43,6 +43,11 @@ def print_report(report: Report, page: Page, language: str) -> None:
         _print_finding(finding, page, language, advise=advice not in advised)
         _print_alike(alike, page, language)
         advised.add(advice)
+    if report.clues:
+        page.line()
+        page.line(Styled(f"{word('clues', language)}{colon(language).rstrip()}", "bold"))
+        for clue in report.clues:
+            page.line(Styled(f"- {clean_line(said_of(clue, language))}"), indent=2)
     if others := [one.finding for one in found[in_full:]]:
         page.line()
         page.line(Styled(f"{word('others', language)}{colon(language).rstrip()}", "bold"))
@@ -75,6 +80,8 @@ def _print_verdict(report: Report, page: Page, language: str) -> None:
         page.line(Styled(counts))
     if summary := summary_of(report, language):
         page.line(Styled(summary))
+    if report.answer is not None:
+        page.line(Styled(_say(report.answer.sentence, language), "bold"))
     for note in report.notes:
         page.line(Styled(_say(note, language)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gonogo.finding import Applicability, Fix, Level, Report, Text
+from gonogo.finding.answer import Clue
 from gonogo.finding.words import CATEGORIES, PHASE_NAMES, size
 
 WORDS: dict[str, Text] = {
@@ -19,6 +20,7 @@ WORDS: dict[str, Text] = {
     "cause": Text("cause", "原因"),
     "help": Text("help", "解决办法"),
     "confirm": Text("how to confirm", "如何确认"),
+    "clues": Text("Clues", "线索"),
     "others": Text("Less likely", "可能性较小的"),
     "fix": Text("suggested fix", "修改"),
     "safe": Text("safe", "可自动应用"),
@@ -135,3 +137,15 @@ def colon(language: str) -> str:
 def size_or_unknown(count: int | None, language: str) -> str:
     """Bytes, or ``not stated`` for None."""
     return size(count) if count is not None else word("unknown", language)
+
+
+_MAX_PLACES = 3
+
+
+def said_of(clue: Clue, language: str) -> str:
+    """A clue as a line: ``rank 0 is in … (run.log:3)``."""
+    places = list(dict.fromkeys(f"{place.path}:{place.line}" for place in clue.places))[:_MAX_PLACES]
+    sentence = clue.text.in_language(language)
+    if not places:
+        return sentence
+    return f"{sentence}（{'，'.join(places)}）" if language == "zh" else f"{sentence} ({', '.join(places)})"

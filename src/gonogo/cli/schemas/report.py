@@ -21,6 +21,7 @@ from gonogo.report.json_ import SCHEMA
 _STRING: dict[str, Any] = {"type": "string"}
 _STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+_PLACES: dict[str, Any] = {"type": "array", "items": {"type": "object"}}
 _AS_BUILT = {
     "rehearsal": Rehearsal,
     "plan": Plan,
@@ -58,6 +59,8 @@ def report_schema() -> dict[str, Any]:
             "skipped": {"type": "array", "items": _object({"what": _STRING, "why": _STRING})},
             "notes": _STRINGS,
             "similar": {"type": "array", "items": {"type": "object"}},
+            "answer": _or_null(_answer()),
+            "clues": {"type": "array", "items": _object({"text": _STRING, "places": _PLACES})},
             "environment": {"type": "object"},
             "pack": _STRING,
             **dict(zip(_AS_BUILT, seen, strict=True)),
@@ -72,6 +75,11 @@ def short_report_schema() -> dict[str, Any]:
     properties = {**whole["properties"], "findings": {"type": "array", "items": _finding()}}
     seen = {name: {"type": "array" if name == "upstream" else "object"} for name in _AS_BUILT}
     return {**_object({**properties, **seen}), "required": whole["required"]}
+
+
+def _answer() -> dict[str, Any]:
+    texts = {"text": _STRING, "because": _STRING, "at": _or_null(_STRING), "change": _or_null(_STRING)}
+    return _object({**texts, "sure": {"type": "boolean"}, "hazard": _or_null(_STRING)})
 
 
 def _finding() -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings
@@ -78,18 +78,14 @@ def pack_of(
     files: StaticFindings = NO_STATIC_FINDINGS,
     *,
     language: str = "en",
-    clues: Sequence[tuple[Text, bool]] = (),
     released: Mapping[str, str] | None = None,
 ) -> Pack:
-    """The pack of a diagnosed log. ``released``: files of the release that the run had, as for ``source_around``.
-
-    ``clues`` are sentences, each with whether it speaks against one of the findings.
-    """
+    """The pack of a diagnosed log. ``released``: files of the release that the run had, as for ``source_around``."""
     privacy = Privacy(_every_text(log), {line.node for line in log.lines if line.node}, files.base)
     say = privacy.text
     sections = [
         _failed(log, language, say),
-        _clues(clues, language, say),
+        _clues(report, language, say),
         _source(log, files, released, language, say),
         _lines(log, report, say),
         _settings(log, files, say),
@@ -312,13 +308,18 @@ def _first(text: str, most: int = 40) -> list[str]:
 # -- what is made of it
 
 
-def _clues(clues: Sequence[tuple[Text, bool]], language: str, say: Say) -> Section:
+def _clues(report: Report, language: str, say: Say) -> Section:
     section = Section(_CLUES, 900)
-    for number, (sentence, _) in enumerate(clues):
-        section.add(number, say(f"- {sentence.in_language(language)}"))
+    for number, clue in enumerate(report.clues):
+        places = ", ".join(f"{place.path}:{place.line}" if place.line else place.path for place in clue.places[:4])
+        section.add(number, say(f"- {clue.text.in_language(language)}" + (f" ({places})" if places else "")))
     return section
 
 
+_OWN = Text("gonogo's own answer: {sentence}", "gonogo 自己的回答：{sentence}")
+_WITHDRAWN = Text(
+    "- {hazard}: withdrawn, since a clue speaks against it: {clue}", "- {hazard}：已撤回，有线索与之相反：{clue}"
+)
 _FOR = Text("for it", "支持")
 _TO_CONFIRM = Text("to make sure", "如何确认")
 _AGAINST = Text("against it: it is not certain; the log admits other causes", "反对：并不确定，日志也容许其他原因")
@@ -331,6 +332,8 @@ _CERTAINTIES = {
 
 def _considered(report: Report, language: str, say: Say) -> Section:
     section = Section(_CONSIDERED, 600)
+    if report.answer is not None:
+        section.add(0, say(_OWN.format(sentence=report.answer.sentence).in_language(language)[:600]))
     for number, finding in enumerate(report.findings[:6]):
         sure = _CERTAINTIES[finding.certainty].in_language(language)
         lines = [f"- {finding.hazard} ({sure}): {finding.title.in_language(language)}"]
@@ -345,6 +348,9 @@ def _considered(report: Report, language: str, say: Say) -> Section:
             for one in finding.left_to_confirm[:2]
         ]
         section.add(number, say("\n".join(lines)))
+    for clue in report.clues:
+        for hazard in clue.against:
+            section.add(1, say(_WITHDRAWN.format(hazard=hazard, clue=clue.text).in_language(language)[:400]))
     return section
 
 

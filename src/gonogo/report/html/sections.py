@@ -22,7 +22,7 @@ from gonogo.report.table import Table
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.plan import reasons
 from gonogo.report.trials.reading import reader_sections
-from gonogo.report.words import colon, counted, word
+from gonogo.report.words import colon, counted, said_of, word
 
 _OVER_TIME = Text("Memory over time", "内存随时间的变化")
 _DRAG = Text(
@@ -54,6 +54,9 @@ def sections(report: Report, language: str) -> Iterator[str]:
         yield element("section", *found, klass="findings")
     for table in head_tables_of(report, language):
         yield _table(table)
+    if report.clues:
+        listed = element("ul", *(element("li", prose(said_of(clue, language))) for clue in report.clues))
+        yield element("section", heading(2, word("clues", language)), listed)
     if report.similar:
         threads = (_thread(thread, language) for thread in report.similar)
         yield element("section", heading(2, word("similar", language)), element("ul", *threads))
@@ -106,6 +109,8 @@ def _head(report: Report, language: str) -> Iterator[str]:
     for line in (counted(report, language), summary_of(report, language)):
         if line:
             yield element("p", text(line))
+    if report.answer is not None:
+        yield element("p", prose(report.answer.sentence.in_language(language)), klass="answer")
     for note in report.notes:
         yield element("p", prose(note.in_language(language)), klass="remark")
 

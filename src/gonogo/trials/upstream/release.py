@@ -23,6 +23,12 @@ _MAX_BASES = 8
 _MAX_STARS = 4
 
 
+_BROKEN = (
+    *(OSError, EOFError, ValueError, zipfile.BadZipFile, tarfile.TarError, zlib.error, NotImplementedError),
+    RuntimeError,  # a member that is encrypted
+)
+
+
 class BrokenArchive(Exception):
     """What was fetched is no archive, or larger than may be."""
 
@@ -105,7 +111,7 @@ class Release:
         return self.module(node.module or "")
 
     def _lazily(self, path: str, tree: ast.Module, name: str) -> bool:
-        """Of a package that imports on demand: its table of names is text, there or in the modules below that define it."""
+        """Of a package that imports on demand: its table of names is text, there or where they are defined."""
         if _says(tree, name):
             return True
         folder = f"{path.rpartition('/')[0]}/"
@@ -232,16 +238,7 @@ def read_release(archive: Path, package: str, version: Version) -> Release:
                 files[name] = data
             elif len(data) > len(changelog):
                 changelog = data.decode("utf-8", "replace")
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        zipfile.BadZipFile,
-        tarfile.TarError,
-        zlib.error,
-        NotImplementedError,
-        RuntimeError,
-    ) as error:
+    except _BROKEN as error:
         raise BrokenArchive(f"{archive.name}: {error}") from None
     if archive.suffix != ".whl":
         files = _from_package(files)
@@ -266,7 +263,7 @@ def _of_zip(archive: Path) -> Iterator[tuple[str, bytes]]:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that ends with an error where it has given more than may be: what unpacks to terabytes is not unpacked."""
+    """A stream that ends with an error where it has given more than may be: so no archive unpacks for ever."""
 
     def __init__(self, file: gzip.GzipFile) -> None:
         self._file = file
