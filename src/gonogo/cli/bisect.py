@@ -26,6 +26,7 @@ from gonogo.cli.options import (
     Ranks,
     Steps,
     Unconfined,
+    Upstream,
     Yes,
 )
 from gonogo.finding import Text
@@ -64,6 +65,7 @@ def bisect(
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR, one folder per release.")
     ] = None,
+    upstream: Upstream = False,
     no_cache: NoCache = False,
     unconfined: Unconfined = False,
     format_: Format = "text",
@@ -123,7 +125,11 @@ def bisect(
             env=tuple(env or ()),
         )
         request = BisectRequest(
-            _required("--package", package), _required("--good", good), _required("--bad", bad), unpacked(rehearsal)
+            _required("--package", package),
+            _required("--good", good),
+            _required("--bad", bad),
+            unpacked(rehearsal),
+            upstream,
         )
         with live_display(language) as on_progress:
             found = run_bisection(request, _rehearsed, on_progress)

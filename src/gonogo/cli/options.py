@@ -49,6 +49,15 @@ Unconfined = Annotated[
     ),
 ]
 
+Upstream = Annotated[
+    bool,
+    typer.Option(
+        "--upstream",
+        help="Fetch other releases of the failing package from the index, compare them by symbol, and try first where "
+        "what failed changed. Nothing of the archives is run.",
+    ),
+]
+
 InEnvironment = Annotated[
     Path | None,
     typer.Option(

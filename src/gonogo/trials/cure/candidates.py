@@ -9,7 +9,7 @@ from gonogo.finding import Applicability, Finding, Text
 from gonogo.hazards.index import all_hazards
 from gonogo.trials.cure.candidate import Candidate, of_fix
 from gonogo.trials.cure.memory import memory_candidates
-from gonogo.trials.cure.releases import release_candidates
+from gonogo.trials.cure.releases import guessed_releases, release_candidates
 from gonogo.trials.cure.writing import set_zero
 
 if TYPE_CHECKING:
@@ -20,8 +20,13 @@ _STAGE_2 = Text("ZeRO stage 2: parameters are not partitioned", "ZeRO stage 2：
 _ORDER = {Applicability.SAFE: 0, Applicability.UNSAFE: 1}
 
 
-def candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
-    """The finding's own fixes, safe ones first, then what its hazard makes of the rehearsal; settings; releases."""
+def candidates(finding: Finding, trial: Trial, *, upstream: bool = False) -> Iterator[Candidate]:
+    """The finding's own fixes, safe ones first, then what its hazard makes of the rehearsal; settings; releases.
+
+    ``upstream``: first of all the releases in which what failed is otherwise.
+    """
+    if upstream:
+        yield from guessed_releases(finding, trial)
     for fix in sorted((fix for fix in finding.fixes if fix.edits), key=lambda fix: _ORDER[fix.applicability]):
         yield of_fix(finding, fix)
     if trial.record is None or trial.run is None:

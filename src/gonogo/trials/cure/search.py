@@ -139,7 +139,7 @@ class CureSearch:
         """Try candidates until one is kept; False where none is left, or the time is over."""
         for finding in found.now.in_the_way:
             with self._copy.entered():
-                to_try = list(candidates(finding, found.now))
+                to_try = list(candidates(finding, found.now, upstream=self._request.upstream))
             for number, candidate in enumerate(to_try):
                 key = (candidate.key, tuple(step.key for step in found.steps))
                 if key in self._tried or not self._copy.may_change(candidate.edits):
