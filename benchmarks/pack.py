@@ -3,7 +3,7 @@
     python benchmarks/pack.py [CASES.jsonl] [--write DIR] [--qwen FILE.tiktoken]
 
 CASES.jsonl has an object a line with ``id``, ``log``, ``cause`` and perhaps ``context`` (versions, files). Without it
-the hazards' test cases are taken. With --write, DIR gets for each case ``ID.log`` (the log with what was given beside it),
+the hazards' test cases are taken. With --write, DIR gets for each case ``ID.log`` (with what was given beside it),
 ``ID.pack`` and, apart from them, ``causes.json``: give one reader the logs and another the packs, and count how many
 causes each names. Tokenizers that are not installed (bpe-openai, tiktoken) are left out.
 """
@@ -73,7 +73,7 @@ def tokenizers(qwen: Path | None) -> dict[str, Count]:
         pattern = (
             r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"""
         )
-        encoding = tiktoken.Encoding(
+        of_qwen = tiktoken.Encoding(
             "qwen", pat_str=pattern + r"|\s+(?!\S)|\s+", mergeable_ranks=ranks, special_tokens={}
         )
         found["qwen"] = lambda text: len(of_qwen.encode_ordinary(text))

@@ -57,7 +57,7 @@ def diagnose(
     words = ["diagnose", "train.log", "--reader", "stub", "--reader-url", url, "--lang", "en", *options]
     return subprocess.run(
         [sys.executable, "-m", "gonogo", *words],
-        cwd=folder, env=environment, input=give or "", capture_output=True, text=True, timeout=120, check=False,
+        cwd=folder, env=environment, input=give or "", capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
 
 
@@ -230,3 +230,33 @@ def test_a_hostile_answer_is_only_text(folder: Path, format_: str) -> None:
         assert "<script>alert(1)" not in done.stdout
     if format_ == "markdown":
         assert "[x](javascript" not in done.stdout
+
+
+PROGRAM = """\
+import deepspeed
+import torch
+from torch import nn
+
+model = nn.Linear(64, 64)
+engine, _, _, _ = deepspeed.initialize(model=model, config="ds.json")
+for _ in range(3):
+    loss = engine(torch.randn(2, 63, device=engine.device)).mean()
+    engine.backward(loss)
+    engine.step()
+"""
+
+
+@pytest.mark.slow
+def test_a_change_that_cures_is_proven_by_a_rehearsal_and_another_is_not(folder: Path) -> None:
+    config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}
+    (folder / "ds.json").write_text(json.dumps(config))
+    (folder / "train.py").write_text(PROGRAM)
+    (folder / "launch.sh").write_text("deepspeed --num_gpus 2 train.py\n")
+    files = {path: path.read_bytes() for path in folder.glob("*.*")}
+    command = ["--gpus", "2xH100-80G", "--", "bash", "launch.sh"]
+    for after, proven in (("torch.randn(2, 64", True), ("torch.randn(2, 62", False)):
+        change = {"kind": "python", "file": "train.py", "before": "torch.randn(2, 63", "after": after}
+        reading, _ = read(folder, says({**GOOD, "changes": [change]}), *command)
+        assert reading["proof"]["proven"] == proven, reading["proof"]
+        assert ("randn(2, 64" in reading["proof"]["patch"]) == proven
+    assert {path: path.read_bytes() for path in files} == files
