@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
 from gonogo.diagnose.answer import answer_of
@@ -33,6 +33,18 @@ if TYPE_CHECKING:  # loaded where a log asks for it
     from gonogo.finding.similar import SimilarThread
 
 
+class Failure(NamedTuple):
+    """Logs that were read, and the files of the run where those were read too."""
+
+    log: FailureLog
+    files: StaticFindings
+    skipped: tuple[Skipped, ...]
+
+    def report(self) -> Report:
+        """What is found in it."""
+        return report_of(self.log, self.skipped, self.files)
+
+
 def diagnose(
     logs: Sequence[str],
     *,
@@ -44,7 +56,31 @@ def diagnose(
     project: Path | None = None,
     on_bytes: Callable[[int], None] = lambda count: None,
 ) -> Report:
-    """Why the run died whose logs these are (paths, folders, ``-`` for stdin).
+    """Why the run died whose logs these are: :func:`read_failure`, and what is found in it."""
+    return read_failure(
+        logs,
+        deepspeed_config=deepspeed_config,
+        launch=launch,
+        script=script,
+        environment=environment,
+        command=command,
+        project=project,
+        on_bytes=on_bytes,
+    ).report()
+
+
+def read_failure(
+    logs: Sequence[str],
+    *,
+    deepspeed_config: Path | None = None,
+    launch: Path | None = None,
+    script: Path | None = None,
+    environment: Path | None = None,
+    command: Sequence[str] = (),
+    project: Path | None = None,
+    on_bytes: Callable[[int], None] = lambda count: None,
+) -> Failure:
+    """The logs of a run that has died (paths, folders, ``-`` for stdin), and its files.
 
     ``command`` is what launched it, ``project`` the folder of its files: they are read as ``gonogo check`` reads them,
     but for the packages of this Python. ``on_bytes`` hears how much more was read. Raises UserError for a file that
@@ -60,7 +96,7 @@ def diagnose(
         setup = setup_with(setup, files)
     opened, skipped = sources(list(logs))
     log = read_logs(opened, _words(), setup, on_bytes)
-    return report_of(log, tuple(skipped), files)
+    return Failure(log, files, tuple(skipped))
 
 
 def _words() -> Iterator[str]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from gonogo.finding.logs import Logs
     from gonogo.finding.planned import Plan
     from gonogo.finding.rehearsal import Rehearsal
+    from gonogo.finding.second_opinion.reading import Reading
+    from gonogo.finding.second_opinion.upstream import UpstreamFact
     from gonogo.finding.similar import SimilarThread
 
 
@@ -157,6 +159,12 @@ class Report(msgspec.Struct, frozen=True):
     notes: tuple[Text, ...] = ()
     similar: tuple[SimilarThread, ...] = ()
     """Public threads that look like a log whose cause is not certain, most alike first."""
+    upstream: tuple[UpstreamFact, ...] = ()
+    """What other releases of the failing package show, where they were asked."""
+    reading: Reading | None = None
+    """What a language model made of it, where one was asked."""
+    pack: str = ""
+    """The evidence of a failure for a reader, where it was asked for."""
     answer: Answer | None = None
     """One sentence on a log: why it failed, where, and what to change."""
     clues: tuple[Clue, ...] = ()

@@ -45,6 +45,8 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
         "notes": [text.in_language(language) for text in report.notes],
         **(_of_log(report, language) if report.log is not None else {}),
         **({"similar": [_thread_object(one, language) for one in report.similar]} if report.log is not None else {}),
+        **({"upstream": msgspec.to_builtins(report.upstream)} if report.upstream else {}),
+        **({"pack": report.pack} if report.pack else {}),
         **{name: value for name, value in _seen(report).items() if value is not None},
     }
 
@@ -82,6 +84,7 @@ def _seen(report: Report) -> dict[str, Any]:
         "environment": report.environment.to_json() if report.environment is not None else None,
         "bisection": msgspec.to_builtins(report.bisection),
         "cure": msgspec.to_builtins(report.cure),
+        "reading": msgspec.to_builtins(report.reading),
         "guarded_run": _without(msgspec.to_builtins(report.guarded_run), "over_time"),
     }
 

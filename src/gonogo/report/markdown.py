@@ -14,6 +14,7 @@ from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.plan import reasons
+from gonogo.report.trials.reading import reader_sections
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, how_to_apply, said_of, word
 
@@ -68,12 +69,12 @@ def _lines(report: Report, language: str) -> Iterator[str]:
     if report.similar:
         yield from ("", f"### {word('similar', language)}", "")
         yield from (_thread_line(thread, language) for thread in report.similar)
-    if report.cure is not None:
-        for section in cure_sections(report.cure, language):
-            yield from ("", f"### {_plain(section.title)}", "")
-            yield from (f"- {_plain(sentence)}" for sentence in section.said)
-            if section.diff:
-                yield from _block(section.diff, "diff")
+    cured = cure_sections(report.cure, language) if report.cure is not None else ()
+    for section in (*cured, *reader_sections(report, language)):
+        yield from ("", f"### {_plain(section.title)}", "")
+        yield from (f"- {_plain(sentence)}" for sentence in section.said)
+        if section.diff:
+            yield from _block(section.diff, "diff")
     for table in tables_of(report, language):
         yield from _table_lines(table)
     if report.plan is not None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict
 from gonogo.finding.alike import Alike
 from gonogo.finding.condensed import findings_of, notes_of, skipped_of
-from gonogo.finding.cured import Cure
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.page import Page, Styled, cells
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
-from gonogo.report.trials.cure import cure_sections
+from gonogo.report.trials.cure import Section, cure_sections
 from gonogo.report.trials.plan_text import print_plan
+from gonogo.report.trials.reading import reader_sections
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, how_to_apply, said_of, word
 
@@ -58,7 +60,8 @@ def print_report(report: Report, page: Page, language: str) -> None:
     if report.similar:
         _print_similar(report.similar, page, language)
     if report.cure is not None:
-        _print_cure(report.cure, page, language)
+        _print_sections(cure_sections(report.cure, language), page)
+    _print_sections(reader_sections(report, language), page)
     if report.plan is not None:
         print_plan(report.plan, page, language)
     else:
@@ -168,8 +171,8 @@ def _print_diff(diff: str, page: Page) -> None:
         page.line(Styled(f"    {line}", colour), wrap=False)
 
 
-def _print_cure(cure: Cure, page: Page, language: str) -> None:
-    for section in cure_sections(cure, language):
+def _print_sections(sections: Iterable[Section], page: Page) -> None:
+    for section in sections:
         page.line()
         page.line(Styled(section.title, "bold"))
         for sentence in section.said:

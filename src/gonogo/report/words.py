@@ -54,6 +54,7 @@ WORDS: dict[str, Text] = {
     "optimizer_class": Text("optimizer", "优化器"),
     "versions": Text("versions", "版本"),
     "similar": Text("Similar public threads (the cause may differ)", "相似的公开讨论（原因可能不同）"),
+    "read": Text("Further evidence", "进一步的证据"),
     "covered": Text("Covered", "已检查"),
     "skipped": Text("Not covered", "未检查"),
     "assumptions": Text("Assumptions (values that a rehearsal can't know)", "假设（排练中无法得知的值）"),

@@ -14,6 +14,8 @@ from gonogo.finding.guarded_run import GuardedRunSummary
 from gonogo.finding.logs import Logs
 from gonogo.finding.planned import Plan
 from gonogo.finding.rehearsal import Rehearsal
+from gonogo.finding.second_opinion.reading import Reading
+from gonogo.finding.second_opinion.upstream import UpstreamFact
 from gonogo.report.json_ import SCHEMA
 
 _STRING: dict[str, Any] = {"type": "string"}
@@ -28,6 +30,8 @@ _AS_BUILT = {
     "bisection": Bisection,
     "cure": Cure,
     "guarded_run": GuardedRunSummary,
+    "reading": Reading,
+    "upstream": tuple[UpstreamFact, ...],
 }
 """Fields of a report that its JSON has as they are."""
 
@@ -58,6 +62,7 @@ def report_schema() -> dict[str, Any]:
             "answer": _or_null(_answer()),
             "clues": {"type": "array", "items": _object({"text": _STRING, "places": _PLACES})},
             "environment": {"type": "object"},
+            "pack": _STRING,
             **dict(zip(_AS_BUILT, seen, strict=True)),
         },
         "$defs": {**definitions, "Finding": _finding()},
@@ -68,7 +73,7 @@ def short_report_schema() -> dict[str, Any]:
     """The same without references, where what was seen beside findings is no more than an object."""
     whole = report_schema()
     properties = {**whole["properties"], "findings": {"type": "array", "items": _finding()}}
-    seen = {name: {"type": "object"} for name in _AS_BUILT}
+    seen = {name: {"type": "array" if name == "upstream" else "object"} for name in _AS_BUILT}
     return {**_object({**properties, **seen}), "required": whole["required"]}
 
 

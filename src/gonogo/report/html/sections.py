@@ -24,6 +24,7 @@ from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.plan import reasons
+from gonogo.report.trials.reading import reader_sections
 from gonogo.report.words import colon, counted, said_of, word
 
 _TITLE = Text("{package}, release by release", "{package} 的各个版本")
@@ -66,11 +67,11 @@ def sections(report: Report, language: str) -> Iterator[str]:
     if report.similar:
         threads = (_thread(thread, language) for thread in report.similar)
         yield element("section", heading(2, word("similar", language)), element("ul", *threads))
-    if report.cure is not None:
-        for section in cure_sections(report.cure, language):
-            said = (element("li", text(sentence)) for sentence in section.said)
-            parts = [heading(2, section.title), element("ul", *said)]
-            yield element("section", *parts, *([diff_markup(section.diff, language)] if section.diff else []))
+    cured = cure_sections(report.cure, language) if report.cure is not None else ()
+    for section in (*cured, *reader_sections(report, language)):
+        said = (element("li", text(sentence)) for sentence in section.said)
+        parts = [heading(2, section.title), *([element("ul", *said)] if section.said else [])]
+        yield element("section", *parts, *([diff_markup(section.diff, language)] if section.diff else []))
     if report.rehearsal is not None and report.rehearsal.divergence is not None:
         yield lanes(report.rehearsal.divergence, language)
     yield from _charts(report, language)
