@@ -177,6 +177,8 @@ def rehearse(
                     "没有给出要排练的命令：请写在 -- 之后，例如 gonogo rehearse -- bash launch.sh",
                 )
             )
+        from gonogo.finding.asked import called
+        from gonogo.finding.call import Call, machine_options
         from gonogo.rehearse.answer import rehearsed, was_interrupted
         from gonogo.rehearse.baseline import compare_with_baseline, read_earlier
         from gonogo.rehearse.display import live_display
@@ -207,11 +209,16 @@ def rehearse(
         earlier = None if against is None else read_earlier(against)
         with live_display(language) as on_progress:
             record, report = rehearsed(request, on_progress)
-        report, passes = (report, True) if earlier is None else compare_with_baseline(report, earlier, peak_growth)
+        if earlier is not None:
+            report = compare_with_baseline(report, earlier, peak_growth)
+        launch = () if synthetic_batch is not None else tuple(command)
+        report = called(
+            report, Call(launch, machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ()))
+        )
         publish(report, format_, output, language, open_)
         if was_interrupted(record):
             raise SystemExit(INTERRUPTED)
-        raise SystemExit(report.verdict.exit_status if passes else 1)
+        raise SystemExit(report.exit_status)
 
 
 app.command(
@@ -278,6 +285,8 @@ def diagnose(
             logs = ["-"]
         from gonogo.cli.reading_progress import reading_display
         from gonogo.diagnose.findings import diagnose as diagnose_logs
+        from gonogo.finding.asked import called
+        from gonogo.finding.call import Call, machine_options
 
         with reading_display(logs, language) as on_bytes:
             report = diagnose_logs(
@@ -290,6 +299,7 @@ def diagnose(
                 project=project,
                 on_bytes=on_bytes,
             )
+        report = called(report, Call(tuple(command), machine_options(environment=environment), tuple(logs)))
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)
 

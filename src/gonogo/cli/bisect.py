@@ -94,6 +94,8 @@ def bisect(
                     "0.14.2 -- bash launch.sh",
                 )
             )
+        from gonogo.finding.asked import called
+        from gonogo.finding.call import Call, machine_options
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
@@ -125,7 +127,10 @@ def bisect(
         )
         with live_display(language) as on_progress:
             found = run_bisection(request, _rehearsed, on_progress)
-        report = bisect_report(found)
+        report = called(
+            bisect_report(found),
+            Call(tuple(command), machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ())),
+        )
         publish(report, format_, output, language, open_)
         raise SystemExit(INTERRUPTED if found.interrupted else report.verdict.exit_status)
 

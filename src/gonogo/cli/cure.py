@@ -93,6 +93,8 @@ def cure(
                     "没有给出要修复的命令：请写在 -- 之后，例如 gonogo cure -- bash launch.sh",
                 )
             )
+        from gonogo.finding.asked import called
+        from gonogo.finding.call import Call, machine_options
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
@@ -128,6 +130,9 @@ def cure(
         report = write_patch(cured, output_patch)
         if apply:
             report = apply_cure(cured, report)
+        report = called(
+            report, Call(tuple(command), machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ()))
+        )
         publish(report, format_, output, language, open_)
         interrupted = report.cure is not None and report.cure.interrupted
         raise SystemExit(INTERRUPTED if interrupted else report.verdict.exit_status)

@@ -12,6 +12,7 @@ from gonogo.finding.text import Text as Text
 if TYPE_CHECKING:
     # Each is imported by those alone that make one or show one.
     from gonogo.finding.bisection import Bisection
+    from gonogo.finding.call import Call
     from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
     from gonogo.finding.guarded_run import GuardedRun
@@ -155,6 +156,14 @@ class Report(msgspec.Struct, frozen=True):
     notes: tuple[Text, ...] = ()
     similar: tuple[SimilarThread, ...] = ()
     """Public threads that look like a log whose cause is not certain, most alike first."""
+    regressed: tuple[Text, ...] = ()
+    """What is worse than in the earlier report that it was held against: it does not pass, whatever its verdict."""
+    call: Call | None = None
+
+    @property
+    def exit_status(self) -> int:
+        """The verdict's; that of NO-GO where it is worse than the earlier report."""
+        return 1 if self.regressed else self.verdict.exit_status
 
 
 _ORDER_OF_CERTAINTY = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}

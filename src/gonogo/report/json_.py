@@ -10,6 +10,7 @@ import msgspec
 
 from gonogo.finding import Finding, Fix, Report
 from gonogo.finding.similar import SimilarThread
+from gonogo.report.headline import headline_of, verdict_line
 from gonogo.report.words import how_to_apply
 
 SCHEMA = "gonogo.report/1"
@@ -36,6 +37,7 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
         "schema": SCHEMA,
         "command": report.command,
         "verdict": report.verdict.value,
+        "answer": _answer_object(report, language),
         "findings": [_finding_object(finding, language) for finding in report.findings],
         "covered": [text.in_language(language) for text in report.covered],
         "skipped": [
@@ -45,6 +47,22 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
         "notes": [text.in_language(language) for text in report.notes],
         **({"similar": [_thread_object(one, language) for one in report.similar]} if report.log is not None else {}),
         **{name: value for name, value in _seen(report).items() if value is not None},
+    }
+
+
+def _answer_object(report: Report, language: str) -> dict[str, Any]:
+    """What the report says first."""
+    answer = headline_of(report)
+    return {
+        "says": verdict_line(report, language),
+        "reason": answer.reason.in_language(language),
+        "next": answer.next.command,
+        "next_does": answer.next.what.in_language(language),
+        "figures": [
+            {"name": figure.name.in_language(language), "value": figure.value.in_language(language)}
+            for figure in answer.figures
+        ],
+        **({"regressed": [text.in_language(language) for text in report.regressed]} if report.regressed else {}),
     }
 
 

@@ -9,6 +9,7 @@ from gonogo.finding import Finding, Report
 from gonogo.finding.alike import group_alike
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
+from gonogo.report.headline import headline_of, verdict_line
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
@@ -45,18 +46,29 @@ def _block(text: str, language: str) -> Iterator[str]:
 
 
 def _lines(report: Report, language: str) -> Iterator[str]:
-    yield f"## gonogo {_plain(report.command)}: {report.verdict.value}"
+    answer = headline_of(report)
+    yield f"## gonogo {_plain(report.command)}: {_plain(verdict_line(report, language))}"
+    yield from ("", f"**{_plain(answer.reason.in_language(language))}**")
+    what = _plain(answer.next.what.in_language(language))
+    what = f"（{what}）" if language == "zh" else f" ({what})"
+    todo = f"{_code(answer.next.command)}{what}" if answer.next.command else what.strip(" ()（）")
+    yield from ("", f"{word('next', language)}{colon(language)}{todo}")
+    if answer.figures:
+        yield ""
+        for figure in answer.figures:
+            name, value = figure.name.in_language(language), figure.value.in_language(language)
+            yield f"- {_plain(name)}{colon(language)}{_plain(value)}"
     if summary := summary_of(report, language):
         yield from ("", _plain(summary))
-    for note in report.notes:
+    for note in answer.notes:
         yield from ("", _plain(note.in_language(language)))
-    for table in head_tables_of(report, language):
-        yield from _table_lines(table)
     for alike in group_alike(report.findings):
         yield from _finding_lines(alike.finding, language)
         if alike.others:
             yield from ("", f"{_plain(alike.heading(language))}{colon(language)}".rstrip(), "")
             yield from (f"- {_plain(place)}" for place in alike.places(language))
+    for table in head_tables_of(report, language):
+        yield from _table_lines(table)
     if report.similar:
         yield from ("", f"### {word('similar', language)}", "")
         yield from (_thread_line(thread, language) for thread in report.similar)

@@ -8,6 +8,7 @@ from gonogo.finding.cured import Cure
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.excerpt import print_excerpt
+from gonogo.report.headline import Headline, badge, headline_of
 from gonogo.report.page import Page, Styled, cells
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
@@ -16,6 +17,7 @@ from gonogo.report.trials.plan_text import print_plan
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, how_to_apply, word
 
+_GAP = 2
 _SCREEN = 3
 """Findings in full that fit a screen."""
 _OF_VERDICT = {Verdict.GO: "bold green", Verdict.NO_GO: "bold red", Verdict.CANNOT_TELL: "bold yellow"}
@@ -27,10 +29,7 @@ def print_report(report: Report, page: Page, language: str) -> None:
 
     Everything is printed as styled text, never as markup, after terminal escapes have been taken out of it.
     """
-    _print_verdict(report, page, language)
-    for table in head_tables_of(report, language):
-        page.line()
-        page.table(table)
+    _print_answer(report, headline_of(report), page, language)
     # A log may admit many causes: the first is told in full, so that the answer fits a screen.
     found = group_alike(report.findings)
     in_full = 1 if report.log is not None else len(found)
@@ -46,6 +45,9 @@ def print_report(report: Report, page: Page, language: str) -> None:
         page.line(Styled(f"{word('others', language)}{colon(language).rstrip()}", "bold"))
         for finding in others:
             _print_briefly(finding, page, language)
+    for table in head_tables_of(report, language):
+        page.line()
+        page.table(table)
     if report.similar:
         _print_similar(report.similar, page, language)
     if report.cure is not None:
@@ -59,25 +61,57 @@ def print_report(report: Report, page: Page, language: str) -> None:
     _print_coverage(report, page, language)
     if report.rehearsal is not None or min(in_full, len(found)) > _SCREEN:  # the first line is out of sight
         page.line()
-        page.line(_banner(report).append(f"  {counted(report, language)}"))
+        page.line(_banner(report, headline_of(report), language).append(f"  {counted(report, language)}"))
 
 
 def _say(text: Text, language: str) -> str:
     return clean(text.in_language(language))
 
 
-def _print_verdict(report: Report, page: Page, language: str) -> None:
-    page.line(_banner(report).append(f"  gonogo {clean_line(report.command)}", "bold"))
-    if counts := counted(report, language):
-        page.line(Styled(counts))
-    if summary := summary_of(report, language):
-        page.line(Styled(summary))
-    for note in report.notes:
+def _print_answer(report: Report, answer: Headline, page: Page, language: str) -> None:
+    """The verdict, why, the next command; then the figures, what it was, and what else is to be said of it."""
+    page.line(_banner(report, answer, language).append(f"  gonogo {clean_line(report.command)}", "bold"))
+    page.line(Styled(_line(answer.reason, language), "bold"))
+    what = Styled(_line(answer.next.what, language), "dim" if answer.next.command else "")
+    todo = Styled(f"{word('next', language)}{colon(language)}", "cyan")
+    if answer.next.command:
+        todo.append(clean_line(answer.next.command), "bold")
+        # What is to be copied stands on a line of its own where both don't fit on one.
+        before, after = ("（", "）") if language == "zh" else ("   (", ")")
+        both = Styled.assemble(todo, before, what, after)
+        if cells(both.plain) <= page.width:
+            page.line(both)
+        else:
+            page.line(todo, wrap=False)
+            page.line(
+                Styled.assemble(before.strip(), what, after), indent=cells(f"{word('next', language)}{colon(language)}")
+            )
+    else:
+        page.line(todo.append(what))
+    page.line()
+    labels = [_line(figure.name, language) for figure in answer.figures]
+    column = max(map(cells, labels), default=0) + _GAP
+    for label, figure in zip(labels, answer.figures, strict=True):
+        value = Styled(_line(figure.value, language))
+        page.labelled(Styled.assemble((label, "dim"), " " * (column - cells(label))), column, value)
+    for said in (counted(report, language), summary_of(report, language)):
+        if said:
+            page.line(Styled(said))
+    for note in answer.notes:
         page.line(Styled(_say(note, language)))
 
 
-def _banner(report: Report) -> Styled:
-    return Styled.assemble((f" {report.verdict.value} ", f"{_OF_VERDICT[report.verdict]} reverse"))
+def _line(text: Text, language: str) -> str:
+    return clean_line(text.in_language(language))
+
+
+def _banner(report: Report, answer: Headline, language: str) -> Styled:
+    style = "bold red" if report.regressed else _OF_VERDICT[report.verdict]
+    banner = Styled.assemble((f" {badge(report, language)} ", f"{style} reverse"))
+    if answer.scope is not None:
+        scope = _line(answer.scope, language)
+        banner.append(f"（{scope}）" if language == "zh" else f"({scope}) ")
+    return banner
 
 
 def _print_finding(finding: Finding, page: Page, language: str, *, advise: bool) -> None:

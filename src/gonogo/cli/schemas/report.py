@@ -47,6 +47,19 @@ def report_schema() -> dict[str, Any]:
             "schema": {"const": SCHEMA},
             "command": _STRING,
             "verdict": {"enum": [verdict.value for verdict in Verdict]},
+            "answer": {
+                **_object(
+                    {
+                        "says": _STRING,
+                        "reason": _STRING,
+                        "next": _STRING,
+                        "next_does": _STRING,
+                        "figures": {"type": "array", "items": _object({"name": _STRING, "value": _STRING})},
+                        "regressed": _STRINGS,
+                    }
+                ),
+                "required": ["says", "reason", "next", "next_does", "figures"],
+            },
             "findings": {"type": "array", "items": {"$ref": "#/$defs/Finding"}},
             "covered": _STRINGS,
             "skipped": {"type": "array", "items": _object({"what": _STRING, "why": _STRING})},

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from gonogo.finding import Report, Text
+from gonogo.finding import Report, Text, Verdict
 from gonogo.finding.alike import group_alike
 from gonogo.finding.similar import SimilarThread
+from gonogo.report.headline import Figure, badge, headline_of
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.ends import guarded_sections, log_sections
 from gonogo.report.html.findings import diff_markup, finding_markup
@@ -37,6 +38,8 @@ _CLICK = Text(
 )
 _CLICK_ALONE = Text("Select a part to see what it consists of.", "选择一个部分以查看其构成。")
 _DEVICE = Text("Device", "设备")
+_SHORT_VALUE = 28
+"""Letters of a figure that are shown in large; longer ones are sentences."""
 _SHORT = 24
 """Letters of a cell that stand on one line: a column of node-a or ZeRO-2 is else one letter wide on a phone."""
 _LONG = 40
@@ -97,16 +100,45 @@ def _thread(thread: SimilarThread, language: str) -> str:
 
 
 def _head(report: Report, language: str) -> Iterator[str]:
-    verdict = element("span", text(report.verdict.value), klass=f"verdict {report.verdict.value.lower()}")
-    yield element("h1", verdict, " ", text(f"gonogo {report.command}"))
+    """The answer, before anything that has to be scrolled to: verdict, why, figures, the next command."""
+    answer = headline_of(report)
+    kind = Verdict.NO_GO if report.regressed else report.verdict
+    verdict = element("span", text(badge(report, language)), klass=f"verdict {kind.value.lower()}")
+    scope = [element("span", text(answer.scope.in_language(language)), klass="scope")] if answer.scope else []
+    command = element("span", text(f"gonogo {report.command}"), klass="of")
+    yield element("h1", " ".join([verdict, *scope, command]))
+    yield element("p", prose(answer.reason.in_language(language)), klass="reason")
+    if answer.figures:
+        yield element("dl", *(_tile(figure, language) for figure in answer.figures), klass="tiles")
+    what = element("span", text(answer.next.what.in_language(language)), klass="remark")
+    label = element("span", text(word("next", language)), klass="label")
+    todo = (
+        [label, " ", element("code", text(answer.next.command)), " ", what]
+        if answer.next.command
+        else [label, " ", what]
+    )
+    yield element("p", *todo, klass="next")
     launched = report.rehearsal or report.guarded_run
     if launched is not None and launched.command:
-        yield element("p", element("code", text(shlex.join(launched.command))))
+        yield element("p", element("code", text(shlex.join(launched.command))), klass="remark")
     for line in (counted(report, language), summary_of(report, language)):
         if line:
-            yield element("p", text(line))
-    for note in report.notes:
+            yield element("p", text(line), klass="remark")
+    for note in answer.notes:
         yield element("p", prose(note.in_language(language)), klass="remark")
+
+
+def _tile(figure: Figure, language: str) -> str:
+    """A figure in large, with a bar where it is a share of something."""
+    parts = [element("dt", text(figure.name.in_language(language)))]
+    value = text(figure.value.in_language(language))
+    if figure.share is not None:
+        over = {"low": "1", "high": "99", "optimum": "0"} if figure.share > 100 else {}
+        value += element("meter", min="0", max="100", value=f"{figure.share:.0f}", aria_hidden="true", **over)
+    parts.append(element("dd", value))
+    return element(
+        "div", *parts, klass="tile" if figure.share is not None or len(value) < _SHORT_VALUE else "tile long"
+    )
 
 
 def _charts(report: Report, language: str) -> Iterator[str]:
