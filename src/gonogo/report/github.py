@@ -22,7 +22,7 @@ def to_github(report: Report, language: str) -> str:
 def _lines(report: Report, language: str) -> Iterator[str]:
     answer = headline_of(report)
     yield f"gonogo {clean_line(report.command)}{colon(language)}{clean_line(verdict_line(report, language))}"
-    yield clean_line(answer.reason.in_language(language))
+    yield f"{word('reason', language)}{colon(language)}{clean_line(answer.reason.in_language(language))}"
     yield f"{word('next', language)}{colon(language)}{clean_line(answer.next.said(language))}"
     for finding in report.findings:
         yield _annotation(finding, language)

@@ -70,8 +70,10 @@ def _gonogo(name: str, call: Call, *options: str, files: Sequence[str] = (), mac
     return shlex.join([*words, "--", *call.command] if call.command else words)
 
 
-def _explain(finding: Finding) -> Next:
-    return Next(f"gonogo explain {shlex.quote(finding.hazard)}", _TO_READ)
+def _explained(report: Report) -> Next:
+    """The page of the error that is surest, or of whatever was found first."""
+    found = _errors(report) or report.findings
+    return Next(f"gonogo explain {shlex.quote(found[0].hazard)}", _TO_READ) if found else Next("", _NOTHING)
 
 
 def _errors(report: Report) -> list[Finding]:
@@ -101,10 +103,10 @@ def _after_check(report: Report, call: Call) -> Next:
     if (fixing := _fixing(report, call)) is not None:
         return fixing
     if report.verdict is Verdict.NO_GO:
-        return _explain(_errors(report)[0])
+        return _explained(report)
     if not call.command:
         likely = [one for one in _errors(report) if one.certainty is Certainty.LIKELY]
-        return _explain(likely[0]) if likely else Next("", _NO_LAUNCH)
+        return _explained(report) if likely else Next("", _NO_LAUNCH)
     return Next(_gonogo("rehearse", call), _RUNS_IT)
 
 
@@ -123,10 +125,10 @@ def _after_rehearsal(report: Report, call: Call) -> Next:
     if (fixing := _fixing(report, call)) is not None:
         return fixing
     if report.verdict is Verdict.NO_GO:
-        return Next(_gonogo("cure", call), _FINDS_CURE) if call.command else _explain(_errors(report)[0])
+        return Next(_gonogo("cure", call), _FINDS_CURE) if call.command else _explained(report)
     likely = [one for one in _errors(report) if one.certainty is Certainty.LIKELY]
     if likely:
-        return _explain(likely[0])
+        return _explained(report)
     outcomes = {rank.outcome for rank in report.rehearsal.ranks} if report.rehearsal is not None else set()
     for skipped in report.skipped:
         if match := _NAMED.search(skipped.why.en):
@@ -145,7 +147,7 @@ def _after_diagnosis(report: Report, call: Call) -> Next:
     if call.command and errors:
         return Next(_gonogo("rehearse", call), _PROVES)
     if errors:
-        return _explain(errors[0])
+        return _explained(report)
     if call.command:
         return Next(_gonogo("rehearse", call), _RUNS_IT)
     files = call.files or ("LOG",)
@@ -157,7 +159,7 @@ def _after_run(report: Report, call: Call) -> Next:
         return Next("", _NOTHING)
     errors = _errors(report)
     if errors:
-        return _explain(errors[0])
+        return _explained(report)
     return Next(_gonogo("rehearse", call, machine=False), _RUNS_IT)
 
 
@@ -174,7 +176,7 @@ def _after_cure(report: Report, call: Call) -> Next:
             return Next(shlex.join(["pip", "install", *cure.pins]), Text("the versions it needs", "所需的版本"))
         return Next(_gonogo("run", call, machine=False), _ON_GPUS)
     if report.findings:
-        return _explain(report.findings[0])
+        return _explained(report)
     return Next(_gonogo("rehearse", call), _RUNS_IT)
 
 
@@ -207,5 +209,5 @@ def _after_plan(report: Report, call: Call) -> Next:
 def _after_env(report: Report, call: Call) -> Next:
     errors = _errors(report) or list(report.findings)
     if report.verdict is not Verdict.GO and errors:
-        return _explain(errors[0])
+        return _explained(report)
     return Next("gonogo check .", Text("reads a project's files beside it", "再检查项目的文件"))
