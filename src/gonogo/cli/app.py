@@ -118,6 +118,13 @@ def rehearse(
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Use this version of a package. Repeatable."),
     ] = None,
     yes: Yes = False,
+    prepare_: Annotated[
+        bool,
+        typer.Option(
+            "--prepare/--no-prepare",
+            help="First generate what the launch opens and is not here: models without weights, tokenizers, data.",
+        ),
+    ] = True,
     env: Env = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR.")] = None,
     memory_viz: MemoryViz = None,
@@ -180,6 +187,7 @@ def rehearse(
         from gonogo.finding.asked import called
         from gonogo.finding.call import Call, machine_options
         from gonogo.rehearse.answer import rehearsed, was_interrupted
+        from gonogo.rehearse.at_once import rehearsed_at_once
         from gonogo.rehearse.baseline import compare_with_baseline, read_earlier
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
@@ -208,7 +216,8 @@ def rehearse(
         request = unpacked(request)
         earlier = None if against is None else read_earlier(against)
         with live_display(language) as on_progress:
-            record, report = rehearsed(request, on_progress)
+            at_once = rehearsed_at_once if prepare_ and synthetic_batch is None else rehearsed
+            record, report = at_once(request, on_progress)
         if earlier is not None:
             report = compare_with_baseline(report, earlier, peak_growth)
         launch = () if synthetic_batch is not None else tuple(command)
@@ -216,7 +225,7 @@ def rehearse(
             report, Call(launch, machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ()))
         )
         publish(report, format_, output, language, open_)
-        if was_interrupted(record):
+        if record is not None and was_interrupted(record):
             raise SystemExit(INTERRUPTED)
         raise SystemExit(report.exit_status)
 

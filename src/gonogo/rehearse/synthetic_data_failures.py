@@ -8,7 +8,7 @@ import platform
 import re
 from pathlib import Path
 
-from gonogo.evidence.prepared import FOLDER, Prepared, read_prepared
+from gonogo.evidence.prepared import FOLDER, Prepared, parent_of_prepared, read_prepared
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.failures import class_of
@@ -103,7 +103,7 @@ def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
 
     ``folder`` is where the launch was typed.
     """
-    table = read_prepared(folder / FOLDER) or Prepared(environment=_NONE)
+    table = read_prepared(parent_of_prepared(folder) / FOLDER) or Prepared(environment=_NONE)
     for rank in record.ranks:
         failure = rank.failure
         if failure is None or rank.outcome != "raised":
