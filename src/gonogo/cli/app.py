@@ -106,7 +106,7 @@ def rehearse(
     gpus: Gpus = None,
     nodes: Nodes = None,
     host_memory: HostMemory = None,
-    ranks: Ranks = "0",
+    ranks: Ranks = "auto",
     steps: Steps = 2,
     timeout: Annotated[
         float, typer.Option(min=1.0, metavar="SECONDS", help="Stop a program that takes longer.")

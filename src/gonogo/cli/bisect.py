@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -96,6 +97,7 @@ def bisect(
             )
         from gonogo.finding.asked import called
         from gonogo.finding.call import Call, machine_options
+        from gonogo.rehearse.at_once import prepared_at_once
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
@@ -125,8 +127,8 @@ def bisect(
         request = BisectRequest(
             _required("--package", package), _required("--good", good), _required("--bad", bad), unpacked(rehearsal)
         )
-        with live_display(language) as on_progress:
-            found = run_bisection(request, _rehearsed, on_progress)
+        with live_display(language) as on_progress, prepared_at_once(request.rehearsal) as ready:
+            found = run_bisection(replace(request, rehearsal=ready), _rehearsed, on_progress)
         report = called(
             bisect_report(found),
             Call(tuple(command), machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ())),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,6 +96,7 @@ def cure(
             )
         from gonogo.finding.asked import called
         from gonogo.finding.call import Call, machine_options
+        from gonogo.rehearse.at_once import prepared_at_once
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
@@ -125,7 +127,12 @@ def cure(
             allow_training_changes=allow_training_changes,
             patch_file=str(output_patch),
         )
-        with scratch_folder() as scratch, live_display(language) as on_progress:
+        with (
+            scratch_folder() as scratch,
+            live_display(language) as on_progress,
+            prepared_at_once(request.rehearsal) as ready,
+        ):
+            request = replace(request, rehearsal=ready)
             cured = search(request, scratch, _rehearsed, on_progress)
         report = write_patch(cured, output_patch)
         if apply:

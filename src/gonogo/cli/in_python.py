@@ -59,7 +59,7 @@ def rehearse_command(
     gpus: str | None = None,
     nodes: int | None = None,
     host_memory: str | None = None,
-    ranks: str = "0",
+    ranks: str = "auto",
     steps: int = 2,
     timeout: float = 600.0,
     env: Sequence[str] = (),
@@ -68,7 +68,7 @@ def rehearse_command(
 
     Raises UserError for what the user has to change.
     """
-    from gonogo.rehearse.answer import rehearsed
+    from gonogo.rehearse.at_once import rehearsed_at_once
     from gonogo.rehearse.display import live_display, progress_lines
     from gonogo.rehearse.request import RehearsalRequest
 
@@ -85,7 +85,7 @@ def rehearse_command(
     )
     say = progress_lines(language)
     with live_display(language) as shown:
-        _, report = rehearsed(request, shown or (lambda status: say(status.activity)))
+        _, report = rehearsed_at_once(request, shown or (lambda status: say(status.activity)))
     return _answer(report, Call(tuple(request.command), machine_options(gpus, nodes, host_memory, env=env)))
 
 

@@ -33,7 +33,13 @@ Gpus = Annotated[
 ]
 Nodes = Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of nodes. Default: from COMMAND.")]
 HostMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memory per node, e.g. 1T or 512G.")]
-Ranks = Annotated[str, typer.Option(metavar="0|0,3|sample|all", help="Which ranks to run.")]
+Ranks = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|0|0,3|sample|all",
+        help="Which ranks to run; auto: rank 0, and the last one too where the files let ranks differ.",
+    ),
+]
 Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to run.")]
 NoCache = Annotated[
     bool, typer.Option("--no-cache", help="Rehearse again even if nothing has changed since the last time.")

@@ -1,7 +1,7 @@
 """A rehearsal that needs nothing before it: what the launch opens and is not here is made first, in the same call.
 
-What is made lies in gonogo's cache, by folder and command; ``gonogo prepare`` makes the same beside the launch, shows and
-keeps it. Where the user has prepared a folder himself, that one counts, and nothing is made here.
+What is made lies in gonogo's cache, by folder and command; ``gonogo prepare`` makes the same beside the launch, shows
+and keeps it. Where the user has prepared a folder himself, that one counts, and nothing is made here.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from gonogo.rehearse.prepared.probe_run import look
 from gonogo.rehearse.prepared.provided_files import AS_INSTALLED, preparation_id, prepared_beside
 from gonogo.rehearse.prepared.run import InEnvironment, Launches, Preparation, launches_of, options_of, prepare
 from gonogo.rehearse.progress import OnProgress, ProgressReporter
+from gonogo.rehearse.ranks.auto import ranks_for
 from gonogo.rehearse.request import RehearsalRequest
 
 _ROWS = 64
@@ -54,16 +55,15 @@ _NOT_WANTED = Text(
 )
 _EVERYTHING = Text("everything", "全部")
 _NOT_INSTALLED = Text(
-    "{names}: not installed here, though the program imports it at its start; nothing was run. "
-    "gonogo rehearse {option} -- COMMAND takes it from the index for this rehearsal alone",
-    "{names}：本机没有安装，而程序一开始就导入它；没有运行任何内容。"
-    "gonogo rehearse {option} -- COMMAND 只为这次排练从索引取来",
+    "{names}: not installed here, and the program imports it at its start; nothing was run: {option} takes it from the "
+    "index, for this rehearsal alone",
+    "{names}：本机没有安装，而程序一开始就导入它；没有运行任何内容：{option} 只为这次排练从索引取来",
 )
 _NOT_MADE = Text(
-    "{names}: not installed here, though {files} asks for it and the program imports it at its start; nothing was run. "
-    "gonogo rehearse --yes -- COMMAND makes the environment that {files} asks for, once",
-    "{names}：本机没有安装，而 {files} 要求它，且程序一开始就导入它；没有运行任何内容。"
-    "gonogo rehearse --yes -- COMMAND 会创建 {files} 要求的环境（一次）",
+    "{names}: not installed here, though {files} asks for it, and the program imports it at its start; nothing was "
+    "run: --yes makes the environment that is asked for, once",
+    "{names}：本机没有安装，而 {files} 要求它，且程序一开始就导入它；没有运行任何内容：--yes 会创建所要求的环境，只需一"
+    "次",
 )
 
 
@@ -75,12 +75,16 @@ def rehearsed_at_once(
     Raises what a rehearsal raises.
     """
     folder = Path.cwd()
-    if prepared_beside(folder) is not None:
-        return rehearsed(request, on_progress)
     say = ProgressReporter(on_progress, time.monotonic())
     say(_READING)
     try:
         launches = launches_of(request.command)
+        ranks, note = ranks_for(request.ranks, launches[0])
+        request = replace(request, ranks=ranks)
+        said = [note] if note is not None else []
+        if prepared_beside(folder) is not None:
+            record, report = rehearsed(request, on_progress)
+            return record, _with_notes(report, said)
         listed = _listed(request, launches)
     except UserError:
         return rehearsed(request, on_progress)  # which understands commands that files alone don't settle
@@ -105,7 +109,7 @@ def rehearsed_at_once(
             if preparation_id(folder) != before:
                 say(_AGAIN)
                 record, report = _rehearsed(request, on_progress)
-    return record, _with_notes(report, notes)
+    return record, _with_notes(report, [*notes, *said])
 
 
 def _with_notes(report: Report, notes: Sequence[Text]) -> Report:

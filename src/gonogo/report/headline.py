@@ -14,6 +14,8 @@ from gonogo.report.trials.plan import strategy_name
 _MAX_NOT_COVERED = 3
 """Gaps that are named at the top; all of them stand under *Not covered*."""
 _REASON_LETTERS = 300
+EVERYTHING = Text("everything", "全部")
+"""What a gap is of that leaves nothing."""
 
 FILES_ONLY = Text("files only", "仅文件")
 REGRESSED = Text("REGRESSED", "退步")
@@ -157,6 +159,8 @@ def _gap(report: Report) -> Text:
     if report.skipped:
         first = report.skipped[0]
         told = Text("{what}: {why}", "{what}：{why}").format(what=first.what, why=first.why)
+        if first.what == EVERYTHING:
+            told = first.why
         return Text(_cut(told.en), _cut(told.zh))
     return Text("Not all of it could be looked at", "未能全部检查")
 

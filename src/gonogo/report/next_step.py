@@ -16,6 +16,7 @@ _ON_GPUS = Text("on the machine with the GPUs", "在有 GPU 的机器上")
 _FINDS_CURE = Text("finds the smallest change that makes it GO", "找出使其变为 GO 的最小改动")
 _TO_READ = Text("what it is, and how to cure it", "原因与解决办法")
 _RUNS_IT = Text("runs the program itself, on virtual GPUs", "在虚拟 GPU 上运行程序本身")
+_MAKES_IT = Text("makes that environment, and rehearses in it", "创建该环境并在其中排练")
 _PROVES = Text("proves the cure before the next launch", "再次启动前验证修复")
 _KEEPS = Text("keeps what each rank printed", "保留每个 rank 的全部输出")
 _LONGER = Text("gives it more time", "给它更多时间")
@@ -26,7 +27,7 @@ _LOGS_OF = Text("reads the run's own files beside the logs", "同时读取运行
 _RECORDS = "rehearsal-records"
 _NAMED = re.compile(r"gonogo (?:prepare|rehearse) [^;,()]*?-- [^;,()]+?(?=$|[;,()]| (?:makes|generates|once|shows)\b)")
 """A whole command that a sentence tells the user to type."""
-_OPTION = re.compile(r"(--(?:env|with) [A-Za-z_][\w.=-]*)")
+_OPTION = re.compile(r"((?:--(?:env|with) [A-Za-z_][\w.=-]*\w ?)+|--yes\b)")
 
 
 class Next(msgspec.Struct, frozen=True):
@@ -134,7 +135,7 @@ def _after_rehearsal(report: Report, call: Call) -> Next:
         if match := _NAMED.search(skipped.why.en):
             return Next(match[0].strip(), Text("makes what is missing here", "生成本机没有的内容"))
         if (match := _OPTION.search(skipped.why.en)) and call.command:
-            return Next(_gonogo("rehearse", call, *match[1].split(" ")), _RUNS_IT)
+            return Next(_gonogo("rehearse", call, *match[1].split()), _MAKES_IT if match[1] == "--yes" else _RUNS_IT)
     if "timed-out" in outcomes:
         return Next(_gonogo("rehearse", call, "--timeout", "3600"), _LONGER)
     return Next(_gonogo("rehearse", call, "--keep", _RECORDS), _KEEPS)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from gonogo.evidence.paths import folders_upward, is_file, is_folder
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.rehearse.environment_mismatch import distribution_of, is_project_module
@@ -38,7 +39,8 @@ def missing_imports(runs: Sequence[Run], packages: Packages, folder: Path) -> li
                 continue
             if packages.own is not None and packages.own.name == name:
                 continue
-            if not _can_be_found(first) and not is_project_module(first, folder):
+            listed = name in packages.lines
+            if not _can_be_found(first) and not _is_ours(first, run, folder, deep=not listed):
                 found[name] = None
     return list(found)
 
@@ -50,6 +52,17 @@ def _has_own_python(run: Run) -> bool:
     if first is None or os.sep in first or first in ("conda", "mamba", "micromamba", "uv", "poetry", "pixi"):
         return True
     return any(name in run.launch.variables for name in ("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME"))
+
+
+def _is_ours(module: str, run: Run, folder: Path, *, deep: bool) -> bool:
+    """Whether a file of the project is that module: where Python looks for it; ``deep``, anywhere in the project."""
+    assert run.launch is not None
+    *_, top = folders_upward(folder)
+    scripts = (Path(os.path.abspath(one.source.path)).parent for one in run.scripts)
+    for place in dict.fromkeys((folder, run.launch.cwd, top, top / "src", *scripts)):
+        if is_file(place / f"{module}.py") or is_folder(place / module):
+            return True
+    return deep and is_project_module(module, folder)
 
 
 def _can_be_found(module: str) -> bool:

@@ -153,7 +153,8 @@ def prepare(
             if (needed := asked_of(record.failure, packages.absent)) is not None:  # the run has it then, and so here
                 packages.absent = tuple(name for name in packages.absent if name != needed)
                 continue
-            if [name for name in missing_packages(record.failure) if packages.add(name)]:
+            lacking = () if given.as_installed else missing_packages(record.failure)
+            if [name for name in lacking if packages.add(name)]:
                 continue
         rows = _rows_for(record, done.wanted, options)
         if rows != options.rows_of and max(rows.values()) <= MAX_ROWS:
