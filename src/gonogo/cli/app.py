@@ -19,6 +19,7 @@ import typer
 from typer.models import CommandInfo
 
 from gonogo._version import __version__
+from gonogo.cli import overview
 from gonogo.cli.bisect import bisect
 from gonogo.cli.check import check
 from gonogo.cli.cure import cure
@@ -51,6 +52,7 @@ from gonogo.cli.options import (
     Unconfined,
     Yes,
     before_and_after,
+    chosen_environment,
 )
 from gonogo.cli.plan import plan
 from gonogo.cli.prepare import prepare
@@ -58,6 +60,7 @@ from gonogo.cli.run import run
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language, language_of_locale
+from gonogo.report.page import Page, colour_wanted
 
 app = typer.Typer(
     name="gonogo",
@@ -173,6 +176,7 @@ def rehearse(
 
         known_format(format_)
         check_writable(output)
+        environment = chosen_environment(environment)
         from gonogo.rehearse.synthetic import Synthetic
 
         synthetic = Synthetic(synthetic_batch, deepspeed, seq_len, micro_batch, gradient_checkpointing)
@@ -398,6 +402,7 @@ def hazards(
 
 
 _LATER = {
+    "doctor": "gonogo.cli.doctor",
     "gpus": "gonogo.cli.gpus",
     "mcp": "gonogo.cli.mcp.command",
     "sbatch": "gonogo.cli.sbatch",
@@ -422,15 +427,51 @@ def _register_later(called: str | None) -> None:
 def main() -> None:
     """The entry point of the command ``gonogo``."""
     with exit_statuses(language_of_locale(os.environ)):
+        words, asked = _language_of(sys.argv[1:])
+        language = chosen_language(asked, os.environ)
+        if overview.wanted(words):
+            overview.print_overview(Page(sys.stdout, colour=colour_wanted(sys.stdout)), language)
+            return
         _register_later(next(iter(sys.argv[1:2]), None))
         every = app.registered_commands
         called = [command for command in every if _name(command) in sys.argv[1:2]]
         # Where a command is named, Typer is spared the making of the others: a tenth of a check's time.
         app.registered_commands = called or every
         try:
-            app(prog_name="gonogo")
+            if {"-h", "--help"} & set(_before_command(words)):
+                _help(language)
+            else:
+                app(prog_name="gonogo")
         finally:
             app.registered_commands = every
+
+
+def _help(language: str) -> None:
+    """``--help`` of the command that is called."""
+    from typer.main import get_group
+
+    from gonogo.cli.help_language import speak
+
+    group = get_group(app)
+    for command in group.commands.values():
+        speak(command, language)
+    group(prog_name="gonogo")
+
+
+def _before_command(words: list[str]) -> list[str]:
+    """What stands before the user's own command."""
+    return words[: words.index("--")] if "--" in words else words
+
+
+def _language_of(words: list[str]) -> tuple[list[str], str | None]:
+    """The words without ``--lang``, and what it says."""
+    before = _before_command(words)
+    for number, word in enumerate(before):
+        if word.startswith("--lang="):
+            return [*words[:number], *words[number + 1 :]], word.partition("=")[2]
+        if word == "--lang" and number + 1 < len(before):
+            return [*words[:number], *words[number + 2 :]], words[number + 1]
+    return words, None
 
 
 def _name(command: CommandInfo) -> str | None:

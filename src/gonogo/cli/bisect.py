@@ -27,6 +27,7 @@ from gonogo.cli.options import (
     Steps,
     Unconfined,
     Yes,
+    chosen_environment,
 )
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -115,7 +116,7 @@ def bisect(
             ranks=ranks,
             steps=steps,
             timeout=timeout,
-            environment=environment,
+            environment=chosen_environment(environment),
             with_packages=tuple(with_ or ()),
             as_of=as_of,
             keep=keep,

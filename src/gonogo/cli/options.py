@@ -57,9 +57,10 @@ InEnvironment = Annotated[
     Path | None,
     typer.Option(
         "--environment",
-        metavar="FILE|none",
+        metavar="auto|FILE|none",
         help="Rehearse in the environment described by FILE: requirements, a lock file, pip freeze, a Dockerfile "
-        "…; none: the installed packages. Default: what gonogo prepare found, else the installed packages.",
+        "…; none: the installed packages; auto: the environment that the project's files ask for, once you agree. "
+        "Default: auto.",
     ),
 ]
 Yes = Annotated[
@@ -120,6 +121,11 @@ MicroBatch = Annotated[
 GradientCheckpointing = Annotated[
     bool, typer.Option("--gradient-checkpointing", help="With --synthetic-batch: enable gradient checkpointing.")
 ]
+
+
+def chosen_environment(given: Path | None) -> Path | None:
+    """``--environment``; None for ``auto``, the default."""
+    return None if given == Path("auto") else given
 
 
 def before_and_after(words: list[str]) -> tuple[list[str], list[str]]:

@@ -10,7 +10,18 @@ from typing import Annotated
 import typer
 
 from gonogo.cli.exit_status import exit_statuses
-from gonogo.cli.options import AsOf, Command, Env, Gpus, InEnvironment, Lang, Output, Unconfined, Yes
+from gonogo.cli.options import (
+    AsOf,
+    Command,
+    Env,
+    Gpus,
+    InEnvironment,
+    Lang,
+    Output,
+    Unconfined,
+    Yes,
+    chosen_environment,
+)
 from gonogo.finding import Text, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -79,6 +90,7 @@ def prepare(
 
         known_format(format_)
         check_writable(output)
+        environment = chosen_environment(environment)
         check_named(env or (), os.environ)
         if not command and model:
             from gonogo.rehearse.prepared.run import prepare_models
