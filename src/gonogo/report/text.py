@@ -17,6 +17,7 @@ from gonogo.report.trials.plan_text import print_plan
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, how_to_apply, word
 
+_MORE_SOURCES = Text(" (+{count}: gonogo explain {hazard})", "（另有 {count} 个：gonogo explain {hazard}）")
 _GAP = 2
 _SCREEN = 3
 """Findings in full that fit a screen."""
@@ -139,8 +140,12 @@ def _print_finding(finding: Finding, page: Page, language: str, *, advise: bool)
         page.labelled(label, column, Styled(_say(text, language)))
     for fix in finding.fixes:
         _print_fix(fix, page, language)
-    for source in finding.sources if advise else ():
-        line = f"{word('source', language)}{colon(language)}{clean_line(source)}"
+    if finding.sources and advise:
+        more = len(finding.sources) - 1
+        line = f"{word('source', language)}{colon(language)}{clean_line(finding.sources[0])}"
+        if more:
+            rest = _MORE_SOURCES.format(count=more, hazard=clean_line(finding.hazard))
+            line += rest.in_language(language)
         page.line(Styled(line, "dim"), wrap=False)
 
 
