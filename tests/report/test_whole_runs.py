@@ -16,7 +16,7 @@ from gonogo.finding import Text, Verdict
 from gonogo.finding.asked import called
 from gonogo.finding.call import Call
 from gonogo.report import FORMATS, render
-from gonogo.report.headline import headline_of
+from gonogo.report.answer.headline import headline_of
 from gonogo.report.page import Page
 from gonogo.report.text import print_report
 

@@ -429,7 +429,7 @@ def main() -> None:
     with exit_statuses(language_of_locale(os.environ)):
         words, asked = _language_of(sys.argv[1:])
         language = chosen_language(asked, os.environ)
-        if overview.wanted(words):
+        if overview.wanted(words) and "_GONOGO_COMPLETE" not in os.environ:  # a shell asks for its completion script
             overview.print_overview(Page(sys.stdout, colour=colour_wanted(sys.stdout)), language)
             return
         _register_later(next(iter(sys.argv[1:2]), None))

@@ -10,7 +10,7 @@ import msgspec
 
 from gonogo.finding import Finding, Fix, Report
 from gonogo.finding.similar import SimilarThread
-from gonogo.report.headline import headline_of, verdict_line
+from gonogo.report.answer.headline import headline_of, verdict_line
 from gonogo.report.words import how_to_apply
 
 SCHEMA = "gonogo.report/1"

@@ -9,7 +9,7 @@ from gonogo.finding import Finding, Report
 from gonogo.finding.alike import group_alike
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
-from gonogo.report.headline import headline_of, verdict_line
+from gonogo.report.answer.headline import headline_of, verdict_line
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table

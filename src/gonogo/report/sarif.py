@@ -13,7 +13,7 @@ from urllib.parse import quote
 from gonogo._version import __version__
 from gonogo.finding import Edit, Finding, Fix, Report, Severity, Skipped, Span
 from gonogo.report.annotation import annotation_text, from_root, level_of
-from gonogo.report.headline import headline_of, verdict_line
+from gonogo.report.answer.headline import headline_of, verdict_line
 from gonogo.report.json_ import document
 from gonogo.report.similar import thread_line
 from gonogo.report.untrusted import clean, clean_line

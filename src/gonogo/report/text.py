@@ -7,8 +7,8 @@ from gonogo.finding.alike import Alike, group_alike
 from gonogo.finding.cured import Cure
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
+from gonogo.report.answer.headline import Headline, badge, headline_of
 from gonogo.report.excerpt import print_excerpt
-from gonogo.report.headline import Headline, badge, headline_of
 from gonogo.report.page import Page, Styled, cells
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.finding import Report
-from gonogo.report.headline import verdict_line
+from gonogo.report.answer.headline import verdict_line
 from gonogo.report.html.charts import chart_data
 from gonogo.report.html.markup import element, text
 from gonogo.report.html.sections import sections

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gonogo.finding import Report, Text, Verdict
 from gonogo.finding.alike import group_alike
 from gonogo.finding.similar import SimilarThread
-from gonogo.report.headline import Figure, badge, headline_of
+from gonogo.report.answer.headline import Figure, badge, headline_of
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.ends import guarded_sections, log_sections
 from gonogo.report.html.findings import diff_markup, finding_markup

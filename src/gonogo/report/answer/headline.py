@@ -8,7 +8,7 @@ from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
 from gonogo.finding.rehearsal import Device, Rehearsal
 from gonogo.finding.text import listed
 from gonogo.finding.words import PHASE_NAMES, size
-from gonogo.report.next_step import Next, next_step
+from gonogo.report.answer.next_step import Next, next_step
 from gonogo.report.trials.plan import strategy_name
 
 _MAX_NOT_COVERED = 3
