@@ -19,12 +19,12 @@ import typer
 from typer.models import CommandInfo
 
 from gonogo._version import __version__
-from gonogo.cli import overview
 from gonogo.cli.bisect import bisect
 from gonogo.cli.check import check
 from gonogo.cli.cure import cure
 from gonogo.cli.env import env
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
+from gonogo.cli.help import overview
 from gonogo.cli.options import (
     AsOf,
     Command,
@@ -197,6 +197,7 @@ def rehearse(
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.viewers.requested_files import ViewerFiles
+        from gonogo.trials.cure.step_time import with_step_time
 
         request = RehearsalRequest(
             command=command,
@@ -212,6 +213,7 @@ def rehearse(
             keep=keep,
             viewers=ViewerFiles(memory_viz, trace, flight_recorder),
             ray=ray,
+            count_work=True,
             use_cache=not no_cache,
             yes=yes,
             unconfined=unconfined,
@@ -222,6 +224,8 @@ def rehearse(
         with live_display(language) as on_progress:
             at_once = rehearsed_at_once if prepare_ and synthetic_batch is None else rehearsed
             record, report = at_once(request, on_progress)
+        if record is not None:
+            report = with_step_time(report, record)
         if earlier is not None:
             report = compare_with_baseline(report, earlier, peak_growth)
         launch = () if synthetic_batch is not None else tuple(command)
@@ -450,7 +454,7 @@ def _help(language: str) -> None:
     """``--help`` of the command that is called."""
     from typer.main import get_group
 
-    from gonogo.cli.help_language import speak
+    from gonogo.cli.help.language import speak
 
     group = get_group(app)
     for command in group.commands.values():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.rehearsal.failures import offload_device
 from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.finding import Report
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.extend import work_of
 from gonogo.trials.plan.roofline import NETWORK_BYTES, collective_seconds, step_time
@@ -39,3 +42,16 @@ def seconds_of_step(record: RehearsalRecord) -> float | None:
         nvme_drives=1,
         speed=speed,
     ).total
+
+
+def with_step_time(report: Report, record: RehearsalRecord) -> Report:
+    """The report of a rehearsal with what a step takes, where work was counted."""
+    seconds = seconds_of_step(record)
+    if report.rehearsal is None or not seconds:
+        return report
+    run = record.ranks[0].as_run
+    tokens = None
+    if run is not None and run.tokens and run.samples:
+        tokens = run.tokens[1] * run.samples[1] * (run.accumulation[1] if run.accumulation else 1) / seconds
+    rehearsal = replace(report.rehearsal, seconds_of_step=seconds, tokens_per_second_per_gpu=tokens)
+    return replace(report, rehearsal=rehearsal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gonogo.cli.help_zh import HELP_ZH
+from gonogo.cli.help.chinese import HELP_ZH
 
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 _EXAMPLE = "For instance:"
