@@ -24,7 +24,7 @@ from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.output import write as show
 from gonogo.rehearse.prepared.provided_files import AS_INSTALLED, in_prepared_environment, with_own_package
 from gonogo.rehearse.prepared.required_inputs import PrepareOptions
-from gonogo.rehearse.prepared.run import InEnvironment, _runs_of, prepare
+from gonogo.rehearse.prepared.run import InEnvironment, launches_of, prepare
 from gonogo.rehearse.prepared.stub_packages import absent
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.shell.unset_variables import unset_variables
@@ -68,7 +68,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def asked(folder: Path, *command: str) -> Packages:
-    runs, _ = _runs_of(command)
+    runs, _ = launches_of(command)
     return packages_of(runs, folder)
 
 
@@ -156,7 +156,7 @@ def test_an_engine_that_is_stood_in_for_is_absent_where_nothing_names_it(
     monkeypatch.chdir(tmp_path)
 
     def without(*command: str) -> tuple[str, ...]:
-        runs, _ = _runs_of(command)
+        runs, _ = launches_of(command)
         return absent(packages_of(runs, Path.cwd()), command, runs)
 
     assert without("torchrun", "train.py") == ("vllm",)
@@ -399,7 +399,7 @@ def test_addresses_stay_and_index_lines_are_said(project: Path) -> None:
         '      install_requires=["trl @ git+https://host/trl", "coolpkg==1.0", "peft>=0.9"])\n',
         "requirements-more.txt": "extra-one @ git+https://host/extra-one\n",
     })  # fmt: skip
-    runs, _ = _runs_of(["python", "src/open_r1/sft.py"])
+    runs, _ = launches_of(["python", "src/open_r1/sft.py"])
     packages = packages_of(runs, project)
     assert packages.lines["coolpkg"] == "coolpkg @ git+https://host/o/coolpkg.git"
     assert packages.lines["peft"] == "peft @ git+https://host/o/peft@main"

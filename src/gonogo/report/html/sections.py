@@ -38,7 +38,7 @@ _CLICK = Text(
 )
 _CLICK_ALONE = Text("Select a part to see what it consists of.", "选择一个部分以查看其构成。")
 _DEVICE = Text("Device", "设备")
-_SHORT_VALUE = 28
+_SHORT_VALUE = 40
 """Letters of a figure that are shown in large; longer ones are sentences."""
 _SHORT = 24
 """Letters of a cell that stand on one line: a column of node-a or ZeRO-2 is else one letter wide on a phone."""
@@ -131,14 +131,13 @@ def _head(report: Report, language: str) -> Iterator[str]:
 def _tile(figure: Figure, language: str) -> str:
     """A figure in large, with a bar where it is a share of something."""
     parts = [element("dt", text(figure.name.in_language(language)))]
-    value = text(figure.value.in_language(language))
+    said = figure.value.in_language(language)
+    value = text(said)
     if figure.share is not None:
         over = {"low": "1", "high": "99", "optimum": "0"} if figure.share > 100 else {}
         value += element("meter", min="0", max="100", value=f"{figure.share:.0f}", aria_hidden="true", **over)
     parts.append(element("dd", value))
-    return element(
-        "div", *parts, klass="tile" if figure.share is not None or len(value) < _SHORT_VALUE else "tile long"
-    )
+    return element("div", *parts, klass="tile" if len(said) < _SHORT_VALUE else "tile long")
 
 
 def _charts(report: Report, language: str) -> Iterator[str]:
