@@ -15,8 +15,8 @@ from gonogo.evidence.prepared import FOLDER, read_prepared
 from gonogo.evidence.rehearsal.record import Missed, RankRecord, RehearsalRecord
 from gonogo.finding import Verdict
 from gonogo.rehearse.at_once import prepared_at_once, rehearsed_at_once
+from gonogo.rehearse.prepared.prepare import launches_of
 from gonogo.rehearse.prepared.provided_files import note_on, prepared_beside
-from gonogo.rehearse.prepared.run import launches_of
 from gonogo.rehearse.ranks.asked import FIRST_AND_LAST
 from gonogo.rehearse.ranks.auto import ranks_for
 from gonogo.rehearse.request import RehearsalRequest

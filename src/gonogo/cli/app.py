@@ -196,8 +196,8 @@ def rehearse(
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
-        from gonogo.rehearse.viewers.requested_files import ViewerFiles
-        from gonogo.trials.cure.step_time import with_step_time
+        from gonogo.rehearse.viewer_files import ViewerFiles
+        from gonogo.trials.cure.answer import with_step_time
 
         request = RehearsalRequest(
             command=command,
@@ -410,7 +410,7 @@ _LATER = {
     "gpus": "gonogo.cli.gpus",
     "mcp": "gonogo.cli.mcp.command",
     "sbatch": "gonogo.cli.sbatch",
-    "schema": "gonogo.cli.schemas.command",
+    "schema": "gonogo.cli.schemas.schema_command",
     "server": "gonogo.cli.lsp.command",
     "skills": "gonogo.cli.skills",
     "ui": "gonogo.cli.ui.command",

@@ -28,11 +28,11 @@ from gonogo.rehearse.answer import rehearsed
 from gonogo.rehearse.cache.store import cache_folder
 from gonogo.rehearse.packages.consent import NotAgreed, may_be_asked
 from gonogo.rehearse.packages.full_environment import last_commit
-from gonogo.rehearse.prepared.environment import Packages
 from gonogo.rehearse.prepared.missing_imports import missing_imports
-from gonogo.rehearse.prepared.probe_run import look
+from gonogo.rehearse.prepared.prepare import InEnvironment, Launches, Preparation, launches_of, options_of, prepare
+from gonogo.rehearse.prepared.project_requirements import Packages
 from gonogo.rehearse.prepared.provided_files import AS_INSTALLED, preparation_id, prepared_beside
-from gonogo.rehearse.prepared.run import InEnvironment, Launches, Preparation, launches_of, options_of, prepare
+from gonogo.rehearse.probe_run import look
 from gonogo.rehearse.progress import OnProgress, ProgressReporter
 from gonogo.rehearse.ranks.auto import ranks_for
 from gonogo.rehearse.request import RehearsalRequest

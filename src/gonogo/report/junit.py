@@ -40,7 +40,7 @@ def to_junit(report: Report, language: str) -> str:
     answer = headline_of(report)
     todo = f"{word('next', language)}{colon(language)}{answer.next.said(language)}"
     said = [verdict_line(report, language), answer.reason.in_language(language), todo]
-    said += [text.in_language(language) for text in answer.notes]
+    said += [text.in_language(language) for text in answer.shown.notes]
     if report.similar:
         said += [word("similar", language), *(thread_line(thread, language) for thread in report.similar)]
     ElementTree.SubElement(suite, "system-out").text = "\n".join(map(_text, said))

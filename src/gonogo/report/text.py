@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict
-from gonogo.finding.alike import Alike, group_alike
+from gonogo.finding.alike import Alike
+from gonogo.finding.condensed import findings_of, notes_of, skipped_of
 from gonogo.finding.cured import Cure
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
@@ -32,7 +33,7 @@ def print_report(report: Report, page: Page, language: str) -> None:
     """
     _print_answer(report, headline_of(report), page, language)
     # A log may admit many causes: the first is told in full, so that the answer fits a screen.
-    found = group_alike(report.findings)
+    found, rest = findings_of(report)
     in_full = 1 if report.log is not None else len(found)
     advised: set[tuple[object, ...]] = set()
     for finding, alike in ((one.finding, one) for one in found[:in_full]):
@@ -46,6 +47,9 @@ def print_report(report: Report, page: Page, language: str) -> None:
         page.line(Styled(f"{word('others', language)}{colon(language).rstrip()}", "bold"))
         for finding in others:
             _print_briefly(finding, page, language)
+    if rest is not None:
+        page.line()
+        page.line(Styled(_say(rest, language)))
     for table in head_tables_of(report, language):
         page.line()
         page.table(table)
@@ -98,7 +102,7 @@ def _print_answer(report: Report, answer: Headline, page: Page, language: str) -
     for said in (counted(report, language), summary_of(report, language)):
         if said:
             page.line(Styled(said))
-    for note in answer.notes:
+    for note in notes_of(answer.shown):
         page.line(Styled(_say(note, language)))
 
 
@@ -214,6 +218,6 @@ def _print_coverage(report: Report, page: Page, language: str) -> None:
     if report.skipped:
         page.line()
         page.rule(word("skipped", language))
-        for skipped in report.skipped:
+        for skipped in skipped_of(report):
             what = (_say(skipped.what, language), "bold")
             page.line(Styled.assemble(what, colon(language), _say(skipped.why, language)))

@@ -13,7 +13,7 @@ from gonogo.evidence.paths import folders_upward, is_file, is_folder
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.rehearse.environment_mismatch import distribution_of, is_project_module
-from gonogo.rehearse.prepared.environment import USUAL, Packages
+from gonogo.rehearse.prepared.project_requirements import USUAL, Packages
 
 STOOD_IN = frozenset({"vllm", "sglang", "flash_attn", "flash_attn_2_cuda", "torch_npu", "triton", "deepspeed", "ray"})
 """Modules that a rehearsal has a stand-in for, or speaks of itself where they are missing."""

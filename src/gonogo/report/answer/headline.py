@@ -37,14 +37,15 @@ class Headline(msgspec.Struct, frozen=True):
     reason: Text
     figures: tuple[Figure, ...]
     next: Next
-    notes: tuple[Text, ...]
-    """The report's notes without the one that is the reason."""
+    shown: Report
+    """The report without the note that is the reason."""
 
 
 def headline_of(report: Report) -> Headline:
     """The answer of a report, in both languages."""
     reason, notes = _reason(report)
-    return Headline(_scope(report), reason, tuple(_figures(report)), next_step(report), notes)
+    shown = msgspec.structs.replace(report, notes=notes)
+    return Headline(_scope(report), reason, tuple(_figures(report)), next_step(report), shown)
 
 
 def badge(report: Report, language: str) -> str:
