@@ -27,6 +27,8 @@ from datasets import load_dataset
 model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.2-1B")
 data = load_dataset("tatsu-lab/alpaca", split="train")
 """
+ABSENT = "swanlab"
+"""A package that is usual in training, and that the tests' environment has not."""
 LAUNCH = ["torchrun", "--nproc_per_node", "8", "train.py"]
 
 
@@ -116,11 +118,11 @@ def test_a_no_go_is_told_and_no_second_pass_is_made(
 @pytest.mark.parametrize(
     ("program", "listed", "missing"),
     [
-        ("import trl\n", "", "--with trl"),
-        ("from trl import GRPOTrainer\n", "trl==0.20\n", "--yes"),
-        ("import helper\n", "trl==0.20\n", "--yes"),  # a module of the project that imports it
-        ("try:\n    import trl\nexcept ImportError:\n    trl = None\n", "trl\n", None),
-        ("def later():\n    import trl\n", "trl\n", None),
+        (f"import {ABSENT}\n", "", f"--with {ABSENT}"),
+        (f"from {ABSENT} import thing\n", f"{ABSENT}==0.20\n", "--yes"),
+        ("import helper\n", f"{ABSENT}==0.20\n", "--yes"),  # a module of the project that imports it
+        (f"try:\n    import {ABSENT}\nexcept ImportError:\n    pass\n", f"{ABSENT}\n", None),
+        (f"def later():\n    import {ABSENT}\n", f"{ABSENT}\n", None),
         ("import flash_attn\n", "flash_attn\n", None),  # stood in for
         ("import nobody_knows\n", "", None),  # perhaps a module that the launch's own Python finds
         ("import ours\n", "ours\n", None),
@@ -131,7 +133,7 @@ def test_an_import_that_is_not_installed_ends_it_before_anything_runs(
     project: Path, rehearsals: list[RehearsalRequest], program: str, listed: str, missing: str | None
 ) -> None:
     (project / "train.py").write_text(program)
-    (project / "helper.py").write_text("import trl\n")
+    (project / "helper.py").write_text(f"import {ABSENT}\n")
     (project / "ours.py").write_text("")
     if listed:
         (project / "requirements.txt").write_text(listed)
@@ -142,7 +144,7 @@ def test_an_import_that_is_not_installed_ends_it_before_anything_runs(
     assert record is None
     assert not rehearsals
     assert report.verdict is Verdict.CANNOT_TELL
-    assert report.skipped[0].why.en.startswith("trl: not installed here")
+    assert report.skipped[0].why.en.startswith(f"{ABSENT}: not installed here")
     assert missing in report.skipped[0].why.en
 
 
@@ -150,7 +152,7 @@ def test_an_import_that_is_not_installed_ends_it_before_anything_runs(
 def test_a_python_of_the_launchs_own_is_not_looked_into(
     project: Path, rehearsals: list[RehearsalRequest], launch: str
 ) -> None:
-    (project / "train.py").write_text("import trl\n")
+    (project / "train.py").write_text(f"import {ABSENT}\n")
     record, _ = rehearsed_at_once(RehearsalRequest(launch.split()))
     assert record is not None
 
@@ -210,10 +212,10 @@ def test_a_second_rank_is_run_where_ranks_may_part(
 
 
 def test_a_missing_package_is_told_within_a_second_and_with_the_users_command(project: Path) -> None:
-    (project / "train.py").write_text("import trl\n")
+    (project / "train.py").write_text(f"import {ABSENT}\n")
     words = [sys.executable, "-m", "gonogo", "rehearse", "--format", "json", "--gpus", "8xH100-80G", "--", *LAUNCH]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 3
     answer = json.loads(done.stdout)["answer"]
-    assert answer["next"] == f"gonogo rehearse --gpus 8xH100-80G --with trl -- {' '.join(LAUNCH)}"
+    assert answer["next"] == f"gonogo rehearse --gpus 8xH100-80G --with {ABSENT} -- {' '.join(LAUNCH)}"
     assert "COMMAND" not in done.stdout
