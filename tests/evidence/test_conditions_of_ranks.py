@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gonogo.evidence.rehearsal.conditions import guards_of
-from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.rehearsal.rank_divergence import asks_for_rank
+from gonogo.finding.frame import Frame
 
 _CASES = {
     "two lines earlier": ("stop = rank == 0 and step > 3\nif stop:\n    HERE()", True),

@@ -8,7 +8,7 @@ import pytest
 
 from gonogo.evidence.prepared import read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
-from gonogo.rehearse.prepared.run import InEnvironment, options_of, prepare
+from gonogo.rehearse.prepared.prepare import InEnvironment, options_of, prepare
 from gonogo.rehearse.synthetic_data_failures import set_data_apart
 
 PROGRAM = """\

@@ -83,7 +83,7 @@ def _package(raising: Exception) -> Any:
 def test_the_packages_own_way_fails_for_want_of_libraries(
     session: Session, tmp_path: Path, raising: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gonogo.virtual.hooks.patching import Patches
+    from gonogo.virtual.patching.patches import Patches
 
     package, patches, assumed = _package(raising), Patches(), []
     readers._follow(patches, package, assumed.append)
@@ -100,7 +100,7 @@ def test_the_packages_own_way_fails_for_want_of_libraries(
 
 
 def test_what_isnt_installed_is_wanting_in_the_run_too(session: Session, tmp_path: Path) -> None:
-    from gonogo.virtual.hooks.patching import Patches
+    from gonogo.virtual.patching.patches import Patches
 
     if "torchcodec" in sys.modules:
         pytest.fail("torchcodec is installed here")
@@ -114,7 +114,7 @@ def test_what_isnt_installed_is_wanting_in_the_run_too(session: Session, tmp_pat
 
 
 def _follow_missing(folder: Path) -> None:
-    from gonogo.virtual.hooks.patching import Patches
+    from gonogo.virtual.patching.patches import Patches
 
     package = _package(FileNotFoundError("no such file"))
     readers._follow(Patches(), package, lambda text: None)
@@ -122,8 +122,8 @@ def _follow_missing(folder: Path) -> None:
 
 
 def test_pictures_are_read_by_pillow(session: Session, tmp_path: Path) -> None:
-    from gonogo.virtual.hooks.patching import Patches
     from gonogo.virtual.kernels import torchvision
+    from gonogo.virtual.patching.patches import Patches
 
     module: Any = types.ModuleType("torchvision.io.image")
     for name in ("decode_image", "decode_png", "decode_jpeg", "encode_png", "write_jpeg", "read_file", "write_file"):

@@ -15,7 +15,7 @@ from confined import runs_of
 
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.rehearsal.record import RankRecord
-from gonogo.virtual.ranks.plan import WorkerPlan
+from gonogo.virtual.protocol.plan import WorkerPlan
 from gonogo.virtual.ranks.session import Session
 
 MASTER = {"MASTER_ADDR": "127.0.0.1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}

@@ -15,13 +15,13 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.paths import exists, folders_upward, is_file, resolved
 from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.failures import REFUSED_CALL, class_of, last_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord, Unsupported
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.nightly_torch import asks_for_nightly_torch

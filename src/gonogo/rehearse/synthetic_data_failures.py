@@ -21,8 +21,8 @@ from gonogo.rehearse.environment_mismatch import (
     unavailable_packages,
 )
 from gonogo.rehearse.missing_files import lies_elsewhere
-from gonogo.rehearse.prepared.environment import FILE, USUAL
 from gonogo.rehearse.prepared.named_inputs import is_hub_name
+from gonogo.rehearse.prepared.project_requirements import FILE, USUAL
 from gonogo.rehearse.prepared.stub_packages import asked_of
 from gonogo.rehearse.tested_paths import finds_nothing, tested_path
 

@@ -15,11 +15,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gonogo.finding import Text
 from gonogo.virtual import private
+from gonogo.virtual.dispatch.kernel_checks import as_kernels_say, check_generator, check_operands
+from gonogo.virtual.dispatch.placement import common_device, foreach_devices
+from gonogo.virtual.dispatch.schema import Operator
+from gonogo.virtual.dispatch.views import Views, native
 from gonogo.virtual.memory.tracking import MemoryRecord
-from gonogo.virtual.operators.kernel_checks import as_kernels_say, check_generator, check_operands
-from gonogo.virtual.operators.placement import common_device, foreach_devices
-from gonogo.virtual.operators.schema import Operator
-from gonogo.virtual.operators.views import Views, native
 from gonogo.virtual.tensor import CPU, META, Spec, VirtualTensor, alias_of, new_virtual, resolve
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import contents, propagation, real

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal.divergence import (
+from gonogo.evidence.rehearsal.failures import setting
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.finding import Certainty
+from gonogo.finding.divergence import (
     ENGINE_MADE,
     ENGINE_STEPPED,
     CollectiveCall,
@@ -15,9 +18,6 @@ from gonogo.evidence.rehearsal.divergence import (
     LoopExit,
     Side,
 )
-from gonogo.evidence.rehearsal.failures import setting
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Certainty
 
 _ASKS_FOR_RANK = Pattern(r"(?i)rank|is_(?:local_)?main|process_zero|process_index|is_master|global_zero")
 

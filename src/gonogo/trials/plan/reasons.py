@@ -8,7 +8,7 @@ from gonogo.finding import Text
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.roofline import ALIKE
-from gonogo.trials.plan.task.messages import task_notes
+from gonogo.trials.plan.task_notes import task_notes
 
 GIB = 1 << 30
 

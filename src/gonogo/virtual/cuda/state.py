@@ -10,8 +10,8 @@ import torch
 
 from gonogo.evidence.environment.hardware import Accelerator
 from gonogo.finding import Text
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
+from gonogo.virtual.patching.patches import Patches
 
 Replacement = tuple[Any, str, Any]
 """(module, name, what stands there now)."""

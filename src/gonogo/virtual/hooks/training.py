@@ -17,18 +17,18 @@ from torch import nn
 from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, Cut
 from gonogo.finding import Text
 from gonogo.virtual import private
-from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.data_workers import in_this_process, loading_of
 from gonogo.virtual.hooks.evaluation_growth import EvaluationGrowth
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
-from gonogo.virtual.hooks.memory_ownership import local_tensors, own_model, own_states
+from gonogo.virtual.hooks.memory_ownership import own_model, own_states
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.operators import foreach
-from gonogo.virtual.ranks.garbage import collect_as_usual
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.garbage import collect_as_usual
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.reentrancy import InternalWork
-from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.tensor import VirtualTensor, local_tensors
 from gonogo.virtual.values.data_mode import real_data
 
 

@@ -20,8 +20,8 @@ from typing import Any
 from gonogo.evidence.prepared import BUILDERS, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import Missed
 from gonogo.finding import Text
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.sandbox import questions
 
 _MODEL = Text(
@@ -56,7 +56,7 @@ def install(
     folder in which the file is to be looked for.
     """
     table = read_prepared(Path(folder)) if folder else None
-    names = Names(folder, table or Prepared(), assume, missed, weights)
+    names = AnsweredNames(folder, table or Prepared(), assume, missed, weights)
     patches = Patches()
     for module, follow in (
         ("huggingface_hub.file_download", names.follow_files),
@@ -74,7 +74,7 @@ _OF_PARQUET = frozenset({"on_bad_files", "fragment_scan_options"})
 """How a reader of Parquet goes about it: made rows are JSON, which has no such options."""
 
 
-class Names:
+class AnsweredNames:
     """The names that are answered for."""
 
     def __init__(

@@ -17,7 +17,7 @@ import sysconfig
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.virtual.hooks.patching import Patches, patch_os
+from gonogo.virtual.patching.patches import Patches, patch_os
 
 FOR_MODULES = "/././"
 """At the end of a folder's path: Python's import system lists it, which asks for modules only."""

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from gonogo.finding import Text
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 
 _FOLDER = Text(
     "the hub has no repository {name}, which is a folder here", "hub 上没有名为 {name} 的仓库，它是这里的文件夹"
@@ -25,7 +25,7 @@ _SELF_TOLD = ("model_info", "dataset_info")
 
 
 class _Names(Protocol):
-    """The names that are answered for (``prepared.Names``)."""
+    """The names that are answered for (``prepared.AnsweredNames``)."""
 
     assume: Callable[[Text], object]
 
