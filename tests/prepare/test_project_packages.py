@@ -17,6 +17,8 @@ from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, RankRecord, RehearsalRecord
 from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.worker_environment import ON_PATH, with_packages
+from gonogo.rehearse.limits.certificate import apply_limits
+from gonogo.rehearse.limits.world import ProjectWorld
 from gonogo.rehearse.packages.requested import requested_by_file
 from gonogo.rehearse.prepared.editable_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.output import write as show
@@ -28,7 +30,6 @@ from gonogo.rehearse.prepared.stub_packages import absent
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.resolve import _own_on_path
 from gonogo.rehearse.shell.unset_variables import unset_variables
-from gonogo.rehearse.synthetic_data_failures import set_data_apart
 
 SETUP = """\
 import re
@@ -369,7 +370,7 @@ def test_a_package_that_the_program_says_is_to_be_installed_is_taken(
         rank = told(said)
         record = RehearsalRecord(["python"], str(tmp_path), 1, 1, 1, facts, 2, None, ranks=[rank], laid_over=has)
         record.whole_environment = True
-        set_data_apart(record, tmp_path)
+        apply_limits(record, ProjectWorld.of(tmp_path, tmp_path))
         return rank.outcome
 
     assert outcome("Please install `wandb`, or leave it out") == "unsupported"

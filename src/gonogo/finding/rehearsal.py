@@ -166,6 +166,18 @@ class NotRehearsed(msgspec.Struct, frozen=True):
     why_zh: str = ""
 
 
+class Obligation(msgspec.Struct, frozen=True):
+    """One thing that has to be so for a failure in the rehearsal to be the real run's: a line of its certificate."""
+
+    name: str
+    met: bool
+    needed: bool
+    """Whether the finding hangs on it: one with a mechanism of its own need not hang on all."""
+    shown: str
+    """What shows that it is met; or what it lacks, and what to do."""
+    shown_zh: str
+
+
 class RehearsedRank(msgspec.Struct, frozen=True):
     """One rank that was run. ``peak_…`` without a device are of its own device."""
 
@@ -196,6 +208,8 @@ class RehearsedRank(msgspec.Struct, frozen=True):
     failure: FailureSummary | None
     events: tuple[str, ...]
     as_run: AsRun | None = None
+    certificate: tuple[Obligation, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Of a rank that failed; not set for others."""
     host_modules: tuple[ModuleMemory, ...] = ()
     """Of the peak of host memory; see :attr:`Device.modules`."""
     timelines: tuple[MemoryTimeline, ...] = ()

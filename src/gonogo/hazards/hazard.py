@@ -91,6 +91,10 @@ class Hazard:
     """True where the log shows the same when another rank or an earlier fault brought it about: such a fault wins, and
     this one stays possible beside it, or beside a hazard that it yields to."""
 
+    needs: tuple[str, ...] | None = None
+    """The obligations that a certain finding in a rehearsal hangs on; None: by how it judges
+    (:func:`gonogo.hazards.obligations.obligations_of`)."""
+
     def __init__(self, page: HazardPage) -> None:
         """Raises UserError where the page's head does not fit :attr:`declares`."""
         self.page = page

@@ -91,6 +91,9 @@ def _rank(rank: RankRecord, folder: str) -> rehearsal.RehearsedRank:
         parameters_without_gradient=tuple(rank.parameters_without_gradient),
         left_on_cpu=rank.left_on_cpu,
         failure=_failure(rank.failure, folder) if rank.failure else None,
+        certificate=_converted(rank.certificate, tuple[rehearsal.Obligation, ...])
+        if rank.certificate
+        else msgspec.UNSET,
         events=tuple(rank.events),
         as_run=rank.as_run,
         timelines=tuple(_timeline(timeline, folder) for timeline in rank.timelines),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
 from gonogo.evidence.rank_ends import ended_in_record
 from gonogo.evidence.rehearsal.record import Phase, RankRecord, RehearsalRecord
-from gonogo.finding import Finding, Report, Severity, Skipped, Text, verdict_of
+from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import PHASE_NAMES
 from gonogo.judge.explained import Places
@@ -21,6 +21,7 @@ from gonogo.judge.rehearsal_findings import findings_in_rehearsal
 from gonogo.judge.rehearsal_summary import rehearsal_summary, seen_from
 from gonogo.rehearse import run
 from gonogo.rehearse.disproved import RehearsalEvidence
+from gonogo.rehearse.limits.certificate import certificate_line
 from gonogo.rehearse.packages.environment_hint import other_versions_pinned
 from gonogo.rehearse.prepared.provided_files import in_prepared_environment
 from gonogo.rehearse.progress import OnProgress
@@ -100,9 +101,10 @@ def rehearsal_report(
     places = Places(files.sources, files.base, files.packages)
     unseen = RehearsalEvidence(record, files).downgrade if _is_complete(record) else _as_it_is
     findings = merge_findings(seen, files.findings, ended_in_record(record), places, unseen=unseen)
+    verdict = verdict_of(findings, complete=_is_complete(record))
     return Report(
         command="rehearse",
-        verdict=verdict_of(findings, complete=_is_complete(record)),
+        verdict=verdict,
         findings=findings,
         covered=(*_covered(record, folder), *files.covered),
         skipped=(
@@ -110,8 +112,21 @@ def rehearsal_report(
             *files.skipped,
         ),
         rehearsal=rehearsal_summary(record, folder),
-        notes=tuple(Text(*note) for note in record.notes),
+        notes=(*_proof(record, findings, verdict), *(Text(*note) for note in record.notes)),
     )
+
+
+def _proof(record: RehearsalRecord, findings: Sequence[Finding], verdict: Verdict) -> Iterator[Text]:
+    """Why a NO-GO that a rank's failure makes can't be this machine's: one line."""
+    certain = {
+        rank
+        for finding in findings
+        if finding.severity is Severity.ERROR and finding.certainty is Certainty.CERTAIN
+        for rank in finding.ranks
+    }
+    lines = (certificate_line(rank.certificate) for rank in record.ranks if rank.rank in certain)
+    if verdict is Verdict.NO_GO and (line := next((one for one in lines if one is not None), None)) is not None:
+        yield line
 
 
 def _as_it_is(finding: Finding) -> Finding:

@@ -157,7 +157,7 @@ def find_internal_failure(
 
     ``scratch`` is the folder of gonogo's own files; ``uses_meta`` says that the program made meta tensors itself.
     """
-    for one in _chain(error):
+    for one in chain(error):
         message = str(one)
         if isinstance(one, NotFetched):
             return InternalFailure(one.name, one.text)
@@ -200,7 +200,7 @@ def entered_the_driver(message: str) -> bool:
     return no_cuda or _NO_DRIVER.search(message) is not None
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def chain(error: BaseException | None) -> Iterator[BaseException]:
     """The exception, and those that it was raised from or while handling."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
+from gonogo.evidence.library import is_library
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal.failures import setting
-from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.evidence.rehearsal.failures import is_read, place_of, setting
+from gonogo.evidence.rehearsal.influence import Influence, Place
+from gonogo.evidence.rehearsal.record import Assumption, RehearsalRecord
 from gonogo.finding import Certainty
 from gonogo.finding.divergence import (
     ENGINE_MADE,
@@ -115,12 +117,36 @@ class RankDivergence:
         sides = [side for side, _ in self.calls] or list(self.sides)
         return next((side for side in sides if self.own_guards(side)), sides[-1])
 
+    @cached_property
+    def assumed(self) -> Assumption | None:
+        """An assumption because of which ranks may have come to where they diverge; None: there is none.
+
+        Made in a condition on the way; or one whose value, by the names that it passes through, decides such a
+        condition, or whether a side goes on in its loop. Where ranks part at a test of the rank, what came before it is
+        the same for all, and only a value in the test itself counts.
+        """
+        guards = {f"{guard.path}:{guard.line}" for side in self.sides for guard in side.guards}
+        made = [assumption for rank in self.record.ranks for assumption in rank.assumptions]
+        direct = next((assumption for assumption in made if assumption.where in guards), None)
+        return direct or next((one for one in dict.fromkeys(made) if is_read(one) and self._decides(one)), None)
+
+    def _decides(self, assumption: Assumption) -> bool:
+        start = place_of(assumption)
+        if start is None or is_library(start.path):
+            return False
+        frames = [
+            Place(frame.path, frame.line) for _, call in self.calls for frame in call.frames if frame.owner == "user"
+        ]
+        influence = Influence(start, [place.path for place in frames], rounds=True)
+        if self.rank_test is not None:
+            _, guard = self.rank_test
+            return influence.uses(Place(guard.path, guard.line))
+        return any(influence.decides(place) for place in frames)
+
     @property
     def certainty(self) -> Certainty:
         """Certain, but where a condition on the way hung on a value that a rehearsal cannot know."""
-        assumed = {assumption.where for rank in self.record.ranks for assumption in rank.assumptions}
-        guards = {f"{guard.path}:{guard.line}" for side in self.sides for guard in side.guards}
-        return Certainty.LIKELY if assumed & guards else Certainty.CERTAIN
+        return Certainty.LIKELY if self.assumed is not None else Certainty.CERTAIN
 
 
 def asks_for_rank(texts: Iterable[str]) -> bool:

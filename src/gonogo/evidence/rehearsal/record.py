@@ -25,6 +25,7 @@ from gonogo.finding.rehearsal import ModuleMemory as ModuleMemory
 from gonogo.finding.rehearsal import Operand as Operand
 from gonogo.finding.rehearsal import Phase as Phase
 from gonogo.finding.rehearsal import PhaseMemory as PhaseMemory
+from gonogo.finding.words import ONLY_WHERE_HELD
 
 Outcome = Literal[
     "completed", "raised", "out-of-memory", "diverged", "unsupported", "timed-out", "killed", "interrupted"
@@ -32,13 +33,17 @@ Outcome = Literal[
 Confined = Literal["", "namespaces", "landlock", "none"]
 ROLLOUT_PHASES = ("generate", "reward", "score", "sync")
 """Phases that the methods of a trainer enter, whichever model runs in them."""
-CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "communication", "temporary", "rollout")
+CATEGORIES = (
+    *("parameters", "gradients", "optimizer", "activations"),
+    *("communication", "temporary", "workspace", "rollout"),
+)
+"""What memory holds; ``workspace``: cuBLAS's."""
 
 
 def categories_of(held: Sequence[int]) -> dict[str, int]:
-    """Bytes by category, given those of :data:`CATEGORIES` in their order: the engine's only where there is one."""
+    """Bytes by category, given those of :data:`CATEGORIES` in their order."""
     named = zip(CATEGORIES, held, strict=True)
-    return {name: count for name, count in named if count or name != "rollout"}
+    return {name: count for name, count in named if count or name not in ONLY_WHERE_HELD}
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -218,6 +223,45 @@ class Cut(msgspec.Struct, frozen=True):
     why_zh: str
 
 
+class Absent(msgspec.Struct, frozen=True):
+    """Something that the program, or a library for it, asked for before a failure and that was not there.
+
+    Told by who asked (the importer, the functions that open and look, the loader of libraries), whatever the exception
+    says afterwards.
+    """
+
+    kind: Literal["file", "folder", "module", "library", "program", "address"]
+    """``folder``: one that was listed, and may lack what other ranks would have written to it."""
+    name: str
+    asked: Frame
+    """The innermost frame, other than Python's own, that asked."""
+    shared: Frame | None = None
+    """In the innermost function that ran both then and when it failed: the line that it was at then."""
+    failed_at: int = 0
+    """The line of that function that it was at when it failed."""
+    raised_below: bool = False
+    """Whether that function is the one that raised, or of the same package."""
+    phase: Phase = "load"
+    step: int = 0
+    written: bool = False
+    """Whether it lies in a folder in which the program itself has written."""
+    handed: bool = False
+    """Whether it is a path that was handed to what failed, looked for by no function that tells of it."""
+
+
+class Obligation(msgspec.Struct, frozen=True):
+    """One thing that has to be so for a failure in the rehearsal to be the real run's, and whether it is."""
+
+    name: str
+    """``packages``, ``python``, ``missing`` ...: :data:`gonogo.hazards.obligations.NAMES`."""
+    met: bool
+    needed: bool
+    """Whether what explains the failure hangs on it."""
+    shown: str
+    """What shows that it is met; or what it lacks, and what to do."""
+    shown_zh: str
+
+
 class RankRecord(msgspec.Struct):
     """All that one rank's worker saw."""
 
@@ -306,6 +350,14 @@ class RankRecord(msgspec.Struct):
     """What of the run was left out."""
     confinement: Confined = ""
     """What the kernel confined the program by; empty in a record of an older gonogo, or where it never ran."""
+    absent: list[Absent] = []
+    """What was asked for in vain before a failure, and may have to do with it."""
+    imported: dict[str, str] = {}
+    """Of a rank that failed: the distributions (canonical names) that it had imported from, and their versions."""
+    made_operands: list[str] = []
+    """What gonogo made (a tokenizer, a stand-in's object) that the statement which failed was given."""
+    certificate: list[Obligation] = []
+    """Of a rank that failed: what has to be so for that to be the real run's failure."""
 
 
 class AcceleratorFacts(msgspec.Struct, frozen=True):
@@ -347,5 +399,7 @@ class RehearsalRecord(msgspec.Struct):
     """Packages (canonical name) that were rehearsed in another version than is installed."""
     shm_bytes: int | None = None
     """A node's /dev/shm, where what the command was taken from says it."""
+    differing: list[str] = []
+    """Packages (canonical name) that the environment's file asks for and that were replaced or left out."""
     whole_environment: bool = False
     """Whether :attr:`laid_over` are all the packages that there were: nothing of the installed ones was seen."""

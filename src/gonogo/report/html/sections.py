@@ -10,6 +10,7 @@ from packaging.version import InvalidVersion, Version
 from gonogo.finding import Report, Text
 from gonogo.finding.alike import group_alike
 from gonogo.finding.bisection import Bisection, TriedRelease
+from gonogo.finding.condensed import notes_of, skipped_of
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.ends import guarded_sections, log_sections
@@ -91,7 +92,7 @@ def sections(report: Report, language: str) -> Iterator[str]:
     if report.skipped:
         rows = (
             element("dt", prose(one.what.in_language(language))) + element("dd", prose(one.why.in_language(language)))
-            for one in report.skipped
+            for one in skipped_of(report)
         )
         yield element("section", heading(2, word("skipped", language)), element("dl", *rows))
 
@@ -111,7 +112,7 @@ def _head(report: Report, language: str) -> Iterator[str]:
     for line in (counted(report, language), summary_of(report, language)):
         if line:
             yield element("p", text(line))
-    for note in report.notes:
+    for note in notes_of(report):
         yield element("p", prose(note.in_language(language)), klass="remark")
 
 

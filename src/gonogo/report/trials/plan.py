@@ -20,6 +20,7 @@ _LETTERS = {
     "activations": "A",
     "communication": "C",
     "temporary": "T",
+    "workspace": "W",
     "rollout": "R",
     "reserve": "·",
     "free": " ",

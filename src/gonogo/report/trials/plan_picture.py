@@ -25,6 +25,7 @@ COLOURS = {
     "activations": "#3ca951",
     "communication": "#efb118",
     "temporary": "#ff725c",
+    "workspace": "#97bbf5",
     "rollout": "#9c6b4e",
     "reserve": "#d0d7de",
     "free": "#eef1f4",

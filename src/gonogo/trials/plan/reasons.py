@@ -101,6 +101,7 @@ _CATEGORIES = {
     "activations": Text("activations", "激活"),
     "communication": Text("communication buffers", "通信缓冲区"),
     "temporary": Text("temporary tensors", "临时张量"),
+    "workspace": Text("cuBLAS's workspace", "cuBLAS 工作区"),
     "rollout": Text("the rollout engine", "rollout 引擎"),
 }
 _NOTABLE = 4 * GIB

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
+from gonogo.virtual.memory.blas_workspaces import BY_CUBLAS
 
 aten = torch.ops.aten
 
@@ -37,7 +38,8 @@ class Operator:
 
     __slots__ = (
         "compares", "composite", "data_dependent", "fills", "foreach", "func", "handler", "inplace_view", "is_empty",
-        "known_factory", "name", "of_numbers", "uniform", "view", "view_of_first", "write_names", "writes",
+        "known_factory", "multiplies", "name", "of_numbers", "uniform", "view", "view_of_first", "write_names",
+        "writes",
     )  # fmt: skip
 
     def __init__(self, func: Any, handler: Any) -> None:
@@ -61,6 +63,7 @@ class Operator:
         self.compares = self.name in _COMPARISONS
         self.foreach = self.name.startswith("_foreach_")
         builtin = func.namespace == "aten"
+        self.multiplies = builtin and self.name in BY_CUBLAS
         self.known_factory = builtin and self.name in KNOWN_FACTORIES
         seeded = torch.Tag.nondeterministic_seeded in func.tags
         self.of_numbers = torch.Tag.pointwise in func.tags and bool(tensors) and not seeded

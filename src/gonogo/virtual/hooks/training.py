@@ -90,26 +90,51 @@ def _embed(life: Lifecycle, module: Any, inputs: Any) -> None:
 
 
 def _follow_backward(patches: Patches, life: Lifecycle, modules: ModuleTracker) -> None:
+    followed = functools.partial(_in_backward, life, modules)
     original = torch.autograd.backward
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> None:
-        life.in_backward += 1
-        if life.in_backward == 1:
-            life.seen.backwards += 1
-            life.enter("backward")
-        try:
-            original(*args, **kwargs)
-        except BaseException as error:
-            note_phase(error, life.phase)
-            raise
-        finally:
-            life.in_backward -= 1
-            if not life.in_backward:
-                _count_gradients(life, modules)
-                modules.memory.module = None
+        followed(original, *args, **kwargs)
 
     patches.set(torch.autograd, "backward", backward)
+    patches.set(torch.autograd.Variable, "_execution_engine", _Engine(torch.autograd.Variable, followed))
+
+
+def _in_backward(
+    life: Lifecycle, modules: ModuleTracker, original: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    life.in_backward += 1
+    if life.in_backward == 1:
+        life.seen.backwards += 1
+        life.enter("backward")
+    try:
+        return original(*args, **kwargs)
+    except BaseException as error:
+        note_phase(error, life.phase)
+        raise
+    finally:
+        life.in_backward -= 1
+        if not life.in_backward:
+            _count_gradients(life, modules)
+            modules.memory.module = None
+
+
+class _Engine:
+    """Autograd's engine, of which a program may ask a backward past ``torch.autograd.backward``, as pipelines do."""
+
+    def __init__(self, variable: Any, followed: Callable[..., Any]) -> None:
+        self._engine = variable._execution_engine
+        self._followed = followed
+
+    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+        """Gradients that are kept make it a backward; those that are handed back (``torch.autograd.grad``) don't."""
+        if kwargs.get("accumulate_grad"):
+            return self._followed(self._engine.run_backward, *args, **kwargs)
+        return self._engine.run_backward(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
 
 def _count_parameters(root: nn.Module, life: Lifecycle) -> None:
@@ -338,7 +363,8 @@ class Batches:
     def _end(self) -> StopIteration:
         if self._life.data_ended is None and self._batches_left(1):
             self._life.end_data(self._given)
-        return StopIteration()
+        self._life.end = end = StopIteration()
+        return end
 
     def _evaluation_left(self) -> int | None:
         """How many batches of an evaluation are left; None where the data doesn't tell."""

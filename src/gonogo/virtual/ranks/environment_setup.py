@@ -22,8 +22,9 @@ from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.cuda import facade
 from gonogo.virtual.cuda.state import VirtualCuda
 from gonogo.virtual.hooks import older_deepspeed
-from gonogo.virtual.kernels import bitsandbytes, flash_attention, torchaudio, torchvision, triton
+from gonogo.virtual.kernels import apex, bitsandbytes, flash_attention, torchaudio, torchvision, triton
 from gonogo.virtual.kernels.async_io import NvmeTraffic
+from gonogo.virtual.memory.blas_workspaces import BlasWorkspaces
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
 from gonogo.virtual.patching.after_import import after_import
@@ -152,6 +153,8 @@ def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> VirtualCuda:
             unsupported=UnsupportedOperator,
             pin=pin,
         )
+        capability = plan.accelerator.compute_capability
+        mode.workspaces = devices.blas = BlasWorkspaces(mode.memory, capability, devices.current_stream_id)
     VirtualTensor.accelerator_index = staticmethod(lambda: devices.current_device)
     VirtualTensor.check_ordinal = staticmethod(devices.check_ordinal)
     for device, record in mode.memory.devices.items():
@@ -176,6 +179,7 @@ def _install_stand_ins(
     triton.install(patches, written, assume, compute_capability)
     torchvision.install(patches, assume)
     torchaudio.install(patches, assume)
+    apex.install(patches, written, assume)
     installed = find_spec("flash_attn") is not None
     assumed = _LOADS if installed else flash_attention.ASSUMED
     kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed)

@@ -20,20 +20,21 @@ from typing import Any
 
 import torch
 
+from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.notebook import SUFFIX, python_of
 from gonogo.evidence.rehearsal.record import Failure, Frame, Missed, Outcome, RankRecord, Shortage, Unsupported
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.errors import UserError
-from gonogo.virtual import private
+from gonogo.virtual import operands, private
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged, line_of_worker
 from gonogo.virtual.failure import AutogradOrigin, exited_for, failure_of, in_chain, is_from_autograd, note_failed_call
-from gonogo.virtual.hooks import data_parallel, engine, fsdp, memory_ownership, trainer, training
+from gonogo.virtual.hooks import data_parallel, engine, fsdp, megatron, memory_ownership, trainer, training
 from gonogo.virtual.hooks.engine import defer_compile_passes
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.training_facts import as_run
-from gonogo.virtual.internal_failures import find_internal_failure
+from gonogo.virtual.internal_failures import chain, find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
@@ -58,7 +59,7 @@ from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks import environment_setup, starting
 from gonogo.virtual.ray import install as ray
 from gonogo.virtual.rollout import install as rollout
-from gonogo.virtual.sandbox import prepared, spawned
+from gonogo.virtual.sandbox import asked_in_vain, prepared, spawned
 from gonogo.virtual.stack import frames_of_call, frames_of_traceback, place_now, place_text
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing.parts import PLAIN, followed_by
@@ -110,6 +111,9 @@ class Session:
         self.batches = 0
         self.data_shapes: list[str] = []
         self.missed: list[Missed] = []
+        self.asked = asked_in_vain.AskedInVain()
+        self.asked.moment = lambda: (self.life.phase, self.life.step)
+        self._why: dict[str, Any] = {}
         self._undo: list[Callable[[], None]] = []
         self._ray: ray.Installed | None = None
 
@@ -153,6 +157,7 @@ class Session:
         self.memory.device(self.device)
         self.memory.set_category("parameters")
         undo = self._undo
+        undo.append(asked_in_vain.install(self.asked))
         undo.append(c10d_operators.install(self.collectives))
         undo.append(private.lift_only_cpu_tensors())
         undo.append(memory_ownership.install(self.modules))  # before what has DDP's buckets reduced
@@ -177,6 +182,7 @@ class Session:
         undo.append(fsdp.install(self.mode))
         undo.append(data_parallel.install(self.plan.accelerator.device_type))
         undo.append(trainer.install(self.life))
+        undo.append(megatron.install(self.life))
         self.life.ahead.is_made = prepared.has_rows(self.plan.prepared)
         undo.append(defer_compile_passes())
         undo.append(rollout.install(self.mode, self.life, self.plan, self.peers, self._ray.workers))
@@ -250,6 +256,7 @@ class Session:
             else:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self.origin.frames)
+                self._take_down_world(error)
                 if (trace := find_internal_failure(error, failure, self.plan.scratch, self.mode.uses_meta)) is not None:
                     outcome, place = "unsupported", _place_of(failure.frames)
                     unsupported.append(Unsupported(trace.what, place, trace.why.en, trace.why.zh))
@@ -283,6 +290,16 @@ class Session:
     def _went_on(self) -> End:
         self.events.append("stopped: the program went on after the steps that were asked for")
         return "enough"
+
+    def _take_down_world(self, error: BaseException) -> None:
+        """What of the world around the program may have brought a failure about."""
+        handed = [path for one in chain(error) for path in operands.missing_paths(one)]
+        absent = [one for link in chain(error) for one in asked_in_vain.before_failure(self.asked, link, handed)]
+        self._why = {
+            "absent": list(dict.fromkeys(absent)),
+            "made_operands": operands.made_operands(error, self.plan.prepared),
+            "imported": _imported_distributions(),
+        }
 
     def note(self, event: str) -> None:
         """Keep a fact worth telling, once."""
@@ -351,6 +368,7 @@ class Session:
             led=self.life.loops.led,
             cut=self.life.left_out(),
             confinement=self.plan.confinement,
+            **self._why,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
 
@@ -473,4 +491,15 @@ def _versions() -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     found["python"] = sys.version.split()[0]
+    return found
+
+
+def _imported_distributions() -> dict[str, str]:
+    """The distributions that modules of this process are of, by canonical name, with their versions."""
+    tops = {name.partition(".")[0] for name in list(sys.modules)} - set(sys.stdlib_module_names)
+    found = {}
+    for module, names in metadata.packages_distributions().items():
+        for name in names if module in tops else ():
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                found[canonical(name)] = metadata.version(name)
     return found

@@ -12,7 +12,7 @@ from gonogo.evidence.prepared import FOLDER, Prepared, read_prepared
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.failures import class_of
-from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord, Unsupported
+from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.rehearse.environment_mismatch import (
     distribution_of,
@@ -20,7 +20,7 @@ from gonogo.rehearse.environment_mismatch import (
     suggested_packages,
     unavailable_packages,
 )
-from gonogo.rehearse.missing_files import lies_elsewhere
+from gonogo.rehearse.limits.missing_files import lies_elsewhere
 from gonogo.rehearse.prepared.named_inputs import is_hub_name
 from gonogo.rehearse.prepared.project_requirements import FILE, USUAL
 from gonogo.rehearse.prepared.stub_packages import asked_of
@@ -34,7 +34,7 @@ _OF_ROWS = frozenset({
 _READS_ROWS = re.compile(r"-packages/datasets/|/torch/utils/data/|-packages/pyarrow/")
 _BY_NAME = re.compile(r"__getitem__|.*collat.*|.*dataset.*|.*preprocess.*|.*tokeniz.*", re.IGNORECASE)
 _ASSERTED = "device-side assert triggered"
-_NOT_HERE = Text(
+NOT_HERE = Text(
     "{path} does not exist here, and gonogo prepare could not determine its format: put the file or "
     "folder there, or one with a few rows in the same format",
     "{path} 不在本机，gonogo prepare 也无法确定其格式：请放入该文件或目录，或放入格式相同的几行数据",
@@ -50,7 +50,7 @@ _NO_MODULE = re.compile(r"^No module named '(\w+)")
 _KEYWORD = re.compile(r"got an unexpected keyword argument '(\w+)'")
 _NOT_IN = re.compile(r"(?:is )?not in (?:list|tuple|deque|array)|^substring not found$")
 _MUTABLE = re.compile(r"^mutable default <class '(?!list|dict|set)")
-_NONE = "none"
+NOT_PREPARED = "none"
 """In the place of a table's environment where nothing was prepared."""
 _NOT_MADE = re.compile(r"(\S+) is not among what gonogo prepare made for (\S+)")
 _NO_WEIGHTS = Text(
@@ -98,54 +98,52 @@ _TOO_FEW = Text(
 )
 
 
-def set_data_apart(record: RehearsalRecord, folder: Path) -> None:
-    """Have ranks that failed for want of the run's own data be told as not rehearsed.
+def why_of_data(rank: RankRecord, table: Prepared, record: RehearsalRecord, folder: Path) -> tuple[str, Text] | None:
+    """What of the run's own data is not here, or was made, as far as the failure's words and place tell; None: nothing.
 
-    ``folder`` is where the launch was typed.
+    The first of the pair is the obligation: ``missing`` or ``made``. ``folder`` is where the launch was typed.
     """
-    table = read_prepared(folder / FOLDER) or Prepared(environment=_NONE)
-    for rank in record.ranks:
-        failure = rank.failure
-        if failure is None or rank.outcome != "raised":
-            continue
-        missed = next((one.name for one in rank.missed if _may_come_of(one, failure, rank)), None)
-        lacks = next((path for path in table.missing if not os.path.exists(path) and _names(failure, path)), None)
-        if (
-            table.environment != _NONE
-            and lacks is None
-            and (match := _NO_DATA.search(failure.message))
-            and not os.path.exists(match[1])
-        ):
-            lacks = match[1]
-        if lacks is None and not set(rank.phases) & _TRAINING:
-            lacks = tested_path(failure, record.command, folder)
-        if (file := _NOT_MADE.search(f"{failure.message} {failure.cause}")) is not None:
-            why = _NO_WEIGHTS.format(file=file[1], name=file[2])
-        elif missed is not None:  # the refusal itself was caught by the program, which then raised of its own
-            why = _NOT_FETCHED.format(name=missed)
-        elif lacks is not None:
-            why = _NOT_HERE.format(path=lacks)
-        elif finds_nothing(failure) and not set(rank.phases) & _TRAINING:
-            why = _FINDS_NOTHING
-        elif (packages := _of_packages(failure, table, record, folder)) is not None:
-            why = packages
-        elif rank.empty_pass and not rank.steps and (made := [*table.datasets, *table.paths]):
-            why = _TOO_FEW.format(names=", ".join(made[:3]))
-        elif (elsewhere := lies_elsewhere(failure, folder)) is not None:
-            why = elsewhere
-        elif (pair := _taken_for_another(table)) is not None and class_of(failure) in _OF_ROWS:
-            why = _ANOTHER_MODEL.format(name=pair[0], chosen=pair[1])
-        elif table.guessed and _is_of_rows(failure):
-            why = _GUESSED.format(names=", ".join(table.guessed[:3]))
-        elif (made := [*table.datasets, *table.paths]) and _ASSERTED in failure.message:
-            why = _GUESSED.format(names=", ".join(made[:3]))  # a made label may be beyond the classes
-        else:
-            continue
-        frame = failure.innermost("user")
-        rank.outcome = "unsupported"
-        where = f"{frame.path}:{frame.line}" if frame is not None else "unknown"
-        what = f"{class_of(failure)}: {failure.message.strip().partition(chr(10))[0][:160]}"
-        rank.unsupported.append(Unsupported(what, where, why.en, why.zh))
+    failure = rank.failure
+    if failure is None:
+        return None
+    missed = next((one.name for one in rank.missed if _may_come_of(one, failure, rank)), None)
+    lacks = next((path for path in table.missing if not os.path.exists(path) and _names(failure, path)), None)
+    if (
+        table.environment != NOT_PREPARED
+        and lacks is None
+        and (match := _NO_DATA.search(failure.message))
+        and not os.path.exists(match[1])
+    ):
+        lacks = match[1]
+    if lacks is None and not set(rank.phases) & _TRAINING:
+        lacks = tested_path(failure, record.command, folder)
+    if (file := _NOT_MADE.search(f"{failure.message} {failure.cause}")) is not None:
+        return "missing", _NO_WEIGHTS.format(file=file[1], name=file[2])
+    if missed is not None:  # the refusal itself was caught by the program, which then raised of its own
+        return "missing", _NOT_FETCHED.format(name=missed)
+    if lacks is not None:
+        return "missing", NOT_HERE.format(path=lacks)
+    if finds_nothing(failure) and not set(rank.phases) & _TRAINING:
+        return "missing", _FINDS_NOTHING
+    if (packages := _of_packages(failure, table, record, folder)) is not None:
+        return "packages", packages
+    made = [*table.datasets, *table.paths]
+    if rank.empty_pass and not rank.steps and made:
+        return "made", _TOO_FEW.format(names=", ".join(made[:3]))
+    if (elsewhere := lies_elsewhere(failure, folder)) is not None:
+        return "missing", elsewhere
+    if (pair := _taken_for_another(table)) is not None and class_of(failure) in _OF_ROWS:
+        return "made", _ANOTHER_MODEL.format(name=pair[0], chosen=pair[1])
+    if table.guessed and _is_of_rows(failure):
+        return "made", _GUESSED.format(names=", ".join(table.guessed[:3]))
+    if made and _ASSERTED in failure.message:
+        return "made", _GUESSED.format(names=", ".join(made[:3]))  # a made label may be beyond the classes
+    return None
+
+
+def prepared_table(folder: Path) -> Prepared:
+    """What ``gonogo prepare`` has made beside a launch; an empty table where it was not run."""
+    return read_prepared(folder / FOLDER) or Prepared(environment=NOT_PREPARED)
 
 
 def _may_come_of(missed: Missed, failure: Failure, rank: RankRecord) -> bool:

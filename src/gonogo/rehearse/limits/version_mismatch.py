@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gonogo.evidence.rehearsal.failures import REFUSED_CALL, class_of
-from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord, Unsupported
+from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
 from gonogo.finding import Text
 
 # How Python says that code and what it uses are not of one time.
@@ -27,27 +27,11 @@ _NOT_AS_ASKED = Text(
 _MODULES = {"pillow": "PIL", "scikit-learn": "sklearn", "opencv-python": "cv2", "pyyaml": "yaml"}
 
 
-def spare_differing(records: Iterable[RankRecord], differing: Sequence[str]) -> None:
-    """Take for no verdict a rank's failure that a package in ``differing`` (canonical names) may have brought about.
-
-    Its outcome becomes ``unsupported``, with the package named.
-    """
-    for record in records:
-        if record.failure is None or record.outcome != "raised":
-            continue
-        suspect = next((name for name in differing if _may_come_of(name, record.failure)), None)
-        if suspect is not None:
-            frame = record.failure.frames[-1] if record.failure.frames else None
-            why = _NOT_AS_ASKED.format(package=suspect)
-            record.outcome = "unsupported"
-            record.unsupported.append(
-                Unsupported(
-                    what=f"{record.failure.type}: {record.failure.message}"[:300],
-                    where=f"{frame.path}:{frame.line}" if frame else "?",
-                    why=why.en,
-                    why_zh=why.zh,
-                )
-            )
+def why_of_releases(rank: RankRecord, differing: Sequence[str]) -> Text | None:
+    """Which package in ``differing`` (canonical names) a failure's words or frames lead to; None: none of them."""
+    failure = rank.failure
+    suspect = next((name for name in differing if failure is not None and _may_come_of(name, failure)), None)
+    return None if suspect is None else _NOT_AS_ASKED.format(package=suspect)
 
 
 def _may_come_of(name: str, failure: Failure) -> bool:

@@ -12,8 +12,7 @@ import re
 from pathlib import Path
 
 from gonogo.evidence.rehearsal.chain import ChainedException, chain_of
-from gonogo.evidence.rehearsal.failures import class_of
-from gonogo.evidence.rehearsal.record import Confined, Failure, RehearsalRecord, Unsupported
+from gonogo.evidence.rehearsal.record import Confined, Failure, RankRecord
 from gonogo.finding import Text
 
 _MAX_MESSAGE_LENGTH = 160
@@ -74,27 +73,16 @@ _NO_SERVICE = Text(
 )
 
 
-def mark_confinement_failures(record: RehearsalRecord) -> None:
-    """Have ranks that failed by what the confinement, or this user, is refused be reported as not rehearsed.
+def why_denied(rank: RankRecord, folder: Path) -> Text | None:
+    """Why a rank's end may come of the confinement, or of what this user is refused. None: it doesn't.
 
     Under Landlock that is any failure: a refusal need not be its last word. A script whose ``rm -rf output`` was
     refused goes on to a program that finds the folder there, and a program may swallow what it was refused.
     """
-    for rank in record.ranks:
-        landlock = rank.confinement == "landlock"
-        if rank.outcome == "diverged" and landlock:
-            rank.outcome = "unsupported"
-            rank.unsupported.append(Unsupported("the ranks diverged", "unknown", _MAY_BE.en, _MAY_BE.zh))
-            record.divergence = None
-        if rank.failure is None or rank.outcome != "raised":
-            continue
-        why = why_refused(rank.failure, rank.confinement, Path(record.cwd)) or (_MAY_BE if landlock else None)
-        if why is not None:
-            rank.outcome = "unsupported"
-            frame = rank.failure.innermost("user") or rank.failure.innermost("library")
-            where = f"{frame.path}:{frame.line}" if frame is not None else "unknown"
-            what = f"{class_of(rank.failure)}: {_first_line(rank.failure.message)}"
-            rank.unsupported.append(Unsupported(what, where, why.en, why.zh))
+    landlock = _MAY_BE if rank.confinement == "landlock" else None
+    if rank.failure is None:
+        return landlock
+    return why_refused(rank.failure, rank.confinement, folder) or landlock
 
 
 def why_refused(failure: Failure, confinement: Confined, folder: Path) -> Text | None:
