@@ -29,9 +29,8 @@ from gonogo.rehearse.prepared.folder import add_to_folder, check_folder, write_f
 from gonogo.rehearse.prepared.listing import alike, list_of, required_data, required_model, tokens_of
 from gonogo.rehearse.prepared.make import MAX_ROWS, make
 from gonogo.rehearse.prepared.named_inputs import OF_SHELL
-from gonogo.rehearse.prepared.option_kinds import Named
 from gonogo.rehearse.prepared.project_requirements import FILE, Packages, packages_of
-from gonogo.rehearse.prepared.required_inputs import PrepareOptions, RequiredInput
+from gonogo.rehearse.prepared.required_inputs import Named, PrepareOptions, RequiredInput
 from gonogo.rehearse.prepared.stub_packages import absent, asked_of
 from gonogo.rehearse.prepared.walked_folders import image_folder, is_requested, wants_other_files
 from gonogo.rehearse.tested_paths import tested_path
