@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from types import TracebackType
 
-from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.shell.run import read_shell
+from gonogo.evidence.shell.script_commands import read_shell
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 
 # A bash that stays: each script runs in a shell forked of it, which costs a tenth of a new one. `prog` tells what it

@@ -13,7 +13,7 @@ from gonogo.evidence.environment.own_package import own_package
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.paths import folders_upward, is_file
 from gonogo.evidence.run import OffPath
-from gonogo.evidence.script.modules import PythonPath
+from gonogo.evidence.script.module_search import PythonPath
 from gonogo.evidence.script.project import Project
 from gonogo.evidence.script.script import Script
 

@@ -6,7 +6,6 @@ import os
 import re
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.versions.conda import read_conda
 from gonogo.evidence.environment.versions.dockerfile import read_dockerfile
@@ -17,6 +16,7 @@ from gonogo.evidence.environment.versions.pasted import MARKS, read_pasted
 from gonogo.evidence.environment.versions.pyproject import read_pyproject
 from gonogo.evidence.environment.versions.requirements import read_requirements
 from gonogo.evidence.environment.versions.setup_files import read_setup_cfg, read_setup_py, read_setup_script
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 

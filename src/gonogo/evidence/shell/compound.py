@@ -7,13 +7,13 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.shell.conditions import holds
 from gonogo.evidence.shell.expansion import expand, expand_text, expand_words, number_in, pattern_in, word_at
 from gonogo.evidence.shell.lexer import Lexer
 from gonogo.evidence.shell.shell import Shell
 from gonogo.evidence.shell.state import CHANGED_IN_LOOP, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
 from gonogo.evidence.shell.text import Piece, ShellWord, matches, text_of
+from gonogo.evidence.source_file import Place
 
 _MAX_ITERATIONS = 32
 _WRITING = (">", ">>", ">|", "&>", "&>>")

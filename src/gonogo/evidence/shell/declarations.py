@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.shell.expansion import expand, expand_words, number_in, with_element
 from gonogo.evidence.shell.lexer import Assignment, Literal, Simple, Word, braces
 from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import SUCCESS, ExitStatus, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
+from gonogo.evidence.source_file import Place
 from gonogo.finding import Text
 
 _MAX_PIECES = 4096

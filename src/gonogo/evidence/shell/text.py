@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 
 _MAX_LENGTH = 1 << 16

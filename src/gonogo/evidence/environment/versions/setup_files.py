@@ -7,11 +7,11 @@ import re
 
 import msgspec
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.own_package import setup_requirements
 from gonogo.evidence.environment.versions.dockerfile import read_installs
 from gonogo.evidence.environment.versions.listing import PackageListing, bytes_as_text, path_inside
 from gonogo.evidence.environment.versions.requirements import read_requirement, read_requirements
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
 
 _BRANCHES = re.compile(r"(?m)^[ \t]*(?:if|case|for|while|until)\b")
