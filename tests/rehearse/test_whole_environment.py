@@ -22,6 +22,7 @@ from gonogo.rehearse.packages.building import TO_BUILD_WITH
 from gonogo.rehearse.packages.environment_build import OF_GONOGO
 from gonogo.rehearse.packages.full_environment import build_full_environment
 from gonogo.rehearse.packages.overlay import PackageOverlay
+from gonogo.rehearse.packages.torch_family import releases_beside
 
 TORCH = metadata.version("torch").partition("+")[0]
 
@@ -224,3 +225,10 @@ def test_a_package_that_calls_its_own_function_wrongly_does_so_with_any_torch(
     refused = "CsvConfig.__init__() got an unexpected keyword argument 'use_auth_token'"
     record = failed("TypeError", refused, Frame(str(builder), 1, "f", "", "library"))
     assert (why_of_releases(record, ("torch",)) is not None) is spared
+
+
+def test_releases_beside_a_torch_are_those_that_pytorch_publishes_for_it() -> None:
+    assert releases_beside("torchvision", "==0.22.1", "==2.7.1", "2.13.0") == ["==0.22.1", "==0.22.*", "==0.28.*"]
+    assert releases_beside("torchvision", "", None, "2.13.0+cpu") == ["==0.28.*"]
+    assert releases_beside("torchaudio", "", "==2.4.*", "2.13.0") == ["==2.4.*", "==2.11.*"]
+    assert releases_beside("torchvision", "", ">=2.4", "2.6.0") == ["==0.21.*"]

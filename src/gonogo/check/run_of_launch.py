@@ -164,7 +164,8 @@ class RunMaker:
         own = path if b"sys" in source.data and b"path" in source.data else None  # what it adds is its own
         key = (resolved(root), looked_in, own)
         project = self._projects.setdefault(key, Project(root, path=looked_in))
-        scripts = project.all_scripts(project.script(source))
+        entries = [project.script(source), *_packages_above(launch, path, project)]
+        scripts = tuple(dict.fromkeys(script for entry in entries for script in project.all_scripts(entry)))
         for script in scripts:
             script.source.path = self.files.display_path(script.source.path)
             self.files.sources.setdefault(script.source.path, script.source)
@@ -318,6 +319,20 @@ def _model_of(arguments: Arguments, scripts: Sequence[Script], folder: Path) -> 
             if text:
                 return read_model(text, folder)
     return None
+
+
+def _packages_above(launch: Launch, program: Path, project: Project) -> list[Script]:
+    """The packages that ``-m a.b.c`` imports before the program runs."""
+    name = launch.program.string if launch.program_kind == "module" else None
+    parts = name.split(".")[:-1] if name else []
+    folder = program.parent if program.name != "__main__.py" else program.parent.parent
+    found: list[Script] = []
+    for depth in range(len(parts), 0, -1):
+        file = folder / "__init__.py"
+        script = project.script_at(os.path.realpath(file), ".".join(parts[:depth])) if is_file(file) else None
+        found += [script] if script is not None else []
+        folder = folder.parent
+    return found[::-1]
 
 
 def _names_deepspeed(launch: Launch, run: Run) -> bool:

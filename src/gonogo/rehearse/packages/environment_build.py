@@ -34,11 +34,12 @@ from gonogo.rehearse.packages.torch_family import (
     install_for_torch,
     install_torch,
     is_required,
+    releases_beside,
     torch_of_the_day,
 )
 from gonogo.rehearse.packages.uv import WHEELS_ONLY, UvFailed, into, run_uv
 
-_FORMAT = 10
+_FORMAT = 11
 """Changes when environments are made in another way, so that older ones are not used."""
 _SETUPTOOLS = TO_BUILD_WITH[0]
 # What gonogo's own part of a rehearsal needs beside torch: records, and checkpoints made of a config alone.
@@ -72,6 +73,8 @@ class Requested:
     """Packages that come from elsewhere than an index, each with its address."""
     extras: tuple[tuple[str, str], ...]
     """Of those."""
+    beside_torch: tuple[tuple[str, str], ...]
+    """Which releases of torchvision and torchaudio are asked for."""
     torch: str | None
     """The torch that is pinned, where it isn't this Python's own: a CPU build of it is looked for."""
 
@@ -79,7 +82,9 @@ class Requested:
     def key(self) -> str:
         """What tells its folder from those of others."""
         here = [str(installed_version("torch")), str(Path(gonogo.__file__).parent), _FORMAT]
-        beside = [name for name in BESIDE_TORCH if name in self.built_for_cuda]
+        beside = [
+            f"{name}{dict(self.beside_torch).get(name, '')}" for name in BESIDE_TORCH if name in self.built_for_cuda
+        ]
         asked = [self.requirements, self.pins, self.python, self.as_of, self.torch, self.addresses, self.extras]
         text = json.dumps([*asked, *here, *beside])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -126,7 +131,9 @@ def make_environment(
         _install(venv, filling, asked, resolving, of_today, of_the_day or [], what, say)
         for name in BESIDE_TORCH:
             if name in asked.built_for_cuda or is_required(name, packages):
-                add_beside_torch(venv, name, _versions_in(packages)["torch"], filling, what, say)
+                stated = dict(asked.beside_torch).get(name, "")
+                releases = releases_beside(name, stated, asked.torch, _versions_in(packages)["torch"])
+                add_beside_torch(venv, name, releases, filling, what, say)
         own_interpreter(venv)
         refused = resolving.refused
         missing |= {

@@ -41,6 +41,7 @@ from gonogo.rehearse.packages.overlay import BUILT_HERE, PackageOverlay
 from gonogo.rehearse.packages.places import Say, cache_folder
 from gonogo.rehearse.packages.requested import RequestedVersions, requested_by_file, requested_by_options
 from gonogo.rehearse.packages.sources import is_reachable
+from gonogo.rehearse.packages.torch_family import BESIDE_TORCH
 from gonogo.rehearse.packages.uv import python_of
 
 _MAX_ENVIRONMENTS = 12
@@ -188,7 +189,7 @@ def _resolve_request(
                 ),
             )
         )
-    listed = [*wanted.specifiers, *wanted.without_version]
+    listed = dict.fromkeys((*wanted.specifiers, *wanted.without_version, *pins))
     for_cuda = [name for name in listed if needs_cuda(name)]
     installed_apart = {"torch", "gonogo", *for_cuda}
     requirements = [
@@ -213,6 +214,11 @@ def _resolve_request(
         python=python,
         as_of=day,
         built_for_cuda=tuple(sorted(for_cuda)),
+        beside_torch=tuple(
+            (name, str(pins.get(name) or wanted.specifiers.get(name) or ""))
+            for name in BESIDE_TORCH
+            if name in pins or name in wanted.specifiers
+        ),
         addresses=tuple(sorted((name, one) for name, one in wanted.addresses.items() if name not in pins)),
         extras=tuple(sorted((name, wanted.extras[name]) for name in wanted.addresses if name in wanted.extras)),
         torch=None if fits else str(torch),

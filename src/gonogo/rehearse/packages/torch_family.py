@@ -126,18 +126,35 @@ def is_required(name: str, packages: Path) -> bool:
     return False
 
 
-def add_beside_torch(venv: Path, name: str, torch: str, filling: Path, what: Text, say: Say) -> None:
-    """Install the torchvision or torchaudio of a torch without what it requires; nothing where it can't be had.
+def release_for_torch(name: str, torch: Version) -> str:
+    """The releases of torchvision or torchaudio that PyTorch publishes for a torch, as a specifier."""
+    minor = torch.minor
+    return f"==0.{minor + _TORCHVISION_AHEAD}.*" if name == "torchvision" else f"==2.{min(minor, _LAST_TORCHAUDIO)}.*"
+
+
+def releases_beside(name: str, stated: str, asked: str | None, torch: str) -> list[str]:
+    """Which releases of torchvision or torchaudio to try: the one asked for, those of the torch asked for and of ours.
+
+    Which names such a package has is its release's own; its torch is another where that one can't be had.
+    """
+    exact = [one for one in SpecifierSet(asked or "") if one.operator in ("==", "~=")]
+    of_asked = [release_for_torch(name, Version(one.version.removesuffix(".*"))) for one in exact[:1]]
+    return list(dict.fromkeys([*([stated] if stated else []), *of_asked, release_for_torch(name, Version(torch))]))
+
+
+def add_beside_torch(venv: Path, name: str, releases: list[str], filling: Path, what: Text, say: Say) -> None:
+    """Install torchvision or torchaudio of the first release that can be had, without what it requires.
 
     Their compiled operators want CUDA's libraries; all else of them is Python (see virtual/kernels/torchvision.py).
     """
-    minor = Version(torch).minor
-    release = f"0.{minor + _TORCHVISION_AHEAD}.*" if name == "torchvision" else f"2.{min(minor, _LAST_TORCHAUDIO)}.*"
     install = ["pip", "install", *into(venv), *WHEELS_ONLY]
-    try:
-        run_uv([*install, "--no-deps", f"{name}=={release}"], cwd=filling, what=what, say=say)
-        run_uv([*install, "pillow", "numpy"], cwd=filling, what=what, say=say)
-    except UvFailed:
+    for release in releases:
+        with contextlib.suppress(UvFailed):
+            run_uv([*install, "--no-deps", f"{name}{release}"], cwd=filling, what=what, say=say)
+            break
+    else:
         return
+    with contextlib.suppress(UvFailed):
+        run_uv([*install, "pillow", "numpy"], cwd=filling, what=what, say=say)
     for library in venv.glob("lib/python3.*/site-packages/torchaudio/lib/*.so"):
         library.unlink()  # which it insists on loading where it is there, and does without where not
