@@ -116,7 +116,9 @@ def _truth(script: Script, test: ast.expr, run: Run) -> bool | None:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _falsity(script, test.operand, run)
     if isinstance(test, ast.BoolOp):
-        return _joined([_truth(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.Or))
+        return _combine_conditions(
+            [_truth(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.Or)
+        )
     if _some_rank_passes(test) or _is_of_steps(test):
         return True
     if run.deepspeed_on and (asked := _asks_for_deepspeed(test)) is not None:
@@ -131,14 +133,16 @@ def _falsity(script: Script, test: ast.expr, run: Run) -> bool | None:
     if known is None and isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _truth(script, test.operand, run)
     if known is None and isinstance(test, ast.BoolOp):
-        return _joined([_falsity(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.And))
+        return _combine_conditions(
+            [_falsity(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.And)
+        )
     if known is None and (_some_rank_passes(test) or _is_of_steps(test)):
         return True
     truth = _truth(script, test, run)
     return None if truth is None else not truth
 
 
-def _joined(parts: list[bool | None], *, any_of: bool) -> bool | None:
+def _combine_conditions(parts: list[bool | None], *, any_of: bool) -> bool | None:
     return any_of if any_of in parts else None if None in parts else not any_of
 
 

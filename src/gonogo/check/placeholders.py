@@ -51,7 +51,7 @@ def placeholder_note(found: Sequence[tuple[str, str]]) -> Text | None:
         return None
     what = list(dict.fromkeys(f"`{name}`" for name, _ in found))
     places = list(dict.fromkeys(place for _, place in found))
-    return _NOTE.format(what=_listed(what), places=_listed(places))
+    return _NOTE.format(what=_list_names(what), places=_list_names(places))
 
 
 def elsewhere_note(launches: Sequence[Launch]) -> Text | None:
@@ -61,10 +61,10 @@ def elsewhere_note(launches: Sequence[Launch]) -> Text | None:
         path = launch.path_of(launch.program) if launch.program_kind == "script" and launch.heredoc is None else None
         if path is not None and not exists(path) and os.path.normpath(path) not in launch.written_files:
             found.append(f"{launch.program.value} ({launch.source.path}:{launch.line})")
-    return _ELSEWHERE.format(what=_listed(list(dict.fromkeys(found)))) if found else None
+    return _ELSEWHERE.format(what=_list_names(list(dict.fromkeys(found)))) if found else None
 
 
-def _listed(names: Sequence[str]) -> Text:
+def _list_names(names: Sequence[str]) -> Text:
     shown = ", ".join(names[:_SHOWN])
     more = _MORE.format(count=len(names) - _SHOWN) if len(names) > _SHOWN else Text("", "")
     return Text(shown + more.en, shown + more.zh)

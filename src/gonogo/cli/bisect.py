@@ -121,16 +121,19 @@ def bisect(
             env=tuple(env or ()),
         )
         request = BisectRequest(
-            _required("--package", package), _required("--good", good), _required("--bad", bad), unpacked(rehearsal)
+            _require_option("--package", package),
+            _require_option("--good", good),
+            _require_option("--bad", bad),
+            unpacked(rehearsal),
         )
         with live_display(language) as on_progress:
-            found = run_bisection(request, _rehearsed, on_progress)
+            found = run_bisection(request, _rehearse_release, on_progress)
         report = bisect_report(found)
         publish(report, format_, output, language, open_)
         raise SystemExit(INTERRUPTED if found.interrupted else report.verdict.exit_status)
 
 
-def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[Report, bool]:
+def _rehearse_release(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[Report, bool]:
     from gonogo.rehearse.answer import rehearsal_report, was_interrupted
     from gonogo.rehearse.run import rehearse
 
@@ -138,7 +141,7 @@ def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tup
     return rehearsal_report(record), was_interrupted(record)
 
 
-def _required(option: str, value: str | None) -> str:
+def _require_option(option: str, value: str | None) -> str:
     if value is None:
         raise UserError(
             Text(

@@ -71,8 +71,8 @@ def _claims(name: str, length: int) -> str:
     """The middle part of a JSON Web Token of that length, which decodes to an object."""
     spare = length * 3 // 4 - len(b'{"sub":""}')
     if spare < 0 or length % 4 == 1:
-        return _made(name, "a" * length, string.ascii_letters)
-    claims = b'{"sub":"' + _made(name, "a" * spare, string.ascii_lowercase).encode() + b'"}'
+        return _make_placeholder(name, "a" * length, string.ascii_letters)
+    claims = b'{"sub":"' + _make_placeholder(name, "a" * spare, string.ascii_lowercase).encode() + b'"}'
     return base64.urlsafe_b64encode(claims).decode().rstrip("=")
 
 
@@ -87,11 +87,11 @@ def _alike(name: str, text: str, structured: bool = False) -> str:
     else:
         alphabet = "".join(kind for kind in _CLASSES if not set(kind).isdisjoint(letters))
     kept = _STRUCTURE if structured or looks_random(text) else frozenset[str]()
-    made = _made(name, text, alphabet or string.ascii_lowercase, kept)
-    return made if made != text or not letters else _made(f"{name} again", text, alphabet or "xyz", kept)
+    made = _make_placeholder(name, text, alphabet or string.ascii_lowercase, kept)
+    return made if made != text or not letters else _make_placeholder(f"{name} again", text, alphabet or "xyz", kept)
 
 
-def _made(name: str, text: str, alphabet: str, kept: frozenset[str] = frozenset()) -> str:
+def _make_placeholder(name: str, text: str, alphabet: str, kept: frozenset[str] = frozenset()) -> str:
     numbers = islice(_numbers(name), len(text))
     return "".join(
         character if character in kept or character.isspace() else alphabet[number % len(alphabet)]

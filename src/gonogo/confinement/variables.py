@@ -73,12 +73,12 @@ AWS_ S3_ MINIO_ GOOGLE_ GCP_ GCS_ AZURE_ OSS_ COS_ OPENAI_ ANTHROPIC_ DASHSCOPE_
 """
 
 
-def _listed(table: str) -> tuple[str, ...]:
+def _read_table(table: str) -> tuple[str, ...]:
     return tuple(word for line in table.splitlines() if not line.startswith("#") for word in line.split())
 
 
-_NAMES = frozenset(_listed(_WHOLE))
-_FAMILIES = _listed(_BEGINNINGS)
+_NAMES = frozenset(_read_table(_WHOLE))
+_FAMILIES = _read_table(_BEGINNINGS)
 _ONLY_BY_OPTION = re.compile(
     r"SSH_.*|SSHPASS|GPG_.*|GNUPG.*|DBUS_.*|XAUTHORITY|XDG_RUNTIME_DIR|XDG_SESSION.*|KRB5.*|SUDO_.*|VAULT_.*|DOCKER_.*"
     r"|KUBE.*|GIT_ASKPASS|BASH_ENV"

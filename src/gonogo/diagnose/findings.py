@@ -80,7 +80,7 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
         "diagnose",
         verdict_of(findings, complete=complete),
         findings,
-        covered=(*_covered(log), *files.covered),
+        covered=(*_covered_items(log), *files.covered),
         skipped=(*skipped, *files.skipped),
         log=_logs(log, findings),
         notes=_notes(log, findings),
@@ -153,7 +153,7 @@ def _finding_of(hazard: Hazard, log: FailureLog) -> Finding | None:
     return replace(findings[0], ranks=ranks)
 
 
-def _covered(log: FailureLog) -> tuple[Text, ...]:
+def _covered_items(log: FailureLog) -> tuple[Text, ...]:
     lines = sum(facts.lines for facts in log.logs)
     size = sum(facts.bytes for facts in log.logs)
     covered = [

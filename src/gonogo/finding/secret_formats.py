@@ -152,7 +152,7 @@ def with_known_replaced(text: str, hide: Hide) -> str:
     """The text with each secret in a known format, or beside a name that says so, replaced by what ``hide`` answers."""
     for literal, pattern in _starts():
         if literal in text:
-            text = _replaced(text, literal, pattern, hide)
+            text = _replace_secrets(text, literal, pattern, hide)
     return _with_named_replaced(text, hide)
 
 
@@ -175,7 +175,7 @@ def _token(literal: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![A-Za-z0-9])(?P<kept>{re.escape(literal)}{more})(?P<secret>[A-Za-z0-9_-]{{12,}})")
 
 
-def _replaced(text: str, literal: str, pattern: re.Pattern[str], hide: Hide) -> str:
+def _replace_secrets(text: str, literal: str, pattern: re.Pattern[str], hide: Hide) -> str:
     parts: list[str] = []
     done = 0
     at = text.find(literal)
@@ -218,7 +218,7 @@ def _hidden(match: re.Match[str], hide: Hide) -> str:
 
 
 def _with_named_replaced(text: str, hide: Hide) -> str:
-    lowered = _lowered(text)
+    lowered = _ascii_lower(text)
     for word in _NAMING:
         parts: list[str] = []
         done = 0
@@ -242,7 +242,7 @@ def _with_named_replaced(text: str, hide: Hide) -> str:
             at = lowered.find(word, at)
         if parts:
             text = "".join([*parts, text[done:]])
-            lowered = _lowered(text)
+            lowered = _ascii_lower(text)
     return text
 
 
@@ -275,7 +275,7 @@ def _is_mixed(value: str) -> bool:
     return not value.islower() and not value.isupper() and any(map(str.isdigit, value)) and len(value) >= _MIN_RANDOM
 
 
-def _lowered(text: str) -> str:
+def _ascii_lower(text: str) -> str:
     """The text with small letters, each at its place."""
     lowered = text.lower()
     if len(lowered) != len(text):  # some letters of other scripts become two

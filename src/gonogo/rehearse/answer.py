@@ -104,9 +104,9 @@ def rehearsal_report(
         command="rehearse",
         verdict=verdict_of(findings, complete=_is_complete(record)),
         findings=findings,
-        covered=(*_covered(record), *files.covered),
+        covered=(*_covered_items(record), *files.covered),
         skipped=(
-            *_skipped(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks}, folder),
+            *_skipped_items(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks}, folder),
             *files.skipped,
         ),
         rehearsal=rehearsal_summary(record, folder),
@@ -172,7 +172,7 @@ def _names(phases: list[Phase]) -> Text:
     return Text(", ".join(name.en for name in names), "、".join(name.zh for name in names))
 
 
-def _covered(record: RehearsalRecord) -> Iterator[Text]:
+def _covered_items(record: RehearsalRecord) -> Iterator[Text]:
     """What each rank went through, ranks that went through the same together; and that they were compared."""
     alike: dict[Text, list[int]] = {}
     for rank in record.ranks:
@@ -216,7 +216,7 @@ _STARTED_BY_PROGRAM = Text(
 )
 
 
-def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
+def _skipped_items(record: RehearsalRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
     for rank in record.ranks:
         yield from _skipped_by(rank, explained, folder)
     run = {rank.rank for rank in record.ranks}

@@ -81,7 +81,7 @@ def _rank(rank: RankRecord, folder: str) -> rehearsal.Rank:
         collectives=rehearsal.Collectives(
             count=sum(total.count for total in rank.collectives),
             bytes=sum(total.bytes for total in rank.collectives),
-            by_operator=_converted(rank.collectives, tuple[rehearsal.CollectiveTotal, ...]),
+            by_operator=_convert(rank.collectives, tuple[rehearsal.CollectiveTotal, ...]),
         ),
         assumptions=tuple(
             rehearsal.Assumption(a.what, seen_from(folder, a.where), a.count, a.what_zh) for a in rank.assumptions
@@ -96,15 +96,15 @@ def _rank(rank: RankRecord, folder: str) -> rehearsal.Rank:
         events=tuple(rank.events),
         as_run=rank.as_run,
         timelines=tuple(_timeline(timeline, folder) for timeline in rank.timelines),
-        host_modules=_converted(rank.host.modules, tuple[rehearsal.ModuleMemory, ...]) if rank.host else (),
+        host_modules=_convert(rank.host.modules, tuple[rehearsal.ModuleMemory, ...]) if rank.host else (),
     )
 
 
 def _device(device: DeviceMemory) -> rehearsal.Device:
     used = device.peak_reserved_bytes + device.allowance_bytes
     return msgspec.structs.replace(
-        _converted(device, rehearsal.Device),
-        phases=_converted(device.phases, tuple[rehearsal.PhaseMemory, ...]) if device.phases else msgspec.UNSET,
+        _convert(device, rehearsal.Device),
+        phases=_convert(device.phases, tuple[rehearsal.PhaseMemory, ...]) if device.phases else msgspec.UNSET,
         percent=_percent(used, device.total_bytes),
         free_bytes=device.total_bytes - used,
     )
@@ -113,12 +113,12 @@ def _device(device: DeviceMemory) -> rehearsal.Device:
 def _timeline(timeline: MemoryTimeline, folder: str) -> rehearsal.MemoryTimeline:
     places = {place: seen_from(folder, place) for place in timeline.places}
     return msgspec.structs.replace(
-        _converted(timeline, rehearsal.MemoryTimeline), places=tuple(places[place] for place in timeline.places)
+        _convert(timeline, rehearsal.MemoryTimeline), places=tuple(places[place] for place in timeline.places)
     )
 
 
 def _divergence(record: RehearsalRecord) -> divergence.Divergence | None:
-    return None if record.divergence is None else _converted(record.divergence, divergence.Divergence)
+    return None if record.divergence is None else _convert(record.divergence, divergence.Divergence)
 
 
 def _percent(part: int, whole: int) -> float:
@@ -133,7 +133,7 @@ def own_device(rank: RankRecord) -> DeviceMemory | None:
 
 def _failure(failure: Failure, folder: str) -> rehearsal.Failure:
     return msgspec.structs.replace(
-        _converted(failure, rehearsal.Failure),
+        _convert(failure, rehearsal.Failure),
         user_frame=_frame(failure.innermost("user"), folder),
         library_frame=_frame(failure.innermost("library"), folder),
     )
@@ -145,7 +145,7 @@ def _frame(frame: Frame | None, folder: str) -> divergence.Frame | None:
     return divergence.Frame(seen_from(folder, frame.path), frame.line, frame.function, frame.text, frame.owner)
 
 
-def _converted(value: object, kind: type[_T]) -> _T:
+def _convert(value: object, kind: type[_T]) -> _T:
     """What was recorded, as the report has it: fields of the same names."""
     return msgspec.convert(value, kind, from_attributes=True)
 

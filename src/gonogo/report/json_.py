@@ -44,11 +44,11 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
         ],
         "notes": [text.in_language(language) for text in report.notes],
         **({"similar": [_thread_object(one, language) for one in report.similar]} if report.log is not None else {}),
-        **{name: value for name, value in _seen(report).items() if value is not None},
+        **{name: value for name, value in _rehearsal_json(report).items() if value is not None},
     }
 
 
-def _seen(report: Report) -> dict[str, Any]:
+def _rehearsal_json(report: Report) -> dict[str, Any]:
     rehearsal = msgspec.to_builtins(report.rehearsal)
     for rank in rehearsal["ranks"] if rehearsal is not None else ():
         del rank["timelines"]  # thousands of figures, which only a picture tells something

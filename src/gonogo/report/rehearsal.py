@@ -30,7 +30,7 @@ def rehearsal_summary(rehearsal: Rehearsal, language: str) -> str:
     tokens = tokens_of(rehearsal)
     said = counted_range(tokens, language) if tokens else ""
     parts = [
-        f"{max(rehearsal.world_size, _used(rehearsal))} x {clean_line(rehearsal.accelerator)}",
+        f"{max(rehearsal.world_size, _used_devices(rehearsal))} x {clean_line(rehearsal.accelerator)}",
         *([f"{nodes} 个节点" if language == "zh" else f"{nodes} nodes"] if nodes > 1 else []),
         f"{ranks_text(ranks).in_language(language)} {'已排练' if language == 'zh' else 'rehearsed'}" if ranks else "",
         f"{rehearsal.steps} 步" if language == "zh" else f"{rehearsal.steps} steps",
@@ -40,7 +40,7 @@ def rehearsal_summary(rehearsal: Rehearsal, language: str) -> str:
     return ("，" if language == "zh" else ", ").join(part for part in parts if part)
 
 
-def _used(rehearsal: Rehearsal) -> int:
+def _used_devices(rehearsal: Rehearsal) -> int:
     """How many devices the ranks used: of a program that starts Ray's workers itself, those of all of them."""
     return max((len(rank.devices) for rank in rehearsal.ranks), default=0)
 

@@ -33,7 +33,9 @@ def similar_threads(log: FailureLog, shown: Collection[str] = ()) -> tuple[Simil
         return ()
     index = _index()
     without = {number for number, thread in enumerate(index.threads) if thread.address in shown}
-    return tuple(_shown(index.threads[number], likeness) for likeness, number in chosen(index, features, without))
+    return tuple(
+        _to_similar_thread(index.threads[number], likeness) for likeness, number in chosen(index, features, without)
+    )
 
 
 def chosen(
@@ -86,7 +88,7 @@ _index = cache(ThreadIndex.shipped)
 _cases = cache(index_of_cases)
 
 
-def _shown(thread: IssueThread, likeness: float) -> SimilarThread:
+def _to_similar_thread(thread: IssueThread, likeness: float) -> SimilarThread:
     hazard = hazard_of(thread.hazard)
     settled = Text(thread.shows, thread.shows_zh or thread.shows) if thread.shows else None
     if hazard is not None and settled is None:

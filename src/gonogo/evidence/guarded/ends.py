@@ -154,7 +154,7 @@ def deepspeed_config(run: GuardedRun) -> dict[str, object] | None:
     for rank in run.ranks:
         settings = rank.joined.details.get("deepspeed config") if rank.joined is not None else None
         if settings:
-            return _nested(settings)
+            return _nest_settings(settings)
     for rank in run.ranks:
         for census in rank.censuses:
             if census.zero_stage:
@@ -234,7 +234,7 @@ def _first_line(message: str) -> str:
     return message.partition("\n")[0]
 
 
-def _nested(settings: dict[str, str]) -> dict[str, object]:
+def _nest_settings(settings: dict[str, str]) -> dict[str, object]:
     config: dict[str, object] = {}
     for path, text in settings.items():
         at = config

@@ -104,10 +104,10 @@ def _config_at(lines: Sequence[LogLine], index: int) -> Mapping[str, Any] | None
             dump.append(line.text)
             if line.text.rstrip() == "}":
                 break
-    return _parsed(dump)
+    return _parse_config(dump)
 
 
-def _parsed(lines: list[str]) -> Mapping[str, Any] | None:
+def _parse_config(lines: list[str]) -> Mapping[str, Any] | None:
     value: Any = None
     # Where other lines stand between its own, what can't be JSON is left out.
     for body in (lines, [line for line in lines if _JSON_LINE.match(line)]):

@@ -144,7 +144,7 @@ class Shell(Reading):
 
     def assign(self, node: Any, state: State, *, exported: bool = False) -> str | None:
         """``NAME=value``, ``NAME+=value``, ``NAME=(…)``, ``NAME[i]=value``. Answers the name."""
-        found = _assigned(self, node, state)
+        found = _parse_assignment(self, node, state)
         if found is None:
             return None
         name, variable = found
@@ -168,7 +168,7 @@ class Shell(Reading):
             if child.type == "variable_assignment" and not words:
                 if any(each.type == "ERROR" for each in child.children):
                     return UNSURE  # MODEL=<path (to fill in)>: what bash makes of such lines is no command
-                found = _assigned(self, child, state)
+                found = _parse_assignment(self, child, state)
                 if found is not None:
                     own[found[0]] = found[1]
             elif child.type == "command_name":
@@ -277,7 +277,7 @@ class Shell(Reading):
         split: list[ShellWord] = []
         for word in words:
             parts = [msgspec.structs.replace(piece, split=True) for piece in word.pieces]
-            split += [_unquoted(made) for made in words_of(parts, word.place, quoted=False)]
+            split += [_unquote(made) for made in words_of(parts, word.place, quoted=False)]
         if not split or split[0].value is None:
             return UNSURE
         if split[0].value != "eval":
@@ -317,7 +317,7 @@ class Shell(Reading):
         state.become(merge([first, second], self.place(node)))
 
 
-def _assigned(shell: Shell, node: Any, state: State) -> tuple[str, Variable] | None:
+def _parse_assignment(shell: Shell, node: Any, state: State) -> tuple[str, Variable] | None:
     """What an assignment sets, and to what."""
     target, value = node.child_by_field_name("name"), node.child_by_field_name("value")
     if target is None:
@@ -352,7 +352,7 @@ def _expanded_later(pieces: Sequence[Piece], reason: Text) -> list[Piece]:
     ]
 
 
-def _unquoted(word: ShellWord) -> ShellWord:
+def _unquote(word: ShellWord) -> ShellWord:
     """A word without the quotes that the second reading takes off."""
     value = word.value
     if value is not None and "$" in value:

@@ -73,7 +73,7 @@ def note_exception(state: RankState, error: BaseException, *, fatal: bool, threa
             type=_type_name(error),
             message=_message(error)[:_MAX_MESSAGE_LENGTH],
             frames=(*frames_of_stack(outside), *frames_of_traceback(error.__traceback__)),
-            traceback=_printed(error, outside),
+            traceback=_format_traceback(error, outside),
             fatal=fatal,
             thread=thread,
             module=context.module,
@@ -144,7 +144,7 @@ def _message(error: BaseException) -> str:
     return message if before is None else before
 
 
-def _printed(error: BaseException, outside: FrameType | None) -> str:
+def _format_traceback(error: BaseException, outside: FrameType | None) -> str:
     """The traceback as Python prints it where it leaves the program, without the guard's frames and notes."""
     whole = traceback.TracebackException.from_exception(error)
     if outside is not None:

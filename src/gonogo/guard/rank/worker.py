@@ -69,7 +69,7 @@ class Guard(RankState):
 
         self.writer.now(start(self.rank, self.local_rank))
         self._have_stacks_dumped()
-        os.register_at_fork(after_in_child=_forked)
+        os.register_at_fork(after_in_child=_after_fork)
         threading.Thread(target=self._watch, name="gonogo", daemon=True).start()
 
     @harmless("dumps of stacks")
@@ -306,7 +306,7 @@ def _hook_the_end(guard: Guard) -> None:
     atexit.register(at_exit)
 
 
-def _forked() -> None:
+def _after_fork() -> None:
     """In a process that was forked off the rank (a data loader's worker): it is none."""
     global _guard
     guard, _guard = _guard, None

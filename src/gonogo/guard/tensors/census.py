@@ -31,14 +31,14 @@ def census(model: Any, engine: Any, moment: Literal["start", "first-step"]) -> C
         for name, parameter in model.named_parameters():
             partition = getattr(parameter, "ds_tensor", None)
             if partition is not None:
-                places.add("zero-partition", name, partition, _expected(parameters_to, home))
+                places.add("zero-partition", name, partition, _expected_device(parameters_to, home))
             else:
                 places.add("parameter", name, parameter, home)
         for name, buffer in model.named_buffers():
             places.add("buffer", name, buffer, home)
     optimizer = getattr(engine, "optimizer", None)
     if optimizer is not None:
-        expected = _expected(optimizer_to, home) if stage else home
+        expected = _expected_device(optimizer_to, home) if stage else home
         for attribute, what in _MASTER_WEIGHTS:
             for index, tensor in enumerate(getattr(optimizer, attribute, None) or ()):
                 places.add(what, f"{attribute}[{index}]", tensor, expected)
@@ -75,7 +75,7 @@ def _device(settings: Any) -> str:
     return str(getattr(device, "value", device) or "none")
 
 
-def _expected(offloaded_to: str, home: str | None) -> str | None:
+def _expected_device(offloaded_to: str, home: str | None) -> str | None:
     """Where something has to be: nowhere in particular where it is moved about (NVMe, partly)."""
     return {"none": home, "cpu": "cpu"}.get(offloaded_to)
 

@@ -76,7 +76,7 @@ class DsConfigValueStringType(Hazard):
                 ),
                 spans=tuple(field.span() for _, field, _ in wrong),
                 fixes=fix_of(
-                    Text("Take the quotes off", "去掉引号"),
+                    Text("Remove the quotes", "去掉引号"),
                     *(partial(config.replacing, *keys, value=value) for keys, _, value in wrong),
                 ),
             )
@@ -93,7 +93,7 @@ class DsConfigValueStringType(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=Text('Write "stage": 3 without quotes', '写成不带引号的 "stage": 3'),
                 spans=stage.span(),
-                fixes=fix_of(Text("Take the quotes off", "去掉引号"), lambda: config.replacing(*_STAGE, value=3)),
+                fixes=fix_of(Text("Remove the quotes", "去掉引号"), lambda: config.replacing(*_STAGE, value=3)),
             )
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -76,8 +76,8 @@ _DECLINED = Text(
 def agree(intended: Intended, *, yes: bool) -> None:
     """Return where the packages may be installed. Raises NotAgreed."""
     project = _project(intended.file)
-    lines = _described(intended)
-    if yes or project in _AGREED_NOW or set(intended.listed) <= _agreed(project):
+    lines = _describe_packages(intended)
+    if yes or project in _AGREED_NOW or set(intended.listed) <= _read_consent(project):
         print_lines(lines)
     else:
         answer = ask(lines, _QUESTION.format(count=len(intended.packages)))
@@ -102,7 +102,7 @@ def _size(intended: Intended) -> Text:
     return _SIZE.format(size=size(total)) if total else Text("", "")
 
 
-def _described(intended: Intended) -> list[Text]:
+def _describe_packages(intended: Intended) -> list[Text]:
     count = len(intended.packages)
     lines = [_HEAD.format(file=intended.file, count=count, size=_size(intended), folder=intended.folder)]
     by_host: dict[str, list[str]] = {}
@@ -133,7 +133,7 @@ def _place(project: str) -> Path:
     return state_folder() / "agreed" / f"{hashlib.sha256(project.encode()).hexdigest()[:24]}.json"
 
 
-def _agreed(project: str) -> set[str]:
+def _read_consent(project: str) -> set[str]:
     """What of the project's lists the user has agreed to."""
     try:
         told = msgspec.json.decode(_place(project).read_bytes())
@@ -146,7 +146,7 @@ def _agreed(project: str) -> set[str]:
 def _remember(project: str, listed: Sequence[str]) -> None:
     """Where the folder can't be written, it is asked again the next time."""
     place = _place(project)
-    together = sorted({*_agreed(project), *listed})
+    together = sorted({*_read_consent(project), *listed})
     content = json.dumps({"project": project, "listed": together}, indent=1, ensure_ascii=False)
     with contextlib.suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)

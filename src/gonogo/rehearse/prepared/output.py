@@ -114,9 +114,7 @@ def _lines(done: Preparation, command: Sequence[str], language: str, made: bool)
         lines += [f"  {_NOTHING.in_language(language)}"]
     for one in done.wanted:
         state, kind = _STATES[one.state].in_language(language), _KINDS[one.kind].in_language(language)
-        lines.append(
-            f"  {_padded(state, 12)} {_padded(kind, 9)} {one.name}" + (f"  ({one.place})" if one.place else "")
-        )
+        lines.append(f"  {_pad(state, 12)} {_pad(kind, 9)} {one.name}" + (f"  ({one.place})" if one.place else ""))
         lines += [f"  {'':<22} {text}" for text in _details(one, language)]
     lines += [f"  {text.in_language(language)}" for text in _packages(done.packages)]
     for what, why in done.not_as_asked:
@@ -150,7 +148,7 @@ def _lines(done: Preparation, command: Sequence[str], language: str, made: bool)
     return lines
 
 
-def _padded(text: str, width: int) -> str:
+def _pad(text: str, width: int) -> str:
     return text + " " * (width - cells(text))
 
 

@@ -31,12 +31,12 @@ def unset_variables(words: Sequence[str], cwd: str, environment: Mapping[str, st
     except OSError:
         return []
     text = re.sub(r"(?m)(?:^|\s)#.*$", "", text)
-    known = {*environment, *_given(text)}
+    known = {*environment, *_assigned_names(text)}
     used = [match[1] or match[2] for match in _USED.finditer(re.sub(r"'[^'\n]*'", "", text))]
     return [name for name in dict.fromkeys(used) if name not in known and not _OF_BASH.fullmatch(name)]
 
 
-def _given(text: str) -> Iterator[str]:
+def _assigned_names(text: str) -> Iterator[str]:
     for match in _SET.finditer(text):
         yield next(name for name in match.groups() if name)
     for match in _READ.finditer(text):

@@ -139,7 +139,7 @@ class _Run:
                 _say_if_gonogo_is_missing(error)
                 raise
             else:
-                self._records[assignment.plan.rank] = _received(assignment, returned)
+                self._records[assignment.plan.rank] = _receive_record(assignment, returned)
         heard: dict[int, bytes] = self._ray.get(self._board.all.remote())
         for rank, line in heard.items():
             self._progress[rank] = msgspec.json.decode(line, type=Progress) if line else None
@@ -231,7 +231,7 @@ def _rank(shipped: bytes, rank: int, board: Any, seconds_between: float) -> byte
     return run_rank(shipped, str(ray.util.get_node_ip_address()), tell, seconds_between)
 
 
-def _received(assignment: Assignment, returned: Returned) -> RankRecord:
+def _receive_record(assignment: Assignment, returned: Returned) -> RankRecord:
     """The record, also as a file in the rank's folder, where ``--keep`` looks for it."""
     if returned.refused is not None:
         raise UserError(Text(*returned.refused))

@@ -108,7 +108,7 @@ def _fitting(plan: Plan, language: str) -> Table:
         (
             str(number),
             strategy_name(choice, language),
-            *([_solved(choice, language)] if isinstance(choice, Solution) else []),
+            *([_solution_text(choice, language)] if isinstance(choice, Solution) else []),
             f"{choice.micro_batch} x {choice.gradient_accumulation}",
             f"{size(choice.reserved_bytes)} ± {choice.band:.0%}",
             f"{choice.tokens_per_second_per_gpu:,.0f}",
@@ -126,7 +126,7 @@ def _fitting(plan: Plan, language: str) -> Table:
     return Table(title.in_language(language), tuple(columns), rows, frozenset(numeric), note=note)
 
 
-def _solved(choice: Solution, language: str) -> str:
+def _solution_text(choice: Solution, language: str) -> str:
     value = f"{choice.solved:,}"
     if choice.at_limit:
         return Text("{value} (larger not tried)", "{value}（未尝试更大的值）").format(value=value).in_language(language)
@@ -137,7 +137,7 @@ def solution(plan: Plan, choice: Strategy, language: str) -> str:
     """What ``--solve`` found for a strategy, with its name; empty where nothing was asked."""
     if not isinstance(choice, Solution):
         return ""
-    return f"{_SOLVED[plan.solve][1].in_language(language)} {_solved(choice, language)}"
+    return f"{_SOLVED[plan.solve][1].in_language(language)} {_solution_text(choice, language)}"
 
 
 def _note(choices: tuple[Strategy, ...], language: str) -> str:

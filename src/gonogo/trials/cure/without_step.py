@@ -16,7 +16,7 @@ def steps_without(steps: Sequence[Candidate], left_out: Candidate) -> list[Candi
     moved = list(steps[:at])
     gone = list(left_out.edits)
     for step in steps[at + 1 :]:
-        edits = [_moved(edit, gone) for edit in step.edits]
+        edits = [_shift_edit(edit, gone) for edit in step.edits]
         if any(edit is None for edit in edits):
             return None
         moved.append(replace(step, edits=tuple(edit for edit in edits if edit is not None)))
@@ -25,7 +25,7 @@ def steps_without(steps: Sequence[Candidate], left_out: Candidate) -> list[Candi
     return moved
 
 
-def _moved(edit: Edit, gone: Sequence[Edit]) -> Edit | None:
+def _shift_edit(edit: Edit, gone: Sequence[Edit]) -> Edit | None:
     """An edit's place before edits of the same file that were made earlier; None where they overlap."""
     shift = 0
     for one in sorted((one for one in gone if one.path == edit.path), key=lambda one: one.start):

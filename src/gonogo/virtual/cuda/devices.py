@@ -68,7 +68,7 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
         yield (
             torch.cuda.nccl,
             name,
-            _unsupported(cuda, f"torch.cuda.nccl.{name}", Text("it enters NCCL", "它会进入 NCCL")),
+            _unsupported_call(cuda, f"torch.cuda.nccl.{name}", Text("it enters NCCL", "它会进入 NCCL")),
         )
     yield (
         torch.cuda.nvtx,
@@ -85,7 +85,7 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     )
 
 
-def _unsupported(cuda: VirtualCuda, what: str, why: Text) -> Callable[..., Any]:
+def _unsupported_call(cuda: VirtualCuda, what: str, why: Text) -> Callable[..., Any]:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise cuda.unsupported(what, why)
 
@@ -182,13 +182,13 @@ def _functions(cuda: VirtualCuda) -> dict[str, Any]:
         "temperature": lambda device=None: 40,
         "power_draw": lambda device=None: 100_000,
         "clock_rate": lambda device=None: 1000,
-        "device_memory_used": lambda device=None: _used(cuda, device),
+        "device_memory_used": lambda device=None: _used_bytes(cuda, device),
         "current_blas_handle": lambda: 0,
         "current_solver_handle": lambda: 0,
     }  # fmt: skip
 
 
-def _used(cuda: VirtualCuda, device: Any) -> int:
+def _used_bytes(cuda: VirtualCuda, device: Any) -> int:
     return cuda.accelerator.allowance_bytes + cuda.allocator_of(cuda.index_of(device)).reserved
 
 

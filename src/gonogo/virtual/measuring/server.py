@@ -150,7 +150,7 @@ def _serve(session: Any, start: ServerSettings, lines: _Lines, answers: TextIO) 
                 _rehearse(session, job)
             running.append(_Running(job, child))
         for one in list(running):
-            why = _ended(one)
+            why = _reason_ended(one)
             if why is not None:
                 running.remove(one)
                 answers.write(msgspec.json.encode(JobEnded(one.job.name, why)).decode() + "\n")
@@ -159,7 +159,7 @@ def _serve(session: Any, start: ServerSettings, lines: _Lines, answers: TextIO) 
             time.sleep(_POLL)
 
 
-def _ended(running: _Running) -> str | None:
+def _reason_ended(running: _Running) -> str | None:
     """Why a job is over; None while it runs."""
     ended, status = os.waitpid(running.process, os.WNOHANG)
     if ended:
@@ -199,7 +199,7 @@ def _rehearse(session: Any, job: MeasurementJob) -> NoReturn:
         session.life.target = job.steps
         _set_capacity(session, job.capacity)
         session.started = time.monotonic()
-        answer = _described(job) if job.describe else _measured(session)
+        answer = _describe_job(job) if job.describe else _measure_session(session)
         _write(job.answer, answer)
         status = 0
     except UserError as error:
@@ -220,13 +220,13 @@ def _set_capacity(session: Any, capacity: int | None) -> None:
     device.allocator = CachingAllocator(_BOUNDLESS if capacity is None else capacity, device.allocator.settings)
 
 
-def _described(job: MeasurementJob) -> Any:
+def _describe_job(job: MeasurementJob) -> Any:
     from gonogo.virtual.measuring.facts import facts_of
 
     return facts_of(job.arguments)
 
 
-def _measured(session: Any) -> Measured:
+def _measure_session(session: Any) -> Measured:
     from gonogo.virtual.measuring import work
     from gonogo.virtual.measuring.phase_peaks import PhasePeaks
     from gonogo.virtual.ranks import worker

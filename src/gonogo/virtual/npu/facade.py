@@ -68,7 +68,7 @@ def install_npu(
                 patches.set(owner, name, value)
     patches.everywhere(replaced)
     api.fill(module, npu)
-    patches.on_undo(_registered(module))
+    patches.on_undo(_register_module(module))
     tensors.install(npu, pin)
     _extend_classes(npu)
     operators.define()
@@ -81,7 +81,7 @@ def install_npu(
     return npu
 
 
-def _registered(module: Any) -> Callable[[], None]:
+def _register_module(module: Any) -> Callable[[], None]:
     """``torch.npu`` is the module from now on; returns the undo."""
     register: Any = torch._register_device_module
     register("npu", module)

@@ -93,7 +93,7 @@ def _generator(real: Any) -> Any:
             return isinstance(instance, real)
 
         def __call__(cls, device: Any = "cpu") -> Any:
-            return real(_renamed(device))
+            return real(_rename_device(device))
 
     return Meta("Generator", (), {"__doc__": "``torch.Generator``, of NPUs where CUDA is named."})
 
@@ -103,11 +103,11 @@ def _for_npu(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def renamed(*args: Any, **kwargs: Any) -> Any:
-        args = tuple(_renamed(value) for value in args)
+        args = tuple(_rename_device(value) for value in args)
         for name in _DEVICE_ARGUMENTS:
             if name in kwargs:
                 value = kwargs[name]
-                kwargs[name] = f"npu:{value}" if type(value) is int else _renamed(value)
+                kwargs[name] = f"npu:{value}" if type(value) is int else _rename_device(value)
         return function(*args, **kwargs)
 
     return renamed
@@ -124,11 +124,11 @@ def _hccl(function: Callable[..., Any]) -> Callable[..., Any]:
     return renamed
 
 
-def _renamed(value: Any) -> Any:
+def _rename_device(value: Any) -> Any:
     if isinstance(value, str):
         return value.replace("cuda", "npu")
     if isinstance(value, torch.device) and value.type == "cuda":
         return torch.device("npu") if value.index is None else torch.device("npu", value.index)
     if type(value) is dict:
-        return {_renamed(key): _renamed(item) for key, item in value.items()}
+        return {_rename_device(key): _rename_device(item) for key, item in value.items()}
     return value

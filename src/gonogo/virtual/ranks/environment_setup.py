@@ -40,7 +40,7 @@ from gonogo.virtual.weights import opened_files, readers, saving, sharded_saves,
 from gonogo.virtual.weights.generated_weights import MadeWeights
 
 
-def _written(tensor: torch.Tensor) -> None:
+def _on_tensor_written(tensor: torch.Tensor) -> None:
     if isinstance(tensor, VirtualTensor):
         contents.forget(tensor)
 
@@ -79,10 +79,10 @@ def install(
     undo.append(process_group.install(assume, peers, kind, _stores(plan)))
     undo.append(processor.install())
     undo.append(ddp.install(assume))
-    of_deepspeed = kernels.install(_written, UnsupportedOperator, assume)
+    of_deepspeed = kernels.install(_on_tensor_written, UnsupportedOperator, assume)
     undo.append(of_deepspeed.undo)
     capability = plan.accelerator.compute_capability
-    undo.append(libraries.install(NAMESPACE_HANDLERS, _written, assume, capability))
+    undo.append(libraries.install(NAMESPACE_HANDLERS, _on_tensor_written, assume, capability))
     undo.append(older_deepspeed.install(assume))
     undo.append(network.install(lambda host: note(f"the network was asked for and refused: {host}")).undo)
     undo.append(trackers.install())

@@ -298,11 +298,15 @@ class _Api:
 
     def cluster_resources(self) -> dict[str, float]:
         """``ray.cluster_resources``."""
-        return _added([node.total for node in self.cluster.nodes])
+        return _sum_resources([node.total for node in self.cluster.nodes])
 
     def available_resources(self) -> dict[str, float]:
         """``ray.available_resources``."""
-        return {name: count for name, count in _added([node.free for node in self.cluster.nodes]).items() if count > 0}
+        return {
+            name: count
+            for name, count in _sum_resources([node.free for node in self.cluster.nodes]).items()
+            if count > 0
+        }
 
     def available_resources_per_node(self) -> dict[str, dict[str, float]]:
         """``ray._private.state.available_resources_per_node``."""
@@ -342,7 +346,7 @@ class _Api:
         return actor.handle
 
 
-def _added(several: list[dict[str, float]]) -> dict[str, float]:
+def _sum_resources(several: list[dict[str, float]]) -> dict[str, float]:
     total: dict[str, float] = {}
     for one in several:
         for name, count in one.items():

@@ -66,7 +66,7 @@ def install(patches: Patches, turns: Turns) -> None:
         world, number = numbered(turns.mine, members, operator, what.get("root"))
         if operator in _FROM_ALL:
             there = gathered.setdefault((world, number), {})
-            there[dist.get_rank()] = _pickled(what["objects"])
+            there[dist.get_rank()] = _pickle_objects(what["objects"])
             until(lambda: len(there) == len(members), operator, members, lambda: len(there))
             return [pickle.loads(there[rank]) for rank in members] if all(map(there.get, members)) else None
         if dist.get_rank() == what.get("root"):
@@ -111,7 +111,7 @@ def install(patches: Patches, turns: Turns) -> None:
     patches.set(Neighbours, "root_sends", staticmethod(root_sends))
 
 
-def _pickled(objects: Any) -> bytes:
+def _pickle_objects(objects: Any) -> bytes:
     """As they are sent; nothing where only this process can have them, as what a rehearsal puts in their place."""
     try:
         return pickle.dumps(objects)
