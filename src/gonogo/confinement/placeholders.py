@@ -21,7 +21,7 @@ _HEXADECIMAL = re.compile(r"[0-9a-f]*|[0-9A-F]*")
 _STRUCTURE = frozenset("-_.:/+=@,;")
 """Characters that stay where they are in what a machine has made: a UUID, base64."""
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,40}://)(?:([^/\s]*)@)?([^/\s?#@]*)(.*)", re.DOTALL)
-_OF_AN_ADDRESS = re.compile(r"(?:^|_)(?:DSN|WEBHOOKS?|UR[LI]|ENDPOINT)(?:_|$)", re.IGNORECASE)
+_ADDRESS_NAME = re.compile(r"(?:^|_)(?:DSN|WEBHOOKS?|UR[LI]|ENDPOINT)(?:_|$)", re.IGNORECASE)
 _NO_SECRETS = frozenset({"type", "auth_uri", "token_uri", "universe_domain", "region", "auth_type"})
 """Keys of JSON credentials whose values say how to log in, with nothing of the secret."""
 
@@ -43,7 +43,7 @@ def _whole(name: str, value: str) -> str:
             return json.dumps(_in_json(name, json.loads(value)), ensure_ascii=False)
         except (ValueError, RecursionError):
             return _alike(name, value)
-    if (match := _ADDRESS.fullmatch(value)) and _OF_AN_ADDRESS.search(name):
+    if (match := _ADDRESS.fullmatch(value)) and _ADDRESS_NAME.search(name):
         scheme, user, host, rest = match.groups()
         kept = f"{':'.join(_alike(name, part) for part in user.split(':', 1))}@" if user else ""
         return f"{scheme}{kept}{host}{_alike(name, rest, structured=True)}"

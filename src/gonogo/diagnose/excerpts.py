@@ -14,7 +14,7 @@ _BEFORE, _AFTER = 8, 8
 _MAX_EXCERPTS = 3
 _MAX_LINE_LENGTH = 400
 _MAX_RANKS = 512
-_OF_THE_FAILURE = (Role.ROOT, Role.CASCADE)
+_FAILURE_ROLES = (Role.ROOT, Role.CASCADE)
 
 
 def excerpts(log: FailureLog, findings: Sequence[Finding]) -> Iterator[Excerpt]:
@@ -44,7 +44,7 @@ def rank_ends(log: FailureLog) -> Iterator[RankEnd]:
     """When each rank spoke first of its failure, in that order; only ranks whose lines say the time."""
     first: dict[int, RankEnd] = {}
     for error in log.errors:
-        if error.role not in _OF_THE_FAILURE:
+        if error.role not in _FAILURE_ROLES:
             continue
         for rank, time in error.times:
             if rank not in first or time < first[rank].time:

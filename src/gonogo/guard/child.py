@@ -12,7 +12,7 @@ import msgspec
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
-_FROM_KERNEL = 0x80
+_SIGNAL_OFFSET = 0x80
 """``si_code`` of a signal that the kernel sent: a terminal's Ctrl-C goes to all processes in its foreground."""
 _PASSED_ON = (
     signal.SIGINT,
@@ -104,7 +104,7 @@ def _waited_for(child: int, held: set[signal.Signals], on_tick: Callable[[], Non
             next_tick = time.monotonic() + every
         elif came.si_signo != signal.SIGCHLD:
             interrupted = interrupted or came.si_signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-            if came.si_code != _FROM_KERNEL:
+            if came.si_code != _SIGNAL_OFFSET:
                 passed_on.append(came.si_signo)
                 os.kill(child, came.si_signo)
 

@@ -163,7 +163,7 @@ def _modules(rehearsal: Rehearsal, language: str) -> Table:
     return Table(title, (word("module", language), word("bytes", language)), rows, frozenset({1}))
 
 
-_IN_PARTS = ("parameters", "gradients", "optimizer", "activations")
+_CATEGORIES_BY_PART = ("parameters", "gradients", "optimizer", "activations")
 
 
 def _parts(title: str, modules: tuple[ModuleMemory, ...], language: str) -> Table:
@@ -173,7 +173,7 @@ def _parts(title: str, modules: tuple[ModuleMemory, ...], language: str) -> Tabl
     small = [part for part in parts if part.bytes < _SMALL_PART * whole]
     if len(small) > 1:
         parts = [*parts[: -len(small)], together(small, word("small_parts", language).format(count=len(small)))]
-    named = [category for category in _IN_PARTS if any(part.by_category.get(category) for part in parts)]
+    named = [category for category in _CATEGORIES_BY_PART if any(part.by_category.get(category) for part in parts)]
     rows = []
     for part in parts:
         held = [part.by_category.get(category, 0) for category in named]

@@ -18,8 +18,13 @@ from gonogo.report.words import colon, counted, how_to_apply, word
 
 _SCREEN = 3
 """Findings in full that fit a screen."""
-_OF_VERDICT = {Verdict.GO: "bold green", Verdict.NO_GO: "bold red", Verdict.CANNOT_TELL: "bold yellow"}
-_OF_LEVEL = {Level.ERROR: "bold red", Level.RISK: "bold magenta", Level.WARNING: "bold yellow", Level.NOTE: "bold cyan"}
+_VERDICT_STYLE = {Verdict.GO: "bold green", Verdict.NO_GO: "bold red", Verdict.CANNOT_TELL: "bold yellow"}
+_LEVEL_STYLE = {
+    Level.ERROR: "bold red",
+    Level.RISK: "bold magenta",
+    Level.WARNING: "bold yellow",
+    Level.NOTE: "bold cyan",
+}
 
 
 def print_report(report: Report, page: Page, language: str) -> None:
@@ -77,12 +82,12 @@ def _print_verdict(report: Report, page: Page, language: str) -> None:
 
 
 def _banner(report: Report) -> Styled:
-    return Styled.assemble((f" {report.verdict.value} ", f"{_OF_VERDICT[report.verdict]} reverse"))
+    return Styled.assemble((f" {report.verdict.value} ", f"{_VERDICT_STYLE[report.verdict]} reverse"))
 
 
 def _print_finding(finding: Finding, page: Page, language: str, *, advise: bool) -> None:
     """Print a finding; without ``advise`` less what has been said of the same hazard above: cures and sources."""
-    style = _OF_LEVEL[finding.level]
+    style = _LEVEL_STYLE[finding.level]
     head = Styled.assemble((f"{word(finding.level.value, language)}[{clean_line(finding.hazard)}]", style))
     page.line(head.append(f"{colon(language)}{clean_line(finding.title.in_language(language))}", "bold"))
     gutter = max((len(str(span.line)) for span in finding.spans), default=1) + 1
@@ -120,7 +125,7 @@ def _print_alike(alike: Alike, page: Page, language: str) -> None:
 def _print_briefly(finding: Finding, page: Page, language: str) -> None:
     certainty = word(finding.certainty.value, language)
     place = f" ({clean_line(finding.spans[0].path)}:{finding.spans[0].line})" if finding.spans else ""
-    head = Styled.assemble((clean_line(finding.hazard), _OF_LEVEL[finding.level]), f" ({certainty})")
+    head = Styled.assemble((clean_line(finding.hazard), _LEVEL_STYLE[finding.level]), f" ({certainty})")
     text = clean_line(finding.title.in_language(language))
     page.line(head.append(f"{colon(language)}{text}{place}"), indent=2)
     for confirm in finding.left_to_confirm[:1]:

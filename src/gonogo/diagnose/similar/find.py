@@ -20,7 +20,7 @@ MIN_SIMILARITY = 0.3
 """The likeness below which a thread is not shown: benchmarks/similar.py measures what comes of it."""
 MIN_TRACEBACK_SHARE = 0.3
 """The part of a cut traceback that a hazard's case has at least, where the hazard is named for it."""
-_OF_ONE_HAZARD = 2
+_MAX_PER_HAZARD = 2
 """Threads of one hazard among those shown: one message may have several causes."""
 _UNSETTLED = 0.85
 """What the likeness of a thread counts for, of several alike, that does not tell what settled it."""
@@ -52,7 +52,7 @@ def chosen(
         hazard = index.threads[number].hazard
         if len(found) == MAX_SIMILAR:
             break
-        if hazard and of_hazard[hazard] == _OF_ONE_HAZARD:
+        if hazard and of_hazard[hazard] == _MAX_PER_HAZARD:
             continue
         of_hazard[hazard] += 1
         found.append((likeness, number))

@@ -23,7 +23,7 @@ _CHANGED = Text("the script modifies {name} after creating it", "脚本在创建
 _PARAMETER = Text("{name} is a parameter of {function}", "{name} 是 {function} 的参数")
 _OPTION = Text("{text} comes from the command line (--{option})", "{text} 来自命令行（--{option}）")
 _ENVIRONMENT = Text("it depends on the environment variable {name}", "由环境变量 {name} 决定")
-_SHOWN = 80
+_MAX_SHOWN = 80
 _MAX_DEPTH = 30
 _MAX_LENGTH = 10_000
 _MAX_STEPS = 20_000  # `a = (b, b)`, `b = (c, c)` and so on would take for ever
@@ -346,4 +346,4 @@ def _text_of(node: ast.AST) -> str:
         return f"{_text_of(node.func)}(...)"
     if isinstance(node, ast.Subscript):
         return f"{dotted(node.value) or '...'}[...]"
-    return (dotted(node) or type(node).__name__)[:_SHOWN]
+    return (dotted(node) or type(node).__name__)[:_MAX_SHOWN]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Attributes of an exception: what was found out of it, that it has left the program, its message as it was.
 _MARK, _DIED, _MESSAGE = "_gonogo_noted", "_gonogo_died", "_gonogo_message"
 _MAX_NOTED = 100
-_OF_LAUNCHERS = (
+_LAUNCHER_ERRORS = (
     "CalledProcessError",
     "ChildFailedError",
     "ProcessExitedException",
@@ -48,7 +48,7 @@ class FailureContext(msgspec.Struct, frozen=True):
 
 def is_launchers(error: BaseException) -> bool:
     """Whether an exception only says that a process failed which this one had started."""
-    return type(error).__name__ in _OF_LAUNCHERS
+    return type(error).__name__ in _LAUNCHER_ERRORS
 
 
 def note_exception(state: RankState, error: BaseException, *, fatal: bool, thread: str = "") -> None:

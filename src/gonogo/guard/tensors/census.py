@@ -10,7 +10,7 @@ from typing import Any, Literal
 from gonogo.evidence.guarded.records import Census, PlacedTensors
 from gonogo.guard.rank import memory
 
-_NAMED = 5
+_MAX_NAMED = 5
 _What = Literal["parameter", "buffer", "optimizer-state", "zero-partition", "fp32-partition", "master-weights"]
 # Where DeepSpeed's optimizers keep the weights in full precision, or the part of them that is this rank's.
 _MASTER_WEIGHTS: tuple[tuple[str, _What], ...] = (
@@ -110,4 +110,4 @@ class _Places:
         for key, size in sorted(self._bytes.items(), key=lambda item: -item[1]):
             what, device, dtype, expected = key
             names = self._names[key]
-            yield PlacedTensors(what, device, dtype, len(names), size, tuple(names[:_NAMED]), expected)
+            yield PlacedTensors(what, device, dtype, len(names), size, tuple(names[:_MAX_NAMED]), expected)

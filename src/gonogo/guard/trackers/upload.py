@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _STEPS = 10
 """Steps at which it is looked for: who reports begins to before the first."""
 _PATIENCE = 120.0
-_FOR_OTHERS = 5.0
+_GRACE_SECONDS = 5.0
 """Seconds to wait for the other ranks' ends."""
 _HANDED = Text(
     "gonogo: findings so far: {count}; the report is also in {name} ({where})",
@@ -77,7 +77,7 @@ class Trackers:
         import tempfile
 
         with tempfile.TemporaryDirectory(prefix="gonogo-") as folder:
-            handed = _write_report(state, state.writer.folder, folder, 0.0 if key else _FOR_OTHERS)
+            handed = _write_report(state, state.writer.folder, folder, 0.0 if key else _GRACE_SECONDS)
             for tracker in due:
                 _hand(tracker, handed, state.options.language)
 

@@ -53,7 +53,7 @@ _HEAD = Text(
     "{file} 要求的软件包本机没有：将安装 {count} 个{size}，放在 gonogo 自己的目录 {folder}",
 )
 _SIZE = Text(" (up to {size} to download)", "（最多需下载 {size}）")
-_FROM = Text("  from {host}: {names}", "  来自 {host}：{names}")
+_PACKAGES_FROM_HOST = Text("  from {host}: {names}", "  来自 {host}：{names}")
 _THIS_MACHINE = Text("local files", "本机文件")
 _BUILT = Text("  built from source on this machine, confined: {names}", "  在本机受限环境中构建：{names}")
 _TORCH = Text(
@@ -111,7 +111,7 @@ def _describe_packages(intended: Intended) -> list[Text]:
             by_host.setdefault(one.host, []).append(f"{one.name} {one.version}".rstrip())
     for host, names in by_host.items():
         shown = ", ".join(names[:_MAX_SHOWN]) + (f" (+{len(names) - _MAX_SHOWN})" if len(names) > _MAX_SHOWN else "")
-        lines.append(_FROM.format(host=host or _THIS_MACHINE, names=shown))
+        lines.append(_PACKAGES_FROM_HOST.format(host=host or _THIS_MACHINE, names=shown))
     if intended.built:
         names = [f"{name} {version}" for name, version in intended.built.items()]
         lines.append(_BUILT.format(names=", ".join(names)))

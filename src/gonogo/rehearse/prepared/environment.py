@@ -34,7 +34,7 @@ _LISTS = ("requirements.txt", "environment.yml", "environment.yaml", "conda.yml"
 _PIP = re.compile(
     r"^[ \t]*(?:(?:[-*$>`]|\d+\.) ?)*(?:(?:python3?|uv)(?: -m)? )?pip3? install ([^\n`&|;]+)", re.MULTILINE
 )
-_ALONE = frozenset(
+_OPTIONS_WITHOUT_VALUE = frozenset(
     {"-U", "--upgrade", "-q", "--quiet", "--no-build-isolation", "--no-cache-dir", "--no-deps", "--user"}
 )
 """pip's options without a value."""
@@ -147,7 +147,7 @@ def _pip_install_names(path: Path) -> Iterator[str]:
         words = re.findall(r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'`]+", match[1].partition(" #")[0])
         before = ""
         for word in words:
-            if not before.startswith("-") or before in _ALONE:
+            if not before.startswith("-") or before in _OPTIONS_WITHOUT_VALUE:
                 yield word.strip("\"'")
             before = word
 

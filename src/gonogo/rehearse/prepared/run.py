@@ -44,7 +44,7 @@ _NO_FILE = re.compile(
 )
 _KEY = re.compile(r"^'(\w+)'$|^['\"]?Column (?:name )?\[?'?(\w+)'?\]? (?:not in|doesn't exist)|has no column '?(\w+)'?")
 _NO_MODEL = re.compile(r"the model (\S+) is not in the Hugging Face cache")
-_ENOUGH = 64
+_DEFAULT_ROWS = 64
 """Times as many rows as were chosen, where it shows that these don't come to one step."""
 _TOO_FEW = re.compile(
     r"(?:test|train)_size=(\d+) should be either positive and smaller than the number of samples"
@@ -294,7 +294,7 @@ def _rows_for(
     if match is not None:
         rows = 2 * (int(match[1]) + 1) if match[1] else int(match[2]) + 1
     elif (none or _divides_by_none(failure)) and not options.rows_of:  # fewer rows than a batch of all ranks: no step
-        rows = _ENOUGH * options.rows
+        rows = _DEFAULT_ROWS * options.rows
     else:
         return options.rows_of
     return {**options.rows_of, **{one.key: rows for one in opened if options.rows_of.get(one.key, 0) < rows}}

@@ -34,7 +34,7 @@ _POLL = 0.3
 # Ray notices a node that does not answer after fifteen seconds; until then it would send tasks there.
 _UNTIL_NOTICED = 45.0
 # A worker told to end has five seconds to write its record, and Ray some to bring it here.
-_TO_END = 20.0
+_EXIT_SECONDS = 20.0
 _TELLS_A_SECOND = 400
 
 
@@ -101,9 +101,9 @@ class _Run:
 
     def end(self, outcome: Outcome) -> None:
         """Have the ranks that still run write what they know; a second Ctrl-C leaves at once."""
-        until = time.monotonic() + _TO_END
+        until = time.monotonic() + _EXIT_SECONDS
         with contextlib.suppress(KeyboardInterrupt, self._ray.exceptions.RayError):
-            self._ray.get(self._board.end.remote(outcome), timeout=_TO_END)
+            self._ray.get(self._board.end.remote(outcome), timeout=_EXIT_SECONDS)
             while self._running and time.monotonic() < until:
                 heard = set(self._progress)
                 if all(assignment.plan.rank not in heard for assignment in self._running.values()):

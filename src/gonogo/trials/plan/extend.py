@@ -10,7 +10,7 @@ from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.trials.plan.roofline import LAUNCH_SECONDS
 from gonogo.virtual.measuring.jobs import Measured, PhasePeak
 
-_OF_SAMPLES = {"forward", "backward", "score"}
+_SAMPLE_PHASES = {"forward", "backward", "score"}
 """Phases in which activations, and what is temporary beside them, grow with the micro-batch."""
 _GROWS_WITH_BATCH = ("activations", "temporary")
 
@@ -76,7 +76,7 @@ class Peak(msgspec.Struct, frozen=True):
             (
                 sum(phase.by_category.get(category, 0.0) for category in _GROWS_WITH_BATCH)
                 for name, phase in self.phases.items()
-                if name in _OF_SAMPLES
+                if name in _SAMPLE_PHASES
             ),
             default=0.0,
         )
@@ -84,7 +84,7 @@ class Peak(msgspec.Struct, frozen=True):
     def with_samples(self, ratio: float) -> Peak:
         """The same with ``ratio`` times the micro-batch: activations and computing grow with it."""
         phases = {
-            name: _scale_phase(phase, ratio) if name in _OF_SAMPLES else phase for name, phase in self.phases.items()
+            name: _scale_phase(phase, ratio) if name in _SAMPLE_PHASES else phase for name, phase in self.phases.items()
         }
         allocated = max(phase.allocated for phase in phases.values())
         return msgspec.structs.replace(

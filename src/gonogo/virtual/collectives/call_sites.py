@@ -12,7 +12,7 @@ from gonogo.virtual.ranks.protocol import Site
 from gonogo.virtual.stack import OURS, frame_of
 
 _FRAMES_KEPT = 60
-_OF_ZERO = ("deepspeed/runtime/zero/partition_parameters.py", "deepspeed/runtime/zero/stage3.py")
+_ZERO_FILES = ("deepspeed/runtime/zero/partition_parameters.py", "deepspeed/runtime/zero/stage3.py")
 _LISTS = ("params_to_reduce", "param_list", "params", "param")
 """Local variables that hold the parameters of the collective, in ZeRO's functions."""
 
@@ -57,7 +57,7 @@ class CallSites:
 
 def _list_in(code: CodeType) -> str | None:
     path = code.co_filename.replace("\\", "/")
-    if not path.endswith(_OF_ZERO):
+    if not path.endswith(_ZERO_FILES):
         return None
     return next((name for name in _LISTS if name in code.co_varnames or name in code.co_cellvars), None)
 

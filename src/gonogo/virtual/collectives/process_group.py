@@ -36,7 +36,7 @@ Assume = Callable[[Text], object]
 _RECEIVED = Text("the objects received are those that are in the list already", "收到的对象是列表中已有的对象")
 _SAME = Text("every rank sends the objects that this rank sends", "每个 rank 发送的对象与本 rank 相同")
 _KNOWN_BACKENDS = frozenset({"nccl", "gloo", "hccl", "ucc", "xccl", "fake", "undefined"})
-_OF_NPU = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
+_NPU_BACKENDS = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
 
 
 def install(
@@ -135,7 +135,7 @@ def _destroy() -> None:
 
 
 def _is_backend_available(backend: str, on_npu: bool = False) -> bool:
-    known = _OF_NPU if on_npu else _KNOWN_BACKENDS
+    known = _NPU_BACKENDS if on_npu else _KNOWN_BACKENDS
     return backend.lower() in known or backend.upper() in dist.Backend._plugins
 
 

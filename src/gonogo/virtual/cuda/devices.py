@@ -12,7 +12,7 @@ from gonogo.finding import Text
 from gonogo.virtual.cuda.memory import free_and_total, nested_stats
 from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 
-_OF_ARCHITECTURE = {
+_LIMITS_BY_ARCHITECTURE = {
     # compute capability: (threads a multiprocessor, shared memory a block may opt in to, L2 MiB)
     (7, 0): (2048, 96 << 10, 6),
     (7, 5): (1024, 64 << 10, 4),
@@ -194,7 +194,7 @@ def _used_bytes(cuda: VirtualCuda, device: Any) -> int:
 
 def _properties(cuda: VirtualCuda, index: int) -> _CudaDeviceProperties:
     accelerator = cuda.accelerator
-    threads, shared, level_2 = _OF_ARCHITECTURE.get(accelerator.compute_capability, (2048, 99 << 10, 50))
+    threads, shared, level_2 = _LIMITS_BY_ARCHITECTURE.get(accelerator.compute_capability, (2048, 99 << 10, 50))
     return _CudaDeviceProperties(
         name=accelerator.product,
         major=accelerator.compute_capability[0],

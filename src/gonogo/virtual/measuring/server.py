@@ -23,7 +23,7 @@ from gonogo.finding.errors import UserError
 from gonogo.virtual.measuring.jobs import JobEnded, Measured, MeasurementJob
 
 _POLL = 0.02
-_TO_WRITE = 10.0
+_WRITE_SECONDS = 10.0
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _BOUNDLESS = 1 << 45
 SAID = 2
@@ -172,7 +172,7 @@ def _reason_ended(running: _Running) -> str | None:
     if late > 0 and not running.answered:
         os.kill(running.process, signal.SIGTERM)
         running.answered = True
-    elif late > _TO_WRITE:
+    elif late > _WRITE_SECONDS:
         os.kill(running.process, signal.SIGKILL)
     return None
 

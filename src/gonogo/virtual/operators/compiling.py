@@ -36,7 +36,7 @@ class Compiled:
     """Whether it has: compiled norms take weights of another dtype than the data's, up to torch 2.13."""
 
 
-_OF_OWN_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
+_GLOBAL_HOOK_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
 """What a compiled module says of hooks that follow the rehearsal's modules."""
 AS_WRITTEN = Text(
     "what torch.compile compiles runs as it is written: it compiles, and takes no more memory",
@@ -53,7 +53,7 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
     compiles = "1" not in (os.environ.get("TORCHDYNAMO_DISABLE"), os.environ.get("TORCH_COMPILE_DISABLE"))
     whole = whole_graphs.install(patches)
     patches.item(os.environ, "TORCHDYNAMO_DISABLE", "1")
-    warnings.filterwarnings("ignore", message=_OF_OWN_HOOKS)
+    warnings.filterwarnings("ignore", message=_GLOBAL_HOOK_WARNING)
     patches.on_undo(import_within(private.COMPILER, private.modes_off))
     patches.on_undo(after_import(_HAS_ZERO_INIT, lambda _: importlib.import_module(private.COMPILER)))
     patches.set(Compiled, "anything", False)

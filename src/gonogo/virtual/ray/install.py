@@ -85,7 +85,10 @@ def install(
 def _refuse(*_: Any, **__: Any) -> Any:
     raise UnsupportedOperator(
         "ray.init",
-        Text("this Ray has other names than the one that is stood in for", "本机的 Ray 与替身所代替的 Ray 名称不同"),
+        Text(
+            "this Ray has other names than the release that gonogo's stand-in replaces",
+            "本机的 Ray 与替身所代替的 Ray 名称不同",
+        ),
     )
 
 
@@ -157,7 +160,7 @@ class _Api:
         if options.get("local_mode"):
             raise UnsupportedOperator(
                 "ray.init(local_mode=True)",
-                Text("tasks of local mode are not stood in for", "替身不支持 local mode 的任务"),
+                Text("gonogo's stand-in does not support tasks in local mode", "替身不支持 local mode 的任务"),
             )
         self.cluster.assume(_ASSUMED)
         if self.cluster.driver is None:
@@ -252,7 +255,9 @@ class _Api:
 
     def cancel(self, *_: Any, **__: Any) -> None:
         """``ray.cancel``: what runs, runs on."""
-        raise UnsupportedOperator("ray.cancel", Text("Ray is stood in for, without it", "Ray 由替身代替，替身没有它"))
+        raise UnsupportedOperator(
+            "ray.cancel", Text("gonogo's stand-in for Ray does not have it", "Ray 由替身代替，替身没有它")
+        )
 
     def timeline(self, filename: str | None = None) -> Any:
         """``ray.timeline``: an empty one."""

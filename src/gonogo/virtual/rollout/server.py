@@ -246,7 +246,7 @@ class _Partial(dict[str, Any]):
     def __missing__(self, key: str) -> Any:
         raise self._refuse(
             f"{key!r} of the rollout server's answer",
-            Text("the server is stood in for, without it", "服务器是替身，没有这一部分"),
+            Text("gonogo's stand-in for the server does not have it", "服务器是替身，没有这一部分"),
         )
 
 

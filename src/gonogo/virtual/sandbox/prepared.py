@@ -70,7 +70,7 @@ def install(
     return patches.undo
 
 
-_OF_PARQUET = frozenset({"on_bad_files", "fragment_scan_options"})
+_PARQUET_OPTIONS = frozenset({"on_bad_files", "fragment_scan_options"})
 """How a reader of Parquet goes about it: made rows are JSON, which has no such options."""
 
 
@@ -217,7 +217,7 @@ class _Names:
         @functools.wraps(load)
         def load_dataset(path: Any, name: Any = None, *args: Any, **kwargs: Any) -> Any:
             if path not in BUILDERS and not os.path.exists(str(path)) and self.place(path, "dataset") is not None:
-                kwargs = {key: value for key, value in kwargs.items() if key not in _OF_PARQUET}
+                kwargs = {key: value for key, value in kwargs.items() if key not in _PARQUET_OPTIONS}
             try:
                 return load(path, name, *args, **kwargs)
             except Exception:

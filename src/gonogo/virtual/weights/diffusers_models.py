@@ -15,7 +15,7 @@ import torch
 from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.patching import Patches
 
-_OF_CONFIG = ("subfolder", "revision", "cache_dir", "local_files_only", "token", "use_auth_token")
+_CONFIG_OPTIONS = ("subfolder", "revision", "cache_dir", "local_files_only", "token", "use_auth_token")
 
 
 def install(patches: Patches, tell: Callable[[str], None]) -> None:
@@ -37,7 +37,7 @@ def _follow(patches: Patches, tell: Callable[[str], None], module: ModuleType) -
         except OSError as error:
             if "no file named" not in str(error):
                 raise
-        config = cls.load_config(path, **{name: kwargs[name] for name in _OF_CONFIG if name in kwargs})
+        config = cls.load_config(path, **{name: kwargs[name] for name in _CONFIG_OPTIONS if name in kwargs})
         model = cls.from_config(config)
         if isinstance(kwargs.get("torch_dtype"), torch.dtype):
             model = model.to(kwargs["torch_dtype"])
