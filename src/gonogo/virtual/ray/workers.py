@@ -84,7 +84,8 @@ def _placed_by_ray(cluster: Cluster, name: str, count: int, unsupported: Unsuppo
         raise unsupported(
             "vLLM distributed_executor_backend='ray'",
             Text(
-                "the engine's actor is in no placement group: vLLM would create one, which gonogo's stand-in does not support",
+                "the engine's actor is in no placement group: vLLM would create one, which gonogo's stand-in does not "
+                "support",
                 "引擎的 actor 不在任何 placement group 中：vLLM 会自己创建一个，这没有替身",
             ),
         )
