@@ -356,13 +356,13 @@ def expect(folder: str, *, sure: bool, options: GuardOptions | None = None) -> G
         options = options or read_options(folder)
         faults.language = options.language
         _guard = Guard(folder, options)
-        _hook_the_end(_guard)
+        _hook_exit(_guard)
     if sure:
         _guard.begin()
     return _guard
 
 
-def _hook_the_end(guard: Guard) -> None:
+def _hook_exit(guard: Guard) -> None:
     hook, thread_hook = sys.excepthook, threading.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, tb: Any) -> None:

@@ -69,7 +69,7 @@ def columns_in_options(arguments: Arguments) -> tuple[str, ...]:
     return tuple(f"{column}:{kind}" for column, kind in found.items())
 
 
-def separator_in(run: Run) -> str:
+def csv_separator(run: Run) -> str:
     """By the option of the launch, the option's default, else the only one that its readers are given; "": not told."""
     for name in run.arguments.names():
         value = run.arguments.get(name).string if _SEPARATOR_OPTION.fullmatch(name.lower()) else None

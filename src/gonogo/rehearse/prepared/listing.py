@@ -21,9 +21,9 @@ from gonogo.rehearse.prepared import axolotl
 from gonogo.rehearse.prepared.columns import (
     columns_in,
     columns_in_options,
+    csv_separator,
     rows_of_two_batches,
     rows_taken,
-    separator_in,
     texts_in,
 )
 from gonogo.rehearse.prepared.named_inputs import OF_SHELL, TOKENIZER_ALONE, is_hub_name, named_in, whole_path
@@ -265,7 +265,7 @@ def required_data(
         if taken := rows_taken(run, name, tokens):
             wanted.rows = taken + max(wanted.rows, options.rows)
     if path.endswith((".csv", ".tsv")):
-        wanted.separator = separator_in(run)
+        wanted.separator = csv_separator(run)
     known = published_dataset(name) if hub else None
     if known is not None:
         wanted.columns = tuple(known.columns_in(subset))

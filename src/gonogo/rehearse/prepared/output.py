@@ -56,7 +56,7 @@ _NOT_WRITTEN = Text("nothing written: nothing to generate", "没有写入任何�
 _LISTED = Text(
     "nothing written (--list); run without --list to generate it", "没有写入任何内容（--list）；去掉 --list 即可生成"
 )
-_LOOKED = Text("the program ran up to its first batch", "程序已运行到第一个批次")
+_RAN_TO_FIRST_BATCH = Text("the program ran up to its first batch", "程序已运行到第一个批次")
 _ENDED = Text("the program ended before its first batch: {why}", "程序在第一个批次之前结束：{why}")
 _ENVIRONMENT = Text(
     "packages: as {files} requires ({file}); rehearsals use them automatically, --environment none uses "
@@ -131,7 +131,7 @@ def _lines(done: Preparation, command: Sequence[str], language: str, made: bool)
     if done.ended is not None:
         lines.append(_ENDED.format(why=Text(*done.ended)).in_language(language))
     elif done.looked is not None:
-        lines.append(_LOOKED.in_language(language))
+        lines.append(_RAN_TO_FIRST_BATCH.in_language(language))
     for skipped in done.skipped:
         lines.append(_SKIPPED.format(what=skipped.what, why=skipped.why).in_language(language))
     if made and not command:
