@@ -268,7 +268,7 @@ MODULES = {"google_re2": "re2", "pyyaml": "yaml"}
 STOOD_IN = {"flash_attn", "flash_attn_2_cuda", "xformers"}
 # What extras of their own bring, and a sentence asks for where it is missing.
 OPTIONAL = {"PIL", "uv", "pyarrow", "mcp", "pygls", "lsprotocol", "anyio", "pydantic", "typing_extensions", "IPython"}
-OPTIONAL |= {"starlette", "uvicorn"}
+OPTIONAL |= {"starlette", "uvicorn", "openai"}
 
 
 def imports_of(path: Path) -> set[str]:
