@@ -4,10 +4,10 @@
     python benchmarks/architectures.py table
 
 ``run`` rehearses each with ``gonogo rehearse --synthetic-batch``'s program and appends a row to
-``benchmarks/architectures.jsonl``; a row that is there for these versions is not run again. ``table`` writes
-``docs/architectures.md`` and its Chinese twin from the rows. One process holds torch, transformers and DeepSpeed
-imported, within a session of virtual accelerators, and forks a child for each row, one at a time: the child runs the
-program just as a worker of ``gonogo rehearse`` does.
+``benchmarks/architectures.jsonl``; a row that is there for these versions is not run again. ``table`` prints how many
+rows there are by verdict; the rows themselves are on the site (``make docs``). One process holds torch, transformers
+and DeepSpeed imported, within a session of virtual accelerators, and forks a child for each row, one at a time: the
+child runs the program just as a worker of ``gonogo rehearse`` does.
 """
 
 from __future__ import annotations
@@ -155,9 +155,9 @@ def main() -> None:
     if options.what == "run":
         run(options)
     else:
-        from architecture_table import write_tables
+        from architecture_table import summary
 
-        write_tables(Rows.read(ROWS))
+        print(summary(list(Rows.read(ROWS).by_case.values()), "en"))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Preference and reinforcement learning, by the frameworks' own commands: verdict, seconds, memory of each rehearsal.
 
-    python benchmarks/post_training.py [--only WORD …] [--broken] [--format json] [--keep] [--write]
+    python benchmarks/post_training.py [--only WORD …] [--broken] [--format json] [--keep]
 
 Each cell is a framework, an algorithm and a strategy, with a model of two layers on two virtual H100 (`broken` ones
 have one thing wrong, and a hazard or a word of the message that has to be named). The real packages are taken from the
 folders that `tests/frameworks` pins; vLLM is stood in for. Prints a line a cell; exits 1 where an answer is not as
-expected. `--keep` keeps the answers in `post_training.jsonl`; `--write` writes the tables of `docs/post-training.md`
-and its Chinese twin from what is kept, and runs nothing.
+expected. `--keep` keeps the answers in `post_training.jsonl`, from which the site makes the table of
+`docs/post-training.md`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from post_training_cells import BROKEN, CELLS, Cell, framework, make_files
 
 _HERE = Path(__file__).resolve().parent
 RESULTS = _HERE / "post_training.jsonl"
-_PAGES = {"en": "post-training.md", "zh": "post-training.zh-CN.md"}
-_MARKS = ("<!-- benchmarks/post_training.py --write -->", "<!-- end of cells -->")
 _HEADS = {"en": "| what | expected | verdict | seconds | MiB |", "zh": "| 内容 | 预期 | 结论 | 秒 | MiB |"}
 
 
@@ -82,24 +80,14 @@ def keep(found: dict[str, object], path: Path) -> None:
     path.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in kept.values()), encoding="utf-8")
 
 
-def write_tables() -> None:
-    """Put what is kept of the cells that there are between the marks of both pages."""
+def table(language: str) -> str:
+    """What is kept of the cells that there are, in Markdown."""
     kept = rows_of(RESULTS)
-    lines = []
+    lines = [_HEADS[language], "| --- | --- | --- | ---: | ---: |"]
     for row in (kept[cell.key] for cell in (*CELLS, *BROKEN) if cell.key in kept):
         expected = f"NO-GO: {row['names']}" if row["names"] else "GO"
         lines.append(f"| {row['cell']} | {expected} | {row['verdict']} | {row['seconds']:.0f} | {row['mib']} |")
-    for language, head in _HEADS.items():
-        between_marks(language, _MARKS, [head, "| --- | --- | --- | ---: | ---: |", *lines])
-
-
-def between_marks(language: str, marks: tuple[str, str], table: list[str]) -> None:
-    """Write a table between two marks of the page in that language."""
-    page = _HERE.parent / "docs" / _PAGES[language]
-    before, _, rest = page.read_text(encoding="utf-8").partition(marks[0])
-    after = rest.partition(marks[1])[2]
-    text = "\n".join([before + marks[0], "", *table, "", marks[1] + after])
-    page.write_text(text, encoding="utf-8")
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -109,11 +97,7 @@ def main() -> int:
     parser.add_argument("--broken", action="store_true", help="only those with something wrong")
     parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument("--keep", action="store_true", help=f"keep the answers in {RESULTS.name}")
-    parser.add_argument("--write", action="store_true", help="write the pages' tables from what is kept")
     asked = parser.parse_args()
-    if asked.write:
-        write_tables()
-        return 0
     wrong = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

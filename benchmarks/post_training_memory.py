@@ -2,7 +2,6 @@
 
     python benchmarks/post_training_memory.py            the table, from post_training_memory.jsonl
     python benchmarks/post_training_memory.py run [--only WORD …]
-    python benchmarks/post_training_memory.py write      the tables of docs/post-training.md and its Chinese twin
 
 ``run`` trains each cell of ``post_training_memory_program.py`` for real (``memory_truth.py``: on the CPU, each tensor
 counted from its first use to its last), rehearses the same program with ``gonogo rehearse``, and keeps a row. The
@@ -24,7 +23,6 @@ from typing import Any
 
 import msgspec
 from memory_cells import MODELS
-from post_training import between_marks
 from post_training_cells import framework
 from post_training_memory_program import STEPS
 
@@ -32,7 +30,6 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 
 _HERE = Path(__file__).resolve().parent
 RESULTS = _HERE / "post_training_memory.jsonl"
-_MARKS = ("<!-- benchmarks/post_training_memory.py write -->", "<!-- end of memory -->")
 _HEADS = {"en": "| training | real MiB | rehearsed MiB | error |", "zh": "| 训练 | 实测 MiB | 排练 MiB | 误差 |"}
 _SECONDS = 1800.0
 
@@ -168,19 +165,20 @@ def told(row: dict[str, Any]) -> str:
     return f"| {row['name']} | {real / 2**20:,.1f} | {said / 2**20:,.1f} | {said / real - 1:+.1%} |"
 
 
+def table(language: str) -> str:
+    """The rows that are kept, in Markdown."""
+    return "\n".join([_HEADS[language], "| --- | ---: | ---: | ---: |", *(told(row) for row in rows().values())])
+
+
 def main() -> int:
     """Do what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=("table", "run", "write"), default="table")
+    parser.add_argument("what", nargs="?", choices=("table", "run"), default="table")
     parser.add_argument("--only", nargs="*", default=[], help="cells whose name has all of these words")
     asked = parser.parse_args()
     if asked.what == "run":
         return 0 if run(asked.only) else 1
-    lines = [told(row) for row in rows().values()]
-    if asked.what == "write":
-        for language, head in _HEADS.items():
-            between_marks(language, _MARKS, [head, "| --- | ---: | ---: | ---: |", *lines])
-    print("\n".join(lines))
+    print("\n".join(told(row) for row in rows().values()))
     return 0
 
 

@@ -1,7 +1,6 @@
 """The frameworks' own recipes of post-training as they are published, at full size: is the verdict right?
 
     python benchmarks/post_training_published.py [--mirrors DIR] [--keep] [NAME …]
-    python benchmarks/post_training_published.py --write    # the table of docs/post-training.md, of what is kept
 
 The recipes stand in ``tests/projects/recipes/``: the file in its framework's repository, the accelerators, the verdict
 expected and why. Nothing is edited: the repository is cloned, ``gonogo prepare`` makes models without weights, rows of
@@ -24,12 +23,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from post_training import between_marks, rows_of
+from post_training import rows_of
 from projects import checked_out, judged, prepared, rehearsed, told, tomllib
 
 RECIPES = Path(__file__).resolve().parents[1] / "tests" / "projects" / "recipes"
 RESULTS = Path(__file__).with_name("post_training_published.jsonl")
-_MARKS = ("<!-- benchmarks/post_training_published.py --write -->", "<!-- end of published recipes -->")
 _HEADS = {
     "en": "| recipe | expected | verdict | judged | at first | seconds |",
     "zh": "| 配方 | 预期 | 结论 | 判定 | 首次 | 秒 |",
@@ -88,13 +86,13 @@ def keep(found: dict[str, Any]) -> None:
     RESULTS.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in kept.values()), encoding="utf-8")
 
 
-def write_tables() -> None:
-    """Put what is kept between the marks of both pages, under a line of the scores."""
+def table(language: str) -> str:
+    """What is kept, in Markdown, under a line of the scores."""
     kept = rows_of(RESULTS)
     rows, left, scores = [], 0, {when: dict.fromkeys(("right", "unsure", "wrong"), 0) for when in ("first", "judged")}
-    for table in tables():
-        for recipe in table["recipe"]:
-            name = title(table, recipe)
+    for framework in tables():
+        for recipe in framework["recipe"]:
+            name = title(framework, recipe)
             row = kept.get(name)
             if row is None:
                 left += 1
@@ -104,14 +102,11 @@ def write_tables() -> None:
             cells = (name, recipe["verdict"], row["verdict"], row["judged"], row["first"], row["seconds"])
             rows.append(f"| {' | '.join(map(str, cells))} |")
     says = {"first": {"en": "at each one's first run", "zh": "各自首次运行"}, "judged": {"en": "now", "zh": "现在"}}
-    for language, head in _HEADS.items():
-        lines = ["| | right | unsure | wrong |", "| --- | ---: | ---: | ---: |"]
-        for when, score in scores.items():
-            lines.append(f"| {says[when][language]} | {' | '.join(map(str, score.values()))} |")
-        said = {"en": f"Argued, and not run so far: {left} more.", "zh": f"已论证而尚未运行的还有 {left} 个。"}[
-            language
-        ]
-        between_marks(language, _MARKS, [*lines, "", said, "", head, _RULE, *rows])
+    lines = ["| | right | unsure | wrong |", "| --- | ---: | ---: | ---: |"]
+    for when, score in scores.items():
+        lines.append(f"| {says[when][language]} | {' | '.join(map(str, score.values()))} |")
+    said = {"en": f"Argued, and not run so far: {left} more.", "zh": f"已论证而尚未运行的还有 {left} 个。"}[language]
+    return "\n".join([*lines, "", said, "", _HEADS[language], _RULE, *rows])
 
 
 def main() -> int:
@@ -119,12 +114,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--mirrors", type=Path, help="a folder of bare clones, OWNER+NAME")
     parser.add_argument("--keep", action="store_true", help=f"keep the results in {RESULTS.name}")
-    parser.add_argument("--write", action="store_true", help="write the pages' tables of the results that are kept")
     parser.add_argument("names", nargs="*", help="only recipes with one of these in their names")
     options = parser.parse_args()
-    if options.write:
-        write_tables()
-        return 0
     score = dict.fromkeys(("right", "unsure", "wrong", "skipped"), 0)
     for table in tables():
         chosen = [

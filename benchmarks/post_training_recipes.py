@@ -1,6 +1,6 @@
 """The frameworks' own published recipes of post-training, with small models: is any of them NO-GO?
 
-    python benchmarks/post_training_recipes.py --sources DIR [--only WORD …] [--keep] [--write]
+    python benchmarks/post_training_recipes.py --sources DIR [--only WORD …] [--keep]
 
 DIR has a git repository of each framework, named as below; a recipe is read at the commit that stands there. A recipe
 stays as it is but for what decides no failure and is not here: the model (two layers) with its template, the data, the
@@ -21,7 +21,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from post_training import between_marks, keep, rows_of, run_command
+from post_training import keep, rows_of, run_command
 from post_training_cells import make_files
 
 RESULTS = Path(__file__).resolve().parent / "post_training_recipes.jsonl"
@@ -29,7 +29,6 @@ GPUS = {"swift": "8xH100-80G", "llamafactory": "2xH100-80G", "trl": "1xH100-80G"
 """A script that is started by ``python`` is one of one GPU."""
 PACKAGES = {"trl": "trl_of_examples"}
 """Where the recipes are of another release than the one that the tests pin."""
-_MARKS = ("<!-- benchmarks/post_training_recipes.py --write -->", "<!-- end of recipes -->")
 _HEADS = {"en": "| recipe | first verdict | verdict | seconds | MiB |", "zh": "| 配方 | 首次结论 | 结论 | 秒 | MiB |"}
 
 
@@ -212,11 +211,7 @@ def main() -> int:
     parser.add_argument("--sources", type=Path, help="the folder with the repositories")
     parser.add_argument("--only", nargs="*", default=[], help="recipes whose name has all of these words")
     parser.add_argument("--keep", action="store_true", help=f"keep the answers in {RESULTS.name}")
-    parser.add_argument("--write", action="store_true", help="write the pages' tables from what is kept")
     asked = parser.parse_args()
-    if asked.write:
-        write_tables()
-        return 0
     refused = 0
     for name, source in SOURCES.items():
         chosen = [one for one in source.recipes if all(word in f"{name} {one}" for word in asked.only)]
@@ -239,15 +234,13 @@ def main() -> int:
     return 1 if refused else 0
 
 
-def write_tables() -> None:
-    """Put what is kept between the marks of both pages."""
-    rows = rows_of(RESULTS)
+def table(language: str) -> str:
+    """What is kept, in Markdown."""
     lines = [
         f"| {row['cell']} | {row.get('first') or '—'} | {row['verdict']} | {row['seconds']:.0f} | {row['mib']} |"
-        for row in rows.values()
+        for row in rows_of(RESULTS).values()
     ]
-    for language, head in _HEADS.items():
-        between_marks(language, _MARKS, [head, "| --- | --- | --- | ---: | ---: |", *lines])
+    return "\n".join([_HEADS[language], "| --- | --- | --- | ---: | ---: |", *lines])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Launches of public projects, rehearsed as a user would who has a laptop: is the verdict right?
 
     python benchmarks/projects.py [--mirrors DIR] [--out FILE] [NAME …]
-    python benchmarks/projects.py --write    # the table and numbers of docs/projects.md, of the results that are kept
+    python benchmarks/projects.py --write    # the numbers in docs/projects.md, of the results that are kept
 
 The launches, each with what to prepare, the verdict expected and why, stand in ``tests/projects/launches/``. DIR holds
 bare clones (``OWNER+NAME``, or ``OWNER+NAME/repo``); without it, or for one that it lacks, ``git clone`` is asked. A
@@ -48,7 +48,7 @@ SAID = (
     ("three", r"\d+ launches of \d+ repositories are those three commands alone: of \d+, of \d+ repositories"),
     ("three", r"\d+ 条启动命令（\d+ 个仓库）只用这三条命令：其中 \d+ 条、\d+ 个仓库"),
 )
-"""The pages' phrases with numbers in them, each with the key of those in ``counted``."""
+"""The documents' phrases with numbers in them, each with the key of those in ``counted``."""
 _TIMEOUT = 1800
 """Seconds that one launch may take, its environment's installation included."""
 
@@ -158,11 +158,17 @@ def judged(launch: dict[str, Any], report: dict[str, Any] | None) -> str:
     return "unsure" if report["verdict"] == "CANNOT-TELL" else "wrong"
 
 
-def written() -> str:
-    """The table of all launches with their last results."""
+HEADS = {
+    "en": "| project | launch | prepared | expected | verdict | judged | at first | seconds |",
+    "zh": "| 项目 | 启动命令 | 经 prepare | 预期 | 结论 | 判定 | 首次 | 秒 |",
+}
+
+
+def table(language: str) -> str:
+    """All launches with their last results, in Markdown."""
     kept = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
     last = {one["launch"]: one for one in kept}
-    rows = []
+    rows = [HEADS[language], "| --- | --- | --- | --- | --- | --- | --- | ---: |"]
     for launch in launches():
         one = last.get(f"{launch['project']}: {launch['name']}", {})
         judgement = one.get("judged", "not run")
@@ -191,18 +197,16 @@ def counted() -> dict[str, tuple[int, ...]]:
 
 
 def write() -> None:
-    """Put the table and the numbers into the pages, in the place of those that are there."""
+    """Put the numbers into the documents' sentences."""
     numbers = counted()
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        head, rule, rest = text.partition("| --- | --- | --- | --- | --- | --- | --- | ---: |\n")
-        after = rest[rest.index("\n\n") :]
-        said = [(what, pattern) for what, pattern in SAID if re.search(pattern, head)]
+        said = [(what, pattern) for what, pattern in SAID if re.search(pattern, text)]
         if len(said) != len({what.removesuffix("_zh") for what, _ in SAID}):
             raise SystemExit(f"{page}: a phrase of {SAID} is not there any more: its numbers would stay old")
         for what, pattern in said:
-            head = re.sub(pattern, functools.partial(_renumbered, numbers[what]), head)
-        page.write_text(f"{head}{rule}{written()}{after}", encoding="utf-8")
+            text = re.sub(pattern, functools.partial(_renumbered, numbers[what]), text)
+        page.write_text(text, encoding="utf-8")
 
 
 def _renumbered(numbers: tuple[int, ...], phrase: re.Match[str]) -> str:
@@ -218,7 +222,9 @@ def main() -> int:
         "--work", type=Path, help="where the projects are checked out, and left; else a temporary folder"
     )
     parser.add_argument("--out", type=Path, help="append each launch's result there, a JSON line each")
-    parser.add_argument("--write", action="store_true", help="write table and numbers of the results that are kept")
+    parser.add_argument(
+        "--write", action="store_true", help="write the documents' numbers of the results that are kept"
+    )
     parser.add_argument("names", nargs="*", help="only launches or projects with these in their names")
     options = parser.parse_args()
     if options.write:

@@ -1,9 +1,8 @@
-"""Which versions of DeepSpeed, transformers and torch gonogo holds on: the tables of `docs/compatibility.md`, measured.
+"""Versions of DeepSpeed, transformers and torch that gonogo works with: the tables of `docs/compatibility.md`.
 
     python benchmarks/versions.py deepspeed [--only 0.14.1,0.14.2] [--programs clip] [--again]
     python benchmarks/versions.py transformers
     python benchmarks/versions.py torch          # the torch of this Python; see docs/compatibility.md
-    python benchmarks/versions.py --tables       # write the documents' tables from what has been measured
 
 DeepSpeed: every release from 0.14.0; transformers: the last release of every minor from 4.51. Each is laid over the
 installed environment with `gonogo rehearse --with`, and rehearsed with small programs; what is measured goes into
@@ -20,7 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -211,7 +209,7 @@ def cell(result: dict[str, Any] | None) -> str:
     return result["verdict"] + (f" (`{result['why'][0]}`)" if result["verdict"] == "NO-GO" else "")
 
 
-def table(package: str, zh: bool) -> list[str]:
+def table(package: str, language: str) -> str:
     """The package's table in Markdown; releases that came out alike stand on one line."""
     rows: list[tuple[list[str], tuple[str, ...]]] = []
     for version, programs in load().get(package, {}).items():
@@ -220,12 +218,15 @@ def table(package: str, zh: bool) -> list[str]:
             rows[-1][0].append(version)
         else:
             rows.append(([version], cells))
-    more = {"deepspeed": ["补回的名字" if zh else "put back for it"], "transformers": ["tokenizers", "huggingface-hub"]}
+    more = {
+        "deepspeed": ["补回的名字" if language == "zh" else "put back for it"],
+        "transformers": ["tokenizers", "huggingface-hub"],
+    }
     header = [package, *(f"`{name}`" for name in PROGRAMS[package]), *more.get(package, [])]
     lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
     for versions, cells in rows:
         lines.append("| " + " | ".join([", ".join(versions), *cells]) + " |")
-    return lines
+    return "\n".join(lines)
 
 
 def beside(package: str, programs: dict[str, Any]) -> list[str]:
@@ -240,36 +241,19 @@ def beside(package: str, programs: dict[str, Any]) -> list[str]:
     return []
 
 
-def write_tables() -> None:
-    for name in ("compatibility.md", "compatibility.zh-CN.md"):
-        path = ROOT / "docs" / name
-        text = path.read_text()
-        for package in PROGRAMS:
-            lines = "\n".join(table(package, "zh" in name))
-            marks = rf"(<!-- table: {package} -->\n)(?:.*?)(<!-- end -->)"
-            text = re.sub(marks, lambda found, lines=lines: f"{found[1]}{lines}\n{found[2]}", text, flags=re.DOTALL)
-        path.write_text(text)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("package", nargs="?", choices=tuple(PROGRAMS))
+    parser.add_argument("package", choices=tuple(PROGRAMS))
     parser.add_argument("--only", metavar="VERSIONS", help="these versions, with commas between")
     parser.add_argument("--programs", metavar="NAMES", help="these programs, with commas between")
     parser.add_argument("--again", action="store_true", help="measure also what has been measured")
-    parser.add_argument("--tables", action="store_true", help="write the documents' tables, and measure nothing")
     options = parser.parse_args()
-    if options.package is not None:
-        if options.package == "torch":
-            versions = [Version(metadata.version("torch")).public]
-        else:
-            versions = options.only.split(",") if options.only else wanted(options.package)
-        programs = options.programs.split(",") if options.programs else list(PROGRAMS[options.package])
-        try_versions(options.package, versions, programs, options.again)
-    elif not options.tables:
-        parser.error("name a package, or --tables")
-    if options.tables:
-        write_tables()
+    if options.package == "torch":
+        versions = [Version(metadata.version("torch")).public]
+    else:
+        versions = options.only.split(",") if options.only else wanted(options.package)
+    programs = options.programs.split(",") if options.programs else list(PROGRAMS[options.package])
+    try_versions(options.package, versions, programs, options.again)
 
 
 if __name__ == "__main__":

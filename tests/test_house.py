@@ -24,36 +24,11 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "gonogo"
 PAIRS = [
     ("README.md", "README.zh-CN.md"),
-    ("docs/rehearse.md", "docs/rehearse.zh-CN.md"),
-    ("docs/prepare.md", "docs/prepare.zh-CN.md"),
-    ("docs/run.md", "docs/run.zh-CN.md"),
-    ("docs/diagnose.md", "docs/diagnose.zh-CN.md"),
-    ("docs/reader.md", "docs/reader.zh-CN.md"),
-    ("docs/env.md", "docs/env.zh-CN.md"),
-    ("docs/confinement.md", "docs/confinement.zh-CN.md"),
-    ("docs/check.md", "docs/check.zh-CN.md"),
-    ("docs/verdict.md", "docs/verdict.zh-CN.md"),
-    ("docs/ci.md", "docs/ci.zh-CN.md"),
-    ("docs/bisect.md", "docs/bisect.zh-CN.md"),
-    ("docs/cure.md", "docs/cure.zh-CN.md"),
-    ("docs/compatibility.md", "docs/compatibility.zh-CN.md"),
-    ("docs/launchers.md", "docs/launchers.zh-CN.md"),
-    ("docs/performance.md", "docs/performance.zh-CN.md"),
-    ("docs/measured.md", "docs/measured.zh-CN.md"),
-    ("docs/projects.md", "docs/projects.zh-CN.md"),
-    ("docs/api.md", "docs/api.zh-CN.md"),
-    ("docs/plan.md", "docs/plan.zh-CN.md"),
-    ("docs/gpus.md", "docs/gpus.zh-CN.md"),
-    ("docs/agents.md", "docs/agents.zh-CN.md"),
-    ("docs/editors.md", "docs/editors.zh-CN.md"),
-    ("docs/ui.md", "docs/ui.zh-CN.md"),
-    ("docs/page.md", "docs/page.zh-CN.md"),
-    ("docs/viewers.md", "docs/viewers.zh-CN.md"),
-    ("docs/queues.md", "docs/queues.zh-CN.md"),
-    ("docs/design.md", "docs/design.zh-CN.md"),
-    ("docs/strategies.md", "docs/strategies.zh-CN.md"),
-    ("docs/post-training.md", "docs/post-training.zh-CN.md"),
-    ("docs/architectures.md", "docs/architectures.zh-CN.md"),
+    *(
+        (f"docs/{path.name}", f"docs/{path.stem}.zh-CN.md")
+        for path in sorted((ROOT / "docs").glob("*.md"))
+        if not path.name.endswith(".zh-CN.md")
+    ),
 ]
 DOCUMENTS = [ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 DOCUMENTS += sorted((ROOT / "docs").glob("*.md"))
@@ -163,7 +138,7 @@ def test_readme_opens_with_what_to_run_first() -> None:
 
 
 @pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
-def test_readme_is_short_and_leads_to_every_document(name: str) -> None:
+def test_readme_is_short_and_leads_to_the_documents(name: str) -> None:
     """A command is shown with six lines of its output at most; what there is more to say stands in docs/."""
     text = (ROOT / name).read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 150
@@ -171,11 +146,50 @@ def test_readme_is_short_and_leads_to_every_document(name: str) -> None:
         if kind == "text":
             shown = [line for line in body.splitlines() if not line.startswith(("$ ", "…"))]
             assert len(shown) <= 6, body
-    suffix = ".zh-CN.md" if "zh-CN" in name else ".md"
-    documents = {
-        path.name for path in (ROOT / "docs").glob("*.md") if path.name.endswith(".zh-CN.md") == ("zh" in suffix)
-    }
-    assert documents <= set(re.findall(r"\(docs/([\w.-]+\.md)", text))
+    assert f"(docs/{name})" in text
+    assert f"(docs/tutorial{'.zh-CN' if 'zh-CN' in name else ''}.md)" in text
+
+
+# The heads under which a document ends, in both languages.
+LAST_HEADS = {".zh-CN.md": ("## 限制", "## 继续阅读"), ".md": ("## Limits", "## Where to read on")}
+# What is no command and has no limits of its own.
+WITHOUT_LIMITS = {"verdict", "design", "performance", "measured", "projects", "compatibility", "strategies"}
+WITHOUT_LIMITS |= {"confinement", "launchers", "editors", "agents", "api", "ci", "queues", "ui", "page", "viewers"}
+
+
+def suffix_of(name: str) -> str:
+    return ".zh-CN.md" if name.endswith(".zh-CN.md") else ".md"
+
+
+@pytest.mark.parametrize("suffix", [".md", ".zh-CN.md"])
+def test_the_list_of_documents_has_each_once(suffix: str) -> None:
+    text = (ROOT / "docs" / f"README{suffix}").read_text(encoding="utf-8")
+    documents = {path.name for path in (ROOT / "docs").glob("*.md") if suffix_of(path.name) == suffix}
+    listed = re.findall(r"\]\(([\w.-]+\.md)\) \|", text)
+    assert sorted(listed) == sorted(documents - {f"README{suffix}"})
+    assert len(re.findall(r"^## ", text, re.MULTILINE)) == 4
+
+
+@pytest.mark.parametrize(
+    "document", [path for path in sorted((ROOT / "docs").glob("*.md")) if not path.name.startswith("README")]
+)
+def test_documents_have_one_form(document: Path) -> None:
+    """Title, the other language, what it is for; on a page about commands one of them; last its limits, and links."""
+    suffix = suffix_of(document.name)
+    name = document.name.removesuffix(suffix)
+    text = document.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    assert lines[0].startswith("# ")
+    twin = f"[English]({name}.md)" if suffix == ".zh-CN.md" else f"[中文]({name}.zh-CN.md)"
+    assert lines[1:4] == ["", twin, ""]
+    assert re.match(r"[\w`]", lines[4]), "what it is for is a sentence"
+    heads = [line for line in outside_code(text).splitlines() if line.startswith("## ")]
+    limits, read_on = LAST_HEADS[suffix]
+    assert heads[-1] == read_on
+    if "gonogo" in lines[0] and name not in ("design", "compatibility", "strategies"):
+        assert "```sh" in text.partition("\n## ")[0], "a command stands before the first part"
+    if name not in WITHOUT_LIMITS:
+        assert limits in heads
 
 
 def test_makefile_has_the_targets_that_documents_name() -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tables import with_tables
+
 from gonogo.cli.explain import page_of
 from gonogo.finding import Text
 from gonogo.hazards.index import all_hazards
@@ -22,7 +24,7 @@ TITLES = {
     "system": Text("As the system says", "跟随系统"),
     "overview": Text("Overview", "概览"),
     "hazards": Text("Hazards", "隐患"),
-    "more": Text("More", "更多"),
+    "documents": Text("Documents", "文档"),
     "of hazards": Text(
         "{count} known ways in which a distributed fine-tune fails. The search looks into all of these pages: paste "
         "the words of an error. On the command line: `gonogo explain NAME`, `gonogo hazards`.",
@@ -33,28 +35,9 @@ TITLES = {
     "met": Text("met in", "可见于"),
     "what": Text("what it is", "说明"),
 }  # fmt: skip
-_MENU = (
-    (Text("Before a run", "启动之前"), ("check", "rehearse", "plan", "cure", "prepare", "bisect", "env", "gpus")),
-    (Text("A run", "运行"), ("run", "diagnose")),
-    (Text("Look at it", "查看"), ("ui", "page", "viewers")),
-    (Text("Integrations", "集成"), ("launchers", "queues", "ci", "agents", "editors", "api")),
-    (
-        Text("How sure it is", "可靠程度"),
-        (
-            "verdict",
-            "confinement",
-            "measured",
-            "projects",
-            "strategies",
-            "post-training",
-            "architectures",
-            "compatibility",
-            "performance",
-        ),
-    ),
-    (Text("Inside", "内部"), ("design", "contributing", "security", "changelog")),
-)
-"""The menu. What is not named here stands under *More*."""
+_PART = re.compile(r"^## (.+)$", re.MULTILINE)
+_DOCUMENT = re.compile(r"\]\((?:\.\./)?([\w-]+)(?:\.zh-CN)?\.md\)")
+"""A part of ``docs/README.md``, which is the menu, and the documents that it lists."""
 _LINK = re.compile(r"(!?)\[([^\]\n]*)\]\(([^)\s]+)\)")
 _CODE = re.compile(r"(^```.*?^```|^~~~.*?^~~~|^(?: {4}|\t)[^\n]*$|`+[^`\n]+`+)", re.MULTILINE | re.DOTALL)
 
@@ -65,19 +48,20 @@ def write_pages(root: Path, target: Path, language: str) -> list[Any]:
     readme = root / f"README{suffix}"
     sources = {
         "index": readme,
+        "documents": root / "docs" / f"README{suffix}",
         "contributing": root / "CONTRIBUTING.md",
         "changelog": root / "CHANGELOG.md",
         "security": root / "SECURITY.md",
     }
     for path in sorted((root / "docs").glob(f"*{suffix}")):
-        if language == "zh" or not path.name.endswith(".zh-CN.md"):
+        if not path.name.startswith("README") and (language == "zh" or not path.name.endswith(".zh-CN.md")):
             sources[path.name.removesuffix(suffix)] = path
     hazards = {hazard.name: f"hazards/{hazard.theme}/{hazard.name}.md" for hazard in all_hazards()}
     at = {path.resolve(): f"{name}.md" for name, path in sources.items()}
     at |= {path.resolve(): f"pictures/{path.name}" for path in sorted((root / "docs" / "pictures").iterdir())}
     shutil.copytree(root / "docs" / "pictures", target / "pictures")
     for name, path in sources.items():
-        text = _without_switch(path)
+        text = with_tables(_without_switch(path), language)
         text = _outside_code(text, lambda part, source=path: _relinked(part, source, at))
         (target / f"{name}.md").write_text(_with_hazards(text, hazards, f"{name}.md"), encoding="utf-8")
     return _menu(sources, _write_hazards(target, hazards, language), language)
@@ -155,12 +139,10 @@ def _write_hazards(target: Path, hazards: dict[str, str], language: str) -> list
 
 
 def _menu(sources: dict[str, Path], hazards: list[Any], language: str) -> list[Any]:
-    menu: list[Any] = [{TITLES["overview"].in_language(language): "index.md"}]
-    left = [name for name in sources if name != "index"]
-    for title, names in _MENU:
-        menu.append({title.in_language(language): [f"{name}.md" for name in names if name in left]})
-        left = [name for name in left if name not in names]
-    menu.insert(5, {TITLES["hazards"].in_language(language): hazards})
-    if left:
-        menu.append({TITLES["more"].in_language(language): [f"{name}.md" for name in left]})
+    """The parts of ``docs/README.md`` in its order, with the hazards before the last; each document once."""
+    menu: list[Any] = [{TITLES["overview"].in_language(language): ["index.md", "documents.md"]}]
+    parts = _PART.split(sources["documents"].read_text(encoding="utf-8"))[1:]
+    for title, text in zip(parts[::2], parts[1::2], strict=True):
+        menu.append({title: [f"{name.lower()}.md" for name in dict.fromkeys(_DOCUMENT.findall(text))]})
+    menu.insert(-1, {TITLES["hazards"].in_language(language): hazards})
     return menu

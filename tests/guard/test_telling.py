@@ -56,8 +56,8 @@ def test_without_notes_the_message_grows() -> None:
     annotate(error, CONTEXT, ("rank 1", "step 2"), "en")
     assert str(error).splitlines() == ["too bad", *ENGLISH]
     assert exceptions._message(error) == "too bad"
-    assert "gonogo" not in exceptions._printed(error, None).replace(ROOT, "")
-    assert exceptions._printed(error, None).endswith("OfAnOlderPython: too bad\n")
+    assert "gonogo" not in exceptions._format_traceback(error, None).replace(ROOT, "")
+    assert exceptions._format_traceback(error, None).endswith("OfAnOlderPython: too bad\n")
 
 
 def test_exceptions_that_take_nothing_are_left_alone() -> None:
@@ -78,5 +78,5 @@ def test_notes_of_the_programs_are_kept() -> None:
         raise ValueError("alone")
     raised.value.add_note("mine")
     annotate(raised.value, CONTEXT, ("rank 1",), "en")
-    printed = exceptions._printed(raised.value, None)
+    printed = exceptions._format_traceback(raised.value, None)
     assert printed.endswith("ValueError: alone\nmine\n")

@@ -32,12 +32,12 @@ _OPENED = Text(
 _IN_TEST = Text("a launch runs this test file", "有启动命令运行这个测试文件")
 _TEST = re.compile(r"(^|[/\\])(test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
 """Files that a test runner starts, which skips and selects what stands in them."""
-_OF_RANKS = ("should_save", "world_size", "is_initialized")
+_RANK_NAMES = ("should_save", "world_size", "is_initialized")
 """Tests that some rank passes, besides those of a rank: that not all do is what such findings are about."""
 _COUNTS = frozenset({"step", "steps", "epoch", "epochs", "iter", "iters", "iteration", "iterations", "itr", "idx"})
 _LIMITS = frozenset({"max", "min", "num", "warmup", "every", "per", "save", "log", "logging", "eval"})
 """Words of numbers of steps that are set beforehand, beside those that a loop counts."""
-_OF_DEEPSPEED = ("deepspeed", "zero_3", "zero_stage")
+_DEEPSPEED_NAMES = ("deepspeed", "zero_3", "zero_stage")
 
 
 def downgrade_unreached(found: Sequence[Finding], run: Run) -> list[Finding]:
@@ -116,7 +116,9 @@ def _truth(script: Script, test: ast.expr, run: Run) -> bool | None:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _falsity(script, test.operand, run)
     if isinstance(test, ast.BoolOp):
-        return _joined([_truth(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.Or))
+        return _combine_conditions(
+            [_truth(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.Or)
+        )
     if _some_rank_passes(test) or _is_of_steps(test):
         return True
     if run.deepspeed_on and (asked := _asks_for_deepspeed(test)) is not None:
@@ -131,19 +133,21 @@ def _falsity(script: Script, test: ast.expr, run: Run) -> bool | None:
     if known is None and isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _truth(script, test.operand, run)
     if known is None and isinstance(test, ast.BoolOp):
-        return _joined([_falsity(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.And))
+        return _combine_conditions(
+            [_falsity(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.And)
+        )
     if known is None and (_some_rank_passes(test) or _is_of_steps(test)):
         return True
     truth = _truth(script, test, run)
     return None if truth is None else not truth
 
 
-def _joined(parts: list[bool | None], *, any_of: bool) -> bool | None:
+def _combine_conditions(parts: list[bool | None], *, any_of: bool) -> bool | None:
     return any_of if any_of in parts else None if None in parts else not any_of
 
 
 def _some_rank_passes(test: ast.expr) -> bool:
-    return names_rank(test) or uses_name(test, *_OF_RANKS) or is_main_guard(test)
+    return names_rank(test) or uses_name(test, *_RANK_NAMES) or is_main_guard(test)
 
 
 def _is_of_steps(test: ast.expr) -> bool:
@@ -158,8 +162,8 @@ def _is_of_steps(test: ast.expr) -> bool:
 def _asks_for_deepspeed(test: ast.expr) -> bool | None:
     """Whether a test holds where DeepSpeed is on; None where it has nothing to do with it, or asks for more."""
     texts = [each.value for each in ast.walk(test) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-    by_value = any(says(text, *_OF_DEEPSPEED) for text in texts)
-    if not by_value and not uses_name(test, *_OF_DEEPSPEED):
+    by_value = any(says(text, *_DEEPSPEED_NAMES) for text in texts)
+    if not by_value and not uses_name(test, *_DEEPSPEED_NAMES):
         return None
     op = test.ops[0] if isinstance(test, ast.Compare) else None
     if isinstance(test, ast.Compare) and is_none(test.comparators[0]):

@@ -109,7 +109,7 @@ def _check(
     sources = gathered.files.sources
     kept = [
         finding
-        for finding in _deduplicated(findings)
+        for finding in _deduplicate(findings)
         if not is_allowed(finding, sources)
         and not any(settings.ignores_in(span.path, finding.hazard) for span in finding.spans[:1])
     ]
@@ -198,7 +198,7 @@ class _Handlers:
             return []
 
 
-def _deduplicated(findings: Sequence[Finding]) -> list[Finding]:
+def _deduplicate(findings: Sequence[Finding]) -> list[Finding]:
     """Each finding once: a file that several runs share is looked at with each of them; the surest stays.
 
     The same hazard at the same place, said of two launches, is one finding.

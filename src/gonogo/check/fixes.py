@@ -126,11 +126,11 @@ def diff_of(path: str, before: bytes, after: bytes) -> str:
     )
     diff = difflib.unified_diff(before_part, after_part, f"a/{name}", f"b/{name}", n=_CONTEXT)
     return "".join(
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in _moved(diff, first)
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in _shift_hunks(diff, first)
     )
 
 
-def _moved(diff: Iterable[str], by: int) -> Iterator[str]:
+def _shift_hunks(diff: Iterable[str], by: int) -> Iterator[str]:
     """The diff of a part of a file as the file's: the lines of its hunks are counted from the file's first."""
     for line in diff:
         hunk = _HUNK.match(line)

@@ -40,12 +40,12 @@ def parallel_map(work: Callable[[int], _Answer], count: int, on_progress: Callab
     global _work
     _work = work
     try:
-        return _forked(count, on_progress)
+        return _run_forked(count, on_progress)
     finally:
         _work = None
 
 
-def _forked(count: int, on_progress: Callable[[int], None]) -> list[Any]:
+def _run_forked(count: int, on_progress: Callable[[int], None]) -> list[Any]:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed
 

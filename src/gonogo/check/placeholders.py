@@ -17,9 +17,9 @@ _STARTS = re.compile(
     rb"python3?[ \t]+(?:-m[ \t]+torch|\S+\.py))\b(?:[^\n\\]|\\\r?\n|\\.)*"
 )
 """A command that starts a training, with the lines that it goes on over."""
-_TO_FILL_IN = re.compile(rb"<[A-Za-z](?:[\w ./:-]{0,60}[A-Za-z_])?>")
+_PLACEHOLDER = re.compile(rb"<[A-Za-z](?:[\w ./:-]{0,60}[A-Za-z_])?>")
 _PATH = re.compile(r"(^|[/\\])path[/_]to[/_]")
-_SHOWN = 5
+_MAX_SHOWN = 5
 _NOTE = Text(
     "not checked: placeholders that are still to be filled in ({what}): {places}",
     "未检查：尚待填写的占位符（{what}）：{places}",
@@ -34,7 +34,7 @@ _MORE = Text(" and {count} more", " 等另外 {count} 处")
 def placeholders_in(source: SourceFile, launches: Sequence[Launch]) -> Iterator[tuple[str, str]]:
     """The placeholders of a script, each with its place: ``<words>`` in commands that train, and files' paths."""
     for command in _STARTS.finditer(source.data) if b"<" in source.data else ():
-        found = _TO_FILL_IN.search(command[0])
+        found = _PLACEHOLDER.search(command[0])
         if found is not None:
             line = source.data.count(b"\n", 0, command.start()) + 1
             yield found[0].decode("utf-8", "replace"), f"{source.path}:{line}"
@@ -51,7 +51,7 @@ def placeholder_note(found: Sequence[tuple[str, str]]) -> Text | None:
         return None
     what = list(dict.fromkeys(f"`{name}`" for name, _ in found))
     places = list(dict.fromkeys(place for _, place in found))
-    return _NOTE.format(what=_listed(what), places=_listed(places))
+    return _NOTE.format(what=_list_names(what), places=_list_names(places))
 
 
 def elsewhere_note(launches: Sequence[Launch]) -> Text | None:
@@ -61,10 +61,10 @@ def elsewhere_note(launches: Sequence[Launch]) -> Text | None:
         path = launch.path_of(launch.program) if launch.program_kind == "script" and launch.heredoc is None else None
         if path is not None and not exists(path) and os.path.normpath(path) not in launch.written_files:
             found.append(f"{launch.program.value} ({launch.source.path}:{launch.line})")
-    return _ELSEWHERE.format(what=_listed(list(dict.fromkeys(found)))) if found else None
+    return _ELSEWHERE.format(what=_list_names(list(dict.fromkeys(found)))) if found else None
 
 
-def _listed(names: Sequence[str]) -> Text:
-    shown = ", ".join(names[:_SHOWN])
-    more = _MORE.format(count=len(names) - _SHOWN) if len(names) > _SHOWN else Text("", "")
+def _list_names(names: Sequence[str]) -> Text:
+    shown = ", ".join(names[:_MAX_SHOWN])
+    more = _MORE.format(count=len(names) - _MAX_SHOWN) if len(names) > _MAX_SHOWN else Text("", "")
     return Text(shown + more.en, shown + more.zh)

@@ -227,7 +227,7 @@ class RunMaker:
             return Field.of(found.name), found
         if run.accelerate is not None and run.accelerate.deepspeed_on:
             return Field.of(run.accelerate.source.path), config_of_accelerate(run.accelerate)
-        handed = any(True for script in run.scripts for _ in _handed(script))
+        handed = any(True for script in run.scripts for _ in _config_arguments(script))
         surely_none = not handed and (bool(run.scripts) or launch.framework is not None) and run.arguments.complete
         return (Field.missing() if surely_none else Field.not_known()), None
 
@@ -266,7 +266,7 @@ class RunMaker:
         world = run.launch.world_size if run.launch is not None else Field.not_known()
         hidden = _hidden_size(run.model)
         for script in scripts:
-            for field, node in _handed(script):
+            for field, node in _config_arguments(script):
                 found = dict_behind(script, node)
                 if found is not None:
                     place = script.place(found)
@@ -281,7 +281,7 @@ class RunMaker:
         return None
 
 
-def _handed(script: Script) -> Iterator[tuple[Field, ast.expr | None]]:
+def _config_arguments(script: Script) -> Iterator[tuple[Field, ast.expr | None]]:
     from gonogo.evidence.script.deepspeed_dicts import handed_over
 
     return handed_over(script)

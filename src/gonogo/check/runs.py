@@ -235,7 +235,7 @@ class _Gatherer:
         for source in self.files.sources.values():
             if source.gap is not None:
                 self.files.skipped.append(Skipped(Text(source.path, source.path), source.gap))
-        covered = tuple(_covered(runs, self.launches))
+        covered = tuple(_covered_items(runs, self.launches))
         to_fill_in = placeholder_note(self.placeholders)
         elsewhere = elsewhere_note([one for one in self.launches if one.in_container or id(one) in self._jobs])
         notes = (*maker.notes, *(note for note in (to_fill_in, elsewhere) if note is not None))
@@ -377,7 +377,7 @@ def _gap_of(path: Path) -> Text | None:
     return source.gap
 
 
-def _covered(runs: Sequence[Run], launches: Sequence[Launch]) -> list[Text]:
+def _covered_items(runs: Sequence[Run], launches: Sequence[Launch]) -> list[Text]:
     """What was looked at, one line a kind."""
     configs = sorted({run.config.name for run in runs if run.config is not None})
     scripts = sorted({script.source.path for run in runs for script in run.scripts})

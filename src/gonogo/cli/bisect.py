@@ -130,14 +130,14 @@ def bisect(
             env=tuple(env or ()),
         )
         request = BisectRequest(
-            _required("--package", package),
-            _required("--good", good),
-            _required("--bad", bad),
+            _require_option("--package", package),
+            _require_option("--good", good),
+            _require_option("--bad", bad),
             unpacked(rehearsal),
             upstream,
         )
         with live_display(language) as on_progress, prepared_at_once(request.rehearsal) as ready:
-            found = run_bisection(replace(request, rehearsal=ready), _rehearsed, on_progress)
+            found = run_bisection(replace(request, rehearsal=ready), _rehearse_release, on_progress)
         report = called(
             bisect_report(found),
             Call(tuple(command), machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ())),
@@ -146,7 +146,7 @@ def bisect(
         raise SystemExit(INTERRUPTED if found.interrupted else report.verdict.exit_status)
 
 
-def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[Report, bool]:
+def _rehearse_release(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[Report, bool]:
     from gonogo.rehearse.answer import rehearsal_report, was_interrupted
     from gonogo.rehearse.run import rehearse
 
@@ -154,7 +154,7 @@ def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tup
     return rehearsal_report(record), was_interrupted(record)
 
 
-def _required(option: str, value: str | None) -> str:
+def _require_option(option: str, value: str | None) -> str:
     if value is None:
         raise UserError(
             Text(

@@ -151,7 +151,7 @@ def cure(
             prepared_at_once(request.rehearsal) as ready,
         ):
             request = replace(request, rehearsal=ready)
-            cured = search(request, scratch, _rehearsed, on_progress)
+            cured = search(request, scratch, _rehearse_trial, on_progress)
         report = write_patch(cured, output_patch)
         if apply:
             report = apply_cure(cured, report)
@@ -163,7 +163,7 @@ def cure(
         raise SystemExit(INTERRUPTED if interrupted else report.verdict.exit_status)
 
 
-def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
+def _rehearse_trial(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
     """Raises KeyboardInterrupt where Ctrl-C ended the rehearsal."""
     from gonogo.rehearse.answer import rehearsed, was_interrupted
 

@@ -41,7 +41,7 @@ def gpus(
 
     For instance: gonogo gpus H100    and then: gonogo rehearse --gpus 2xp5.48xlarge -- bash launch.sh
 
-    列出 --gpus 接受的加速卡和云实例。
+    列出 --gpus 接受的 GPU 和云实例。
     """
     language = chosen_language(lang, os.environ)
     with exit_statuses(language):

@@ -33,7 +33,7 @@ _SECTIONS = {
     "When it is safe": Text("TODO: where the same is no fault.", "待写：何时同样的写法没有问题。"),
     "Sources": Text("- https://example.com/TODO: what this public page shows", "- 待写：该公开页面说明了什么"),
 }
-_FIRST = Text("TODO: one line that says what it is.", "待写：一行概述。")
+_SUMMARY = Text("TODO: one line that says what it is.", "待写：一行概述。")
 _CODE = '''\
 from gonogo.hazards.rule import Findings, Hazard, Run, Script, Text
 
@@ -148,7 +148,7 @@ def page_text(*, declared: bool) -> str:
     """A page to fill in; it has the form of one, so that gonogo goes on working."""
     parts = ["+++\n" + _HEAD + (_SIGNS if declared else "") + "+++\n"]
     for language, start in (("en", ENGLISH), ("zh", CHINESE)):
-        parts.append(f"{start}\n\n{_FIRST.in_language(language)}\n")
+        parts.append(f"{start}\n\n{_SUMMARY.in_language(language)}\n")
         texts = ((heading.in_language(language), _SECTIONS[heading.en].in_language(language)) for heading in HEADINGS)
         parts += [f"## {heading}\n{text}\n" for heading, text in texts if text]  # the example has no language
     return "\n".join(parts)

@@ -114,7 +114,7 @@ def plan(
 
     Formulas say what is worth a rehearsal; the real transformers and DeepSpeed, rehearsed, say what it takes.
 
-    给定模型和显卡，找出放得下的方案并按速度排序，无需 GPU。
+    给定模型和 GPU，找出放得下的方案并按速度排序，无需 GPU。
     """
     language = chosen_language(lang, os.environ)
     with exit_statuses(language):

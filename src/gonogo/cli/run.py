@@ -94,7 +94,7 @@ def run(
         from gonogo.guard.injection import GuardOptions
         from gonogo.guard.parent import GuardRequest, default_folder, run_guarded
 
-        checked = _checked(command, language) if check else None
+        checked = _check_command(command, language) if check else None
         if checked is not None and checked.failing:
             _show(checked.report, language)
             if not force:
@@ -137,7 +137,7 @@ _WARNED = Text(
 )
 
 
-def _checked(command: list[str], language: str) -> Checked | None:
+def _check_command(command: list[str], language: str) -> Checked | None:
     """The check of the command; None where the check itself fails, which keeps nobody from launching."""
     from gonogo.check.findings import check as check_files
     from gonogo.check.settings import read_settings

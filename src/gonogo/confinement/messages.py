@@ -27,7 +27,7 @@ ONLY_LANDLOCK = Text(
     "此处内核不允许用户命名空间：程序只能写入排练的临时目录，不能连接任何 socket，也不能设置文件的权限和时间。"
     "需要更多权限的运行无法判断",
 )
-_BY: dict[Means, Text] = {
+_CONFINED_BY: dict[Means, Text] = {
     "namespaces": Text(
         "rehearsed programs are confined by namespaces and overlayfs: whatever they do, nothing outside changes",
         "排练的程序由命名空间和 overlayfs 隔离：无论做什么，都不会影响外部",
@@ -46,4 +46,4 @@ _BY: dict[Means, Text] = {
 
 def confined_by(means: Means, refused: str) -> Text:
     """By what programs are confined on this machine, for ``gonogo env``."""
-    return _BY[means].format(why=refused or "-")
+    return _CONFINED_BY[means].format(why=refused or "-")

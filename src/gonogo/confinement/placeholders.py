@@ -21,7 +21,7 @@ _HEXADECIMAL = re.compile(r"[0-9a-f]*|[0-9A-F]*")
 _STRUCTURE = frozenset("-_.:/+=@,;")
 """Characters that stay where they are in what a machine has made: a UUID, base64."""
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,40}://)(?:([^/\s]*)@)?([^/\s?#@]*)(.*)", re.DOTALL)
-_OF_AN_ADDRESS = re.compile(r"(?:^|_)(?:DSN|WEBHOOKS?|UR[LI]|ENDPOINT)(?:_|$)", re.IGNORECASE)
+_ADDRESS_NAME = re.compile(r"(?:^|_)(?:DSN|WEBHOOKS?|UR[LI]|ENDPOINT)(?:_|$)", re.IGNORECASE)
 _NO_SECRETS = frozenset({"type", "auth_uri", "token_uri", "universe_domain", "region", "auth_type"})
 """Keys of JSON credentials whose values say how to log in, with nothing of the secret."""
 
@@ -43,7 +43,7 @@ def _whole(name: str, value: str) -> str:
             return json.dumps(_in_json(name, json.loads(value)), ensure_ascii=False)
         except (ValueError, RecursionError):
             return _alike(name, value)
-    if (match := _ADDRESS.fullmatch(value)) and _OF_AN_ADDRESS.search(name):
+    if (match := _ADDRESS.fullmatch(value)) and _ADDRESS_NAME.search(name):
         scheme, user, host, rest = match.groups()
         kept = f"{':'.join(_alike(name, part) for part in user.split(':', 1))}@" if user else ""
         return f"{scheme}{kept}{host}{_alike(name, rest, structured=True)}"
@@ -71,8 +71,8 @@ def _claims(name: str, length: int) -> str:
     """The middle part of a JSON Web Token of that length, which decodes to an object."""
     spare = length * 3 // 4 - len(b'{"sub":""}')
     if spare < 0 or length % 4 == 1:
-        return _made(name, "a" * length, string.ascii_letters)
-    claims = b'{"sub":"' + _made(name, "a" * spare, string.ascii_lowercase).encode() + b'"}'
+        return _make_placeholder(name, "a" * length, string.ascii_letters)
+    claims = b'{"sub":"' + _make_placeholder(name, "a" * spare, string.ascii_lowercase).encode() + b'"}'
     return base64.urlsafe_b64encode(claims).decode().rstrip("=")
 
 
@@ -87,11 +87,11 @@ def _alike(name: str, text: str, structured: bool = False) -> str:
     else:
         alphabet = "".join(kind for kind in _CLASSES if not set(kind).isdisjoint(letters))
     kept = _STRUCTURE if structured or looks_random(text) else frozenset[str]()
-    made = _made(name, text, alphabet or string.ascii_lowercase, kept)
-    return made if made != text or not letters else _made(f"{name} again", text, alphabet or "xyz", kept)
+    made = _make_placeholder(name, text, alphabet or string.ascii_lowercase, kept)
+    return made if made != text or not letters else _make_placeholder(f"{name} again", text, alphabet or "xyz", kept)
 
 
-def _made(name: str, text: str, alphabet: str, kept: frozenset[str] = frozenset()) -> str:
+def _make_placeholder(name: str, text: str, alphabet: str, kept: frozenset[str] = frozenset()) -> str:
     numbers = islice(_numbers(name), len(text))
     return "".join(
         character if character in kept or character.isspace() else alphabet[number % len(alphabet)]

@@ -7,7 +7,7 @@ import os
 import pwd
 from collections.abc import Iterator
 
-_IN_HOME = (
+_SECRETS_IN_HOME = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".config/hub", ".netrc",
     "_netrc", ".git-credentials", ".config/git/credentials", ".pypirc", ".npmrc", ".config/pip", ".pip",
     ".password-store", ".local/share/keyrings", ".mozilla", ".config/google-chrome", ".config/chromium", ".thunderbird",
@@ -16,13 +16,13 @@ _IN_HOME = (
     ".config/rclone", ".cargo/credentials", ".cargo/credentials.toml", ".terraform.d", ".vault-token", ".pgpass",
     ".my.cnf", ".bash_history", ".zsh_history", ".python_history", ".histfile",
 )  # fmt: skip
-_BY_VARIABLE = (
+_SECRET_PATH_VARIABLES = (
     "HF_TOKEN_PATH", "NETRC", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "GOOGLE_APPLICATION_CREDENTIALS",
     "KUBECONFIG", "DOCKER_CONFIG", "PIP_CONFIG_FILE", "GNUPGHOME", "XAUTHORITY",
 )  # fmt: skip
 """Variables that name a file or folder of credentials."""
-_IN_HF_HOME = ("token", "stored_tokens")
-_OF_THE_MACHINE = (
+_SECRETS_IN_HF_HOME = ("token", "stored_tokens")
+_SYSTEM_SECRETS = (
     "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private", "/etc/krb5.keytab",
     "/etc/sudoers", "/etc/sudoers.d", "/etc/kubernetes", "/etc/rancher", "/etc/wireguard", "/etc/openvpn",
     "/etc/NetworkManager/system-connections", "/var/lib/kubelet", "/var/lib/docker", "/var/spool/cron", "/var/mail",
@@ -34,18 +34,18 @@ _HOST_KEYS = "/etc/ssh"
 def secret_places() -> Iterator[str]:
     """Absolute paths of the user's credentials, those that are there and those that are not."""
     for home in _homes():
-        for name in _IN_HOME:
+        for name in _SECRETS_IN_HOME:
             yield os.path.join(home, name)
-    for variable in _BY_VARIABLE:
+    for variable in _SECRET_PATH_VARIABLES:
         value = os.environ.get(variable)
         if value and os.path.isabs(value):
             yield value
     hf_home = os.environ.get("HF_HOME")
     if hf_home:
-        for name in _IN_HF_HOME:
+        for name in _SECRETS_IN_HF_HOME:
             yield os.path.abspath(os.path.join(hf_home, name))
     if os.geteuid() == 0:
-        yield from _OF_THE_MACHINE
+        yield from _SYSTEM_SECRETS
         for name in _names_in(_HOST_KEYS):
             if name.startswith("ssh_host_") and not name.endswith(".pub"):
                 yield os.path.join(_HOST_KEYS, name)

@@ -20,7 +20,7 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.secret_formats import is_secret
 
-_WHOLE = """
+_PASSED_NAMES = """
 # the login, the shell, the terminal
 PATH HOME USER LOGNAME USERNAME SHELL PWD OLDPWD SHLVL LANG LANGUAGE TZ TZDIR TERM COLORTERM COLUMNS LINES
 NO_COLOR FORCE_COLOR TMPDIR TMP TEMP TEMP_DIR HOSTNAME HOSTTYPE OSTYPE MACHTYPE MODULEPATH MODULESHOME
@@ -73,12 +73,12 @@ AWS_ S3_ MINIO_ GOOGLE_ GCP_ GCS_ AZURE_ OSS_ COS_ OPENAI_ ANTHROPIC_ DASHSCOPE_
 """
 
 
-def _listed(table: str) -> tuple[str, ...]:
+def _read_table(table: str) -> tuple[str, ...]:
     return tuple(word for line in table.splitlines() if not line.startswith("#") for word in line.split())
 
 
-_NAMES = frozenset(_listed(_WHOLE))
-_FAMILIES = _listed(_BEGINNINGS)
+_NAMES = frozenset(_read_table(_PASSED_NAMES))
+_FAMILIES = _read_table(_BEGINNINGS)
 _ONLY_BY_OPTION = re.compile(
     r"SSH_.*|SSHPASS|GPG_.*|GNUPG.*|DBUS_.*|XAUTHORITY|XDG_RUNTIME_DIR|XDG_SESSION.*|KRB5.*|SUDO_.*|VAULT_.*|DOCKER_.*"
     r"|KUBE.*|GIT_ASKPASS|BASH_ENV"

@@ -125,7 +125,7 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
         "diagnose",
         Verdict.NO_GO if answer is not None and answer.sure else verdict_of(findings, complete=complete),
         findings,
-        covered=(*_covered(log), *files.covered),
+        covered=(*_covered_items(log), *files.covered),
         skipped=(*skipped, *files.skipped),
         log=_logs(log, findings),
         notes=_notes(log, findings),
@@ -151,7 +151,7 @@ def _similar(log: FailureLog, findings: tuple[Finding, ...], *, complete: bool) 
     return similar_threads(log, {source for finding in findings for source in finding.sources})
 
 
-def _covered(log: FailureLog) -> tuple[Text, ...]:
+def _covered_items(log: FailureLog) -> tuple[Text, ...]:
     lines = sum(facts.lines for facts in log.logs)
     size = sum(facts.bytes for facts in log.logs)
     covered = [

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
-_OF_A_SHELL = ("/dev/", "/proc/")
+_SPECIAL_FOLDERS = ("/dev/", "/proc/")
 
 ONLY_BELOW = "GONOGO_ONLY_BELOW"
 """The variable that names the folders, as PATH does, below which files of a user's may be read; unset, all may."""
@@ -96,7 +96,7 @@ def opened(path: str | Path) -> BinaryIO:
     try:
         if not may_be_read(path):
             raise OSError(errno.EACCES, "it is outside of the folders that were allowed", str(path))
-        if stat.S_ISFIFO(os.stat(path).st_mode) and not str(path).startswith(_OF_A_SHELL):
+        if stat.S_ISFIFO(os.stat(path).st_mode) and not str(path).startswith(_SPECIAL_FOLDERS):
             raise OSError(errno.EINVAL, "it is a pipe", str(path))
         return open(path, "rb")
     except ValueError as error:  # a zero byte, a lone surrogate

@@ -19,13 +19,13 @@ BUILDERS = frozenset({"json", "csv", "parquet", "text", "arrow", "pandas", "imag
 
 _KEPT_IN: ContextVar[Path | None] = ContextVar("kept_in", default=None)
 
-_OF_ROWS = (".txt", ".json", ".jsonl", ".csv", ".tsv", ".parquet")
+_ROW_SUFFIXES = (".txt", ".json", ".jsonl", ".csv", ".tsv", ".parquet")
 
 
 def is_address_of_rows(name: str) -> bool:
     """Whether a name is an address of the web at which a file of rows lies, by its suffix; a query asks a service."""
     parts = urlsplit(name) if name.startswith(("http://", "https://")) else None
-    return parts is not None and not parts.query and parts.path.lower().endswith(_OF_ROWS)
+    return parts is not None and not parts.query and parts.path.lower().endswith(_ROW_SUFFIXES)
 
 
 class Prepared(msgspec.Struct, frozen=True):

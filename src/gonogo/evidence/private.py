@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from gonogo.evidence.patterns import compiled_when_used
 
-_WANTED = (
+_KEPT_VARIABLES = (
     r"(?:CUDA|NCCL|TORCH|TORCHELASTIC|PYTORCH|DS|DEEPSPEED|HCCL|ASCEND|NPU|ACCELERATE|FSDP|OMP|GLOO|TRITON|UCX|FI|ROCR|HIP)_\w+"
     r"|HF_HOME|HF_HUB_CACHE|HF_HUB_OFFLINE|HF_ENDPOINT|HF_DATASETS_CACHE|HF_DATASETS_OFFLINE|HF_HUB_DISABLE_XET"
     r"|HF_HUB_ENABLE_HF_TRANSFER|TRANSFORMERS_\w+|TOKENIZERS_PARALLELISM|USE_HF|MODELSCOPE_CACHE"
@@ -29,7 +29,7 @@ MASK = "***"
 
 def recorded_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The variables that bear on a run, by name, with what is private taken out of their values."""
-    wanted, secret = compiled_when_used(_WANTED), compiled_when_used(_SECRET_NAME)
+    wanted, secret = compiled_when_used(_KEPT_VARIABLES), compiled_when_used(_SECRET_NAME)
     for name in sorted(environment):
         if wanted.fullmatch(name) and (not secret.search(name) or name == "TOKENIZERS_PARALLELISM"):
             value = environment[name][:4000]

@@ -22,7 +22,7 @@ MAX_FILE_BYTES = 8 << 20
 """Bytes; what is larger is no configuration, script or launch command that a person wrote."""
 
 _BOM = b"\xef\xbb\xbf"
-_SHOWN = 300
+_MAX_SHOWN = 300
 _CANNOT_READ = Text("can't read {path}: {why}", "无法读取 {path}：{why}")
 
 
@@ -144,7 +144,7 @@ class Place(msgspec.Struct, frozen=True):
         end_begin = source.line_start(end_line)
         end_column = len(source.data[end_begin:end].removeprefix(_BOM).decode("utf-8", "replace")) + 1
         shown = source.line_bytes(line).removeprefix(_BOM).decode("utf-8", "replace").rstrip("\r\n")
-        return Span(source.path, line, column, shown[:_SHOWN], label, end_line, end_column)
+        return Span(source.path, line, column, shown[:_MAX_SHOWN], label, end_line, end_column)
 
     def edit(self, replacement: str) -> Edit:
         """A change of these bytes into ``replacement``."""

@@ -12,21 +12,21 @@ from gonogo.finding import Text
 _NO_LAUNCH = Text("the files do not show how the run is launched", "文件中看不出如何启动这次运行")
 _HIDDEN = Text("some options can't be determined", "有一部分选项无法确定")
 _OPTION = "option"
-_OF_TRL = ("SFT", "DPO", "GRPO", "Reward", "KTO", "ORPO", "CPO", "PPO", "RLOO", "GKD")
+_TRL_CONFIG_PREFIXES = ("SFT", "DPO", "GRPO", "Reward", "KTO", "ORPO", "CPO", "PPO", "RLOO", "GKD")
 # Named whole: a glob in a call's last part would have every call of a script looked at.
 ARGUMENT_CLASSES = (
     *("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments"),
-    *(f"trl.{name}Config" for name in _OF_TRL),
+    *(f"trl.{name}Config" for name in _TRL_CONFIG_PREFIXES),
 )
 """Classes of training arguments; what derives from them counts as them."""
 TRAINER_CLASSES = (
     *("transformers.Trainer", "transformers.Seq2SeqTrainer"),
-    *(f"trl.{name}Trainer" for name in _OF_TRL),
+    *(f"trl.{name}Trainer" for name in _TRL_CONFIG_PREFIXES),
 )
 """Trainers that take such arguments."""
 
 
-_OF_THE_MODEL = ("model_name_or_path", "model", "base_model", "model_path", "model_id", "model_dir", "llm_path")
+_MODEL_OPTIONS = ("model_name_or_path", "model", "base_model", "model_path", "model_id", "model_dir", "llm_path")
 
 
 class Arguments:
@@ -66,7 +66,7 @@ class Arguments:
     @property
     def model(self) -> Field:
         """The argument that names the model, as frameworks and scripts call it; missing where none is a text."""
-        return next((field for name in _OF_THE_MODEL if (field := self.get(name)).string), Field.missing())
+        return next((field for name in _MODEL_OPTIONS if (field := self.get(name)).string), Field.missing())
 
     def has(self, name: str) -> bool:
         """Whether the files give the argument, also where its value can't be told."""

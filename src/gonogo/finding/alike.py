@@ -10,7 +10,7 @@ from gonogo.finding import Finding, Text
 
 _FEW = 3
 """So many of a kind are each shown in full."""
-_SHOWN = 20
+_MAX_SHOWN = 20
 """Places of a list that are shown."""
 _ALSO = Text("The same at {count} more locations", "另有 {count} 处相同")
 _REST = Text(
@@ -30,7 +30,7 @@ class Alike(msgspec.Struct, frozen=True):
 
     def places(self, language: str) -> list[str]:
         """Where the others stand, and how many are not shown."""
-        found = [f"{one.spans[0].path}:{one.spans[0].line}" for one in self.others[:_SHOWN]]
+        found = [f"{one.spans[0].path}:{one.spans[0].line}" for one in self.others[:_MAX_SHOWN]]
         rest = len(self.others) - len(found)
         return [*found, _REST.format(count=rest).in_language(language)] if rest else found
 

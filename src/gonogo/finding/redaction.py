@@ -33,7 +33,12 @@ class Redactor:
         }
         masks: dict[str, str] = {}
         for value in sorted(values, key=lambda one: (-len(one), one)):
-            for form in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], _quoted(value)):
+            for form in (
+                value,
+                json.dumps(value)[1:-1],
+                json.dumps(value, ensure_ascii=False)[1:-1],
+                _quote_pattern(value),
+            ):
                 masks.setdefault(form, known_prefix(value) + MASK)
         self._masks = {value: mask for value, mask in masks.items() if not _is_word(value)}
         words = [re.escape(value) for value in masks if _is_word(value)]
@@ -50,7 +55,7 @@ class Redactor:
 
     def tree(self, value: T) -> T:
         """A record, a report, or what they are made of, with all of its text without them."""
-        return _mapped(value, cache(self.text))
+        return _map_strings(value, cache(self.text))
 
 
 def redact(text: str) -> str:
@@ -91,7 +96,7 @@ def _secrets_in(value: str) -> list[str]:
     return found
 
 
-def _quoted(value: str) -> str:
+def _quote_pattern(value: str) -> str:
     return quote(value.encode("utf-8", "surrogateescape"), safe="")
 
 
@@ -100,7 +105,7 @@ def _is_word(value: str) -> bool:
     return value.isalpha() or value.isdigit()
 
 
-def _mapped(value: T, change: Callable[[str], str]) -> T:
+def _map_strings(value: T, change: Callable[[str], str]) -> T:
     changed: object = value
     if isinstance(value, str):
         if type(value) is str:
@@ -108,16 +113,16 @@ def _mapped(value: T, change: Callable[[str], str]) -> T:
     elif isinstance(value, msgspec.Struct):
         names = value.__struct_fields__
         old = [getattr(value, name) for name in names]
-        new = [_mapped(one, change) for one in old]
+        new = [_map_strings(one, change) for one in old]
         if any(a is not b for a, b in zip(old, new, strict=True)):
             changed = msgspec.structs.replace(value, **dict(zip(names, new, strict=True)))
     elif isinstance(value, (list, tuple, set, frozenset)):
         if not all(isinstance(one, (int, float, type(None))) for one in value):
-            items = [_mapped(one, change) for one in value]
+            items = [_map_strings(one, change) for one in value]
             if any(a is not b for a, b in zip(value, items, strict=True)):
                 changed = type(value)(items)
     elif isinstance(value, dict):
-        pairs = {_mapped(key, change): _mapped(one, change) for key, one in value.items()}
+        pairs = {_map_strings(key, change): _map_strings(one, change) for key, one in value.items()}
         if any(a is not b for a, b in zip((*value, *value.values()), (*pairs, *pairs.values()))):  # noqa: B905
             changed = pairs
     return changed  # type: ignore[return-value]

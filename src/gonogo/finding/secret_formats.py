@@ -31,10 +31,10 @@ _PLURAL = frozenset({
     "TOKENS", "KEYS", "SIGNATURES",
 })  # fmt: skip
 _ENDINGS = ("PASSWORD", "PASSWD", "SECRET", "TOKEN", "APIKEY", "ACCESSKEY", "SECRETKEY", "PRIVATEKEY", "CREDENTIALS")
-_OF_A_PLACE = frozenset({
+_LOCATION_WORDS = frozenset({
     "PATH", "FILE", "FILES", "DIR", "FOLDER", "HOME", "SOCK",
 })  # fmt: skip
-_OF_A_SETTING = frozenset({
+_SETTING_WORDS = frozenset({
     "NAME", "TYPE", "COUNT", "SIZE", "LEN", "LENGTH", "LIMIT", "TIMEOUT", "TTL", "MODE", "METHOD", "HOST", "PORT",
     "ENABLED", "DISABLED", "INDEX", "NUM", "MAX", "MIN",
 })  # fmt: skip
@@ -79,7 +79,7 @@ _NAMING = (
     "jwt", "sig=", "sas=", "dsn=",
 )  # fmt: skip
 """What the name of a secret has in it, in lower case."""
-_GIVEN = re.compile(
+_ASSIGNMENT = re.compile(
     r"[\"'\]]{0,2}(?:[ \t]{0,3}(?P<sign>[=:]>?)[ \t]{0,3}|[ \t]{1,3})"
     r"(?:\"(?P<double>[^\"\n]{4,512})\"|'(?P<single>[^'\n]{4,512})'"
     r"|(?P<bare>[^\s\"'<>,;&(){}\[\]=:$*-][^\s\"'<>,;&(){}\[\]=]{3,95}={0,2}))"
@@ -88,7 +88,7 @@ _REST_OF_BARE = re.compile(r"[^\s\"'<>,;&(){}\[\]]*")
 _REST_OF_NAME = re.compile(r"[\w-]*")
 _MAX_NAME_LENGTH = 60
 _MIN_RANDOM = 16
-_OF_A_NAME = string.ascii_letters + string.digits + "_-"
+_NAME_CHARACTERS = string.ascii_letters + string.digits + "_-"
 
 
 # -- by names
@@ -103,9 +103,9 @@ def _speaks(name: str) -> tuple[Speaks, bool]:
     """How far a name says so, and whether it has a word that is never of anything else."""
     words = [word.upper() for word in _WORD.findall(name)]
     always = not _ALWAYS.isdisjoint(words) or any(word.endswith(_ENDINGS) and word != "TOKEN" for word in words)
-    if not words or words[-1] in _OF_A_PLACE:
+    if not words or words[-1] in _LOCATION_WORDS:
         return "never", False
-    if words[-1] in _OF_A_SETTING or not _PLURAL.isdisjoint(words):
+    if words[-1] in _SETTING_WORDS or not _PLURAL.isdisjoint(words):
         said = always or not (_MOSTLY | _PLURAL).isdisjoint(words)
         return ("when random" if said else "never"), always
     if always:
@@ -152,7 +152,7 @@ def with_known_replaced(text: str, hide: Hide) -> str:
     """The text with each secret in a known format, or beside a name that says so, replaced by what ``hide`` answers."""
     for literal, pattern in _starts():
         if literal in text:
-            text = _replaced(text, literal, pattern, hide)
+            text = _replace_secrets(text, literal, pattern, hide)
     return _with_named_replaced(text, hide)
 
 
@@ -175,7 +175,7 @@ def _token(literal: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![A-Za-z0-9])(?P<kept>{re.escape(literal)}{more})(?P<secret>[A-Za-z0-9_-]{{12,}})")
 
 
-def _replaced(text: str, literal: str, pattern: re.Pattern[str], hide: Hide) -> str:
+def _replace_secrets(text: str, literal: str, pattern: re.Pattern[str], hide: Hide) -> str:
     parts: list[str] = []
     done = 0
     at = text.find(literal)
@@ -218,7 +218,7 @@ def _hidden(match: re.Match[str], hide: Hide) -> str:
 
 
 def _with_named_replaced(text: str, hide: Hide) -> str:
-    lowered = _lowered(text)
+    lowered = _ascii_lower(text)
     for word in _NAMING:
         parts: list[str] = []
         done = 0
@@ -226,7 +226,7 @@ def _with_named_replaced(text: str, hide: Hide) -> str:
         while at >= 0:
             name = _REST_OF_NAME.match(text, at)
             assert name is not None
-            match = _GIVEN.match(text, name.end()) if name.end() - at <= _MAX_NAME_LENGTH else None
+            match = _ASSIGNMENT.match(text, name.end()) if name.end() - at <= _MAX_NAME_LENGTH else None
             if match is None:
                 at = lowered.find(word, max(name.end(), at + len(word)))
                 continue
@@ -242,7 +242,7 @@ def _with_named_replaced(text: str, hide: Hide) -> str:
             at = lowered.find(word, at)
         if parts:
             text = "".join([*parts, text[done:]])
-            lowered = _lowered(text)
+            lowered = _ascii_lower(text)
     return text
 
 
@@ -255,7 +255,7 @@ def _is_given_secret(text: str, at: int, match: re.Match[str], kind: str) -> boo
     value = match[kind]
     if kind == "bare" and text.startswith(("(", "["), match.end(kind)):  # code: a call, or an item of something
         return False
-    own = before.rstrip(_OF_A_NAME)
+    own = before.rstrip(_NAME_CHARACTERS)
     name = before[len(own) :] + text[at : match.start()]
     is_option = name.startswith("--")
     in_query = sign == "=" and own.endswith(("?", "&"))
@@ -275,7 +275,7 @@ def _is_mixed(value: str) -> bool:
     return not value.islower() and not value.isupper() and any(map(str.isdigit, value)) and len(value) >= _MIN_RANDOM
 
 
-def _lowered(text: str) -> str:
+def _ascii_lower(text: str) -> str:
     """The text with small letters, each at its place."""
     lowered = text.lower()
     if len(lowered) != len(text):  # some letters of other scripts become two

@@ -12,7 +12,7 @@ import msgspec
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
-_FROM_KERNEL = 0x80
+_SIGNAL_OFFSET = 0x80
 """``si_code`` of a signal that the kernel sent: a terminal's Ctrl-C goes to all processes in its foreground."""
 _PASSED_ON = (
     signal.SIGINT,
@@ -55,7 +55,7 @@ def run_child(
     held = {one for one in _PASSED_ON if signal.getsignal(one) is not signal.SIG_IGN} | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
     try:
-        child = _started(command, environment, before)
+        child = _start_process(command, environment, before)
         on_start(child)
         return _waited_for(child, held, on_tick, every)
     finally:
@@ -63,7 +63,7 @@ def run_child(
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _started(command: Sequence[str], environment: Mapping[str, str], mask: Iterable[int]) -> int:
+def _start_process(command: Sequence[str], environment: Mapping[str, str], mask: Iterable[int]) -> int:
     try:
         return os.posix_spawnp(command[0], list(command), dict(environment), setsigmask=mask)
     except FileNotFoundError:
@@ -97,19 +97,19 @@ def _waited_for(child: int, held: set[signal.Signals], on_tick: Callable[[], Non
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
-            return _ended(status, tuple(passed_on), interrupted)
+            return _command_ended(status, tuple(passed_on), interrupted)
         came = signal.sigtimedwait(held, max(next_tick - time.monotonic(), 0.0))
         if came is None:
             on_tick()
             next_tick = time.monotonic() + every
         elif came.si_signo != signal.SIGCHLD:
             interrupted = interrupted or came.si_signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-            if came.si_code != _FROM_KERNEL:
+            if came.si_code != _SIGNAL_OFFSET:
                 passed_on.append(came.si_signo)
                 os.kill(child, came.si_signo)
 
 
-def _ended(status: int, passed_on: tuple[int, ...], interrupted: bool) -> CommandEnded:
+def _command_ended(status: int, passed_on: tuple[int, ...], interrupted: bool) -> CommandEnded:
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         return CommandEnded(128 - code, -code, passed_on, interrupted)

@@ -32,14 +32,14 @@ def findings_in_guarded_run(run: GuardedRun) -> tuple[Finding, ...]:
         if not hazard.fallback:
             found += hazard.in_guarded_run(run)
     found += _of_exceptions(run)
-    unexplained = _unexplained(first, found)
+    unexplained = _unexplained_ranks(first, found)
     for hazard in all_hazards():
         if hazard.fallback and (unexplained or not first):
             for finding in hazard.in_guarded_run(run):
                 if not first or set(finding.ranks) & unexplained:
                     found.append(finding)
                     unexplained -= set(finding.ranks)
-    return _in_order([_softened(run, finding) for finding in found], first)
+    return _in_order([_downgrade_survived(run, finding) for finding in found], first)
 
 
 def findings_with_files(run: GuardedRun, seen: tuple[Finding, ...], files: StaticFindings) -> tuple[Finding, ...]:
@@ -51,7 +51,7 @@ def findings_with_files(run: GuardedRun, seen: tuple[Finding, ...], files: Stati
 
     def not_seen(finding: Finding) -> Finding:
         surely = finding.certainty is Certainty.CERTAIN
-        return _softened(run, replace(finding, certainty=Certainty.LIKELY) if surely else finding)
+        return _downgrade_survived(run, replace(finding, certainty=Certainty.LIKELY) if surely else finding)
 
     places = Places(files.sources, files.base, files.packages)
     return merge_findings(seen, errors, ended_in_record(as_rehearsal(run)), places, unseen=not_seen)
@@ -94,13 +94,13 @@ def _as_log(run: GuardedRun, failed: FailedRanks) -> Finding | None:
     )
 
 
-def _unexplained(first: list[Death], found: list[Finding]) -> set[int]:
+def _unexplained_ranks(first: list[Death], found: list[Finding]) -> set[int]:
     explain = {hazard.name for hazard in all_hazards() if hazard.explains_failure or hazard.consequence}
     told = {rank for one in found if one.severity is Severity.ERROR and one.hazard in explain for rank in one.ranks}
     return {death.rank for death in first} - told
 
 
-def _softened(run: GuardedRun, finding: Finding) -> Finding:
+def _downgrade_survived(run: GuardedRun, finding: Finding) -> Finding:
     """An error that a run lived through was none: it ended well all the same."""
     if went_well(run) and finding.severity is Severity.ERROR:
         return replace(finding, severity=Severity.WARNING)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def watch_children(folder: str) -> None:
     """Note in the folder how processes end that this one starts by ``subprocess`` or ``multiprocessing``."""
     notes = _Notes(folder)
-    after_import("subprocess", lambda module: _watched(_watch_subprocess, module, notes))
-    after_import("multiprocessing.popen_fork", lambda module: _watched(_watch_multiprocessing, module, notes))
+    after_import("subprocess", lambda module: _watch_launcher(_watch_subprocess, module, notes))
+    after_import("multiprocessing.popen_fork", lambda module: _watch_launcher(_watch_multiprocessing, module, notes))
 
 
-def _watched(watch: Any, module: ModuleType, notes: _Notes) -> None:
+def _watch_launcher(watch: Any, module: ModuleType, notes: _Notes) -> None:
     try:
         watch(module, notes)
     except Exception:  # another Python's subprocess: nothing is noted

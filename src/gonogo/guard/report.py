@@ -45,8 +45,8 @@ def report_of(run: GuardedRun, folder: str | None = None, *, files: StaticFindin
         command="run",
         verdict=verdict_of(findings, complete=run.exit_status == 0 and bool(run.ranks)),
         findings=findings,
-        covered=tuple(_covered(run)),
-        skipped=tuple(_skipped(run)),
+        covered=tuple(_covered_items(run)),
+        skipped=tuple(_skipped_items(run)),
         guarded_run=guarded_summary(run),
         notes=tuple(_notes(run)),
     )
@@ -56,7 +56,7 @@ def _seen_from(folder: str, finding: Finding) -> Finding:
     return replace(finding, spans=tuple(replace(span, path=seen_from(folder, span.path)) for span in finding.spans))
 
 
-def _covered(run: GuardedRun) -> Iterator[Text]:
+def _covered_items(run: GuardedRun) -> Iterator[Text]:
     if not run.ranks:
         return
     ranks = ranks_text(rank.rank for rank in run.ranks)
@@ -79,7 +79,7 @@ def _covered(run: GuardedRun) -> Iterator[Text]:
         )
 
 
-def _skipped(run: GuardedRun) -> Iterator[Skipped]:
+def _skipped_items(run: GuardedRun) -> Iterator[Skipped]:
     if not run.ranks:
         yield _NO_RANK
     for rank in run.ranks:

@@ -109,11 +109,11 @@ def of_hazard(hazard: Hazard) -> Letters:
         return ANY
     handler = type(hazard).in_log
     if handler is Hazard.in_log or handler is LoggedHazard.in_log:
-        return _declared(hazard)
+        return _declared_letters(hazard)
     return _Reader(hazard).of_function(handler)
 
 
-def _declared(hazard: Hazard) -> Letters:
+def _declared_letters(hazard: Hazard) -> Letters:
     if isinstance(hazard, LoggedHazard):
         return Letters().union(*map(of_sign, hazard.signs))
     return of_pattern(hazard.refusal.says) if hazard.refusal is not None else Letters()
@@ -189,7 +189,7 @@ class _Reader(ast.NodeVisitor):
         name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
         says = [keyword.value for keyword in node.keywords if keyword.arg == "says"]
         if name == "super":
-            self._found |= _declared(self._hazard)
+            self._found |= _declared_letters(self._hazard)
         elif name == "errors_of" and says:
             self.visit(says[0])  # it has its words, whatever its type
         elif name in _SAID:

@@ -143,8 +143,10 @@ class LoggedHazard(Hazard):
         words = {name: str(value or "?") for name, value in match.groupdict().items()} if match is not None else {}
         return self.log_finding(
             evidence,
-            _filled(sign.cause, words) if sign.cause is not None else _filled(self.format_cause(match), words),
-            cure=tuple(_filled(text, words) for text in self.cures),
+            _fill_placeholders(sign.cause, words)
+            if sign.cause is not None
+            else _fill_placeholders(self.format_cause(match), words),
+            cure=tuple(_fill_placeholders(text, words) for text in self.cures),
             certainty=certainty,
             confirm=() if certainty is Certainty.CERTAIN else self.confirm,
         )
@@ -158,7 +160,7 @@ class LoggedHazard(Hazard):
         return self.cause
 
 
-def _filled(text: Text, words: dict[str, str]) -> Text:
+def _fill_placeholders(text: Text, words: dict[str, str]) -> Text:
     return text.format(**words) if words else text
 
 

@@ -129,7 +129,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
 
     def check(self, kind: type[msgspec.Struct]) -> None:
         """Raise UserError where a pattern of the head is none, or a text lacks its words in a language."""
-        self._converted(kind, _checked_value_of)
+        self._converted(kind, _read_value_checked_by_re2)
         for key in getattr(kind, "from_sections", ()):
             taken = (self.why,) if key == "cause" else self.cures
             if key not in self.head and any("{" in text.en + text.zh or "}" in text.en + text.zh for text in taken):
@@ -287,7 +287,7 @@ def _with_shared(value: Any, shared: dict[str, Any], page: HazardPage, key: str)
     return shared[reference[1]]
 
 
-def _checked_value_of(kind: type, value: Any) -> Any:
+def _read_value_checked_by_re2(kind: type, value: Any) -> Any:
     """The same, of which it is sure that RE2 takes it. Raises ValueError where it doesn't."""
     pattern = _value_of(kind, value)
     try:

@@ -91,9 +91,7 @@ def _rank(rank: RankRecord, folder: str) -> rehearsal.RehearsedRank:
         parameters_without_gradient=tuple(rank.parameters_without_gradient),
         left_on_cpu=rank.left_on_cpu,
         failure=_failure(rank.failure, folder) if rank.failure else None,
-        certificate=_converted(rank.certificate, tuple[rehearsal.Obligation, ...])
-        if rank.certificate
-        else msgspec.UNSET,
+        certificate=_convert(rank.certificate, tuple[rehearsal.Obligation, ...]) if rank.certificate else msgspec.UNSET,
         events=tuple(rank.events),
         as_run=rank.as_run,
         timelines=tuple(_timeline(timeline, folder) for timeline in rank.timelines),
@@ -104,7 +102,7 @@ def _rank(rank: RankRecord, folder: str) -> rehearsal.RehearsedRank:
 def _device(device: DeviceMemory) -> rehearsal.Device:
     used = device.peak_reserved_bytes + device.allowance_bytes
     return msgspec.structs.replace(
-        _converted(device, rehearsal.Device),
+        _convert(device, rehearsal.Device),
         phases=tuple(device.phases) if device.phases else msgspec.UNSET,
         percent=_percent(used, device.total_bytes),
         free_bytes=device.total_bytes - used,
@@ -128,7 +126,7 @@ def own_device(rank: RankRecord) -> DeviceMemory | None:
 
 def _failure(failure: Failure, folder: str) -> rehearsal.FailureSummary:
     return msgspec.structs.replace(
-        _converted(failure, rehearsal.FailureSummary),
+        _convert(failure, rehearsal.FailureSummary),
         user_frame=_frame(failure.innermost("user"), folder),
         library_frame=_frame(failure.innermost("library"), folder),
     )
@@ -138,7 +136,7 @@ def _frame(frame: Frame | None, folder: str) -> Frame | None:
     return None if frame is None else msgspec.structs.replace(frame, path=seen_from(folder, frame.path))
 
 
-def _converted(value: object, kind: type[_T]) -> _T:
+def _convert(value: object, kind: type[_T]) -> _T:
     """What was recorded, as the report has it: fields of the same names."""
     return msgspec.convert(value, kind, from_attributes=True)
 

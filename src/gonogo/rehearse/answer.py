@@ -106,9 +106,9 @@ def rehearsal_report(
         command="rehearse",
         verdict=verdict,
         findings=findings,
-        covered=(*_covered(record, folder), *files.covered),
+        covered=(*_covered_items(record, folder), *files.covered),
         skipped=(
-            *_skipped(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks}, folder),
+            *_skipped_items(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks}, folder),
             *files.skipped,
         ),
         rehearsal=rehearsal_summary(record, folder),
@@ -187,7 +187,7 @@ def _names(phases: list[Phase]) -> Text:
     return Text(", ".join(name.en for name in names), "、".join(name.zh for name in names))
 
 
-def _covered(record: RehearsalRecord, folder: str) -> Iterator[Text]:
+def _covered_items(record: RehearsalRecord, folder: str) -> Iterator[Text]:
     """What each rank went through, ranks that went through the same together; and that they were compared."""
     alike: dict[Text, list[int]] = {}
     for rank in record.ranks:
@@ -243,7 +243,7 @@ _STARTED_BY_PROGRAM = Text(
 )
 
 
-def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
+def _skipped_items(record: RehearsalRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
     for rank in record.ranks:
         yield from _skipped_by(rank, explained, folder)
     for cut in dict.fromkeys(cut for rank in record.ranks for cut in rank.cut):

@@ -55,13 +55,13 @@ def live_display(language: str, console: Console | None = None) -> Iterator[OnPr
             return
         with (
             Live(console=console, refresh_per_second=8, transient=True) as live,
-            paused_for_questions(lambda: _stopped(live)),
+            paused_for_questions(lambda: _pause_display(live)),
         ):
             yield lambda status: live.update(_rendered(status, language, console.width))
 
 
 @contextlib.contextmanager
-def _stopped(live: Live) -> Iterator[None]:
+def _pause_display(live: Live) -> Iterator[None]:
     """Take the display off the terminal within the block."""
     live.stop()
     try:

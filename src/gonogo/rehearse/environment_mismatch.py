@@ -214,7 +214,7 @@ def _explain(
             others.append({"file": file, "wanted": f"{name}{specifier}", "have": have})
             if _concerns(name, failure, said):
                 return _OTHER_VERSION.format(**others[-1], name=name), file
-    unlisted = _unlisted(said, asked, Path(record.cwd))
+    unlisted = _unlisted_package(said, asked, Path(record.cwd))
     if others and unlisted is not None and not record.whole_environment:
         return _OF_ANOTHER_TIME.format(**others[0], package=unlisted), others[0]["file"]
     frame = last_outside_torch(failure)
@@ -224,7 +224,7 @@ def _explain(
     return None
 
 
-def _unlisted(said: str, asked: Requirements, folder: Path) -> str | None:
+def _unlisted_package(said: str, asked: Requirements, folder: Path) -> str | None:
     """The package that lacks a name, where no file of the project asks for any version of it."""
     for match in _LACKS.finditer(said):
         module = (match[1] or match[2]).partition(".")[0]

@@ -55,12 +55,12 @@ def lies_elsewhere(failure: Failure, folder: Path) -> Text | None:
     if failure.phase in _TRAINING or failure.step:
         return None
     if match := _TO_RESUME.search(failure.message):
-        path = _named(match)
+        path = _named_file(match)
         return None if _holds_something(folder / path) else _NO_CHECKPOINT.format(path=path)
     match = _NO_FILE.search(failure.message)
     if match is None:
         return None
-    path = _named(match)
+    path = _named_file(match)
     if failure.frames and os.path.basename(failure.frames[-1].path) == "subprocess.py":
         return NO_PROGRAM.format(path=path) if "/" not in path else None
     whole = Path(os.path.normpath(folder / path))
@@ -69,7 +69,7 @@ def lies_elsewhere(failure: Failure, folder: Path) -> Text | None:
     return None if came_with_the_project(whole, folder) else NO_SUCH_FILE.format(path=path)
 
 
-def _named(match: re.Match[str]) -> str:
+def _named_file(match: re.Match[str]) -> str:
     return next(part for part in match.groups() if part is not None)
 
 

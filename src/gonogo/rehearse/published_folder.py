@@ -22,7 +22,7 @@ def folder_of_published(name: str) -> Path | None:
     Raises UserError where the cache can't be written.
     """
     model = published_model(name)
-    return None if model is None else _written(model)
+    return None if model is None else _write_folder(model)
 
 
 def source_of(name: str) -> Text:
@@ -34,7 +34,7 @@ def source_of(name: str) -> Text:
     ).format(name=name, source=model.source if model is not None else "?")
 
 
-def _written(model: PublishedModel) -> Path:
+def _write_folder(model: PublishedModel) -> Path:
     files = model_files(model)
     content = hashlib.sha256(b"".join(name.encode() + data for name, data in sorted(files.items()))).hexdigest()[:12]
     place = cache_folder().parent / "models" / f"{re.sub(r'[^A-Za-z0-9._-]+', '--', model.name)}-{content}"

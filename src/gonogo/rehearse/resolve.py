@@ -88,7 +88,7 @@ def resolve(command: Sequence[str], situation: Situation) -> Resolved:
     if not words:
         raise _not_accepted(command)
     if launcher_of(words) is not None:
-        return Resolved(_launched(words, situation))
+        return Resolved(_resolve_launch(words, situation))
     if is_python(plain.name):
         return Resolved(_python(words, situation))
     path = words[0] if os.sep in words[0] else shutil.which(words[0], path=environment.get("PATH", os.defpath))
@@ -135,7 +135,7 @@ def _not_accepted(command: Sequence[str]) -> UserError:
     )
 
 
-def _launched(words: list[str], situation: Situation) -> ResolvedLaunch:
+def _resolve_launch(words: list[str], situation: Situation) -> ResolvedLaunch:
     found = launcher_of(words)
     assert found is not None
     launcher, _ = found

@@ -86,7 +86,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
         if kept is not None and not raw and (record := kept.record()) is not None:
             _apply_limits(record, request)
         else:
-            record = _rehearsed(request, stated, overlay, kept, scratch, started, progress)
+            record = _run_rehearsal(request, stated, overlay, kept, scratch, started, progress)
     record.shm_bytes = request.shm_bytes  # which an earlier one need not have had
     for rank_record in record.ranks:
         if rank_record.user_error is not None:
@@ -114,7 +114,7 @@ def _check_words(command: Sequence[str]) -> None:
             )
 
 
-def _rehearsed(
+def _run_rehearsal(
     request: RehearsalRequest,
     stated: Machine,
     overlay: PackageOverlay,

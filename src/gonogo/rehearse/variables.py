@@ -41,7 +41,7 @@ _REJECTED = re.compile(
 )
 _READS = re.compile(r"\benviron\b|\bgetenv\b")
 _MAX_LINE_LENGTH = 64 << 10
-_ONE_OF_MANY = re.compile(r"[a-z]+")
+_PLAIN_WORD = re.compile(r"[a-z]+")
 """A name that is a word like any other: only where it is certainly a variable's is it taken for one."""
 
 
@@ -101,7 +101,7 @@ class ProgramVariables:
             key = told.message.strip().strip("'\"")
             if told.type.rpartition(".")[2] == "KeyError" and key in self._given.withheld:
                 last = told.frames[-1].path if told.frames else ""
-                if not _ONE_OF_MANY.fullmatch(key) or os.path.basename(last) == "os.py":
+                if not _PLAIN_WORD.fullmatch(key) or os.path.basename(last) == "os.py":
                     return WITHHELD.format(name=key)
             if (why := self.wanting(told.message.splitlines())) is not None:
                 return why
@@ -116,7 +116,7 @@ class ProgramVariables:
             line = line[:_MAX_LINE_LENGTH]
             if _MISSING.search(line):
                 certain = "unbound variable" in line or "parameter " in line
-                names = [one for one in self._given.withheld if certain or not _ONE_OF_MANY.fullmatch(one)]
+                names = [one for one in self._given.withheld if certain or not _PLAIN_WORD.fullmatch(one)]
                 if name := _first_of(names, line):
                     return WITHHELD.format(name=name)
             for name, value in self._given.replaced.items():

@@ -69,7 +69,7 @@ def _versions(versions: dict[str, str], run: AsRun) -> Iterator[str]:
             yield f"{name} {versions[name]}"
 
 
-def _joined(parts: list[Text], language: str) -> str:
+def _join_parts(parts: list[Text], language: str) -> str:
     return ("，" if language == "zh" else ", ").join(part.in_language(language) for part in parts)
 
 
@@ -96,7 +96,7 @@ def _model(run: AsRun, language: str) -> str:
         parts.append(Text("{count} trainable", "可训练 {count} 个").format(count=_number(run.trainable)))
     if run.quantized:
         parts.append(Text("{count} quantized", "量化 {count} 个").format(count=_number(run.quantized)))
-    return _joined(parts, language)
+    return _join_parts(parts, language)
 
 
 def _batch(rehearsal: Rehearsal, seen: list[AsRun], language: str) -> str:
@@ -121,7 +121,7 @@ def _batch(rehearsal: Rehearsal, seen: list[AsRun], language: str) -> str:
         if wanted is not None and wanted != given[1]:
             said = Text("{said} ({asked})", "{said}（{asked}）").format(said=said, asked=_ASKED.format(what=wanted))
         parts.append(said)
-    return _joined(parts, language)
+    return _join_parts(parts, language)
 
 
 def _precision(run: AsRun, language: str) -> str:
@@ -137,7 +137,7 @@ def _precision(run: AsRun, language: str) -> str:
             parts.append(Text("{dtype} weights", "{dtype} 权重").format(dtype=dtypes))
     if run.masters:
         parts.append(Text("{dtype} optimizer", "{dtype} 优化器").format(dtype=_dtype(run.masters)))
-    return _joined(parts, language)
+    return _join_parts(parts, language)
 
 
 def _strategy(run: AsRun, language: str) -> str:
@@ -149,7 +149,7 @@ def _strategy(run: AsRun, language: str) -> str:
     ):
         if where and where[0] in ("cpu", "nvme"):
             parts.append(what.format(where=where[0]))
-    return _joined(parts, language)
+    return _join_parts(parts, language)
 
 
 def _checkpointing(run: AsRun, language: str) -> str:

@@ -50,7 +50,7 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
         **({"similar": [_thread_object(one, language) for one in report.similar]} if report.log is not None else {}),
         **({"upstream": msgspec.to_builtins(report.upstream)} if report.upstream else {}),
         **({"pack": report.pack} if report.pack else {}),
-        **{name: value for name, value in _seen(report).items() if value is not None},
+        **{name: value for name, value in _rehearsal_json(report).items() if value is not None},
     }
 
 
@@ -86,7 +86,7 @@ def _clue_object(clue: Clue, language: str) -> dict[str, Any]:
     return {"text": clue.text.in_language(language), "places": msgspec.to_builtins(clue.places)}
 
 
-def _seen(report: Report) -> dict[str, Any]:
+def _rehearsal_json(report: Report) -> dict[str, Any]:
     rehearsal = msgspec.to_builtins(report.rehearsal)
     for rank in rehearsal["ranks"] if rehearsal is not None else ():
         del rank["timelines"]  # thousands of figures, which only a picture tells something

@@ -246,7 +246,7 @@ class Page:
         return f"{block * full}{rest * (width - full)} {cell:>5}"
 
     def _put(self, indent: str, line: Styled) -> None:
-        said = "".join(_coloured(*part) for part in line.parts) if self._colour else line.plain
+        said = "".join(_colourize(*part) for part in line.parts) if self._colour else line.plain
         self._stream.write(f"{indent}{said}\n")
 
 
@@ -263,7 +263,7 @@ def colour_wanted(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
-def _coloured(text: str, style: str) -> str:
+def _colourize(text: str, style: str) -> str:
     if not style:
         return text
     return f"\x1b[{';'.join(str(_SGR[name]) for name in style.split())}m{text}\x1b[0m"

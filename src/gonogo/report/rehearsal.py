@@ -30,7 +30,7 @@ def rehearsal_summary(rehearsal: Rehearsal, language: str) -> str:
     tokens = tokens_of(rehearsal)
     said = counted_range(tokens, language) if tokens else ""
     parts = [
-        f"{max(rehearsal.world_size, _used(rehearsal))} x {clean_line(rehearsal.accelerator)}",
+        f"{max(rehearsal.world_size, _used_devices(rehearsal))} x {clean_line(rehearsal.accelerator)}",
         *([f"{nodes} 个节点" if language == "zh" else f"{nodes} nodes"] if nodes > 1 else []),
         f"{ranks_text(ranks).in_language(language)} {'已排练' if language == 'zh' else 'rehearsed'}" if ranks else "",
         f"{rehearsal.steps} 步" if language == "zh" else f"{rehearsal.steps} steps",
@@ -40,7 +40,7 @@ def rehearsal_summary(rehearsal: Rehearsal, language: str) -> str:
     return ("，" if language == "zh" else ", ").join(part for part in parts if part)
 
 
-def _used(rehearsal: Rehearsal) -> int:
+def _used_devices(rehearsal: Rehearsal) -> int:
     """How many devices the ranks used: of a program that starts Ray's workers itself, those of all of them."""
     return max((len(rank.devices) for rank in rehearsal.ranks), default=0)
 
@@ -163,7 +163,7 @@ def _modules(rehearsal: Rehearsal, language: str) -> Table:
     return Table(title, (word("module", language), word("bytes", language)), rows, frozenset({1}))
 
 
-_IN_PARTS = ("parameters", "gradients", "optimizer", "activations")
+_CATEGORIES_BY_PART = ("parameters", "gradients", "optimizer", "activations")
 
 
 def _parts(title: str, modules: tuple[ModuleMemory, ...], language: str) -> Table:
@@ -173,7 +173,7 @@ def _parts(title: str, modules: tuple[ModuleMemory, ...], language: str) -> Tabl
     small = [part for part in parts if part.bytes < _SMALL_PART * whole]
     if len(small) > 1:
         parts = [*parts[: -len(small)], together(small, word("small_parts", language).format(count=len(small)))]
-    named = [category for category in _IN_PARTS if any(part.by_category.get(category) for part in parts)]
+    named = [category for category in _CATEGORIES_BY_PART if any(part.by_category.get(category) for part in parts)]
     rows = []
     for part in parts:
         held = [part.by_category.get(category, 0) for category in named]

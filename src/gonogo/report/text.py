@@ -24,8 +24,13 @@ _MORE_SOURCES = Text(" (+{count}: gonogo explain {hazard})", "（另有 {count} 
 _GAP = 2
 _SCREEN = 3
 """Findings in full that fit a screen."""
-_OF_VERDICT = {Verdict.GO: "bold green", Verdict.NO_GO: "bold red", Verdict.CANNOT_TELL: "bold yellow"}
-_OF_LEVEL = {Level.ERROR: "bold red", Level.RISK: "bold magenta", Level.WARNING: "bold yellow", Level.NOTE: "bold cyan"}
+_VERDICT_STYLE = {Verdict.GO: "bold green", Verdict.NO_GO: "bold red", Verdict.CANNOT_TELL: "bold yellow"}
+_LEVEL_STYLE = {
+    Level.ERROR: "bold red",
+    Level.RISK: "bold magenta",
+    Level.WARNING: "bold yellow",
+    Level.NOTE: "bold cyan",
+}
 
 
 def print_report(report: Report, page: Page, language: str) -> None:
@@ -119,7 +124,7 @@ def _line(text: Text, language: str) -> str:
 
 
 def _banner(report: Report, answer: Headline, language: str) -> Styled:
-    style = "bold red" if report.regressed else _OF_VERDICT[report.verdict]
+    style = "bold red" if report.regressed else _VERDICT_STYLE[report.verdict]
     banner = Styled.assemble((f" {badge(report, language)} ", f"{style} reverse"))
     if answer.scope is not None:
         scope = _line(answer.scope, language)
@@ -129,7 +134,7 @@ def _banner(report: Report, answer: Headline, language: str) -> Styled:
 
 def _print_finding(finding: Finding, page: Page, language: str, *, advise: bool) -> None:
     """Print a finding; without ``advise`` less what has been said of the same hazard above: cures and sources."""
-    style = _OF_LEVEL[finding.level]
+    style = _LEVEL_STYLE[finding.level]
     head = Styled.assemble((f"{word(finding.level.value, language)}[{clean_line(finding.hazard)}]", style))
     page.line(head.append(f"{colon(language)}{clean_line(finding.title.in_language(language))}", "bold"))
     gutter = max((len(str(span.line)) for span in finding.spans), default=1) + 1
@@ -171,7 +176,7 @@ def _print_alike(alike: Alike, page: Page, language: str) -> None:
 def _print_briefly(finding: Finding, page: Page, language: str) -> None:
     certainty = word(finding.certainty.value, language)
     place = f" ({clean_line(finding.spans[0].path)}:{finding.spans[0].line})" if finding.spans else ""
-    head = Styled.assemble((clean_line(finding.hazard), _OF_LEVEL[finding.level]), f" ({certainty})")
+    head = Styled.assemble((clean_line(finding.hazard), _LEVEL_STYLE[finding.level]), f" ({certainty})")
     text = clean_line(finding.title.in_language(language))
     page.line(head.append(f"{colon(language)}{text}{place}"), indent=2)
     for confirm in finding.left_to_confirm[:1]:

@@ -147,7 +147,7 @@ _NO_DRIVER = re.compile(
 _SLIPS = (AttributeError, KeyError, NameError, AssertionError, RecursionError, ZeroDivisionError)
 """Errors of Python itself: raised in gonogo's own code other than by a ``raise``, they are its fault."""
 _WHILE_ITERATED = "changed size during iteration"
-_OF_A_CALL = re.compile(r"^(?P<outer>\w+)\.<locals>\.(?P<name>[\w.<>]+)\(\) (?:got|takes|missing)")
+_CALL_ERROR = re.compile(r"^(?P<outer>\w+)\.<locals>\.(?P<name>[\w.<>]+)\(\) (?:got|takes|missing)")
 
 
 def find_internal_failure(
@@ -314,7 +314,7 @@ def _slip(error: BaseException, message: str) -> InternalFailure | None:
     innermost = error.__traceback__
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next
-    if isinstance(error, TypeError) and (call := _OF_A_CALL.match(message)) and _is_in_gonogo(call["outer"]):
+    if isinstance(error, TypeError) and (call := _CALL_ERROR.match(message)) and _is_in_gonogo(call["outer"]):
         return InternalFailure(message[:200], _FACADE)
     if innermost is None or not (isinstance(error, _SLIPS) or _WHILE_ITERATED in message):
         return None

@@ -117,7 +117,7 @@ def meaning_at(path: tuple[str, ...], release: str, language: str) -> str:
 def _values(path: tuple[str, ...], version: Version) -> list[str]:
     if path in (("optimizer", "type"), ("scheduler", "type")):
         names = optimizers() if path[0] == "optimizer" else schedulers()
-        return [json.dumps(_shown(name)) for name, info in names.items() if knows(info, version)]
+        return [json.dumps(_display_name(name)) for name, info in names.items() if knows(info, version)]
     info = known(path)
     if info is None:
         return []
@@ -130,7 +130,7 @@ def _values(path: tuple[str, ...], version: Version) -> list[str]:
     return [json.dumps(default), *auto] if default is not None else auto
 
 
-def _shown(name: str) -> str:
+def _display_name(name: str) -> str:
     return {"adam": "Adam", "adamw": "AdamW", "adagrad": "Adagrad", "lamb": "Lamb", "lion": "Lion", "muon": "Muon"}.get(
         name, name
     )

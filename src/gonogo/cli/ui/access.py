@@ -25,7 +25,7 @@ _HEADERS = {
     "cache-control": "no-store",
     "cross-origin-resource-policy": "same-origin",
 }
-_OF_PAGE = {"content-security-policy": _POLICY, "cross-origin-opener-policy": "same-origin"}
+_PAGE_HEADERS = {"content-security-policy": _POLICY, "cross-origin-opener-policy": "same-origin"}
 
 
 def report_key(token: str) -> str:
@@ -63,7 +63,7 @@ class AccessControl:
                 scope, receive, send
             )
             return
-        own = {"content-security-policy": _REPORT_POLICY} if of_report else _OF_PAGE
+        own = {"content-security-policy": _REPORT_POLICY} if of_report else _PAGE_HEADERS
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":

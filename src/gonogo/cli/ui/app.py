@@ -76,7 +76,7 @@ def _refusing(answer: Answer) -> Answer:
         try:
             return await answer(request)
         except RequestRefused as error:
-            return _json({"refused": _shown(error.text)}, 400)
+            return _json({"refused": _text_json(error.text)}, 400)
 
     return refused
 
@@ -110,7 +110,7 @@ class _Page:
                 "version": __version__,
                 "root": clean_line(str(self.folders.roots[0])),
                 "reports": self.reports_at,
-                "words": {name: _shown(text) for name, text in WORDS.items()},
+                "words": {name: _text_json(text) for name, text in WORDS.items()},
                 "gpus": [f"8x{one.name}" for one in all_accelerators()] + [one.name for one in all_instances()],
             }
         )
@@ -230,5 +230,5 @@ def _json(value: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
-def _shown(text: Text) -> dict[str, str]:
+def _text_json(text: Text) -> dict[str, str]:
     return {"en": clean(text.en), "zh": clean(text.zh)}

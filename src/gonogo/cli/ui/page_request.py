@@ -80,11 +80,11 @@ def _check(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]
 
 def _rehearse(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
     _some(launched)
-    return [*_machine(asked), *_given(ranks=asked.ranks, steps=asked.steps)]
+    return [*_machine(asked), *_option_words(ranks=asked.ranks, steps=asked.steps)]
 
 
 def _plan(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
-    words = [*_machine(asked), *_given(seq_len=asked.seq_len, tune=asked.tune, task=asked.task)]
+    words = [*_machine(asked), *_option_words(seq_len=asked.seq_len, tune=asked.tune, task=asked.task)]
     if asked.teacher:
         words.append(f"--teacher={_model(asked.teacher, folders, folder)}")
     if asked.model:
@@ -120,10 +120,10 @@ def _report(asked: UiRequest, folders: Folders, folder: Path, launched: list[str
 
 
 def _machine(asked: UiRequest) -> list[str]:
-    return _given(gpus=asked.gpus, nodes=asked.nodes, host_memory=asked.host_memory)
+    return _option_words(gpus=asked.gpus, nodes=asked.nodes, host_memory=asked.host_memory)
 
 
-def _given(**values: str | int | None) -> list[str]:
+def _option_words(**values: str | int | None) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in values.items() if value]
 
 

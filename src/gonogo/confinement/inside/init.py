@@ -70,14 +70,14 @@ def main(arguments: list[str]) -> None:
         else:
             ends_at_once = _alone(spec)
     except NoLayer as error:
-        _refused(control, "layer", error)
+        _report_refusal(control, "layer", error)
     except Exception as error:
-        _refused(control, "error", error)
+        _report_refusal(control, "error", error)
     control.send(b"ready " + "\0".join(notes).encode("utf-8", "backslashreplace"))
     WorldServer(spec, control, listener, ends_at_once).serve()
 
 
-def _refused(control: _socket.socket, kind: str, error: Exception) -> "NoReturn":
+def _report_refusal(control: _socket.socket, kind: str, error: Exception) -> "NoReturn":
     why = str(error)
     if isinstance(error, OSError) and error.strerror:
         why = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
@@ -455,9 +455,9 @@ def _pair() -> tuple[_socket.socket, _socket.socket]:
 def _put_descriptors(descriptors: list[tuple[int, int]], kept: _socket.socket | None) -> None:
     """Have the received descriptors at their places, and no other open."""
     high = max((target for _, target in descriptors), default=2) + 1
-    moved = [(_moved(received, high), target) for received, target in descriptors]
+    moved = [(_move_descriptor(received, high), target) for received, target in descriptors]
     if kept is not None:
-        descriptor = _moved(kept.detach(), high)
+        descriptor = _move_descriptor(kept.detach(), high)
         _OWN_END.append(descriptor)
     for received, target in moved:
         os.dup2(received, target)
@@ -474,7 +474,7 @@ def _put_descriptors(descriptors: list[tuple[int, int]], kept: _socket.socket | 
 _OWN_END: list[int] = []
 
 
-def _moved(descriptor: int, least: int) -> int:
+def _move_descriptor(descriptor: int, least: int) -> int:
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, least)
 
 

@@ -43,20 +43,20 @@ def machine() -> int:
 
 def call(name: str, *arguments: object) -> int:
     """A system call by name."""
-    return _checked(name, _libc.syscall(ctypes.c_long(_NUMBERS[name][machine()]), *map(_argument, arguments)))
+    return _raise_on_error(name, _libc.syscall(ctypes.c_long(_NUMBERS[name][machine()]), *map(_argument, arguments)))
 
 
 def prctl(option: int, *arguments: int) -> int:
     """``prctl(2)``; every argument is an unsigned long."""
     values = [ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4]]
-    return _checked("prctl", _libc.prctl(ctypes.c_int(option), *values))
+    return _raise_on_error("prctl", _libc.prctl(ctypes.c_int(option), *values))
 
 
 def mount(source: str | None, target: str, kind: str | None = None, flags: int = 0, options: str | None = None) -> None:
     """``mount(2)``."""
     text = [None if value is None else os.fsencode(value) for value in (source, target, kind, options)]
     result = _libc.mount(text[0], text[1], text[2], ctypes.c_ulong(flags), text[3])
-    _checked(f"mount {kind or 'at'} {target}", result)
+    _raise_on_error(f"mount {kind or 'at'} {target}", result)
 
 
 def bind(source: str, target: str, recursive: bool = False) -> None:
@@ -66,7 +66,7 @@ def bind(source: str, target: str, recursive: bool = False) -> None:
 
 def unmount(target: str) -> None:
     """Take a mount away, at once for paths, later for whoever still uses it."""
-    _checked(f"umount {target}", _libc.umount2(os.fsencode(target), MNT_DETACH))
+    _raise_on_error(f"umount {target}", _libc.umount2(os.fsencode(target), MNT_DETACH))
 
 
 def read_only(target: str, recursive: bool = False) -> None:
@@ -82,7 +82,7 @@ def _argument(value: object) -> object:
     return ctypes.byref(value) if isinstance(value, (ctypes.Array, ctypes.Structure)) else value
 
 
-def _checked(what: str, result: int) -> int:
+def _raise_on_error(what: str, result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")

@@ -16,7 +16,7 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _CHANGE = sum(1 << bit for bit in range(4, 13))  # remove a folder or file, make one of any kind
 _MAKE_DEVICE = 1 << 6 | 1 << 11
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
-_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _SCOPES, _SCOPE_SIGNALS = 3, 2  # abstract sockets and signals
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
@@ -123,7 +123,7 @@ def _allow(ruleset: int, path: str, access: int) -> None:
         return
     try:
         if not os.path.isdir(path):
-            access &= _OF_FILES
+            access &= _FILE_RIGHTS
         kernel.call("landlock_add_rule", ruleset, _PATH_BENEATH, _PathBeneath(access, descriptor), 0)
     finally:
         os.close(descriptor)

@@ -98,7 +98,7 @@ def _safe_to_hand_over(descriptor: int) -> int:
     if not stat.S_ISREG(state.st_mode) or fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
         return descriptor
     if state.st_size > _MAX_COPY:
-        return _fed(descriptor)
+        return _open_feeding_pipe(descriptor)
     copy = os.memfd_create("file")
     at = os.lseek(descriptor, 0, os.SEEK_CUR)
     offset = 0
@@ -113,7 +113,7 @@ def _safe_to_hand_over(descriptor: int) -> int:
     return copy
 
 
-def _fed(descriptor: int) -> int:
+def _open_feeding_pipe(descriptor: int) -> int:
     """The reading end of a pipe into which another process writes what the descriptor's file still has."""
     reading, writing = os.pipe()
     if os.fork():

@@ -63,12 +63,12 @@ _OTHER_PROCESSES = {
     "mq_unlink": (241, 181), "process_madvise": (440, 440), "process_mrelease": (448, 448), "setdomainname": (171, 162),
     "sethostname": (170, 161), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
 }  # fmt: skip
-_OF_A_PROCESS = {  # (call, which argument names the process): only of the caller itself, said as 0
+_PROCESS_SYSCALLS = {  # (call, which argument names the process): only of the caller itself, said as 0
     "sched_setaffinity": ((203, 122), 0), "sched_setscheduler": ((144, 119), 0), "sched_setparam": ((142, 118), 0),
     "sched_setattr": ((314, 274), 0), "setpriority": ((141, 140), 1), "ioprio_set": ((251, 30), 1),
     "migrate_pages": ((256, 238), 0), "move_pages": ((279, 239), 0),
 }  # fmt: skip
-_OF_A_USER = (((141, 140), 0, 2), ((251, 30), 0, 3))  # setpriority, ioprio_set: of all that a user runs
+_USER_SYSCALLS = (((141, 140), 0, 2), ((251, 30), 0, 3))  # setpriority, ioprio_set: of all that a user runs
 _SIGNALS = {"kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "pidfd_send_signal": (424, 424)}
 _CONNECT, _SENDTO, _PRLIMIT, _TRUNCATE = (42, 203), (44, 206), (302, 261), (76, 45)
 # File systems have calls of their own that change a file, or make a snapshot of a folder, for whoever can read it. So
@@ -182,10 +182,10 @@ def _refuse_by_call(program: Program, landlock: int) -> None:
     program.answer(_IOCTL, _ERRNO | ENOTTY, *kinds, *((1, 0, "other", number) for number in _IOCTLS_OF_FILES))
     for numbers in _OTHER_PROCESSES.values():
         program.answer(numbers, _ERRNO | EPERM)
-    for numbers, argument in _OF_A_PROCESS.values():
+    for numbers, argument in _PROCESS_SYSCALLS.values():
         program.answer(numbers, _ERRNO | EPERM, (argument, 0, "other", 0))
     program.answer(_PRLIMIT, _ERRNO | EPERM, (0, 0, "other", 0), (2, 0, "other", 0))
-    for numbers, argument, kind in _OF_A_USER:
+    for numbers, argument, kind in _USER_SYSCALLS:
         program.answer(numbers, _ERRNO | EPERM, (argument, 0, "equal", kind))
     if landlock < 3:  # which does not speak of cutting a file off; ftruncate is as writing
         program.answer(_TRUNCATE, _ERRNO | EACCES)

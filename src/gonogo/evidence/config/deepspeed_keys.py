@@ -154,10 +154,10 @@ def nearest(keys: Sequence[str]) -> str | None:
 @lru_cache(maxsize=64)
 def _offered_names(parent: tuple[str, ...]) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
     """The dotted paths of the keys that one would tell a user to write, by name: in an object, and elsewhere."""
-    here = {_plain(name): ".".join((*parent, name)) for name, info in children(parent).items() if _offered(info)}
+    here = {_plain(name): ".".join((*parent, name)) for name, info in children(parent).items() if _is_recommended(info)}
     elsewhere: dict[str, list[str]] = {}
     for path, info in _paths():
-        if _offered(info) and path[:-1] != parent:
+        if _is_recommended(info) and path[:-1] != parent:
             elsewhere.setdefault(_plain(path[-1]), []).append(".".join(path))
     return here, elsewhere
 
@@ -166,7 +166,7 @@ def _plain(name: str) -> str:
     return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
-def _offered(info: KeyInfo) -> bool:
+def _is_recommended(info: KeyInfo) -> bool:
     """Whether one would tell a user to write it."""
     return not (info.until or info.refused or info.deprecated or info.same_as)
 

@@ -19,7 +19,7 @@ _HUB_NAME = Pattern(r"^[\w.-]+/[\w.-]+$")
 # Keys of a config.json that say how many experts a layer has; see transformers' MoE configurations.
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts")
 # Words in a model's name, by what they say of the model; each is a whole part between "-", "_", "/" and ".".
-_NAMED = {
+_KIND_BY_NAME = {
     "vision": Pattern(r"(?i)(?:^|[-_/.])(?:(?:[\w.]*?)vl|vision|llava\w*|minicpm-?[vo]|internvl\w*|ovis\w*|pixtral)"),
     "audio": Pattern(r"(?i)(?:^|[-_/.])(?:audio|omni|whisper\w*|minicpm-?o)"),
     "speech": Pattern(r"(?i)(?:^|[-_/.])(?:omni|minicpm-?o)"),
@@ -70,7 +70,7 @@ class ModelConfig(msgspec.Struct, frozen=True):
     def quantization(self) -> str | None:
         """How its weights are quantized, as ``"gptq"``; ``""`` where they surely are not; None where not known."""
         if self.config is None:
-            named = _NAMED["quantized"].search(self.name)
+            named = _KIND_BY_NAME["quantized"].search(self.name)
             return named.group(0).strip("-_/.").lower() if named else None
         settings = self.config.get("quantization_config")
         if not isinstance(settings, dict):
@@ -82,14 +82,14 @@ class ModelConfig(msgspec.Struct, frozen=True):
     def has_experts(self) -> bool | None:
         """Whether its layers route tokens to experts; None where not known."""
         if self.config is None:
-            return True if _NAMED["experts"].search(self.name) else None
+            return True if _KIND_BY_NAME["experts"].search(self.name) else None
         count = self.value(*_EXPERTS)
         return isinstance(count, int) and count > 1
 
     def perceives(self, what: str) -> bool | None:
         """Whether it has a part for ``"vision"``, ``"audio"`` or ``"speech"`` (it speaks); None where not known."""
         if self.config is None:
-            return True if _NAMED[what].search(self.name) else None
+            return True if _KIND_BY_NAME[what].search(self.name) else None
         words = {"vision": ("vision", "visual", "image"), "audio": ("audio",), "speech": ("talker", "token2wav", "tts")}
         return any(
             any(word in key for word in words[what]) and isinstance(value, dict) and value

@@ -26,13 +26,13 @@ class JsonEditor:
     def replacing(self, keys: tuple[str, ...], value: Any) -> Edit:
         """The value under the keys becomes another."""
         member = self._member(keys)
-        place = _placed(member.node, keys)
+        place = _place_of(member.node, keys)
         return place.edit(self._written(value, self._indent_at(_key_place(member, keys).start)))
 
     def removing(self, keys: tuple[str, ...]) -> Edit:
         """The key and its value go, with their comma, and with their line where nothing else stands on it."""
         member = self._member(keys)
-        start, end = _key_place(member, keys).start, _placed(member.node, keys).end
+        start, end = _key_place(member, keys).start, _place_of(member.node, keys).end
         before, after = self._token_before(start), self._token_from(end)
         data = self._source.data
         if after is not None and after.data == b",":
@@ -75,7 +75,7 @@ class JsonEditor:
         return self._appended(parent, keys[:depth], keys[depth], value)
 
     def _appended(self, parent: TreeNode, path: tuple[str, ...], key: str, value: Any) -> Edit:
-        place = _placed(parent, path)
+        place = _place_of(parent, path)
         opening = self._token_from(place.start)
         last = self._last_member(parent)
         if opening is None or (parent.members and last is None):
@@ -84,7 +84,7 @@ class JsonEditor:
         if last is None:
             return self._into_empty(place, opening, path, name, value)
         first = min(one.key_place.start for one in (parent.members or {}).values() if one.key_place is not None)
-        end = _placed(last.node, (*path, key)).end
+        end = _place_of(last.node, (*path, key)).end
         following = self._token_from(end)
         separator = ","
         if following is not None and following.data == b",":
@@ -183,7 +183,7 @@ def _start_of(token: Token) -> int:
     return token.start
 
 
-def _placed(node: TreeNode, keys: tuple[str, ...]) -> Place:
+def _place_of(node: TreeNode, keys: tuple[str, ...]) -> Place:
     if node.field.place is None:
         raise KeyError(keys)
     return node.field.place

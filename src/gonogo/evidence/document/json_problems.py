@@ -76,13 +76,13 @@ _MESSAGES = {
     "syntax": Text("unexpected: {text}", "此处不应出现：{text}"),
 }
 
-_SHOWN = 40
+_MAX_SHOWN = 40
 
 
 def shortened(text: str) -> str:
     """A text as messages quote it."""
     text = " ".join(text.split())
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
 
 
 def problem_of(

@@ -21,7 +21,7 @@ from gonogo.finding.frame import Frame
 
 MAX_BYTES = 1 << 26
 """Bytes of a dump that are read: a full one of 2000 collectives with their stacks has a few million."""
-_NAMED = compiled_when_used(
+_DUMP_NAME = compiled_when_used(
     r"(?:nccl|comm_?lib|gloo|fr|flight_?recorder)_?trace.*?\d+(?:\.json|\.pkl|\.pickle|\.bin)?$"
 )
 _MAX_CALLS = 20_000
@@ -60,7 +60,7 @@ class FlightDump(msgspec.Struct, frozen=True):
 
 def is_flight_dump(path: Path) -> bool:
     """Whether a file is named as torch names its dumps."""
-    return _NAMED.match(path.name) is not None
+    return _DUMP_NAME.match(path.name) is not None
 
 
 def flight_dump(path: str, data: bytes) -> FlightDump | None:

@@ -30,12 +30,12 @@ _IGNORED = frozenset(("PROTO", "FRAME"))
 def plain(data: bytes) -> Any:
     """The dicts, lists, tuples, texts and numbers of a pickle. Raises ValueError for one that holds anything else."""
     try:
-        return _loaded(data)
+        return _load(data)
     except (IndexError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError) as error:
         raise ValueError(f"no pickle of plain containers: {error}") from None
 
 
-def _loaded(data: bytes) -> Any:
+def _load(data: bytes) -> Any:
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     for count, (code, argument, _) in enumerate(pickletools.genops(data)):

@@ -169,7 +169,7 @@ def _of_setup(path: Path) -> dict[str, Any] | None:
 def _of_setup_text(text: str) -> dict[str, Any] | None:
     tree = ast.parse(text)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    call = next((node for node in calls if _called(node) == "setup"), None)
+    call = next((node for node in calls if _called_name(node) == "setup"), None)
     if call is None:
         return None
     lists = _Lists(tree)
@@ -206,7 +206,7 @@ def setup_requirements(text: str) -> SetupRequirements | None:
     return SetupRequirements(tuple(told["requires"]), tuple(told["files"])) if told is not None else None
 
 
-def _called(node: ast.Call) -> str:
+def _called_name(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
@@ -242,7 +242,7 @@ class _Lists:
                 yield from self.texts(argument, depth + 1)
             if isinstance(node.func, ast.Attribute):
                 yield from self.texts(node.func.value, depth + 1)
-            function = self._functions.get(_called(node))
+            function = self._functions.get(_called_name(node))
             for part in ast.walk(function) if function is not None else ():
                 if isinstance(part, ast.Constant) and isinstance(part.value, str) and _NAMED_FILE.fullmatch(part.value):
                     yield part.value

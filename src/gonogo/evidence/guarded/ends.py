@@ -18,7 +18,7 @@ from gonogo.evidence.setup import Setup
 from gonogo.finding import Span
 
 ASKED_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_AT_ONCE = 0.3
+_SIMULTANEOUS_SECONDS = 0.3
 """Seconds within which a launcher notices processes that died at the same time."""
 _SWALLOWED = ("KeyboardInterrupt", "SystemExit", "GeneratorExit")
 
@@ -154,7 +154,7 @@ def deepspeed_config(run: GuardedRun) -> dict[str, object] | None:
     for rank in run.ranks:
         settings = rank.joined.details.get("deepspeed config") if rank.joined is not None else None
         if settings:
-            return _nested(settings)
+            return _nest_settings(settings)
     for rank in run.ranks:
         for census in rank.censuses:
             if census.zero_stage:
@@ -199,7 +199,7 @@ def _noticed_first(run: GuardedRun) -> set[int]:
         if ended is not None and ended[0] != 0:
             noticed[rank.rank] = ended[1]
     earliest = min(noticed.values(), default=0.0)
-    return {rank for rank, time in noticed.items() if time - earliest <= _AT_ONCE}
+    return {rank for rank, time in noticed.items() if time - earliest <= _SIMULTANEOUS_SECONDS}
 
 
 def _death(run: GuardedRun, rank: GuardedRank, first: set[int]) -> Death | None:
@@ -234,7 +234,7 @@ def _first_line(message: str) -> str:
     return message.partition("\n")[0]
 
 
-def _nested(settings: dict[str, str]) -> dict[str, object]:
+def _nest_settings(settings: dict[str, str]) -> dict[str, object]:
     config: dict[str, object] = {}
     for path, text in settings.items():
         at = config

@@ -54,14 +54,14 @@ def launch_path(folder: str, host: str, pid: int) -> Path:
 
 def read_launches(folder: str | Path) -> list[Launched]:
     """What each node's ``gonogo run`` wrote, by its start; files that can't be read are left out."""
-    found = [_decoded(_bytes_of(path), Launched) for path in Path(folder).glob("launch-*.json")]
+    found = [_decode(_bytes_of(path), Launched) for path in Path(folder).glob("launch-*.json")]
     return sorted((one for one in found if one is not None), key=lambda launch: launch.started)
 
 
 def read_children(folder: str | Path) -> list[ChildEnded]:
     """The processes that launchers saw end, the earliest first; lines that can't be read are left out."""
     lines = [line for path in Path(folder).glob("launcher-*.jsonl") for line in _bytes_of(path).splitlines()]
-    found = [_decoded(line, ChildEnded) for line in lines]
+    found = [_decode(line, ChildEnded) for line in lines]
     return sorted((one for one in found if one is not None), key=lambda child: child.time)
 
 
@@ -75,7 +75,7 @@ def _bytes_of(path: Path) -> bytes:
 _Kind = TypeVar("_Kind", Launched, ChildEnded)
 
 
-def _decoded(data: bytes, kind: type[_Kind]) -> _Kind | None:
+def _decode(data: bytes, kind: type[_Kind]) -> _Kind | None:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeError):

@@ -18,7 +18,7 @@ class Whereabouts(msgspec.Struct, frozen=True):
     cure: Text | None = None
 
 
-_KNOWN = (
+_KNOWN_FRAMES = (
     (
         Pattern(r"utils/data/dataloader\.py.*(?:_next_data|_get_data|_try_get_data|__next__)|data/_utils/fetch\.py"),
         Whereabouts(
@@ -107,7 +107,7 @@ def whereabouts(frames: Sequence[Frame]) -> Whereabouts | None:
         text = (
             f"{frame.path.replace(chr(92), '/')} in {frame.function} {frame.path.rpartition('/')[2]} {frame.function}"
         )
-        for pattern, known in _KNOWN:
+        for pattern, known in _KNOWN_FRAMES:
             if pattern.search(text):
                 return known
     last = frames[-1] if frames else None

@@ -60,7 +60,7 @@ class Option(msgspec.Struct, frozen=True):
     @property
     def place(self) -> Place:
         """From the option's word to the end of its value."""
-        return _joined(self.word.place, self.values[-1].place) if self.values else self.word.place
+        return _join_places(self.word.place, self.values[-1].place) if self.values else self.word.place
 
     @property
     def field(self) -> Field:
@@ -75,7 +75,7 @@ class Option(msgspec.Struct, frozen=True):
         unknown = next((word for word in self.values if word.value is None), None)
         if unknown is not None:
             return Field.not_known(unknown.place, unknown.reason)
-        place = _joined(self.values[0].place, self.values[-1].place)
+        place = _join_places(self.values[0].place, self.values[-1].place)
         if len(self.values) == 1:
             return Field.of(self.values[0].value, place, self.values[0].reason)
         return Field.of(tuple(word.value for word in self.values), place, SEVERAL)
@@ -86,7 +86,7 @@ def normal(word: str) -> str:
     return word.lstrip("-").replace("-", "_")
 
 
-def _joined(first: Place, last: Place) -> Place:
+def _join_places(first: Place, last: Place) -> Place:
     if first.source is last.source and first.start <= last.end:
         return Place(first.source, first.start, last.end)
     return first
@@ -205,7 +205,7 @@ class CommandOptions:
         if not option.values:
             end = option.word.place.end
             return Place(option.word.place.source, end, end).edit(f" {quoted(value)}")
-        return _joined(option.values[0].place, option.values[-1].place).edit(quoted(value))
+        return _join_places(option.values[0].place, option.values[-1].place).edit(quoted(value))
 
     def adding(self, name: str, value: str | None = None) -> Edit:
         """An edit that adds an option behind the others, on a line of its own where the others have theirs."""

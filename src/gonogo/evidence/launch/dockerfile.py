@@ -25,10 +25,10 @@ def dockerfile_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
     entry, arguments = found.get(b"ENTRYPOINT"), found.get(b"CMD")
     if entry is None:
         return _commands(source, *arguments, folder, environment) if arguments is not None else []
-    words = _listed(source, *entry)
+    words = _parse_exec_form(source, *entry)
     if words is None:
         return _commands(source, *entry, folder, environment)
-    more = _listed(source, *arguments) if arguments is not None else None
+    more = _parse_exec_form(source, *arguments) if arguments is not None else None
     return [_command([*words, *(more or [])], source, folder, environment)]
 
 
@@ -73,7 +73,7 @@ def _variables(source: SourceFile, start: int, end: int) -> dict[str, Variable]:
     return found
 
 
-def _listed(source: SourceFile, start: int, end: int) -> list[ShellWord] | None:
+def _parse_exec_form(source: SourceFile, start: int, end: int) -> list[ShellWord] | None:
     """The words of ``["torchrun", "train.py"]``; None where it is written as a shell command."""
     text = source.data[start:end].decode("utf-8", "surrogateescape")
     try:
@@ -103,7 +103,7 @@ def _command(
 def _commands(
     source: SourceFile, start: int, end: int, folder: Path, environment: dict[str, Variable]
 ) -> list[ShellCommand]:
-    words = _listed(source, start, end)
+    words = _parse_exec_form(source, start, end)
     if words is not None:
         return [_command(words, source, folder, environment)]
     return read_shell(source, folder, environment=environment, part=(start, end))

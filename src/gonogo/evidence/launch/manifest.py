@@ -134,7 +134,7 @@ def manifest_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
         commands += [
             replace(
                 command,
-                words=tuple(_brought(word, work, folder) for word in command.words),
+                words=tuple(_map_to_local_path(word, work, folder) for word in command.words),
                 written={**written, **command.written},
             )
             for command in inside
@@ -142,7 +142,7 @@ def manifest_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
     return commands
 
 
-def _brought(word: ShellWord, work: Workload, folder: Path) -> ShellWord:
+def _map_to_local_path(word: ShellWord, work: Workload, folder: Path) -> ShellWord:
     """A path of the job's machine, or an option's value, as the path that it is brought from."""
     from gonogo.evidence.shell.text import Piece, ShellWord
 

@@ -70,7 +70,7 @@ def launches_of_command(
     ``environment`` are variables that stand in the shell where it is typed.
     """
     folder = Path(os.path.abspath(cwd))
-    word_list, source = _typed(words)
+    word_list, source = _parse_typed_command(words)
     place = Place(source, 0, len(source.data))
     given = {
         name: Variable((Piece(value, source, 0, 0),), exported=True) for name, value in (environment or {}).items()
@@ -79,7 +79,7 @@ def launches_of_command(
     return _launches([command], source, {}, 0, set())
 
 
-def _typed(words: Sequence[str]) -> tuple[list[ShellWord], SourceFile]:
+def _parse_typed_command(words: Sequence[str]) -> tuple[list[ShellWord], SourceFile]:
     """A typed command as a source, with a place for each word."""
     shown = [quoted(word) for word in words]
     text = " ".join(shown)
@@ -112,7 +112,7 @@ def _launches(
         if call is None:
             continue
         if call.launcher == "shell":
-            found += _within(call, command, _followed(call, command, source, slurm, depth, barren))
+            found += _within(call, command, _follow_script(call, command, source, slurm, depth, barren))
             continue
         key = (command.place.start, id(command.place.source), tuple(word.value for word in command.words))
         if key not in seen:
@@ -146,7 +146,7 @@ def _image(call: LauncherCall, slurm: Mapping[str, Field]) -> Field:
     return Field.of(call.image.value, call.image.place)
 
 
-def _followed(
+def _follow_script(
     call: LauncherCall,
     command: ShellCommand,
     source: SourceFile,

@@ -15,7 +15,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.setup import Setup
 
 _VERSION = r"v?(\d{1,4}(?:\.\d{1,6}){1,3}(?:\.?(?:post|dev|rc|a|b)\d{1,8})?(?:\+[\w.]{1,40})?)"
-_KNOWN = (
+_NAMES = (
     r"torch|pytorch|deepspeed|transformers|accelerate|peft|trl|bitsandbytes|flash[-_]attn|ms[-_]swift|llamafactory"
     r"|torch[-_]npu|cuda|nccl|numpy|pydantic|safetensors|tokenizers|datasets|triton|xformers|vllm|unsloth|huggingface[-_]hub"
     r"|lightning|pytorch[-_]lightning|torchvision|torchaudio|auto[-_]gptq|autoawq|optimum|ninja|mpi4py"
@@ -23,22 +23,22 @@ _KNOWN = (
 _BANNERS = (
     Pattern(rf"(?i)\b(deepspeed) info: version={_VERSION}"),
     Pattern(
-        rf"(?i)^\s*[-•*>]?\s*[`'\"]?({_KNOWN})[`'\"]?(?: version)?(?: \([\w?]+\))?\s*(?:==?|[:：]|\.{{3,}})\s*"
+        rf"(?i)^\s*[-•*>]?\s*[`'\"]?({_NAMES})[`'\"]?(?: version)?(?: \([\w?]+\))?\s*(?:==?|[:：]|\.{{3,}})\s*"
         rf"[`'\"]?{_VERSION}"
     ),
     # As a reporter lists them: "torch 2.1.0, deepspeed 0.14.2"
     Pattern(
-        rf"(?i)(?:^|[,;、，；])\W{{0,4}}({_KNOWN})(?: version| 版本|版本)?[ =:：]{{1,3}}{_VERSION}\s*(?:$|[,;、，；(])"
+        rf"(?i)(?:^|[,;、，；])\W{{0,4}}({_NAMES})(?: version| 版本|版本)?[ =:：]{{1,3}}{_VERSION}\s*(?:$|[,;、，；(])"
     ),
-    Pattern(rf"(?i)\byou have ({_KNOWN}) {_VERSION}"),  # pip, of a conflict
-    Pattern(rf"(?i)site-packages/({_KNOWN})-{_VERSION}(?:\.dist-info|-py)"),
-    Pattern(rf"(?i)^\s*({_KNOWN}) (?:version |info )[ .:]{{0,60}}{_VERSION}"),
+    Pattern(rf"(?i)\byou have ({_NAMES}) {_VERSION}"),  # pip, of a conflict
+    Pattern(rf"(?i)site-packages/({_NAMES})-{_VERSION}(?:\.dist-info|-py)"),
+    Pattern(rf"(?i)^\s*({_NAMES}) (?:version |info )[ .:]{{0,60}}{_VERSION}"),
     Pattern(rf"^\s*([A-Za-z][\w.-]{{0,80}})=={_VERSION}\s*$"),
-    Pattern(rf"(?i)^(?:.*\s)?(?:Collecting|already satisfied:|pip3? install.*) ({_KNOWN})=={_VERSION}"),
+    Pattern(rf"(?i)^(?:.*\s)?(?:Collecting|already satisfied:|pip3? install.*) ({_NAMES})=={_VERSION}"),
     Pattern(rf"\b(NCCL) version {_VERSION}"),
-    Pattern(rf"(?i)^\s*({_KNOWN})\s{{2,}}{_VERSION}\s*$"),
+    Pattern(rf"(?i)^\s*({_NAMES})\s{{2,}}{_VERSION}\s*$"),
 )
-_NUMBERED = Pattern(rf"(?i)(?:{_KNOWN})[^\n]*\d\.\d|==")
+_NUMBERED = Pattern(rf"(?i)(?:{_NAMES})[^\n]*\d\.\d|==")
 _ALIASES = {"pytorch": "torch"}
 _COMMAND = Pattern(
     r"(?:^|[\s$#>])((?:[A-Z_]+=\S+ )*(?:deepspeed +(?:[-$\\]|\S+\.py\b)|torchrun |accelerate launch |"
@@ -104,10 +104,10 @@ def _config_at(lines: Sequence[LogLine], index: int) -> Mapping[str, Any] | None
             dump.append(line.text)
             if line.text.rstrip() == "}":
                 break
-    return _parsed(dump)
+    return _parse_config(dump)
 
 
-def _parsed(lines: list[str]) -> Mapping[str, Any] | None:
+def _parse_config(lines: list[str]) -> Mapping[str, Any] | None:
     value: Any = None
     # Where other lines stand between its own, what can't be JSON is left out.
     for body in (lines, [line for line in lines if _JSON_LINE.match(line)]):

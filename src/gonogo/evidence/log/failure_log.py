@@ -149,7 +149,7 @@ class FailureLog:
 
     @cached_property
     def _raised(self) -> tuple[LoggedError, ...]:
-        return tuple(_merged(self.lines))
+        return tuple(_merge_errors(self.lines))
 
     def errors_of(self, *types: str, says: Pattern | None = None) -> Iterator[LoggedError]:
         """The exceptions of any of the types (all, where none is given) whose message matches ``says``."""
@@ -272,7 +272,7 @@ def read_logs(
     return FailureLog(lines, given, tuple(facts), tuple(sorted(dumps, key=lambda dump: dump.rank)))
 
 
-def _merged(lines: Sequence[LogLine]) -> Iterator[LoggedError]:
+def _merge_errors(lines: Sequence[LogLine]) -> Iterator[LoggedError]:
     channels: dict[tuple[str, int | None, str | None], list[LogLine]] = defaultdict(list)
     for line in lines:
         channels[line.path, line.rank, line.node].append(line)

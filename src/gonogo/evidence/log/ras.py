@@ -9,7 +9,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.patterns import Pattern
 
 _COUNTED = Pattern(r"^\s*(?:Rank (\d{1,6}) has|(\d{1,6}) ranks have) launched up to operation (\d{1,12})")
-_OF_THOSE = Pattern(r"^\s*Rank (\d{1,6}) -- GPU ")
+_RANK_LINE = Pattern(r"^\s*Rank (\d{1,6}) -- GPU ")
 
 
 def behind(log: FailureLog) -> tuple[LineMatch, tuple[int, ...], int] | None:
@@ -24,7 +24,7 @@ def behind(log: FailureLog) -> tuple[LineMatch, tuple[int, ...], int] | None:
         return found, tuple(sorted(set(ranks))), lacking
     listed = []
     for line in log.lines_after(found.line, int(found.match.group(2))):
-        of_those = _OF_THOSE.search(line.text)
+        of_those = _RANK_LINE.search(line.text)
         if of_those is None:
             break
         listed.append(int(of_those.group(1)))

@@ -145,7 +145,7 @@ def chunks(source: LogSource, on_bytes: Callable[[int], None]) -> Iterator[bytes
     """
     try:
         with source.open() as raw:
-            for chunk in _as_utf8(_decompressed(raw)):
+            for chunk in _as_utf8(_decompress(raw)):
                 on_bytes(len(chunk))
                 yield chunk
     except (OSError, EOFError, lzma.LZMAError, zlib.error):
@@ -161,7 +161,7 @@ def whole(source: LogSource, most: int) -> bytes:
         return b""
 
 
-def _decompressed(raw: BinaryIO) -> Iterator[bytes]:
+def _decompress(raw: BinaryIO) -> Iterator[bytes]:
     first = _read(raw)
     if first.startswith(b"\x1f\x8b"):
         stream = cast(BinaryIO, gzip.GzipFile(fileobj=cast(BinaryIO, _Rejoined(first, raw))))

@@ -149,11 +149,11 @@ def stall_of(log: FailureLog) -> Stall | None:
 
 def in_log_or_setup(log: FailureLog, pattern: str) -> LineMatch | bool:
     """The log's first line with a pattern, True where only the setup has it, else False."""
-    return log.find(_compiled(pattern)) or log.setup.mentions(pattern)
+    return log.find(_compile_pattern(pattern)) or log.setup.mentions(pattern)
 
 
 @cache
-def _compiled(pattern: str) -> Pattern:
+def _compile_pattern(pattern: str) -> Pattern:
     return Pattern(pattern)
 
 

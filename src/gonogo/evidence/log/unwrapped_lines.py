@@ -34,7 +34,7 @@ _TERMINALS = frozenset({80, 100, 120, 132, 140, 160, 200, 240})
 
 def restored(lines: Numbered) -> Numbered:
     """The lines as the program wrote them; those of a log that nothing was done to are the same."""
-    return _without_indentation(_unwrapped(_out_of_boxes(_out_of_json(lines))))
+    return _without_indentation(_unwrap_lines(_out_of_boxes(_out_of_json(lines))))
 
 
 def _out_of_json(lines: Numbered) -> Numbered:
@@ -74,7 +74,7 @@ def _out_of_boxes(lines: Numbered) -> Numbered:
             width = 0
             found.append((number, line))
         elif found and _was_wrapped(found[-1][1], inside[1], width):
-            found[-1] = (found[-1][0], _rejoined(found[-1][1], inside[1], width))
+            found[-1] = (found[-1][0], _rejoin(found[-1][1], inside[1], width))
         else:
             found.append((number, inside[1]))
     return found
@@ -87,12 +87,12 @@ def _was_wrapped(before: str, text: str, width: int) -> bool:
     return bool(word) and len(last) + 1 + len(word) > width and not _BEGINS.match(text)
 
 
-def _rejoined(before: str, text: str, width: int) -> str:
+def _rejoin(before: str, text: str, width: int) -> str:
     between = "" if len(before) % width == 0 else " "
     return f"{before}{between}{text}"
 
 
-def _unwrapped(lines: Numbered) -> Numbered:
+def _unwrap_lines(lines: Numbered) -> Numbered:
     """Lines that a terminal broke at its last column, whole again."""
     lengths = [len(line) for _, line in lines]
     width = max(lengths, default=0)

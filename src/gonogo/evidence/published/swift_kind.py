@@ -43,7 +43,7 @@ def swift_kind(name: str, folder: Path, model_class: str | None = None) -> Swift
     ``model_class``: of the loaded model, for a config.json that names no architecture.
     """
     own = _last(str(folder) if exists(expanded(Path(name))) else name)
-    if exists(folder / "args.json") or any(own in models.names for models in _listed()):
+    if exists(folder / "args.json") or any(own in models.names for models in _load_models()):
         return SwiftKind()
     config = _object(folder / "config.json")
     said = config.get("architectures")
@@ -73,7 +73,7 @@ def swift_kind(name: str, folder: Path, model_class: str | None = None) -> Swift
 
 
 def _of_architecture(name: str | None) -> list[_Models]:
-    return [models for models in _listed() if name in _table()["kinds"][models.kind]["architectures"]]
+    return [models for models in _load_models() if name in _table()["kinds"][models.kind]["architectures"]]
 
 
 @cache
@@ -83,7 +83,7 @@ def _table() -> dict[str, Any]:
 
 
 @cache
-def _listed() -> tuple[_Models, ...]:
+def _load_models() -> tuple[_Models, ...]:
     return tuple(_of_table())
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from gonogo.evidence.rehearsal.record import MADE_COMPLETIONS, RankRecord, Shortage
 from gonogo.finding import Text
 
-_OF_COMPLETIONS = frozenset({"generate", "reward", "score", "forward", "backward"})
-_BY_LENGTH = frozenset({"activations", "temporary"})
+_COMPLETION_PHASES = frozenset({"generate", "reward", "score", "forward", "backward"})
+_GROWS_WITH_LENGTH = frozenset({"activations", "temporary"})
 HOW_LONG = Text(
     "Completions were rehearsed at the length limit; if they stay shorter, lower it "
     "(max_completion_length, data.max_response_length, --rollout.max_new_tokens) and rehearse again",
@@ -24,8 +24,8 @@ def short_of_completions(rank: RankRecord, shortage: Shortage, held: Mapping[str
     A rehearsal lets one of a batch reach the limit. A model may end all of them before. ``held``: bytes by category
     when it was the most.
     """
-    if shortage.phase not in _OF_COMPLETIONS:
+    if shortage.phase not in _COMPLETION_PHASES:
         return False
     if not any(assumption.what == MADE_COMPLETIONS for assumption in rank.assumptions):
         return False
-    return sum(size for category, size in held.items() if category not in _BY_LENGTH) <= shortage.capacity_bytes
+    return sum(size for category, size in held.items() if category not in _GROWS_WITH_LENGTH) <= shortage.capacity_bytes

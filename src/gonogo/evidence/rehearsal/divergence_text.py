@@ -30,7 +30,7 @@ _OPERATORS = {
 def describe_divergence(divergence: RankDivergence, telling: Side, because: Text | None) -> Text:
     """What each side does, why (``because``, and the condition that sent them there), and what comes of it."""
     parts = [
-        _joined(_describe_side(side) for side in divergence.sides),
+        _join_texts(_describe_side(side) for side in divergence.sides),
         because,
         _condition(divergence, telling),
         _batches(divergence),
@@ -52,7 +52,7 @@ def _outcome(divergence: RankDivergence) -> Text:
             "NCCL matches these calls with each other; from then on every call is matched with the wrong "
             "one, until the ranks deadlock: {where}",
             "这些调用被错误地配对，此后每次调用都会错配，直到各 rank 死锁：{where}",
-        ).format(where=_joined(_describe_side(side) for side in divergence.divergence.sides))
+        ).format(where=_join_texts(_describe_side(side) for side in divergence.divergence.sides))
     return Text(
         "This is a deadlock: they wait for each other until the timeout (NCCL: 10 minutes).",
         "形成死锁：它们互相等待，直到超时（NCCL 为 10 分钟）。",
@@ -205,6 +205,6 @@ def _place(at: Frame | EnclosingCondition) -> str:
     return f"{os.path.basename(at.path)}:{at.line}"
 
 
-def _joined(texts: Iterable[Text]) -> Text:
+def _join_texts(texts: Iterable[Text]) -> Text:
     listed = list(texts)
     return Text(" ".join(text.en for text in listed), "".join(text.zh for text in listed))

@@ -260,12 +260,12 @@ def _made_nearby(rank: RankRecord, failure: Failure) -> Assumption | None:
     return None
 
 
-_OF_LESS_DATA = frozenset(
+_ERRORS_OF_MISSING_DATA = frozenset(
     {"AssertionError", "IndexError", "KeyError", "NameError", "RuntimeError", "StopIteration", "UnboundLocalError",
      "ValueError", "ZeroDivisionError"}
 )  # fmt: skip
 """What a program raises that counts, averages or joins what it has read; the next two, of what it has not set."""
-_OF_NOTHING = frozenset({"AttributeError", "TypeError"})
+_ERRORS_OF_NONE = frozenset({"AttributeError", "TypeError"})
 _IS_MISSING = re.compile(
     r"No such file or directory|(?:file|folder|directory|path|checkpoint)\b.{0,200}? (?:does not|doesn't) exist"
     r"|no (?:valid )?checkpoint",
@@ -286,7 +286,7 @@ def less_data_before(rank: RankRecord, failure: Failure) -> Assumption | None:
     ended, kind = rank.data_ended, class_of(failure)
     if kind == "FileNotFoundError" or _IS_MISSING.search(failure.message):
         return ended
-    of_it = kind in _OF_LESS_DATA or (kind in _OF_NOTHING and "NoneType" in failure.message)
+    of_it = kind in _ERRORS_OF_MISSING_DATA or (kind in _ERRORS_OF_NONE and "NoneType" in failure.message)
     if ended is None or not of_it or failure.module is not None:
         return None
     inside: list[Frame] = []

@@ -19,18 +19,18 @@ def contexts_around(names: NameResolver, node: ast.AST) -> tuple[str, ...]:
     while parent is not None:
         if isinstance(parent, (ast.With, ast.AsyncWith)) and any(child is each for each in parent.body):
             for item in reversed(parent.items):
-                found += _named(names, item.context_expr)
+                found += _dotted_names(names, item.context_expr)
         if isinstance(parent, FUNCTIONS):
             for decorator in parent.decorator_list:
-                found += _named(names, decorator)
+                found += _dotted_names(names, decorator)
             break
         child, parent = parent, parents.get(parent)
     return tuple(found)
 
 
-def _named(names: NameResolver, node: ast.expr) -> list[str]:
+def _dotted_names(names: NameResolver, node: ast.expr) -> list[str]:
     if isinstance(node, ast.IfExp):
-        return [*_named(names, node.body), *_named(names, node.orelse)]
+        return [*_dotted_names(names, node.body), *_dotted_names(names, node.orelse)]
     found = names.kinds(node) or names.names(node)
     if not found:
         written = dotted(node.func if isinstance(node, ast.Call) else node)
@@ -46,14 +46,14 @@ def tests_around(index: ScriptIndex, node: ast.AST) -> tuple[ast.expr, ...]:
     while parent is not None:
         if isinstance(parent, ast.If) and child is not parent.test:
             inside = any(child is each for each in parent.body)
-            found.append(parent.test if inside else _negated(parent.test))
+            found.append(parent.test if inside else _negate(parent.test))
         elif isinstance(parent, ast.IfExp) and child is not parent.test:
-            found.append(parent.test if child is parent.body else _negated(parent.test))
+            found.append(parent.test if child is parent.body else _negate(parent.test))
         elif isinstance(parent, ast.BoolOp):
             before = [each for each in parent.values if each is not child]
             at = next((i for i, each in enumerate(parent.values) if each is child), 0)
             negate = isinstance(parent.op, ast.Or)
-            found += [_negated(each) if negate else each for each in before[:at]]
+            found += [_negate(each) if negate else each for each in before[:at]]
         if isinstance(child, ast.stmt):
             found += _early_leaves(index, child)
         if isinstance(parent, (*FUNCTIONS, ast.Lambda)):
@@ -70,11 +70,11 @@ def _early_leaves(index: ScriptIndex, statement: ast.stmt) -> list[ast.expr]:
         if each is statement:
             break
         if isinstance(each, ast.If) and not each.orelse and isinstance(each.body[-1], _LEAVES):
-            found.append(_negated(each.test))
+            found.append(_negate(each.test))
     return found
 
 
-def _negated(test: ast.expr) -> ast.expr:
+def _negate(test: ast.expr) -> ast.expr:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return test.operand
     return ast.copy_location(ast.UnaryOp(op=ast.Not(), operand=test), test)

@@ -185,7 +185,7 @@ def _in_comprehension(script: Script, holder: ast.expr, name: str, module: ast.e
     outer = script.parent(holder)
     whole: ast.expr = outer if isinstance(outer, ast.Call) and holder in outer.args else holder
     joins = isinstance(whole, ast.Call) and _last_part(whole.func) in _JOINS
-    for use in _named(holder, name):
+    for use in _names_in(holder, name):
         found = _computed_with(script, use)
         element = getattr(holder, "elt", None)
         if found is None or not (found.computed is not None or (joins and found.form is element)):
@@ -201,13 +201,13 @@ def _in_comprehension(script: Script, holder: ast.expr, name: str, module: ast.e
 
 def _in_loop(script: Script, holder: ast.For, name: str, module: ast.expr) -> Iterator[_Found]:
     for statement in holder.body:
-        for use in _named(statement, name):
+        for use in _names_in(statement, name):
             found = _computed_with(script, use)
             if found is not None and found.computed is not None:
                 yield "reduced", found.computed, module, found.no_grad
 
 
-def _named(node: ast.AST, name: str) -> Iterator[ast.Name]:
+def _names_in(node: ast.AST, name: str) -> Iterator[ast.Name]:
     for each in ast.walk(node):
         if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Load):
             yield each

@@ -150,7 +150,7 @@ def _is_main_guard(node: ast.stmt) -> bool:
     )
 
 
-def _imported(script: Script) -> Iterator[str]:
+def _imported_names(script: Script) -> Iterator[str]:
     """The names that a file's imports bind, wherever they stand."""
     for node in (*script.nodes(ast.Import), *script.nodes(ast.ImportFrom)):
         assert isinstance(node, ast.Import | ast.ImportFrom)
@@ -161,7 +161,7 @@ def _names_in(node: ast.AST, script: Script) -> frozenset[tuple[str, bool]]:
     """All that a piece of code names, and whether as an object's attribute, which is no function of a module."""
     known = script.named_in
     if script.tree is not None and script.tree not in known:
-        known[script.tree] = frozenset((name, False) for name in _imported(script))
+        known[script.tree] = frozenset((name, False) for name in _imported_names(script))
     if node not in known:
         known[node] = frozenset(_names_of(node, {name for name, _ in known[script.tree]} if script.tree else set()))
     return known[node]

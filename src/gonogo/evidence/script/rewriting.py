@@ -32,9 +32,9 @@ def _out_of(script: Script, branch: ast.If, block: list[ast.stmt], statement: as
     text = _lines(script, statement)
     if inside is None or outside is None or text is None or _is_elif(script, branch):
         return None
-    moved = _shifted(text, inside, outside)
+    moved = _shift_indent(text, inside, outside)
     if len(block) == 1 and block is branch.body and not branch.orelse:
-        if isinstance(statement, ast.With) and (swapped := _swapped(script, branch, statement)) is not None:
+        if isinstance(statement, ast.With) and (swapped := _swap_if_and_with(script, branch, statement)) is not None:
             return swapped
         return _replacing_lines(script, branch, branch, moved)
     if block is branch.orelse and len(block) == 1:
@@ -46,16 +46,16 @@ def _out_of(script: Script, branch: ast.If, block: list[ast.stmt], statement: as
     if removed is None:
         return None
     placed = (
-        script.inserting_before(branch, _shifted(text, inside, "").rstrip("\n"))
+        script.inserting_before(branch, _shift_indent(text, inside, "").rstrip("\n"))
         if statement is block[0] and block is branch.body and not _uses_what_is_bound(block[:0], statement)
-        else script.inserting_after(branch, _shifted(text, inside, "").rstrip("\n"))
+        else script.inserting_after(branch, _shift_indent(text, inside, "").rstrip("\n"))
         if statement is block[-1]
         else None
     )
     return (placed, removed) if placed is not None else None
 
 
-def _swapped(script: Script, branch: ast.If, inner: ast.With) -> Edits:
+def _swap_if_and_with(script: Script, branch: ast.If, inner: ast.With) -> Edits:
     """``if test:`` around ``with …:`` the other way round."""
     test, items = script.place(branch.test), script.place(inner.items[0].context_expr)
     last = script.place(inner.items[-1].optional_vars or inner.items[-1].context_expr)
@@ -78,7 +78,7 @@ def _behind(script: Script, branch: ast.If, statement: ast.stmt) -> Edits:
     if found is None or statement not in found[0] or branch.orelse or text is None or indent is None:
         return None
     removed = script.removing_statement(branch)
-    placed = script.inserting_after(statement, _shifted(text, indent, "").rstrip("\n"))
+    placed = script.inserting_after(statement, _shift_indent(text, indent, "").rstrip("\n"))
     return (removed, placed) if removed is not None and placed is not None else None
 
 
@@ -250,7 +250,7 @@ def _end(script: Script, statement: ast.stmt) -> int:
     return script.place(statement).end
 
 
-def _shifted(text: str, inside: str, outside: str) -> str:
+def _shift_indent(text: str, inside: str, outside: str) -> str:
     return "".join(
         outside + line.removeprefix(inside) if line.strip() else line for line in text.splitlines(keepends=True)
     )

@@ -53,7 +53,7 @@ _TORCH_NN = frozenset({"functional", "init", "parallel", "utils", "attention", "
 
 
 @cache
-def _compiled(pattern: str) -> Callable[[str], Any]:
+def _compile_pattern(pattern: str) -> Callable[[str], Any]:
     import fnmatch
     import re
 
@@ -66,4 +66,4 @@ def matches(pattern: str, name: str) -> bool:
         return True
     if pattern.startswith("*.") and not any(each in pattern[1:] for each in "*?["):
         return name.endswith(pattern[1:])
-    return _compiled(pattern)(name) is not None
+    return _compile_pattern(pattern)(name) is not None

@@ -193,12 +193,12 @@ def _assign(index: ScriptIndex, node: ast.Assign, scope: Scope) -> None:
         bind_target(scope, target, "assign", node, node.value, ())
 
 
-def _annotated(index: ScriptIndex, node: ast.AnnAssign, scope: Scope) -> None:
+def _index_annotated_assignment(index: ScriptIndex, node: ast.AnnAssign, scope: Scope) -> None:
     if node.value is not None:
         bind_target(scope, node.target, "assign", node, node.value, ())
 
 
-def _augmented(index: ScriptIndex, node: ast.AugAssign, scope: Scope) -> None:
+def _index_augmented_assignment(index: ScriptIndex, node: ast.AugAssign, scope: Scope) -> None:
     bind_target(scope, node.target, "other", node, None, ())
 
 
@@ -222,7 +222,7 @@ def _define(index: ScriptIndex, node: Any, scope: Scope) -> None:
     scope.bind(node.name, Binding("define", node))
 
 
-def _named(index: ScriptIndex, node: Any, scope: Scope) -> None:
+def _index_named_expression(index: ScriptIndex, node: Any, scope: Scope) -> None:
     name = getattr(node, "name", None) or getattr(node, "rest", None)
     if isinstance(name, str):
         scope.bind(name, Binding("other", node))
@@ -266,8 +266,8 @@ def absolute_module(node: ast.ImportFrom, package: str) -> str:
 
 _BINDERS: dict[type, Any] = {
     ast.Assign: _assign,
-    ast.AnnAssign: _annotated,
-    ast.AugAssign: _augmented,
+    ast.AnnAssign: _index_annotated_assignment,
+    ast.AugAssign: _index_augmented_assignment,
     ast.NamedExpr: _walrus,
     ast.For: _loop,
     ast.AsyncFor: _loop,
@@ -277,10 +277,10 @@ _BINDERS: dict[type, Any] = {
     ast.FunctionDef: _define,
     ast.AsyncFunctionDef: _define,
     ast.ClassDef: _define,
-    ast.ExceptHandler: _named,
-    ast.MatchAs: _named,
-    ast.MatchStar: _named,
-    ast.MatchMapping: _named,
+    ast.ExceptHandler: _index_named_expression,
+    ast.MatchAs: _index_named_expression,
+    ast.MatchStar: _index_named_expression,
+    ast.MatchMapping: _index_named_expression,
     ast.Delete: _delete,
     ast.Global: _global,
     ast.Nonlocal: _global,

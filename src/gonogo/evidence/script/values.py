@@ -23,7 +23,7 @@ _CHANGED = Text("the script modifies {name} after creating it", "脚本在创建
 _PARAMETER = Text("{name} is a parameter of {function}", "{name} 是 {function} 的参数")
 _OPTION = Text("{text} comes from the command line (--{option})", "{text} 来自命令行（--{option}）")
 _ENVIRONMENT = Text("it depends on the environment variable {name}", "由环境变量 {name} 决定")
-_SHOWN = 80
+_MAX_SHOWN = 80
 _MAX_DEPTH = 30
 _MAX_LENGTH = 10_000
 _MAX_STEPS = 20_000  # `a = (b, b)`, `b = (c, c)` and so on would take for ever
@@ -67,7 +67,7 @@ class ValueResolver:
         """What an expression comes to."""
         self._steps = self._steps + 1 if self._depth else 0
         if self._depth >= _MAX_DEPTH or self._steps > _MAX_STEPS:
-            return _computed(node)
+            return _unknown_value(node)
         self._depth += 1
         try:
             return self._value(node)
@@ -95,10 +95,10 @@ class ValueResolver:
             return self.value(node.value)
         if isinstance(node, ast.IfExp):
             body, other = self.value(node.body), self.value(node.orelse)
-            return body if body.known and other.known and _same(body.value, other.value) else _computed(node)
+            return body if body.known and other.known and _same(body.value, other.value) else _unknown_value(node)
         if isinstance(node, ast.Call):
             return self._of_call(node)
-        return self._variable(node) or _computed(node)
+        return self._variable(node) or _unknown_value(node)
 
     def _of_name(self, node: ast.Name) -> Value:
         scope = scope_binding(self.names.index, node.id, node)
@@ -123,7 +123,7 @@ class ValueResolver:
             value = binding.value
             for i in binding.path:
                 if not isinstance(value, (ast.Tuple, ast.List)) or i >= len(value.elts):
-                    return _computed(binding.value)
+                    return _unknown_value(binding.value)
                 value = value.elts[i]
             return self.value(value)
         if binding.kind == "import":
@@ -159,7 +159,7 @@ class ValueResolver:
             return Value(Symbol(names[0]))
         if self._is_command_line(node.value, kinds):
             return Value(known=False, reason=_OPTION.format(text=_text_of(node), option=node.attr))
-        return _computed(node)
+        return _unknown_value(node)
 
     def _is_command_line(self, node: ast.expr, kinds: tuple[str, ...]) -> bool:
         if any(kind.endswith((".parse_args", ".parse_known_args[0]", "Arguments", "Config")) for kind in kinds):
@@ -170,7 +170,7 @@ class ValueResolver:
     def _of_elements(self, node: ast.Tuple | ast.List | ast.Set) -> Value:
         values = []
         for element in node.elts[:_MAX_LENGTH]:
-            found = self.value(element) if not isinstance(element, ast.Starred) else _computed(node)
+            found = self.value(element) if not isinstance(element, ast.Starred) else _unknown_value(node)
             if not found.known:
                 return found
             values.append(found.value)
@@ -181,7 +181,7 @@ class ValueResolver:
         try:
             return Value(set(values))
         except TypeError:
-            return _computed(node)
+            return _unknown_value(node)
 
     def _of_dict(self, node: ast.Dict) -> Value:
         values: dict[Any, Any] = {}
@@ -191,7 +191,7 @@ class ValueResolver:
                 return found
             if key is None:
                 if not isinstance(found.value, dict):
-                    return _computed(node)
+                    return _unknown_value(node)
                 values.update(found.value)
                 continue
             named = self.value(key)
@@ -200,7 +200,7 @@ class ValueResolver:
             try:
                 values[named.value] = found.value
             except TypeError:
-                return _computed(node)
+                return _unknown_value(node)
         return Value(values)
 
     def _of_unary(self, node: ast.UnaryOp) -> Value:
@@ -208,10 +208,10 @@ class ValueResolver:
         if not found.known:
             return found
         if isinstance(node.op, ast.Not):
-            return Value(not found.value) if not isinstance(found.value, Symbol) else _computed(node)
+            return Value(not found.value) if not isinstance(found.value, Symbol) else _unknown_value(node)
         if isinstance(found.value, (int, float)) and not isinstance(node.op, ast.Invert):
             return Value(-found.value if isinstance(node.op, ast.USub) else +found.value)
-        return _computed(node)
+        return _unknown_value(node)
 
     def _of_arithmetic(self, node: ast.BinOp) -> Value:
         left, right = self.value(node.left), self.value(node.right)
@@ -219,18 +219,18 @@ class ValueResolver:
             return left if not left.known else right
         a, b = left.value, right.value
         if isinstance(a, Symbol) or isinstance(b, Symbol):
-            return _computed(node)
+            return _unknown_value(node)
         numbers = isinstance(a, (int, float)) and isinstance(b, (int, float)) and abs(a) < 1e18 and abs(b) < 1e18
         joined = isinstance(node.op, ast.Add) and type(a) is type(b) and isinstance(a, (str, list, tuple))
         joined = joined and len(a) + len(b) <= _MAX_LENGTH
         if not (numbers or joined) or (isinstance(node.op, ast.Pow) and (abs(b) > 100 or abs(a) > 1e6)):
-            return _computed(node)
+            return _unknown_value(node)
         operation = _ARITHMETIC.get(type(node.op))
         try:
             result = operation(a, b) if operation is not None else None
         except (ArithmeticError, ValueError, TypeError):
             result = None
-        return Value(result) if result is not None and not isinstance(result, complex) else _computed(node)
+        return Value(result) if result is not None and not isinstance(result, complex) else _unknown_value(node)
 
     def _of_f_string(self, node: ast.JoinedStr) -> Value:
         parts = []
@@ -239,10 +239,10 @@ class ValueResolver:
             if not found.known:
                 return found
             if isinstance(found.value, Symbol) or not isinstance(found.value, (str, int, float)):
-                return _computed(node)
+                return _unknown_value(node)
             parts.append(str(found.value))
         text = "".join(parts)
-        return Value(text) if len(text) <= _MAX_LENGTH else _computed(node)
+        return Value(text) if len(text) <= _MAX_LENGTH else _unknown_value(node)
 
     def _of_call(self, node: ast.Call) -> Value:
         variable = self._variable(node)
@@ -260,12 +260,12 @@ class ValueResolver:
         if name in (("str",), ("int",), ("float",), ("bool",), ("list",), ("tuple",)) and len(node.args) == 1:
             found = self.value(node.args[0])
             if not found.known or node.keywords or isinstance(found.value, Symbol):
-                return found if not found.known else _computed(node)
+                return found if not found.known else _unknown_value(node)
             try:
                 return Value(_CASTS[name[0]](found.value))
             except (TypeError, ValueError, OverflowError):
-                return _computed(node)
-        return _computed(node)
+                return _unknown_value(node)
+        return _unknown_value(node)
 
     def _variable(self, node: ast.AST) -> Value | None:
         """Unknown for the sake of an environment variable, where the expression reads one."""
@@ -335,7 +335,7 @@ _CASTS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _computed(node: ast.AST) -> Value:
+def _unknown_value(node: ast.AST) -> Value:
     """Unknown, since only a run works it out."""
     return Value(known=False, reason=_COMPUTED.format(text=_text_of(node)))
 
@@ -346,4 +346,4 @@ def _text_of(node: ast.AST) -> str:
         return f"{_text_of(node.func)}(...)"
     if isinstance(node, ast.Subscript):
         return f"{dotted(node.value) or '...'}[...]"
-    return (dotted(node) or type(node).__name__)[:_SHOWN]
+    return (dotted(node) or type(node).__name__)[:_MAX_SHOWN]

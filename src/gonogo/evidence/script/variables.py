@@ -23,11 +23,11 @@ class EnvironmentSetting(msgspec.Struct, frozen=True, eq=False):
 
 def environment_settings(script: Script) -> tuple[EnvironmentSetting, ...]:
     """What a script sets, in its order; a variable whose name isn't known is left out."""
-    found = [*_assigned(script), *_called(script)]
+    found = [*_assigned_variables(script), *_variables_set_by_calls(script)]
     return tuple(sorted(found, key=lambda setting: script.place(setting.node).start))
 
 
-def _assigned(script: Script) -> Iterator[EnvironmentSetting]:
+def _assigned_variables(script: Script) -> Iterator[EnvironmentSetting]:
     for node in script.nodes(ast.Assign):
         for target in node.targets:
             if isinstance(target, ast.Subscript) and script.qualified(target.value) == "os.environ":
@@ -36,7 +36,7 @@ def _assigned(script: Script) -> Iterator[EnvironmentSetting]:
                     yield EnvironmentSetting(name, script.field(node.value), node, node)
 
 
-def _called(script: Script) -> Iterator[EnvironmentSetting]:
+def _variables_set_by_calls(script: Script) -> Iterator[EnvironmentSetting]:
     for call in script.calls("os.environ.setdefault", "os.putenv"):
         name = call.argument(0).string
         if name is not None:

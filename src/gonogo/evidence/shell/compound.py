@@ -27,7 +27,7 @@ def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
     if kind in ("program", "compound_statement", "do_group", "else_clause", "ERROR"):
         return shell.statements(node.children, state)
     if kind == "redirected_statement":
-        return _redirected(shell, node, state)
+        return _run_redirected(shell, node, state)
     if kind == "list":
         return _list(shell, node, state)
     if kind == "pipeline":
@@ -333,7 +333,7 @@ def _unknown_turns(shell: Shell, node: Any, state: State, parts: list[Any], name
     return SUCCESS
 
 
-def _redirected(shell: Shell, node: Any, state: State) -> ExitStatus:
+def _run_redirected(shell: Shell, node: Any, state: State) -> ExitStatus:
     """Follow a command with redirections: heredocs are its input, or the text of a file that it writes."""
     body = node.child_by_field_name("body")
     redirects = [child for child in node.named_children if child is not body and "redirect" in child.type]

@@ -412,7 +412,7 @@ def _listed(shell: Reading, part: Parameter, values: _Values, state: State, spli
         joins = values.whole == "*" and part.quoted
         if values.whole:
             return [_text(shell, part, "")] if joins else []
-        return _or_not_set(shell, part, values.assumed, state, split)
+        return _expand_if_unset(shell, part, values.assumed, state, split)
     elements = values.elements or []
     if not values.whole:
         return [piece for element in elements for piece in element]
@@ -429,7 +429,7 @@ def _listed(shell: Reading, part: Parameter, values: _Values, state: State, spli
     return items
 
 
-def _or_not_set(shell: Reading, part: Parameter, assumed: bool, state: State, split: bool) -> Items:
+def _expand_if_unset(shell: Reading, part: Parameter, assumed: bool, state: State, split: bool) -> Items:
     if "nounset" in state.options and not (assumed and not part.name.isdigit()):
         state.failing = True
     if not assumed:
@@ -486,7 +486,7 @@ def _defaulted(shell: Reading, part: Parameter, values: _Values, state: State, s
     if operator[-1] == "?":
         if not values.assumed:
             state.failing = True
-        return _or_not_set(shell, part, values.assumed, state, split)
+        return _expand_if_unset(shell, part, values.assumed, state, split)
     if operator[-1] == "=":
         assigned = _flat(shell, _argument(shell, part, state, False, depth), part)
         if part.index is None and part.name.isidentifier():

@@ -10,7 +10,7 @@ from gonogo.evidence.shell.text import Piece, ShellWord, reason_of, text_of
 from gonogo.finding import Text
 
 NOT_EVALUATED = Text("`{text}` is known only when the script runs", "`{text}` 只有在脚本运行时才知道")
-_KEPT_DEPTH = 8
+_MAX_DEPTH = 8
 
 
 def unknown_word(shell: Reading, node: Any, reason: Text) -> ShellWord:
@@ -30,7 +30,7 @@ def unknown(shell: Reading, node: Any, reason: Text | None = None) -> Piece:
 def carried(shell: Reading, node: Any, inner: tuple[Piece, ...], split: bool, reason: Text | None = None) -> Piece:
     """The value of a variable at the place where it is used."""
     text = text_of(inner)
-    kept = inner if _depth(inner) < _KEPT_DEPTH else ()
+    kept = inner if _depth(inner) < _MAX_DEPTH else ()
     return Piece(
         text,
         shell.source,
@@ -46,7 +46,7 @@ def carried(shell: Reading, node: Any, inner: tuple[Piece, ...], split: bool, re
 def _depth(pieces: tuple[Piece, ...]) -> int:
     deepest = 0
     level: list[Piece] = list(pieces)
-    while level and deepest <= _KEPT_DEPTH:
+    while level and deepest <= _MAX_DEPTH:
         level = [inner for piece in level[:64] for inner in piece.inner]
         deepest += 1
     return deepest

@@ -394,7 +394,7 @@ class Shell(Reading):
         split: list[ShellWord] = []
         for word in words:
             parts = [msgspec.structs.replace(piece, split=True, quoted=False) for piece in word.pieces]
-            split += [_unquoted(made) for made in words_of(parts, word.place)]
+            split += [_unquote(made) for made in words_of(parts, word.place)]
         if not split or split[0].value is None:
             self.note(place, _NOT_KNOWN.format(text=" ".join(word.place.text for word in words)[:60]))
             return UNSURE
@@ -470,7 +470,7 @@ def _expanded_later(pieces: Sequence[Piece], reason: Text) -> list[Piece]:
     ]
 
 
-def _unquoted(word: ShellWord) -> ShellWord:
+def _unquote(word: ShellWord) -> ShellWord:
     """A word without the quotes that the second reading takes off."""
     value = word.value
     if value is not None and "$" in value:

@@ -29,7 +29,7 @@ def output(shell: Reading, part: Substitution, state: State) -> Sequence[Piece] 
         own = state.copy()
         pieces: list[Piece] | None = []
         for child in inside:
-            made = _printed(shell, child, own, 0)
+            made = _printed_pieces(shell, child, own, 0)
             if made is None or pieces is None:
                 pieces = None
                 break
@@ -44,37 +44,41 @@ def output(shell: Reading, part: Substitution, state: State) -> Sequence[Piece] 
     return pieces
 
 
-def _printed(shell: Reading, node: Any, state: State, depth: int) -> list[Piece] | None:
+def _printed_pieces(shell: Reading, node: Any, state: State, depth: int) -> list[Piece] | None:
     if depth > 10:
         return None
     kind = node.type
     if kind == "redirected_statement":
         body = node.child_by_field_name("body")
         here = any(child.type in ("heredoc_redirect", "herestring_redirect") for child in node.named_children)
-        return None if body is None or here else _printed(shell, body, state, depth + 1)
+        return None if body is None or here else _printed_pieces(shell, body, state, depth + 1)
     if kind == "list" and len(node.named_children) == 2 and any(child.type == "&&" for child in node.children):
         left, right = node.named_children
-        before = _printed(shell, left, state, depth + 1)
+        before = _printed_pieces(shell, left, state, depth + 1)
         if before is None:
             return None
-        after = _printed(shell, right, state, depth + 1)
+        after = _printed_pieces(shell, right, state, depth + 1)
         return None if after is None else [*before, *after]
     if kind == "pipeline":
         commands = node.named_children
         text: str | None = None
         for index, command in enumerate(commands):
             if index == 0:
-                first = _printed(shell, command, state, depth + 1)
+                first = _printed_pieces(shell, command, state, depth + 1)
                 text = text_of(first) if first is not None else None
             else:
                 words = _words(shell, command, state)
-                text = _filtered(words, text + "\n" if not text.endswith("\n") else text) if words and text else None
+                text = (
+                    _evaluate_filter(words, text + "\n" if not text.endswith("\n") else text)
+                    if words and text
+                    else None
+                )
             if text is None:
                 return None
         return [Piece(text, shell.source, node.start_byte, node.end_byte)]
     if kind != "command":
         return None
-    expanded = _expanded(shell, node, state)
+    expanded = _expand_words(shell, node, state)
     if not expanded:
         return None
     name, arguments = expanded[0].value, expanded[1:]
@@ -82,7 +86,7 @@ def _printed(shell: Reading, node: Any, state: State, depth: int) -> list[Piece]
         run_builtin("cd", arguments, state, shell.place(node))
         return [] if state.cwd_known else None
     if name == "echo":
-        return _echoed(shell, node, arguments)
+        return _evaluate_echo(shell, node, arguments)
     values = [word.value for word in arguments if not (name == "getopt" and word.many)]
     if name is None or any(value is None for value in values):
         return None
@@ -90,7 +94,7 @@ def _printed(shell: Reading, node: Any, state: State, depth: int) -> list[Piece]
     return None if printed is None else [Piece(printed, shell.source, node.start_byte, node.end_byte)]
 
 
-def _expanded(shell: Reading, node: Any, state: State) -> list[ShellWord]:
+def _expand_words(shell: Reading, node: Any, state: State) -> list[ShellWord]:
     simple = Lexer(shell.source.data, shell.limit).simple(node.start_byte)
     if simple.assignments:
         return []
@@ -100,11 +104,11 @@ def _expanded(shell: Reading, node: Any, state: State) -> list[ShellWord]:
 def _words(shell: Reading, node: Any, state: State) -> list[str] | None:
     if node.type != "command":
         return None
-    values = [word.value for word in _expanded(shell, node, state)]
+    values = [word.value for word in _expand_words(shell, node, state)]
     return None if None in values else [value for value in values if value is not None]
 
 
-def _echoed(shell: Reading, node: Any, arguments: Sequence[ShellWord]) -> list[Piece] | None:
+def _evaluate_echo(shell: Reading, node: Any, arguments: Sequence[ShellWord]) -> list[Piece] | None:
     pieces: list[Piece] = []
     for index, word in enumerate(arguments):
         if index == 0 and word.value in ("-n", "-e", "-ne"):
@@ -156,7 +160,7 @@ def _sequence(values: list[str]) -> str | None:
     return separator.join(str(number) for number in range(first, min(last, first + 1024) + 1))
 
 
-def _filtered(words: list[str], text: str) -> str | None:
+def _evaluate_filter(words: list[str], text: str) -> str | None:
     """What a filter makes of its input: the ways in which scripts count the entries of CUDA_VISIBLE_DEVICES."""
     name, arguments = words[0], words[1:]
     if name == "wc" and len(arguments) == 1:

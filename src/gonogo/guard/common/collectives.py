@@ -22,7 +22,7 @@ _FRAMES_KEPT = 8
 _PART = "collectives"
 _JOINING = ("init_process_group", "new_group")
 _BETWEEN_TWO = ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list")
-_TO_ALL = (
+_SYMMETRIC_COLLECTIVES = (
     "all_reduce",
     "all_reduce_coalesced",
     "all_gather",
@@ -161,7 +161,7 @@ class Ring:
 
     def watch(self, module: ModuleType) -> None:
         """Note the calls of the collectives of ``torch.distributed.distributed_c10d``."""
-        for operator in (*_JOINING, *_TO_ALL, *_BETWEEN_TWO):
+        for operator in (*_JOINING, *_SYMMETRIC_COLLECTIVES, *_BETWEEN_TWO):
             original = getattr(module, operator, None)
             if original is None or hasattr(original, "gonogo_watches"):
                 continue

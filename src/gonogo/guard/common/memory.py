@@ -53,7 +53,7 @@ def host_memory() -> tuple[int, int]:
         limit, used = _number(f"{folder}/{limit_name}"), _number(f"{folder}/{used_name}")
         if limit is not None and used is not None and limit < total:
             # Cached file pages count as used, and are given up when memory is short.
-            cached = _cached(f"{folder}/memory.stat")
+            cached = _cgroup_cache_bytes(f"{folder}/memory.stat")
             available, total = min(available, max(limit - used + cached, 0)), limit
     return available, total
 
@@ -90,7 +90,7 @@ def _number(path: str) -> int | None:
         return None
 
 
-def _cached(path: str) -> int:
+def _cgroup_cache_bytes(path: str) -> int:
     try:
         with open(path, "rb") as file:
             return next((int(line.split()[1]) for line in file if line.startswith(b"inactive_file ")), 0)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Attributes of an exception: what was found out of it, that it has left the program, its message as it was.
 _MARK, _DIED, _MESSAGE = "_gonogo_noted", "_gonogo_died", "_gonogo_message"
 _MAX_NOTED = 100
-_OF_LAUNCHERS = (
+_LAUNCHER_ERRORS = (
     "CalledProcessError",
     "ChildFailedError",
     "ProcessExitedException",
@@ -48,7 +48,7 @@ class FailureContext(msgspec.Struct, frozen=True):
 
 def is_launchers(error: BaseException) -> bool:
     """Whether an exception only says that a process failed which this one had started."""
-    return type(error).__name__ in _OF_LAUNCHERS
+    return type(error).__name__ in _LAUNCHER_ERRORS
 
 
 def note_exception(state: RankState, error: BaseException, *, fatal: bool, thread: str = "") -> None:
@@ -73,7 +73,7 @@ def note_exception(state: RankState, error: BaseException, *, fatal: bool, threa
             type=_type_name(error),
             message=_message(error)[:_MAX_MESSAGE_LENGTH],
             frames=(*frames_of_stack(outside), *frames_of_traceback(error.__traceback__)),
-            traceback=_printed(error, outside),
+            traceback=_format_traceback(error, outside),
             fatal=fatal,
             thread=thread,
             module=context.module,
@@ -144,7 +144,7 @@ def _message(error: BaseException) -> str:
     return message if before is None else before
 
 
-def _printed(error: BaseException, outside: FrameType | None) -> str:
+def _format_traceback(error: BaseException, outside: FrameType | None) -> str:
     """The traceback as Python prints it where it leaves the program, without the guard's frames and notes."""
     whole = traceback.TracebackException.from_exception(error)
     if outside is not None:

@@ -25,7 +25,7 @@ PACKAGES = (
 )  # fmt: skip
 _PREFIXES = ("NCCL_", "TORCH_NCCL_", "GLOO_", "TORCH_DISTRIBUTED_", "UCX_", "HCCL_")
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL")
-_OF_EACH_RANK = ("DEBUG_FILE", "TEMP", "TMPDIR", "FLIGHT_RECORDER_FILE")
+_PER_RANK_VARIABLES = ("DEBUG_FILE", "TEMP", "TMPDIR", "FLIGHT_RECORDER_FILE")
 _SETTINGS = 400
 
 
@@ -68,7 +68,7 @@ def communication_environment() -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(os.environ.items())
-        if name.startswith(_PREFIXES) and not any(word in name for word in (*_SECRET, *_OF_EACH_RANK))
+        if name.startswith(_PREFIXES) and not any(word in name for word in (*_SECRET, *_PER_RANK_VARIABLES))
     }
 
 

@@ -63,7 +63,7 @@ class _Within:
 # torch.distributed
 
 
-def _distributed(module: ModuleType) -> None:
+def _hook_distributed(module: ModuleType) -> None:
     guard = current()
     if guard is None:
         return
@@ -119,10 +119,10 @@ def _optimizers(module: Any) -> None:
 
 
 def _data_loaders(module: Any) -> None:
-    _wrap(module.DataLoader, "__iter__", _iterated)
+    _wrap(module.DataLoader, "__iter__", _guarded_iter)
 
 
-def _iterated(original: Any, loader: Any, *arguments: Any, **named: Any) -> Any:
+def _guarded_iter(original: Any, loader: Any, *arguments: Any, **named: Any) -> Any:
     guard = current()
     if guard is not None and guard.writer is not None and not guard.joined:
         _note_data(guard, loader)
@@ -303,7 +303,7 @@ def _closing_of(name: str) -> Callable[[Any], None]:
 
 
 _HOOKS: dict[str, Callable[[Any], None]] = {
-    "torch.distributed.distributed_c10d": _distributed,
+    "torch.distributed.distributed_c10d": _hook_distributed,
     "torch.optim.optimizer": _optimizers,
     "torch.utils.data.dataloader": _data_loaders,
     "torch.nn.parallel.distributed": _ddp,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _STEPS = 10
 """Steps at which it is looked for: who reports begins to before the first."""
 _PATIENCE = 120.0
-_FOR_OTHERS = 5.0
+_GRACE_SECONDS = 5.0
 """Seconds to wait for the other ranks' ends."""
 _HANDED = Text(
     "gonogo: findings so far: {count}; the report is also in {name} ({where})",
@@ -77,7 +77,7 @@ class Trackers:
         import tempfile
 
         with tempfile.TemporaryDirectory(prefix="gonogo-") as folder:
-            handed = _written(state, state.writer.folder, folder, 0.0 if key else _FOR_OTHERS)
+            handed = _write_report(state, state.writer.folder, folder, 0.0 if key else _GRACE_SECONDS)
             for tracker in due:
                 _hand(tracker, handed, state.options.language)
 
@@ -91,7 +91,7 @@ def _hand(tracker: Tracker, handed: Handed, language: str) -> None:
     print(said.in_language(language), file=sys.stderr, flush=True)
 
 
-def _written(state: RankState, records: str, folder: str, seconds: float) -> Handed:
+def _write_report(state: RankState, records: str, folder: str, seconds: float) -> Handed:
     """The report, made by gonogo's own Python. Raises OSError, CalledProcessError, TimeoutExpired."""
     import subprocess
 

@@ -148,7 +148,7 @@ class Guard(RankState):
 
         self.writer.now(start(self.rank, self.local_rank))
         self._have_stacks_dumped()
-        os.register_at_fork(after_in_child=_forked)
+        os.register_at_fork(after_in_child=_after_fork)
         threading.Thread(target=self._watch, name="gonogo", daemon=True).start()
 
     @harmless("dumps of stacks")
@@ -356,13 +356,13 @@ def expect(folder: str, *, sure: bool, options: GuardOptions | None = None) -> G
         options = options or read_options(folder)
         faults.language = options.language
         _guard = Guard(folder, options)
-        _hook_the_end(_guard)
+        _hook_exit(_guard)
     if sure:
         _guard.begin()
     return _guard
 
 
-def _hook_the_end(guard: Guard) -> None:
+def _hook_exit(guard: Guard) -> None:
     hook, thread_hook = sys.excepthook, threading.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, tb: Any) -> None:
@@ -384,7 +384,7 @@ def _hook_the_end(guard: Guard) -> None:
     atexit.register(at_exit)
 
 
-def _forked() -> None:
+def _after_fork() -> None:
     """In a process that was forked off the rank (a data loader's worker): it is none."""
     global _guard
     guard, _guard = _guard, None

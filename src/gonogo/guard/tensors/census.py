@@ -10,7 +10,7 @@ from typing import Any, Literal
 from gonogo.evidence.guarded.records import Census, PlacedTensors
 from gonogo.guard.common import memory
 
-_NAMED = 5
+_MAX_NAMED = 5
 _What = Literal["parameter", "buffer", "optimizer-state", "zero-partition", "fp32-partition", "master-weights"]
 # Where DeepSpeed's optimizers keep the weights in full precision, or the part of them that is this rank's.
 _MASTER_WEIGHTS: tuple[tuple[str, _What], ...] = (
@@ -31,14 +31,14 @@ def census(model: Any, engine: Any, moment: Literal["start", "first-step"]) -> C
         for name, parameter in model.named_parameters():
             partition = getattr(parameter, "ds_tensor", None)
             if partition is not None:
-                places.add("zero-partition", name, partition, _expected(parameters_to, home))
+                places.add("zero-partition", name, partition, _expected_device(parameters_to, home))
             else:
                 places.add("parameter", name, parameter, home)
         for name, buffer in model.named_buffers():
             places.add("buffer", name, buffer, home)
     optimizer = getattr(engine, "optimizer", None)
     if optimizer is not None:
-        expected = _expected(optimizer_to, home) if stage else home
+        expected = _expected_device(optimizer_to, home) if stage else home
         for attribute, what in _MASTER_WEIGHTS:
             for index, tensor in enumerate(getattr(optimizer, attribute, None) or ()):
                 places.add(what, f"{attribute}[{index}]", tensor, expected)
@@ -75,7 +75,7 @@ def _device(settings: Any) -> str:
     return str(getattr(device, "value", device) or "none")
 
 
-def _expected(offloaded_to: str, home: str | None) -> str | None:
+def _expected_device(offloaded_to: str, home: str | None) -> str | None:
     """Where something has to be: nowhere in particular where it is moved about (NVMe, partly)."""
     return {"none": home, "cpu": "cpu"}.get(offloaded_to)
 
@@ -110,4 +110,4 @@ class _Places:
         for key, size in sorted(self._bytes.items(), key=lambda item: -item[1]):
             what, device, dtype, expected = key
             names = self._names[key]
-            yield PlacedTensors(what, device, dtype, len(names), size, tuple(names[:_NAMED]), expected)
+            yield PlacedTensors(what, device, dtype, len(names), size, tuple(names[:_MAX_NAMED]), expected)

@@ -67,10 +67,10 @@ def names_of(model: Any, frames: list[FrameType]) -> Names:
     running = [module for module, _ in modules_running(frames)]
     if model is not None and (not running or any(module in running for module in model.modules())):
         return Names(model)
-    return Names(_unwrapped(running[0]) if running else model)
+    return Names(_unwrap_model(running[0]) if running else model)
 
 
-def _unwrapped(module: Any) -> Any:
+def _unwrap_model(module: Any) -> Any:
     """What a DeepSpeed engine or a DDP wrapper wraps."""
     inner = getattr(module, "module", None)
     wrapper = type(module).__name__ in ("DeepSpeedEngine", "DistributedDataParallel", "FullyShardedDataParallel")

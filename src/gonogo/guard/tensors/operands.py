@@ -60,12 +60,12 @@ def _expression(entry: TracebackType) -> ast.AST | None:
         text = "".join(linecache.getline(code.co_filename, number) for number in range(start, stop + 1))
         text = textwrap.dedent(text).strip()
         for attempt in (text, f"{text}\n    pass"):
-            if (tree := _parsed(attempt)) is not None:
+            if (tree := _parse_expression(attempt)) is not None:
                 return tree
     return None
 
 
-def _parsed(text: str) -> ast.AST | None:
+def _parse_expression(text: str) -> ast.AST | None:
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError):

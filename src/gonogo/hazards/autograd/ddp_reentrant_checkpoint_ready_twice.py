@@ -5,7 +5,7 @@ from gonogo.hazards.facts.training_script import gradient_checkpointing, reentra
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
 
 _WORDS = ("Expected to mark a variable ready only once", "has been marked as ready twice")
-_NAMED = Pattern(r"Parameter at index \d+ with name (\S{1,200}) has been marked as ready twice")
+_PARAMETER_NAME = Pattern(r"Parameter at index \d+ with name (\S{1,200}) has been marked as ready twice")
 
 _WORDS_TRUE = ("True", "true", "1")
 
@@ -77,7 +77,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
         evidence = first_match(log, *_WORDS)
         if evidence is None:
             return
-        named = _NAMED.search(matched_text(log, evidence))
+        named = _PARAMETER_NAME.search(matched_text(log, evidence))
         checkpointed = (isinstance(evidence, LoggedError) and evidence.passes("utils/checkpoint.py")) or (
             log.has("gradient checkpointing")
             or log.has("gradient_checkpointing")

@@ -13,7 +13,7 @@ _WORDS = (
     "module has parameters that were not used in producing",
     "did not receive grad for rank",
 )
-_OF_ZERO = ("This assert indicates that your module", "enable ignore_unused_parameters option")
+_ZERO_MESSAGES = ("This assert indicates that your module", "enable ignore_unused_parameters option")
 """The same of DeepSpeed's ZeRO, which is another hazard."""
 _INDICES = Pattern(r"did not receive grad for rank \d+: ((?:[\w.]+[, ]*){1,40})")
 
@@ -68,7 +68,7 @@ class DdpUnusedParameters(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DDP's check, with the parameters where their names or indices are printed."""
-        if any(log.has(words) for words in _OF_ZERO):
+        if any(log.has(words) for words in _ZERO_MESSAGES):
             return
         evidence = first_match(log, *_WORDS)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY

@@ -26,7 +26,7 @@ class InferenceTensorsInTraining(LoggedHazard):
                 continue
             yield self.finding(
                 Text(
-                    "What is made here in torch.inference_mode goes into a forward that is trained.",
+                    "What is created here in torch.inference_mode goes into a forward that is trained.",
                     "此处在 torch.inference_mode 中产生的张量会进入参与训练的 forward。",
                 ),
                 certainty=Certainty.LIKELY,

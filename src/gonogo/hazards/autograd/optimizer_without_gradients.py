@@ -19,7 +19,7 @@ class OptimizerWithoutGradients(Hazard):
             certainty=Certainty.CERTAIN,
             cure=(
                 Text(
-                    "Make the optimizer last, from the model that is trained: after it is wrapped, moved and given "
+                    "Create the optimizer last, from the model that is trained: after it is wrapped, moved and given "
                     "adapters",
                     "最后再用被训练的模型创建优化器：在包装、移动设备、添加适配器之后",
                 ),

@@ -52,7 +52,7 @@ class SafetensorsSharedTensors(Hazard):
                 continue
             name = script.place(model).text
             edits = [script.replacing(given, name), script.replacing(call.node.func, "save_model")]
-            imported = _imported(script, call)
+            imported = _find_import(script, call)
             edits.append(script.replacing(imported, "save_model") if imported is not None else None)
             yield self.finding(
                 Text(
@@ -186,7 +186,7 @@ def _makes(script: Script, call: Call, tie: ast.Assign) -> bool:
     return owner is not None and call.name == owner.name
 
 
-def _imported(script: Script, call: Call) -> ast.alias | None:
+def _find_import(script: Script, call: Call) -> ast.alias | None:
     """The import of save_file's own name, where it serves this call alone."""
     if not isinstance(call.node.func, ast.Name) or script.source.data.count(b"save_file") != 2:
         return None

@@ -9,7 +9,7 @@ _MAX_NEW_SHARE = 0.5
 _EMBEDDING = Pattern(r"(?:embed_tokens|word_embeddings|tok_embeddings|wte|embed_in|embed_positions)\.weight$")
 _EXPERTS = Pattern(r"\.experts\.(?:gate_up_proj|down_proj|gate_proj|up_proj|w[123])")
 # The layers that a checkpoint of the same architecture has: not those that adapters, queries or a decoder bring in.
-_OF_A_LAYER = Pattern(
+_LAYER_WEIGHT = Pattern(
     r"(?:layers?|blocks?|h)\.(?:\d+|\{[^}]*\})\.(?:\w+\.)*(?:self_attn|attention|attn|mlp|\w*layer_?norm|ln_\d)\b"
 )
 _NEW_BY_DESIGN = Pattern(
@@ -50,7 +50,7 @@ class WeightsNotLoaded(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' list of what it drew, where it names the layers themselves."""
         for found, names in lists_of_drawn(log):
-            body = [name for name in names if _OF_A_LAYER.search(name) and not _NEW_BY_DESIGN.search(name)]
+            body = [name for name in names if _LAYER_WEIGHT.search(name) and not _NEW_BY_DESIGN.search(name)]
             body += [name for name in names if _EXPERTS.search(name)]
             if not body:
                 continue

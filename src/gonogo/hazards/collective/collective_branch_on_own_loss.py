@@ -11,7 +11,7 @@ Leaving = ast.Break | ast.Return | ast.Continue
 _MANY_RANKS = (b"init_process_group", b"deepspeed", b"Accelerator(", b"DistributedDataParallel", b"fully_shard")
 _AGREES = ("reduce", "allreduce", "gather", "allgather", "broadcast", "check_trigger")
 """Words of calls by which ranks agree on a value: `all_reduce`, `accelerator.gather`, `reduce_mean` ..."""
-_OF_A_VALUE = {
+_VALUE_METHODS = {
     "item",
     "float",
     "isnan",
@@ -127,4 +127,4 @@ def _is_of(test: ast.AST, own: set[str]) -> bool:
         return False  # `loss is None` is a matter of the program, not of numbers
     called = [node for node in ast.walk(test) if isinstance(node, ast.Call)]
     names = {last_name(node.func) for node in called}
-    return names <= _OF_A_VALUE and any(isinstance(node, ast.Name) and node.id in own for node in ast.walk(test))
+    return names <= _VALUE_METHODS and any(isinstance(node, ast.Name) and node.id in own for node in ast.walk(test))

@@ -9,20 +9,20 @@ from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Fix, Hazard,
 # How many positional arguments come before the group.
 _WITHOUT_GROUP = {"barrier": 0, "reduce": 3, "gather": 3, "reduce_scatter": 3, "all_to_all_single": 4}
 _WAITS = ("barrier", "wait_for_everyone")
-_OF_TORCH = (
+_TORCH_COLLECTIVES = (
     *("barrier", "all_reduce", "all_gather", "all_gather_object", "broadcast", "broadcast_object_list", "gather"),
     *("all_gather_into_tensor", "reduce", "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single"),
 )
 # A DTensor is gathered, a distributed checkpoint is planned, by all ranks.
 _GATHERS = ("*.full_tensor", "torch.distributed.checkpoint.save", "torch.distributed.checkpoint.load")
-_OF_STATE = tuple(
+_STATE_DICT_CALLS = tuple(
     f"torch.distributed.checkpoint.state_dict.get_{name}state_dict" for name in ("", "model_", "optimizer_")
 )
 _COLLECTIVES = (
-    *(f"torch.distributed.{name}" for name in _OF_TORCH),
+    *(f"torch.distributed.{name}" for name in _TORCH_COLLECTIVES),
     *(f"accelerate.Accelerator.{name}" for name in ("wait_for_everyone", "gather", "gather_for_metrics", "reduce")),
     *_GATHERS,
-    *_OF_STATE,
+    *_STATE_DICT_CALLS,
 )
 
 
@@ -104,7 +104,9 @@ def _in_branches(script: Script, run: Run) -> list[tuple[Call, ast.expr, Call | 
         return []
     found: list[tuple[Call, ast.expr]] = []
     of_others: list[tuple[Call, ast.AST]] = []
-    without_group, of_state = ({call.node for call in script.calls(*patterns)} for patterns in (_GATHERS, _OF_STATE))
+    without_group, of_state = (
+        {call.node for call in script.calls(*patterns)} for patterns in (_GATHERS, _STATE_DICT_CALLS)
+    )
     for call in script.calls(*_COLLECTIVES):
         if call.passed("group") is not None or call.passed("process_group") is not None:
             continue

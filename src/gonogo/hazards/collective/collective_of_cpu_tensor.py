@@ -30,7 +30,7 @@ class CollectiveOfCpuTensor(LoggedHazard):
                 continue
             yield self.finding(
                 Text(
-                    "{tensor} is on the CPU, and the process group was made with NCCL, which has no backend for it.",
+                    "{tensor} is on the CPU, and the process group was created with NCCL, which has no backend for it.",
                     "{tensor} 在 CPU 上，而进程组以 NCCL 创建，没有相应的后端。",
                 ).format(tensor=script.place(made).text),
                 certainty=Certainty.LIKELY,

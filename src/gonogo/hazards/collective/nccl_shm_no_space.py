@@ -12,7 +12,7 @@ _NO_SPACE = Pattern(
 _SEGMENT = Pattern(
     r"Error while creating shared memory segment|Call to (?:posix_fallocate|ftruncate|shm_open|mmap) failed"
 )
-_SAID = Pattern(r"(?i)\bnc[cl]l\b.{0,80}(?:no space left on device|共享内存不足)")
+_SHM_MESSAGE = Pattern(r"(?i)\bnc[cl]l\b.{0,80}(?:no space left on device|共享内存不足)")
 _OTHER_REASON = Pattern(r"invalid argument|Permission denied|No such file|Operation not permitted|Too many open files")
 
 
@@ -44,7 +44,7 @@ class NcclShmNoSpace(Hazard):
         """NCCL's warning that a segment in /dev/shm could not be made or extended."""
         found = log.find(_NO_SPACE)
         certainty = Certainty.CERTAIN
-        if found is None and (found := log.find(_SAID)):
+        if found is None and (found := log.find(_SHM_MESSAGE)):
             certainty = Certainty.LIKELY
         elif found is None:
             found = log.find(_SEGMENT)

@@ -90,7 +90,7 @@ class NcclTimeoutPreprocessing(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A time-out before training, with a bar or frames of data preparation, or with a barrier's low number."""
         stall = stall_of(log)
-        evidence, bar, certainty = _cut_while_preparing(log) if stall is None else _stalled(log, stall)
+        evidence, bar, certainty = _cut_while_preparing(log) if stall is None else _find_stall(log, stall)
         if evidence is None:
             return
         yield self.log_finding(
@@ -124,7 +124,7 @@ class NcclTimeoutPreprocessing(Hazard):
         )
 
 
-def _stalled(log: FailureLog, stall: Stall) -> tuple[LineMatch | LogLine | None, LogLine | None, Certainty]:
+def _find_stall(log: FailureLog, stall: Stall) -> tuple[LineMatch | LogLine | None, LogLine | None, Certainty]:
     """The time-out, the bar of what was being prepared, and how sure that is."""
     activity = last_activity(log, stall.line)
     bar = activity if activity is not None and prepares_data(activity) else None

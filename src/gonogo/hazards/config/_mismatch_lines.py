@@ -32,10 +32,10 @@ def mismatches(message: str) -> list[Mismatch]:
     text = one_line(message)
     if REFUSED not in text:
         return []
-    return _listed(text.partition(REFUSED)[2])
+    return _parse_mismatches(text.partition(REFUSED)[2])
 
 
-def _listed(text: str) -> list[Mismatch]:
+def _parse_mismatches(text: str) -> list[Mismatch]:
     found = []
     for part in text.split("- ds ")[1:]:
         ds, separator, hf = part.partition(" vs hf ")
@@ -66,7 +66,7 @@ def mismatches_in_log(log: FailureLog) -> tuple[LoggedError | LogLine, list[Mism
         rest = "\n".join([line.text, *(after.text for after in log.lines_after(line, 12))])
         return line, mismatches(rest)
     if log.has("- ds ") and (log.has(" vs hf ") or log.has(" vs arg ")):
-        lines = [line for line in log.lines if "- ds " in line.text and _listed(matched_text(log, line))]
+        lines = [line for line in log.lines if "- ds " in line.text and _parse_mismatches(matched_text(log, line))]
         if lines:
-            return lines[0], [one for line in lines for one in _listed(line.text)]
+            return lines[0], [one for line in lines for one in _parse_mismatches(line.text)]
     return None

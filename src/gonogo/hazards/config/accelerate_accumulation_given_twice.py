@@ -7,7 +7,7 @@ class AccelerateAccumulationGivenTwice(Hazard):
         """The keyword of the Accelerator, against the JSON or the YAML."""
         if run.launch is None or with_trainer(run) or not run.deepspeed_on:
             return
-        used = _used(run)
+        used = _effective_accumulation(run)
         if used is None or not used.known or not isinstance(used.value, int):
             return
         for call in script.calls("accelerate.Accelerator"):
@@ -16,7 +16,7 @@ class AccelerateAccumulationGivenTwice(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    "The Accelerator is made with gradient_accumulation_steps={asked}, and DeepSpeed is configured "
+                    "The Accelerator is created with gradient_accumulation_steps={asked}, and DeepSpeed is configured "
                     "with {used}: {used} is used.",
                     "Accelerator 的 gradient_accumulation_steps={asked}，而 DeepSpeed 配置为 {used}：实际使用 {used}。",
                 ).format(asked=asked.value, used=used.value),
@@ -41,7 +41,7 @@ class AccelerateAccumulationGivenTwice(Hazard):
             )
 
 
-def _used(run: Run) -> Field | None:
+def _effective_accumulation(run: Run) -> Field | None:
     if run.config is not None and run.config.source is not None:
         return run.config.raw("gradient_accumulation_steps")
     if run.accelerate is not None and run.accelerate.deepspeed_on:

@@ -36,7 +36,7 @@ class AccumulationAppliedTwice(Hazard):
                     ),
                     spans=(call.place.span(), steps.span(label)),
                 )
-            elif call.method == "backward" and (divided := _divided(script, call)) is not None:
+            elif call.method == "backward" and (divided := _find_loss_division(script, call)) is not None:
                 yield self.finding(
                     Text(
                         "The loss is divided here (`{code}`), and engine.backward divides it by {count} again.",
@@ -66,7 +66,7 @@ def _modulo(script: Script, call: Call) -> ast.expr | None:
     return None
 
 
-def _divided(script: Script, call: Call) -> ast.AST | None:
+def _find_loss_division(script: Script, call: Call) -> ast.AST | None:
     """``loss / accumulation``, in the call itself or assigned to the same name in the same loop before it."""
     if not call.node.args or call.has("scale_wrt_gas"):
         return None

@@ -212,7 +212,7 @@ def _broken_sizes(config: DeepSpeedConfig, run: Run) -> _Broken | None:
         return None
     if world is None and with_trainer(run) is None and run.launch is not None:
         return None
-    wrong = _refused(train.value, micro_size, accumulation_size, world)
+    wrong = _violated_equation(train.value, micro_size, accumulation_size, world)
     if wrong is None:
         return None
     given = (
@@ -230,7 +230,7 @@ def _size(field: Field) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def _refused(train: int, micro: int, accumulation: int, world: int | None) -> str | None:
+def _violated_equation(train: int, micro: int, accumulation: int, world: int | None) -> str | None:
     """The inequality that DeepSpeed would print; None where it holds (``_set_batch_related_parameters``)."""
     if world is None:
         least = (micro or 1) * (accumulation or 1)

@@ -42,7 +42,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
                 continue
             yield self.finding(
                 Text(
-                    "{name} is {value}: DeepSpeed since 0.15 takes only a whole number.",
+                    "{name} is {value}: DeepSpeed since 0.15 takes only an integer.",
                     "{name} 为 {value}：DeepSpeed 自 0.15 起只接受整数。",
                 ).format(name=name, value=value),
                 certainty=Certainty.CERTAIN if checked else Certainty.LIKELY,
@@ -75,7 +75,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
                 yield self.finding(
                     Text(
                         "{name} is computed as `{code}`, a float with a fraction for most hidden sizes: DeepSpeed "
-                        "since 0.15 takes only a whole number.",
+                        "since 0.15 takes only an integer.",
                         "{name} 由 `{code}` 算出，对多数 hidden size 都是带小数的浮点数：DeepSpeed 自 0.15 起只接受整数"
                         "。",
                     ).format(name=name, code=ast.unparse(value)[:80]),
@@ -116,7 +116,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
         return self.log_finding(
             evidence,
             Text(
-                "DeepSpeed takes only a whole number for stage3_prefetch_bucket_size{value}; transformers "
+                "DeepSpeed takes only an integer for stage3_prefetch_bucket_size{value}; transformers "
                 'computed 0.9 * hidden_size² for "auto".',
                 'DeepSpeed 的 stage3_prefetch_bucket_size 只接受整数{value}；transformers 为 "auto" 算出的是 '
                 "0.9 * hidden_size²。",
@@ -159,7 +159,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
             ).format(version=versions[0].get("<4.44"), value=f" = {value}" if value is not None else ""),
             certainty=Certainty.CERTAIN if value is not None else Certainty.LIKELY,
             cure=(
-                Text("Write a whole number, such as {whole}", "写一个整数，例如 {whole}").format(whole=whole),
+                Text("Write an integer, such as {whole}", "写一个整数，例如 {whole}").format(whole=whole),
                 Text(
                     'Or upgrade transformers (>=4.44), or pip install "deepspeed<0.15"',
                     '或升级 transformers（>=4.44），或 pip install "deepspeed<0.15"',

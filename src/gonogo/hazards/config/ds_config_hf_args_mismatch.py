@@ -48,7 +48,7 @@ class DsConfigHfArgsMismatch(Hazard):
         """All that transformers would list, by its own comparison."""
         if not with_trainer(run) or run.launch is None:
             return
-        differing = list(_compared(config, run))
+        differing = list(_mismatched_settings(config, run))
         sure = [found for found in differing if _is_sure(found[0], run)]
         # trl's classes have defaults of their own, which change from release to release.
         differing = sure or ([] if any(script.imports("trl") for script in run.scripts) else differing)
@@ -171,7 +171,7 @@ def _fixes_in_yaml(yaml: AccelerateConfig, pairs: list[Correspondence]) -> tuple
     )
 
 
-def _compared(config: DeepSpeedConfig, run: Run) -> Iterator[tuple[Correspondence, Field]]:
+def _mismatched_settings(config: DeepSpeedConfig, run: Run) -> Iterator[tuple[Correspondence, Field]]:
     """The settings whose values differ: that of the config, with what the arguments have."""
     # An argument that asks for a 16-bit type goes before mixed_precision of accelerate's YAML.
     asked = [run.arguments.get(name) for name in ("fp16", "bf16")]

@@ -10,12 +10,12 @@ from gonogo.hazards.facts.how_it_trains import as_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Run, Text
 
 _SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-_POSITIVE = Text("a whole number above 0", "大于 0 的整数")
+_POSITIVE = Text("an integer above 0", "大于 0 的整数")
 # Told by hazards of their own.
 _OTHERS = (("zero_optimization", "stage"), ("zero_optimization", "stage3_prefetch_bucket_size"))
 _BOOLEAN_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "1", "0", "t", "f", "y", "n"})
 _TRUTH = Text("true or false", " true 或 false")
-_WHOLE = Text("a whole number", "整数")
+_WHOLE = Text("an integer", "整数")
 _NUMBER = Text("a number", "数值")
 _TEXT = Text("a string", "字符串")
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}

@@ -23,7 +23,7 @@ _ORDERED = Pattern(
     r"['\"](?:str['\"] and ['\"](?:int|float)|(?:int|float)['\"] and ['\"]str)\b"
 )
 # DeepSpeed reckons with these as they are (runtime/config.py, _batch_assertion).
-_RECKONED = (("train_batch_size",), ("train_micro_batch_size_per_gpu",), ("gradient_accumulation_steps",))
+_BATCH_KEYS = (("train_batch_size",), ("train_micro_batch_size_per_gpu",), ("gradient_accumulation_steps",))
 # transformers compares these with TrainingArguments, and no string equals a number.
 _COMPARED = (
     ("gradient_clipping",),
@@ -54,13 +54,13 @@ class DsConfigValueStringType(Hazard):
         trainer = with_trainer(run)
         wrong: list[tuple[tuple[str, ...], Field, object]] = [
             (keys, field, number)
-            for keys in (*_RECKONED, *_COMPARED)
+            for keys in (*_BATCH_KEYS, *_COMPARED)
             if (number := _number(field := config.raw(*keys))) is not None
         ]
         if trainer:
             wrong += [(keys, field, flag) for keys in _FLAGS if (flag := _flag(field := config.raw(*keys))) is not None]
         if wrong:
-            certain = trainer or any(keys in _RECKONED for keys, _, _ in wrong)
+            certain = trainer or any(keys in _BATCH_KEYS for keys, _, _ in wrong)
             listed = ", ".join(f"{'.'.join(keys)} = {as_json(field.value)}" for keys, field, _ in wrong)
             yield self.finding(
                 Text(
@@ -76,7 +76,7 @@ class DsConfigValueStringType(Hazard):
                 ),
                 spans=tuple(field.span() for _, field, _ in wrong),
                 fixes=fix_of(
-                    Text("Take the quotes off", "去掉引号"),
+                    Text("Remove the quotes", "去掉引号"),
                     *(partial(config.replacing, *keys, value=value) for keys, _, value in wrong),
                 ),
             )
@@ -93,7 +93,7 @@ class DsConfigValueStringType(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=Text('Write "stage": 3 without quotes', '写成不带引号的 "stage": 3'),
                 spans=stage.span(),
-                fixes=fix_of(Text("Take the quotes off", "去掉引号"), lambda: config.replacing(*_STAGE, value=3)),
+                fixes=fix_of(Text("Remove the quotes", "去掉引号"), lambda: config.replacing(*_STAGE, value=3)),
             )
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -12,7 +12,7 @@ _TORCHS = (
 )
 
 
-def _unknown(field: Field) -> bool:
+def _is_unknown(field: Field) -> bool:
     return field.string is not None and field.string.lower() not in _DEEPSPEEDS and field.string not in _TORCHS
 
 
@@ -23,7 +23,7 @@ def _meant(name: str) -> str | None:
 
 
 class DsOptimizerUnknown(ConfigHazard):
-    wrong = staticmethod(_unknown)
+    wrong = staticmethod(_is_unknown)
     cause = Text(
         f"{{value}} is no optimizer of DeepSpeed's ({', '.join(_SPELLED)}) and no class of torch.optim.",
         f"{{value}} 既不是 DeepSpeed 的优化器（{'、'.join(_SPELLED)}），也不是 torch.optim 的类。",

@@ -13,12 +13,12 @@ _LAMB = Text(
 )
 
 
-def _untested(field: Field) -> bool:
+def _is_untested(field: Field) -> bool:
     return field.string in _TORCHS or (field.string or "").lower() in _DEEPSPEEDS
 
 
 class DsOptimizerUntestedWithZero(ConfigHazard):
-    wrong = staticmethod(_untested)
+    wrong = staticmethod(_is_untested)
 
     def context_for(self, at: Setting) -> Words | None:
         """What to think of before it is allowed; None where it is."""

@@ -75,7 +75,7 @@ class DsSchedulerParameters(Hazard):
         if counted and (steps <= 0 or isinstance(steps, float)) and newer_than(run, ">=0.19.3"):
             yield self.finding(
                 Text(
-                    "warmup_num_steps is {value}; {version} takes whole numbers above 0 only.",
+                    "warmup_num_steps is {value}; {version} takes integers above 0 only.",
                     "warmup_num_steps 为 {value}；{version} 只接受大于 0 的整数。",
                 ).format(value=steps, version=version_words(run)),
                 cure=Text("Write 1 for next to no warm-up", "几乎不预热时写 1")

@@ -37,7 +37,7 @@ class TrainingArgumentUnknown(Hazard):
         parsed = parsed_classes(run)
         if parsed is None:
             return
-        known = _known(parsed)
+        known = _known_arguments(parsed)
         for name in launch.options.names():
             place = launch.options.place_of(name)
             if place is None or not place.text.startswith("--") or len(name) < 2:
@@ -84,7 +84,7 @@ def _certainty(run: Run, near: str | None) -> Certainty:
     return Certainty.LIKELY
 
 
-def _known(parsed: ParsedClasses) -> frozenset[str]:
+def _known_arguments(parsed: ParsedClasses) -> frozenset[str]:
     names = set(parsed.own_fields) | all_names()
     if parsed.seq2seq:
         names |= all_names("Seq2SeqTrainingArguments")

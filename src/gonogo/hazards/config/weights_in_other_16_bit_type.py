@@ -10,11 +10,11 @@ _TYPES = {"float16": "fp16", "half": "fp16", "fp16": "fp16", "bfloat16": "bf16",
 class WeightsInOther16BitType(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """What is loaded, by option or in the script, against what the arguments or the config train in."""
-        trained = _trained(run)
+        trained = _training_dtype(run)
         if trained is None:
             return
         wanted, because = trained
-        for name, field in _loaded(run):
+        for name, field in _weight_dtypes(run):
             loaded = _TYPES.get(str(field.value).rpartition(".")[2].lower())
             if loaded is None or loaded == wanted:
                 continue
@@ -34,7 +34,7 @@ class WeightsInOther16BitType(Hazard):
             return
 
 
-def _trained(run: Run) -> tuple[str, Field] | None:
+def _training_dtype(run: Run) -> tuple[str, Field] | None:
     """The one 16-bit type that the run surely trains in, and what says so."""
     switched_on: list[tuple[str, Field]] = []
     for name in ("fp16", "bf16"):
@@ -47,7 +47,7 @@ def _trained(run: Run) -> tuple[str, Field] | None:
     return switched_on[0] if len(switched_on) == 1 else None
 
 
-def _loaded(run: Run) -> Iterator[tuple[str, Field]]:
+def _weight_dtypes(run: Run) -> Iterator[tuple[str, Field]]:
     """The types of the weights: ``--torch_dtype``, and ``from_pretrained`` of a model that is trained."""
     if with_trainer(run):
         for name in ("torch_dtype", "model_dtype"):

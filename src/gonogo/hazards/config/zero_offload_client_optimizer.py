@@ -26,7 +26,7 @@ _ADAMW = {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "aut
 class ZeroOffloadClientOptimizer(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Offload without an optimizer block, under a Trainer that hands its own optimizer over."""
-        if not _offloaded(config) or not config.raw("optimizer").absent or not with_trainer(run):
+        if not _offloads_optimizer(config) or not config.raw("optimizer").absent or not with_trainer(run):
             return
         versions = run.environment
         if versions.within("transformers", "<4.30") is not True or versions.within("deepspeed", ">=0.9") is not True:
@@ -63,7 +63,7 @@ class ZeroOffloadClientOptimizer(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """``deepspeed.initialize(optimizer=...)`` with an optimizer of torch's, under offload."""
         config = run.config
-        if config is None or not _offloaded(config):
+        if config is None or not _offloads_optimizer(config):
             return
         for call in script.calls("deepspeed.initialize"):
             node = call.keyword_node("optimizer")
@@ -153,7 +153,7 @@ def _not_forced(config: DeepSpeedConfig) -> Edit:
     return config.inserting("zero_force_ds_cpu_optimizer", value=False)
 
 
-def _offloaded(config: DeepSpeedConfig) -> bool:
+def _offloads_optimizer(config: DeepSpeedConfig) -> bool:
     """Whether DeepSpeed updates on the CPU and insists on its own optimizer."""
     forced = config.raw("zero_force_ds_cpu_optimizer")
     return config.offload("optimizer").get() in ("cpu", "nvme") and (forced.absent or forced.truth is True)

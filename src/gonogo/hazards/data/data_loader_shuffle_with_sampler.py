@@ -17,7 +17,7 @@ class DataLoaderShuffleWithSampler(Hazard):
             by = "batch_sampler" if _is_made(script, call, "batch_sampler") else "sampler"
             if not _is_made(script, call, by):
                 continue
-            excluded = [name for name in _EXCLUDED[by] if _given(call, name)]
+            excluded = [name for name in _EXCLUDED[by] if _excludes_sampler(call, name)]
             edits = [script.removing_keyword(call, name) for name in excluded]
             places = [place.span() for name in excluded if (place := call.keyword_place(name)) is not None]
             if not excluded or not places:
@@ -78,7 +78,7 @@ def _choices(value: ast.expr) -> Iterator[ast.expr]:
         yield value
 
 
-def _given(call: Call, name: str) -> bool:
+def _excludes_sampler(call: Call, name: str) -> bool:
     """Whether an argument is given a value that excludes a sampler."""
     field = call.keyword(name)
     if name in ("shuffle", "drop_last"):

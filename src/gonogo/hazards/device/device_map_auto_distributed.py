@@ -99,7 +99,7 @@ class DeviceMapAutoDistributed(Hazard):
         """A refusal by accelerate or DDP; a mismatch between accelerators; else a spread model that got through."""
         explained: set[int] = set()
         for failed in failed_ranks(record):
-            if _refused(failed.failure) or _crossed(failed, record):
+            if _is_refusal(failed.failure) or _spans_accelerators(failed, record):
                 explained.update(failed.ranks)
                 yield self._finding(record, failed.first, failed.ranks, failed.failure)
         spread = [
@@ -206,7 +206,7 @@ def _of_data_parallel(mismatch: LoggedMismatch) -> bool:
     return mismatch.passes("data_parallel.py", "parallel_apply.py", "replicate.py")
 
 
-def _refused(failure: Failure) -> bool:
+def _is_refusal(failure: Failure) -> bool:
     """True where accelerate or DDP said no."""
     if _REFUSED_BY_ACCELERATE in failure.message:
         return True
@@ -217,7 +217,7 @@ def _refused(failure: Failure) -> bool:
     return len(devices) > 1
 
 
-def _crossed(failed: FailedRanks, record: RehearsalRecord) -> bool:
+def _spans_accelerators(failed: FailedRanks, record: RehearsalRecord) -> bool:
     """True where two accelerators met in a rank of several, and the model was spread over accelerators."""
     mismatch = device_mismatch(failed.failure)
     return (

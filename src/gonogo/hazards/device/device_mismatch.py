@@ -16,7 +16,7 @@ from gonogo.hazards.facts.mismatch_in_log import Owner, all_mismatches_in
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text
 
 _MOVE_INPUT = Text(
-    "Move the batch to the model's device before the forward, and make tensors where they are used (device=x.device)",
+    "Move the batch to the model's device before the forward, and create tensors where they are used (device=x.device)",
     "前向之前把 batch 移到模型所在设备，并在使用处创建张量（device=x.device）",
 )
 _MOVE_MODULE = Text(

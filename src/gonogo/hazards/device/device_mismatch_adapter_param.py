@@ -55,7 +55,7 @@ class DeviceMismatchAdapterParam(Hazard):
                     "升级 PEFT：pip install -U peft（0.4.0 起会移动 AdaLoRA 的 ranknum）",
                 ),
                 Text(
-                    "Or move the adapter after it was made: for name, p in model.named_parameters(): "
+                    "Or move the adapter after it was created: for name, p in model.named_parameters(): "
                     'if "lora_" in name or "ranknum" in name: p.data = p.data.to(device)',
                     "或在创建适配器后移动它：for name, p in model.named_parameters(): "
                     'if "lora_" in name or "ranknum" in name: p.data = p.data.to(device)',

@@ -11,7 +11,7 @@ from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Rehears
 class ModuleLeftOnCpu(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """What the record lists, unless a device mismatch has already ended the rank."""
-        left = [rank for rank in record.ranks if rank.left_on_cpu and not _mismatched(rank)]
+        left = [rank for rank in record.ranks if rank.left_on_cpu and not _has_device_mismatch(rank)]
         if not left:
             return
         first = left[0]
@@ -96,7 +96,7 @@ class ModuleLeftOnCpu(Hazard):
                 ).format(mismatch=mismatch.sentence),
                 certainty=Certainty.POSSIBLE,
                 cure=Text(
-                    "Make every part before the model is moved, then move it: model.to(device); look for a part that "
+                    "Create every part before the model is moved, then move it: model.to(device); look for a part that "
                     "is created, loaded or offloaded (device_map, .cpu()) after it",
                     "在移动模型之前创建所有部分，再调用 model.to(device)；检查之后才创建、加载或卸载（device_map、"
                     ".cpu()）的部分",
@@ -109,5 +109,5 @@ class ModuleLeftOnCpu(Hazard):
             )
 
 
-def _mismatched(rank: RankRecord) -> bool:
+def _has_device_mismatch(rank: RankRecord) -> bool:
     return rank.failure is not None and device_mismatch(rank.failure) is not None

@@ -33,10 +33,10 @@ def first(log: FailureLog, pattern: Pattern) -> LineMatch | LoggedError | None:
     """
     if found := log.find(pattern):
         return found
-    return next((error for error in log.errors if any(map(pattern.search, _ways_to_read(error.message)))), None)
+    return next((error for error in log.errors if any(map(pattern.search, _unwrapped_variants(error.message)))), None)
 
 
-def _ways_to_read(message: str) -> tuple[str, ...]:
+def _unwrapped_variants(message: str) -> tuple[str, ...]:
     """A message as written, and as it was before a terminal broke its lines between words or within one."""
     lines = [line.strip() for line in message.splitlines()]
     return (message, " ".join(lines), "".join(lines)) if len(lines) > 1 else (message,)

@@ -103,6 +103,6 @@ def _by_deepspeed(error: LoggedError) -> bool:
 
 _CONFIRM = (Text("The import's innermost frame is DeepSpeed's", "import 的最内层帧属于 DeepSpeed"),)
 _CAUSE = Text(
-    "DeepSpeed asks PyTorch for a name that the installed version does not have: the two are of different times.",
+    "DeepSpeed asks PyTorch for a name that the installed version does not have: the two are from different times.",
     "DeepSpeed 使用了已安装的 PyTorch 中不存在的名字：两者版本不匹配。",
 )

@@ -111,7 +111,7 @@ _CURE_OF_GLOB = (
         "pip install -U datasets（2.15 或更新），或保留它并改用 fsspec==2023.9.2",
     ),
     Text(
-        "Where data_files of one's own has such a pattern: data/**/*.json in place of data/**.json",
+        "Where data_files of your own has such a pattern: data/**/*.json in place of data/**.json",
         "若自己的 data_files 中有这样的模式：用 data/**/*.json 代替 data/**.json",
     ),
 )

@@ -46,7 +46,7 @@ _CURES = {
         "选择同一型号的节点，或按最小的 GPU 设置 batch：最慢、最小的那张卡决定一切",
     ),
     "seed": Text(
-        "Seed all ranks alike before the model is made (set_seed), and only the data's order by rank",
+        "Seed all ranks alike before the model is created (set_seed), and only the data's order by rank",
         "在创建模型之前让所有 rank 使用相同的种子（set_seed），只有数据顺序可随 rank 变化",
     ),
 }
@@ -60,7 +60,7 @@ class RanksSetUpDifferently(Hazard):
             return
         for difference in compared.compared.differences:
             kind = _kind(difference.fact)
-            named = _named(difference.fact)
+            named = _fact_name(difference.fact)
             odd = _odd(difference)
             yield self.finding(
                 Text("{what}: {values}.{details}", "{what}：{values}。{details}").format(
@@ -93,7 +93,7 @@ def _severity(kind: str) -> Severity:
     return Severity.NOTE if kind in ("gpu", "seed") else Severity.WARNING
 
 
-def _named(fact: str) -> Text:
+def _fact_name(fact: str) -> Text:
     if fact.startswith("version of "):
         package = fact.removeprefix("version of ")
         return Text(f"the version of {package}", f"{package} 版本")

@@ -64,7 +64,7 @@ def outside_of_rank_test(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     if found is None:
         return
     script, branch = found
-    statement, call = _reached(script, branch, side, guard)
+    statement, call = _find_reaching_statement(script, branch, side, guard)
     if statement is None:
         return
     edits = None
@@ -186,7 +186,7 @@ def _branch(run: Run, guard: EnclosingCondition) -> tuple[Script, ast.If] | None
     return (script, node) if node is not None else None
 
 
-def _reached(
+def _find_reaching_statement(
     script: Script, branch: ast.If, side: Side, guard: EnclosingCondition
 ) -> tuple[ast.stmt | None, ast.Call | None]:
     """The statement by which a side comes to its call, in the branch's own block; and the call in it."""

@@ -66,7 +66,7 @@ def _of_binding(script: Script, binding: Binding, depth: int) -> tuple[Call, ...
     if isinstance(binding.value, (ast.Tuple, ast.List)) and binding.path[0] < len(binding.value.elts):
         return makers(script, binding.value.elts[binding.path[0]], depth) if len(binding.path) == 1 else ()
     if isinstance(binding.value, ast.Call):
-        return _returned(script, binding.value, binding.path, depth)
+        return _returned_calls(script, binding.value, binding.path, depth)
     return ()
 
 
@@ -76,10 +76,10 @@ def _of_call(script: Script, node: ast.Call, depth: int) -> tuple[Call, ...]:
         return makers(script, node.func.value, depth + 1) or (call,)
     if any(name in _WRAPPERS for name in call.names):
         return makers(script, first_argument(call, "model"), depth + 1)
-    return _returned(script, node, (), depth) or (call,)
+    return _returned_calls(script, node, (), depth) or (call,)
 
 
-def _returned(script: Script, node: ast.Call, path: tuple[int, ...], depth: int) -> tuple[Call, ...]:
+def _returned_calls(script: Script, node: ast.Call, path: tuple[int, ...], depth: int) -> tuple[Call, ...]:
     """What a function of the script's own gives back."""
     if not isinstance(node.func, ast.Name):
         return ()

@@ -30,15 +30,15 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
                         "{optimizer} 持有的是 FSDP 合并之前 {model} 的参数：它的更新不会改变正在训练的内容。",
                     ).format(optimizer=call.method, model=model.id),
                     cure=(
-                        Text("Make the optimizer after the model is wrapped", "在包装模型之后创建优化器"),
+                        Text("Create the optimizer after the model is wrapped", "在包装模型之后创建优化器"),
                         Text("Or wrap with use_orig_params=True", "或包装时设 use_orig_params=True"),
                     ),
                     spans=(call.place.span(), wrap.place.span(Text("wrapped only here", "到这里才包装"))),
-                    fixes=_moved(self, script, made, statement),
+                    fixes=_move_after_wrapping(self, script, made, statement),
                 )
 
 
-def _moved(hazard: Hazard, script: Script, made: ast.stmt, wrapped: ast.stmt) -> tuple[Fix, ...]:
+def _move_after_wrapping(hazard: Hazard, script: Script, made: ast.stmt, wrapped: ast.stmt) -> tuple[Fix, ...]:
     """The optimizer's statement put behind the wrapping one, where nothing in between needs it."""
     target = made.targets[0] if isinstance(made, ast.Assign) else None
     if not isinstance(target, ast.Name) or script.parent(made) is not script.parent(wrapped):

@@ -35,7 +35,9 @@ class DeepspeedEnvNotPropagated(Hazard):
             for name, field in launch.variables.items()
             if not name.startswith(_PASSED_ON) and _READ_BY_PROGRAMS.search(name) is not None
         ]
-        listed = _listed(launch.cwd / ".deepspeed_env") | _listed(Path.home() / ".deepspeed_env")
+        listed = _read_deepspeed_env(launch.cwd / ".deepspeed_env") | _read_deepspeed_env(
+            Path.home() / ".deepspeed_env"
+        )
         lost = [(name, field) for name, field in lost if name not in listed and field.place is not None]
         if not lost or not launch.variable("DS_ENV_FILE").absent:
             return
@@ -89,7 +91,7 @@ class DeepspeedEnvNotPropagated(Hazard):
             ),
             cure=(
                 Text(
-                    "Write into ~/.deepspeed_env on the launching node, NAME=VALUE a line: {names}",
+                    "Write into ~/.deepspeed_env on the launching node, NAME=VALUE per line: {names}",
                     "在启动节点的 ~/.deepspeed_env 中逐行写 NAME=VALUE：{names}",
                 ).format(
                     names=next((name for name in found.match.groups() if name), None)
@@ -139,7 +141,7 @@ _READ_BY_PROGRAMS = Pattern(
 )
 
 
-def _listed(path: Path) -> set[str]:
+def _read_deepspeed_env(path: Path) -> set[str]:
     """The names in a .deepspeed_env."""
     try:
         return {line.partition("=")[0].strip() for line in path.read_text(errors="replace").splitlines()}

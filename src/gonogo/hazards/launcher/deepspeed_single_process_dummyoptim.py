@@ -48,8 +48,9 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
         yield self.log_finding(
             found,
             Text(
-                "The optimizer is still Accelerate's placeholder: no DeepSpeed engine was made, since the process was "
-                "not started by a distributed launcher (or the script uses the optimizer before accelerator.prepare).",
+                "The optimizer is still Accelerate's placeholder: no DeepSpeed engine was created, since the process "
+                "was not started by a distributed launcher (or the script uses the optimizer before "
+                "accelerator.prepare).",
                 "优化器仍是 Accelerate 的占位对象：进程不是由分布式启动器启动的，所以没有创建 DeepSpeed 引擎（或脚本在 "
                 "accelerator.prepare 之前使用了优化器）。",
             ),

@@ -65,7 +65,7 @@ class LaunchBrokenContinuation(Hazard):
             ),
             fixes=self.fix(
                 Text("join the command's lines again", "重新连接命令的各行"),
-                *_merged(edit for one in breaks for edit in one.edits),
+                *_merge_edits(edit for one in breaks for edit in one.edits),
             ),
         )
 
@@ -123,7 +123,7 @@ def _next_words(line: ShellLine) -> tuple[list[ShellLine], ShellLine | None]:
     return between, None
 
 
-def _merged(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+def _merge_edits(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     """The edits, with all that is put in at one place put in at once."""
     given = list(edits)
     insertions = [edit for edit in given if edit.start == edit.end and edit.after.endswith(b"\n")]

@@ -27,7 +27,7 @@ class LaunchMisspeltShellVariable(Hazard):
                     known = {group for found in _SET.finditer(source.text) for group in found.groups() if group}
                 if name in known or launch.variable(name).known:
                     continue
-                meant = next((one for one in _assigned(source.text) if _is_near(name, one)), None)
+                meant = next((one for one in _assigned_names(source.text) if _is_near(name, one)), None)
                 if meant is None:
                     continue
                 word = line.place(match.start(1), match.end(1))
@@ -53,7 +53,7 @@ class LaunchMisspeltShellVariable(Hazard):
 
 
 @lru_cache(maxsize=8)
-def _assigned(text: str) -> tuple[str, ...]:
+def _assigned_names(text: str) -> tuple[str, ...]:
     """The variables that a script surely sets: a word such as ``lr=$LR`` behind a command is its argument."""
     found = {
         group for match in _SET.finditer(text) for group in match.groups()[1:] if group

@@ -25,7 +25,7 @@ class LaunchTypographicCharacters(Hazard):
         found: list[tuple[ShellLine, int]] = []
         for line in lines_from(source, source.line_of(launch.place.start)):
             if not line.text.isascii():
-                found += [(line, index) for index in _unquoted(line)]
+                found += [(line, index) for index in _unquoted_positions(line)]
             if not line.continues and line.end >= launch.place.end:
                 break
         if not found:
@@ -58,7 +58,7 @@ class LaunchTypographicCharacters(Hazard):
         )
 
 
-def _unquoted(line: ShellLine) -> Iterator[int]:
+def _unquoted_positions(line: ShellLine) -> Iterator[int]:
     """Where such characters stand; a dash only where a word begins with it, as an option does."""
     quote = ""
     text = line.code

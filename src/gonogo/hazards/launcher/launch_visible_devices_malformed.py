@@ -16,7 +16,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
         if launch.launcher == "deepspeed":
             yield from self._of_deepspeed(launch, value)
             return
-        wanted = _wanted(value)
+        wanted = _intended_gpus(value)
         seen = _as_cuda_reads(value)
         if wanted is None or seen == wanted:
             return
@@ -52,7 +52,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
         wrong = [part for part in value.split(",") if not part.strip().isdigit()]
         if not wrong:
             return
-        wanted = _wanted(value)
+        wanted = _intended_gpus(value)
         right = ",".join(dict.fromkeys(wanted)) if wanted else ""
         yield self.finding(
             Text(
@@ -74,7 +74,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
         return self.fix(title, place.edit(right), safe=False) if place is not None else None
 
 
-def _wanted(value: str) -> list[str] | None:
+def _intended_gpus(value: str) -> list[str] | None:
     """The GPUs that were meant; None where that is anyone's guess (identifiers, words)."""
     found: list[str] = []
     for part in value.strip("[](){}").replace(";", ",").replace("，", ",").replace(" ", ",").split(","):

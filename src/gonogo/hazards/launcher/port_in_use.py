@@ -38,7 +38,7 @@ _OTHER_PORT = Text(
     "MASTER_PORT=29511（swift、LLaMA-Factory）",
 )
 _ONE_LAUNCHER = Text(
-    "Under srun start one launcher a node (--ntasks-per-node=1), not one per GPU",
+    "Under srun start one launcher per node (--ntasks-per-node=1), not one per GPU",
     "使用 srun 时每个节点只启动一个启动器（--ntasks-per-node=1），不要每张 GPU 一个",
 )
 

@@ -196,7 +196,7 @@ class CpuRamOomKilled(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The kernel's own word that it killed for memory, or a process killed (-9) without an error of its own."""
-        evidence, certainty = _logged(log)
+        evidence, certainty = _find_kill_in_log(log)
         if evidence is None:
             if (died := next(log.errors_of(says=_MAP), None) or log.find(_MAP)) is not None:
                 yield self.log_finding(
@@ -282,7 +282,7 @@ _LOG_CURES = (
 )
 
 
-def _logged(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certainty]:
+def _find_kill_in_log(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certainty]:
     if kernel := log.find(_KERNEL):
         return kernel, Certainty.CERTAIN
     short = next((error for error in log.errors_of(says=_ALLOCATOR)), None) or log.find(_ALLOCATOR)

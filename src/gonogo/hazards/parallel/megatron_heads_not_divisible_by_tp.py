@@ -21,7 +21,7 @@ class MegatronHeadsNotDivisibleByTp(LoggedHazard):
                 continue
             yield self.finding(
                 Text(
-                    "{heads} ({key}) does not divide by the tensor-parallel size {size}.",
+                    "{heads} ({key}) is not divisible by the tensor-parallel size {size}.",
                     "{heads}（{key}）不能被张量并行度 {size} 整除。",
                 ).format(heads=heads, key=key, size=size),
                 certainty=Certainty.LIKELY,

@@ -16,7 +16,7 @@ class SequenceNotDivisibleByTp(LoggedHazard):
             return
         yield self.finding(
             Text(
-                "A sequence of {length} tokens does not divide by {splits} (tensor {tp}, context {cp}).",
+                "A sequence of {length} tokens is not divisible by {splits} (tensor {tp}, context {cp}).",
                 "{length} 个 token 的序列不能被 {splits} 整除（张量 {tp}，上下文 {cp}）。",
             ).format(length=count, splits=splits, tp=tp, cp=cp),
             cure=self.cures,

@@ -22,7 +22,7 @@ class QuantizedWeightsGivenToConverter(LoggedHazard):
             # Only its first line may carry a rank's prefix, or lack it.
             text = "\n".join([error.message, *(line.text for line in log.lines_after(error.raised.at, 4))])
             match = _MISMATCH.search(text) or (_SIZES.search(error.message) if quantized else None)
-            if match is None or not _packed(str(match.group("expected")), str(match.group("got"))):
+            if match is None or not _looks_packed(str(match.group("expected")), str(match.group("got"))):
                 continue
             yield self.log_finding(
                 error,
@@ -39,7 +39,7 @@ class QuantizedWeightsGivenToConverter(LoggedHazard):
             return
 
 
-def _packed(expected: str, got: str) -> bool:
+def _looks_packed(expected: str, got: str) -> bool:
     """Whether all dimensions are the same but one, which is a half, a quarter or an eighth."""
     wanted, found = ([int(part) for part in sizes.split(",") if part.strip()] for sizes in (expected, got))
     if len(wanted) != len(found):

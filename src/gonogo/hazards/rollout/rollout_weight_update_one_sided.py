@@ -56,7 +56,7 @@ _CAUSES = (
         Pattern(r"broadcast before (?P<path>/\S+) asks"),
         Text(
             "The weights are broadcast before {path} asks the server to receive them: the broadcast waits forever.",
-            "在 {path} 请求服务接收之前就广播了权重：广播将永远等待。",
+            "在 {path} 请求服务接收之前就广播了权重：广播将一直等待。",
         ),
     ),
     (
@@ -64,7 +64,7 @@ _CAUSES = (
         Text(
             "Weights are broadcast in the server's group, and the server was not asked to receive them: the broadcast "
             "waits forever.",
-            "在服务所在的组内广播了权重，却没有请求服务接收：广播将永远等待。",
+            "在服务所在的组内广播了权重，却没有请求服务接收：广播将一直等待。",
         ),
     ),
     (

@@ -27,7 +27,7 @@ def run_on_zeros(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
 
 
 def _with_else(script: Script, branch: ast.If, sizes: dict[str, str]) -> Iterator[Fix]:
-    name = _tested(branch.test)
+    name = _tested_name(branch.test)
     statement = branch.body[-1]
     if name not in sizes or branch.orelse or not isinstance(statement, ast.Assign) or len(branch.body) != 1:
         return
@@ -47,7 +47,7 @@ def _with_else(script: Script, branch: ast.If, sizes: dict[str, str]) -> Iterato
     yield Hazard.fix(_ZEROS.format(module=call.func.attr, name=name), edit, safe=False)
 
 
-def _tested(test: ast.expr) -> str:
+def _tested_name(test: ast.expr) -> str:
     """The name of which ``name is not None`` asks, or ``name`` alone; else empty."""
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot) and isinstance(test.left, ast.Name):
         return test.left.id

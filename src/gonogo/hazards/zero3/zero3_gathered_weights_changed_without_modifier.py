@@ -58,14 +58,14 @@ def _changes(script: Script, block: ast.With | ast.AsyncWith, gathered: ast.expr
             names |= {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
     for statement in block.body:
         for node in ast.walk(statement):
-            each = _written(script, node)
+            each = _written_target(script, node)
             while isinstance(each, (ast.Attribute, ast.Subscript)) and not any(same_code(each, one) for one in paths):
                 each = each.value
             if isinstance(each, ast.Attribute) or (isinstance(each, ast.Name) and each.id in names):
                 yield node
 
 
-def _written(script: Script, node: ast.AST) -> ast.expr | None:
+def _written_target(script: Script, node: ast.AST) -> ast.expr | None:
     """What a statement or call writes into."""
     if isinstance(node, ast.Call):
         if script.call_at(node).name.startswith("torch.nn.init."):

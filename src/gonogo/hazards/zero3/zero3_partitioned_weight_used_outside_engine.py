@@ -49,7 +49,7 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
             known = knows_zero3(script, call.node) or (of_trainer is not None and of_trainer.is_subclass("*Trainer"))
             if not known or tests_the_stage(script, call.node) or handed_to(script, name, *_WRAP):
                 continue
-            use = _called(script, name, call.line)
+            use = _find_model_call(script, name, call.line)
             if use is None:
                 continue
             yield self.finding(
@@ -94,7 +94,7 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
             )
 
 
-def _called(script: Script, name: str, after: int) -> ast.Call | None:
+def _find_model_call(script: Script, name: str, after: int) -> ast.Call | None:
     """Where a model is run: ``name(…)`` or ``name.generate(…)``."""
     for node in script.nodes(ast.Call):
         func = node.func

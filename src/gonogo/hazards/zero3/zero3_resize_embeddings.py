@@ -120,7 +120,7 @@ class Zero3ResizeEmbeddings(Hazard):
                         "升级 transformers（由 PR #26024 修复；4.43 由 #32214 修复）",
                     ),
                     Text(
-                        "In code of your own use deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0); "
+                        "In your own code use deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0); "
                         "or resize once without ZeRO-3 and save",
                         "自己的代码请使用 deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0)；或在不"
                         "启用 ZeRO-3 时调整一次并保存",

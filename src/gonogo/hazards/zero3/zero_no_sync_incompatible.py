@@ -16,7 +16,7 @@ _UPGRADE_ACCELERATE = Text(
     'Or pip install "accelerate>=1.9", which does not enter it under ZeRO-2/3',
     '或执行 pip install "accelerate>=1.9"：它在 ZeRO-2/3 下不会进入 no_sync',
 )
-_ENTERED = ("accelerate/accelerator.py", "deepspeed/runtime/engine.py", "transformers/trainer.py")
+_NO_SYNC_CALLERS = ("accelerate/accelerator.py", "deepspeed/runtime/engine.py", "transformers/trainer.py")
 
 
 class ZeroNoSyncIncompatible(Hazard):
@@ -140,7 +140,7 @@ def _cut(log: FailureLog) -> LoggedError | None:
     for error in log.cut:
         frames = [frame for frame in error.frames if "contextlib" not in frame.path]
         last = frames[-1] if frames else None
-        if last and last.function == "no_sync" and any(path in last.path for path in _ENTERED):
+        if last and last.function == "no_sync" and any(path in last.path for path in _NO_SYNC_CALLERS):
             return error
     return None
 

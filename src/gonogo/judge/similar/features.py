@@ -114,14 +114,14 @@ def _of_error(error: LoggedError) -> Iterator[tuple[str, float]]:
 
 
 def _of_frames(error: LoggedError) -> Iterator[tuple[str, float]]:
-    frames = [named for frame in error.frames if (named := _named(frame))]
+    frames = [named for frame in error.frames if (named := _frame_feature(frame))]
     for name in frames[-_MAX_FRAMES:]:
         yield f"f {name}", _FRAME
     if frames:
         yield f"i {frames[-1]}", _RAISED_IN
 
 
-def _named(frame: LogFrame) -> str:
+def _frame_feature(frame: LogFrame) -> str:
     """Where a frame is, as in any installation: the file in its package and the function; empty where unknown."""
     path = frame.path.replace("\\", "/")
     if not frame.function or frame.function.startswith("<"):

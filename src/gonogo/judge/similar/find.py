@@ -20,7 +20,7 @@ MIN_SIMILARITY = 0.3
 """The likeness below which a thread is not shown: benchmarks/similar.py measures what comes of it."""
 MIN_TRACEBACK_SHARE = 0.3
 """The part of a cut traceback that a hazard's case has at least, where the hazard is named for it."""
-_OF_ONE_HAZARD = 2
+_MAX_PER_HAZARD = 2
 """Threads of one hazard among those shown: one message may have several causes."""
 _UNSETTLED = 0.85
 """What the likeness of a thread counts for, of several alike, that does not tell what settled it."""
@@ -33,7 +33,9 @@ def similar_threads(log: FailureLog, shown: Collection[str] = ()) -> tuple[Simil
         return ()
     index = _index()
     without = {number for number, thread in enumerate(index.threads) if thread.address in shown}
-    return tuple(_shown(index.threads[number], likeness) for likeness, number in chosen(index, features, without))
+    return tuple(
+        _to_similar_thread(index.threads[number], likeness) for likeness, number in chosen(index, features, without)
+    )
 
 
 def chosen(
@@ -50,7 +52,7 @@ def chosen(
         hazard = index.threads[number].hazard
         if len(found) == MAX_SIMILAR:
             break
-        if hazard and of_hazard[hazard] == _OF_ONE_HAZARD:
+        if hazard and of_hazard[hazard] == _MAX_PER_HAZARD:
             continue
         of_hazard[hazard] += 1
         found.append((likeness, number))
@@ -86,7 +88,7 @@ _index = cache(ThreadIndex.shipped)
 _cases = cache(index_of_cases)
 
 
-def _shown(thread: IssueThread, likeness: float) -> SimilarThread:
+def _to_similar_thread(thread: IssueThread, likeness: float) -> SimilarThread:
     hazard = hazard_of(thread.hazard)
     settled = Text(thread.shows, thread.shows_zh or thread.shows) if thread.shows else None
     if hazard is not None and settled is None:

@@ -32,7 +32,7 @@ _PATH = re.compile(r"['\"](/[^'\"\n]{1,1000}|[^'\"\n]{1,1000}/[^'\"\n]{0,1000})[
 _HIDDEN_FOLDERS = ("/dev/", "/run/", "/var/run/")
 _CONNECTS = re.compile(r"\bconnect(?:_ex)?\(")
 
-_BY_LANDLOCK = Text(
+_REFUSED_BY_LANDLOCK = Text(
     "{what} was denied: this machine confines programs with Landlock, which only allows writing to the "
     "temporary folder and no sockets: enable user namespaces (see gonogo env), or make the program write "
     "below TMPDIR",
@@ -105,7 +105,7 @@ def _why(raised: ChainedException, confinement: Confined, folder: Path) -> Text 
     kind = raised.type.rpartition(".")[2]
     if kind == "PermissionError" or _REFUSED.search(message):
         if confinement == "landlock":
-            return _BY_LANDLOCK.format(what=what)
+            return _REFUSED_BY_LANDLOCK.format(what=what)
         return None if path and _is_of_this_user(folder / path) else _OF_THIS_USER.format(what=what)
     if confinement not in ("namespaces", "landlock"):
         return None

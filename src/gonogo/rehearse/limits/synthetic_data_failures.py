@@ -27,12 +27,12 @@ from gonogo.rehearse.prepared.stub_packages import asked_of
 from gonogo.rehearse.tested_paths import finds_nothing, tested_path
 
 # What a program raises that meets other rows than it reads, or another model.
-_OF_ROWS = frozenset({
+_ROW_ERRORS = frozenset({
     "KeyError", "TypeError", "ValueError", "IndexError", "AttributeError", "CastError", "DatasetGenerationError",
     "AssertionError",
 })  # fmt: skip
 _READS_ROWS = re.compile(r"-packages/datasets/|/torch/utils/data/|-packages/pyarrow/")
-_BY_NAME = re.compile(r"__getitem__|.*collat.*|.*dataset.*|.*preprocess.*|.*tokeniz.*", re.IGNORECASE)
+_DATA_FUNCTION_NAME = re.compile(r"__getitem__|.*collat.*|.*dataset.*|.*preprocess.*|.*tokeniz.*", re.IGNORECASE)
 _ASSERTED = "device-side assert triggered"
 NOT_HERE = Text(
     "{path} does not exist here, and gonogo prepare could not determine its format: put the file or "
@@ -132,7 +132,7 @@ def why_of_data(rank: RankRecord, table: Prepared, record: RehearsalRecord, fold
         return "made", _TOO_FEW.format(names=", ".join(made[:3]))
     if (elsewhere := lies_elsewhere(failure, folder)) is not None:
         return "missing", elsewhere
-    if (pair := _taken_for_another(table)) is not None and class_of(failure) in _OF_ROWS:
+    if (pair := _taken_for_another(table)) is not None and class_of(failure) in _ROW_ERRORS:
         return "made", _ANOTHER_MODEL.format(name=pair[0], chosen=pair[1])
     if table.guessed and _is_of_rows(failure):
         return "made", _GUESSED.format(names=", ".join(table.guessed[:3]))
@@ -206,8 +206,8 @@ def _is_of_rows(failure: Failure) -> bool:
         return True  # something of the rows was looked up in vain
     if kind == "TypeError" and (refused := _KEYWORD.search(failure.message)) and _is_written(refused[1], failure):
         return False
-    return kind in _OF_ROWS and any(
-        _READS_ROWS.search(frame.path) or (frame.owner == "user" and _BY_NAME.fullmatch(frame.function))
+    return kind in _ROW_ERRORS and any(
+        _READS_ROWS.search(frame.path) or (frame.owner == "user" and _DATA_FUNCTION_NAME.fullmatch(frame.function))
         for frame in failure.frames
     )
 

@@ -19,7 +19,7 @@ _NOT_IN = re.compile(r"cannot import name '\w+' from '(\w+)")
 _PACKAGE = re.compile(r".*-packages/[^/]+(?=/)")
 _NEAR = 6
 """Innermost frames in which a package's own file makes it the suspect."""
-_NOT_AS_ASKED = Text(
+_DIFFERS_FROM_REQUIRED = Text(
     "{package} differs from what the environment file requires (see below), which may be the reason",
     "本机的 {package} 与环境文件的要求不同（见下文），可能就是原因",
 )
@@ -31,7 +31,7 @@ def why_of_releases(rank: RankRecord, differing: Sequence[str]) -> Text | None:
     """Which package in ``differing`` (canonical names) a failure's words or frames lead to; None: none of them."""
     failure = rank.failure
     suspect = next((name for name in differing if failure is not None and _may_come_of(name, failure)), None)
-    return None if suspect is None else _NOT_AS_ASKED.format(package=suspect)
+    return None if suspect is None else _DIFFERS_FROM_REQUIRED.format(package=suspect)
 
 
 def _may_come_of(name: str, failure: Failure) -> bool:

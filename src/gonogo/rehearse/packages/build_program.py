@@ -18,7 +18,7 @@ def main(*arguments: str) -> None:
     """Unpack the sources, and call the hook of their build backend (PEP 517)."""
     step, source, subfolder, work, backend, backend_path, result = arguments
     shutil.rmtree(work, ignore_errors=True)
-    os.chdir(os.path.join(_unpacked(source, work), subfolder))
+    os.chdir(os.path.join(_unpack_source(source, work), subfolder))
     if step == "system":
         if os.path.exists("pyproject.toml"):
             shutil.copyfile("pyproject.toml", result)
@@ -36,7 +36,7 @@ def main(*arguments: str) -> None:
         hooks.build_wheel(result)
 
 
-def _unpacked(source: str, work: str) -> str:
+def _unpack_source(source: str, work: str) -> str:
     """The folder of the sources: an archive has one folder in it."""
     if os.path.isdir(source):
         shutil.copytree(source, work, symlinks=True)

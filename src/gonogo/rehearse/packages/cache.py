@@ -54,7 +54,7 @@ def folder_with(name: str, specifier: SpecifierSet, say: Say, *, unconfined: boo
     can't be written.
     """
     cache = cache_folder()
-    found = _cached(name, specifier)
+    found = _find_cached_wheel(name, specifier)
     return found if found is not None else _install(cache, name, specifier, say, unconfined=unconfined)
 
 
@@ -100,7 +100,7 @@ def cached_versions(name: str) -> dict[Version, Path]:
     return found
 
 
-def _cached(name: str, specifier: SpecifierSet) -> Path | None:
+def _find_cached_wheel(name: str, specifier: SpecifierSet) -> Path | None:
     found = cached_versions(name)
     best = max(specifier.filter(found, prereleases=True), default=None)
     return found[best] if best is not None else None

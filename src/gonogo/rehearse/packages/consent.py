@@ -53,7 +53,7 @@ _HEAD = Text(
     "{file} 要求的软件包本机没有：将安装 {count} 个{size}，放在 gonogo 自己的目录 {folder}",
 )
 _SIZE = Text(" (up to {size} to download)", "（最多需下载 {size}）")
-_FROM = Text("  from {host}: {names}", "  来自 {host}：{names}")
+_PACKAGES_FROM_HOST = Text("  from {host}: {names}", "  来自 {host}：{names}")
 _THIS_MACHINE = Text("local files", "本机文件")
 _BUILT = Text("  built from source on this machine, confined: {names}", "  在本机受限环境中构建：{names}")
 _TORCH = Text(
@@ -76,8 +76,8 @@ _DECLINED = Text(
 def agree(intended: Intended, *, yes: bool) -> None:
     """Return where the packages may be installed. Raises NotAgreed."""
     project = _project(intended.file)
-    lines = _described(intended)
-    if yes or project in _AGREED_NOW or set(intended.listed) <= _agreed(project):
+    lines = _describe_packages(intended)
+    if yes or project in _AGREED_NOW or set(intended.listed) <= _read_consent(project):
         print_lines(lines)
     else:
         answer = ask(lines, _QUESTION.format(count=len(intended.packages)))
@@ -103,7 +103,7 @@ _AGREED_NOW: set[str] = set()
 def may_be_asked(folder: Path) -> bool:
     """Whether the user has agreed to packages of the project before, or sits at a terminal to be asked."""
     project = str(folder.absolute().resolve())
-    return project in _AGREED_NOW or bool(_agreed(project)) or can_ask()
+    return project in _AGREED_NOW or bool(_read_consent(project)) or can_ask()
 
 
 def _size(intended: Intended) -> Text:
@@ -111,7 +111,7 @@ def _size(intended: Intended) -> Text:
     return _SIZE.format(size=size(total)) if total else Text("", "")
 
 
-def _described(intended: Intended) -> list[Text]:
+def _describe_packages(intended: Intended) -> list[Text]:
     count = len(intended.packages)
     lines = [_HEAD.format(file=_said(intended.file), count=count, size=_size(intended), folder=intended.folder)]
     by_host: dict[str, list[str]] = {}
@@ -120,7 +120,7 @@ def _described(intended: Intended) -> list[Text]:
             by_host.setdefault(one.host, []).append(f"{one.name} {one.version}".rstrip())
     for host, names in by_host.items():
         shown = ", ".join(names[:_MAX_SHOWN]) + (f" (+{len(names) - _MAX_SHOWN})" if len(names) > _MAX_SHOWN else "")
-        lines.append(_FROM.format(host=host or _THIS_MACHINE, names=shown))
+        lines.append(_PACKAGES_FROM_HOST.format(host=host or _THIS_MACHINE, names=shown))
     if intended.built:
         names = [f"{name} {version}" for name, version in intended.built.items()]
         lines.append(_BUILT.format(names=", ".join(names)))
@@ -160,7 +160,7 @@ def _place(project: str) -> Path:
     return state_folder() / "agreed" / f"{hashlib.sha256(project.encode()).hexdigest()[:24]}.json"
 
 
-def _agreed(project: str) -> set[str]:
+def _read_consent(project: str) -> set[str]:
     """What of the project's lists the user has agreed to."""
     try:
         told = msgspec.json.decode(_place(project).read_bytes())
@@ -173,7 +173,7 @@ def _agreed(project: str) -> set[str]:
 def _remember(project: str, listed: Sequence[str]) -> None:
     """Where the folder can't be written, it is asked again the next time."""
     place = _place(project)
-    together = sorted({*_agreed(project), *listed})
+    together = sorted({*_read_consent(project), *listed})
     content = json.dumps({"project": project, "listed": together}, indent=1, ensure_ascii=False)
     with contextlib.suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)

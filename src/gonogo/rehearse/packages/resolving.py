@@ -108,7 +108,7 @@ class Resolving:
 
     def _lines(self, also: Sequence[str]) -> list[str]:
         lines = [
-            _loosened(line) if name in self._loose else line
+            _drop_version(line) if name in self._loose else line
             for name, line in self._asked.items()
             if name not in self._left_out and name not in self._addresses
         ]
@@ -131,7 +131,7 @@ class Resolving:
         words += ["--format", LOCK, "-o", LOCK]
         run_uv(words, cwd=self._folder, what=self._what, say=self._say, wheels=self._wheels)
         lock = tomllib.loads((self._folder / LOCK).read_text(encoding="utf-8"))
-        return [_chosen(package) for package in lock.get("packages", ())]
+        return [_parse_package(package) for package in lock.get("packages", ())]
 
     def _refuse(self, name: str, why: str) -> None:
         is_asked = name in self._asked and name not in self._addresses
@@ -163,13 +163,13 @@ class Resolving:
         return False
 
 
-def _loosened(line: str) -> str:
+def _drop_version(line: str) -> str:
     """A requirement of any version."""
     requirement = Requirement(line)
     return f"{requirement.name}[{','.join(sorted(requirement.extras))}]" if requirement.extras else requirement.name
 
 
-def _chosen(package: Mapping[str, Any]) -> Chosen:
+def _parse_package(package: Mapping[str, Any]) -> Chosen:
     wheels = package.get("wheels") or ()
     file: Mapping[str, Any] = wheels[0] if wheels else package.get("archive") or {}
     host = urllib.parse.urlsplit(str(file.get("url") or "")).hostname or ""

@@ -22,7 +22,7 @@ from gonogo.rehearse.packages.places import Say
 _SAY_AFTER = 2.0
 _TIMEOUT = 1200.0
 # pip's settings that uv has under other names, and does not read by itself.
-_OF_PIP = {
+_UV_VARIABLE_OF_PIP_OPTION = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
     "find-links": "UV_FIND_LINKS",
@@ -134,7 +134,7 @@ def _uv() -> str:
 def _uv_surroundings(wheels: Path | None) -> dict[str, str]:
     """What uv gets of the user's variables; where pip looks for packages, uv does."""
     environment = surroundings()
-    for setting, name in _OF_PIP.items():
+    for setting, name in _UV_VARIABLE_OF_PIP_OPTION.items():
         if value := settings_of_pip().get(setting):
             environment.setdefault(name, ",".join(value.split()) if name == "UV_FIND_LINKS" else value)
     if wheels is not None:

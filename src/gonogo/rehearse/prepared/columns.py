@@ -69,7 +69,7 @@ def columns_in_options(arguments: Arguments) -> tuple[str, ...]:
     return tuple(f"{column}:{kind}" for column, kind in found.items())
 
 
-def separator_in(run: Run) -> str:
+def csv_separator(run: Run) -> str:
     """By the option of the launch, the option's default, else the only one that its readers are given; "": not told."""
     for name in run.arguments.names():
         value = run.arguments.get(name).string if _SEPARATOR_OPTION.fullmatch(name.lower()) else None
@@ -109,7 +109,7 @@ def rows_of_two_batches(run: Run, tokens: int = 0) -> int:
     return rows if rows * tokens <= _MAX_TOKENS else 0
 
 
-_TAKEN = ("*.select", "*.take", "*.skip", "*.train_test_split")
+_SELECTING_CALLS = ("*.select", "*.take", "*.skip", "*.train_test_split")
 _MAX_TAKEN_TOKENS = 24_000_000
 
 
@@ -120,7 +120,7 @@ def rows_taken(run: Run, name: str, tokens: int = 0) -> int:
     """
     taken = [0]
     for script in run.scripts:
-        for call in script.calls(*_TAKEN):
+        for call in script.calls(*_SELECTING_CALLS):
             opened = {one.value for one in ast.walk(call.node.func) if isinstance(one, ast.Constant)}
             if name not in opened and any(isinstance(one, str) and "/" in one for one in opened):
                 continue  # of another data set, which is opened in the same expression

@@ -44,7 +44,7 @@ def write_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> P
     old folder or the whole new one. Raises UserError where it can't be written.
     """
     earlier = read_prepared(check_folder(parent)) or Prepared()
-    return _written(parent, files, table, _with_names(table, earlier, table), _KEPT)
+    return _write_folder(parent, files, table, _with_names(table, earlier, table), _KEPT)
 
 
 def add_to_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> Path:
@@ -52,7 +52,7 @@ def add_to_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> 
     folder = check_folder(parent)
     earlier = read_prepared(folder) or Prepared()
     kept = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    return _written(parent, files, table, _with_names(earlier, earlier, table), kept)
+    return _write_folder(parent, files, table, _with_names(earlier, earlier, table), kept)
 
 
 def _with_names(into: Prepared, earlier: Prepared, table: Prepared) -> Prepared:
@@ -60,7 +60,9 @@ def _with_names(into: Prepared, earlier: Prepared, table: Prepared) -> Prepared:
     return msgspec.structs.replace(into, **{name: getattr(earlier, name) | getattr(table, name) for name in _NAMES})
 
 
-def _written(parent: Path, files: Mapping[str, bytes], made: Prepared, table: Prepared, kept: Iterable[str]) -> Path:
+def _write_folder(
+    parent: Path, files: Mapping[str, bytes], made: Prepared, table: Prepared, kept: Iterable[str]
+) -> Path:
     """The folder with these files and those that are kept of an earlier one; ``made`` names what is new."""
     folder = parent / FOLDER
     anew = {place for name in _PLACES for place in getattr(made, name).values()}

@@ -21,9 +21,9 @@ from gonogo.rehearse.prepared import axolotl
 from gonogo.rehearse.prepared.columns import (
     columns_in,
     columns_in_options,
+    csv_separator,
     rows_of_two_batches,
     rows_taken,
-    separator_in,
     texts_in,
 )
 from gonogo.rehearse.prepared.named_inputs import OF_SHELL, TOKENIZER_ALONE, is_hub_name, named_in, whole_path
@@ -71,12 +71,12 @@ _VARIABLE = Text(
     "the program reads it with os.environ[…], but no file of the launch sets it: export it",
     "程序用 os.environ[…] 读取它，而启动文件没有设置：请 export",
 )
-_OF_SHELL = Text(
+_UNSET_IN_SHELL = Text(
     "the launch script uses it without setting it: export it (otherwise it is empty)",
     "启动脚本使用了它而没有设置：请 export（没有设置时为空）",
 )
 _MEDIA = Text("a folder with generated images", "含生成图片的目录")
-_OF_NO_ROWS = frozenset({
+_SUFFIXES_WITHOUT_ROWS = frozenset({
     ".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".safetensors", ".gguf", ".onnx", ".npy", ".npz", ".h5", ".hdf5",
     ".arrow", ".mdb", ".tar", ".zip", ".gz", ".zst", ".model", ".vocab", ".so",
 })  # fmt: skip
@@ -140,7 +140,7 @@ def _required_input(
         yield required_model(named.value, named.place, folder, options, tokenizer_alone=tokenizer)
     elif named.kind == "variable":
         here = named.value in os.environ
-        why = None if here else _OF_SHELL if named.option == OF_SHELL else _VARIABLE
+        why = None if here else _UNSET_IN_SHELL if named.option == OF_SHELL else _VARIABLE
         state: State = "here" if here else "missing"
         yield RequiredInput("variable", named.value, named.place, state=state, why=why, format=named.option or None)
     elif named.kind == "media":
@@ -249,7 +249,7 @@ def required_data(
         return RequiredInput("data", name, named.place, path, "here", path)
     if _SETTINGS.search(named.option):
         return RequiredInput("data", name, named.place, path, "missing", why=_NO_SETTINGS)
-    if not named.is_hub and os.path.splitext(path)[1].lower() in _OF_NO_ROWS:
+    if not named.is_hub and os.path.splitext(path)[1].lower() in _SUFFIXES_WITHOUT_ROWS:
         return RequiredInput("data", name, named.place, path, "missing", why=_NO_ROWS)
     if not named.is_hub and not is_hub_name(name) and is_alone(run) and (made := image_folder(run, path, named.place)):
         return made
@@ -264,7 +264,7 @@ def required_data(
         if taken := rows_taken(run, name, tokens):
             wanted.rows = taken + max(wanted.rows, options.rows)
     if path.endswith((".csv", ".tsv")):
-        wanted.separator = separator_in(run)
+        wanted.separator = csv_separator(run)
     known = published_dataset(name) if hub else None
     if known is not None:
         wanted.columns = tuple(known.columns_in(subset))
@@ -293,7 +293,7 @@ def required_data(
 
 
 _PART = re.compile(r"(\w+)(?:\[(\d*)(%?):(\d*)(%?)\])?")
-_OF_A_PART = 16
+_ROWS_PER_PART = 16
 """Rows that a part of a split by per cent has."""
 
 
@@ -306,19 +306,19 @@ def _parts(split: str) -> tuple[tuple[str, ...], int]:
     for part in found:
         first, last = int(part[2] or 0), int(part[4] or 0)
         if part[3] or part[5]:
-            rows = max(rows, math.ceil(100 * _OF_A_PART / max(1, (last or 100) - first)))
+            rows = max(rows, math.ceil(100 * _ROWS_PER_PART / max(1, (last or 100) - first)))
         else:
-            rows = max(rows, last, first + _OF_A_PART if first else 0)
+            rows = max(rows, last, first + _ROWS_PER_PART if first else 0)
     return tuple(dict.fromkeys(one[1] for one in found)), rows
 
 
-_BY_METHOD = (
+_FORMAT_BY_METHOD = (
     ("dpo", "preference-chat"), ("orpo", "preference-chat"), ("simpo", "preference-chat"), ("cpo", "preference-chat"),
     ("reward", "preference"), ("_rm", "preference"), ("grpo", "prompts"), ("rloo", "prompts"), ("ppo", "prompts"),
     ("sft", "messages"), ("pt", "text"), ("pretrain", "text"), ("clm", "text"),
 )  # fmt: skip
 
-_BY_RLHF_TYPE = {
+_FORMAT_BY_RLHF_TYPE = {
     **dict.fromkeys(("dpo", "cpo", "orpo", "simpo", "rm"), "swift-preference"),
     "kto": "swift-labelled",
     **dict.fromkeys(("grpo", "ppo"), "swift-prompts"),
@@ -331,10 +331,10 @@ def _format_of(run: Run, columns: tuple[str, ...], hub: bool) -> str | None:
     launch = run.launch
     program = (launch.program.string or "").rpartition("/")[2].lower() if launch is not None else ""
     if run.framework == "ms-swift":
-        return _BY_RLHF_TYPE.get(run.arguments.get("rlhf_type").string or "", "messages")
+        return _FORMAT_BY_RLHF_TYPE.get(run.arguments.get("rlhf_type").string or "", "messages")
     told = format_from_columns(columns)
     by_trl = run.framework == "trl" or (hub and any(b"trl" in script.source.data for script in run.scripts))
-    return next((name for word, name in _BY_METHOD if word in program), told) if by_trl else told
+    return next((name for word, name in _FORMAT_BY_METHOD if word in program), told) if by_trl else told
 
 
 def _media_columns(run: Run, columns: tuple[str, ...]) -> tuple[str, ...]:

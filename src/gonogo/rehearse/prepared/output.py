@@ -56,7 +56,7 @@ _NOT_WRITTEN = Text("nothing written: nothing to generate", "没有写入任何�
 _LISTED = Text(
     "nothing written (--list); run without --list to generate it", "没有写入任何内容（--list）；去掉 --list 即可生成"
 )
-_LOOKED = Text("the program ran up to its first batch", "程序已运行到第一个批次")
+_RAN_TO_FIRST_BATCH = Text("the program ran up to its first batch", "程序已运行到第一个批次")
 _ENDED = Text("the program ended before its first batch: {why}", "程序在第一个批次之前结束：{why}")
 _ENVIRONMENT = Text(
     "packages: as {files} requires ({file}); rehearsals use them automatically, --environment none uses "
@@ -114,9 +114,7 @@ def _lines(done: Preparation, command: Sequence[str], language: str, made: bool)
         lines += [f"  {_NOTHING.in_language(language)}"]
     for one in done.wanted:
         state, kind = _STATES[one.state].in_language(language), _KINDS[one.kind].in_language(language)
-        lines.append(
-            f"  {_padded(state, 12)} {_padded(kind, 9)} {one.name}" + (f"  ({one.place})" if one.place else "")
-        )
+        lines.append(f"  {_pad(state, 12)} {_pad(kind, 9)} {one.name}" + (f"  ({one.place})" if one.place else ""))
         lines += [f"  {'':<22} {text}" for text in _details(one, language)]
     lines += [f"  {text.in_language(language)}" for text in _packages(done.packages)]
     for what, why in done.not_as_asked:
@@ -133,7 +131,7 @@ def _lines(done: Preparation, command: Sequence[str], language: str, made: bool)
     if done.ended is not None:
         lines.append(_ENDED.format(why=Text(*done.ended)).in_language(language))
     elif done.looked is not None:
-        lines.append(_LOOKED.in_language(language))
+        lines.append(_RAN_TO_FIRST_BATCH.in_language(language))
     for skipped in done.skipped:
         lines.append(_SKIPPED.format(what=skipped.what, why=skipped.why).in_language(language))
     if made and not command:
@@ -150,7 +148,7 @@ def _lines(done: Preparation, command: Sequence[str], language: str, made: bool)
     return lines
 
 
-def _padded(text: str, width: int) -> str:
+def _pad(text: str, width: int) -> str:
     return text + " " * (width - cells(text))
 
 

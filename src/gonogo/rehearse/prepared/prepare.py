@@ -44,7 +44,7 @@ _NO_FILE = re.compile(
 )
 _KEY = re.compile(r"^'(\w+)'$|^['\"]?Column (?:name )?\[?'?(\w+)'?\]? (?:not in|doesn't exist)|has no column '?(\w+)'?")
 _NO_MODEL = re.compile(r"the model (\S+) is not in the Hugging Face cache")
-_ENOUGH = 64
+_DEFAULT_ROWS = 64
 """Times as many rows as were chosen, where it shows that these don't come to one step."""
 _TOO_FEW = re.compile(
     r"(?:test|train)_size=(\d+) should be either positive and smaller than the number of samples"
@@ -162,7 +162,7 @@ def prepare(
             continue
         if _split_for(record, done.wanted) or wants_other_files(record.failure, done.wanted):
             continue
-        more, columns = _learned(record, runs, command, done.wanted, options)
+        more, columns = _inputs_from_record(record, runs, command, done.wanted, options)
         if not more and columns == options.columns:
             if record.outcome == "completed":  # it has opened all that it opens, with the variables that there are
                 done.wanted = [one for one in done.wanted if one.state != "unknown" and one.format != OF_SHELL]
@@ -257,7 +257,7 @@ def _line(text: str) -> str:
     return shorten(" ".join(text.split()), _MAX_MESSAGE_LENGTH)
 
 
-def _learned(
+def _inputs_from_record(
     record: RankRecord,
     runs: Sequence[Run],
     command: Sequence[str],
@@ -267,7 +267,7 @@ def _learned(
     """What a worker has shown to be needed beside what is known: things it missed, columns that rows lack."""
     folder = Path.cwd()
     known = {one.key for one in wanted if one.state != "unknown"}
-    found = [wanted for one in _by_name(record.missed) for wanted in _missed(one, runs, folder, options)]
+    found = [wanted for one in _by_name(record.missed) for wanted in _missing_inputs(one, runs, folder, options)]
     failure = record.failure
     columns = dict(options.columns)
     if failure is not None and record.outcome != "completed":
@@ -303,12 +303,12 @@ def _rows_for(
     if failure is None and not none:
         return options.rows_of
     opened = [one for one in wanted if one.kind == "data" and one.state == "made"]
-    opened = _opened(failure, wanted) if failure is not None else opened
+    opened = _opened_data_sets(failure, wanted) if failure is not None else opened
     match = _TOO_FEW.search(failure.message) if failure is not None else None
     if match is not None:
         rows = 2 * (int(match[1]) + 1) if match[1] else int(match[2]) + 1
     elif (none or _divides_by_none(failure)) and not options.rows_of:  # fewer rows than a batch of all ranks: no step
-        rows = _ENOUGH * options.rows
+        rows = _DEFAULT_ROWS * options.rows
     else:
         return options.rows_of
     return {**options.rows_of, **{one.key: rows for one in opened if options.rows_of.get(one.key, 0) < rows}}
@@ -318,7 +318,7 @@ def _divides_by_none(failure: Failure | None) -> bool:
     return failure is not None and failure.type == "ZeroDivisionError"
 
 
-def _opened(failure: Failure, wanted: Sequence[RequiredInput]) -> list[RequiredInput]:
+def _opened_data_sets(failure: Failure, wanted: Sequence[RequiredInput]) -> list[RequiredInput]:
     """The made data sets that the statement names in which the failure arose; all that are made where it names none."""
     made = [one for one in wanted if one.kind == "data" and one.state == "made"]
     named = named_at(failure)
@@ -332,7 +332,7 @@ def _split_for(record: RankRecord, wanted: Sequence[RequiredInput]) -> bool:
         return False
     lacking = [
         one
-        for one in _opened(record.failure, wanted)
+        for one in _opened_data_sets(record.failure, wanted)
         if one.path is None and match[1] not in one.splits and published_dataset(one.name) is None
     ]
     for one in lacking:
@@ -352,7 +352,9 @@ def _by_name(missed: Sequence[Missed]) -> Iterator[Missed]:
         yield Missed("model", name, files=asked)
 
 
-def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: PrepareOptions) -> Iterator[RequiredInput]:
+def _missing_inputs(
+    missed: Missed, runs: Sequence[Run], folder: Path, options: PrepareOptions
+) -> Iterator[RequiredInput]:
     if missed.kind == "model":
         yield required_model(missed.name, "", folder, options, asked=True, files=missed.files)
     elif is_address_of_rows(missed.name):

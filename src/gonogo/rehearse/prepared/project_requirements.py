@@ -34,7 +34,7 @@ _LISTS = ("requirements.txt", "environment.yml", "environment.yaml", "conda.yml"
 _PIP = re.compile(
     r"^[ \t]*(?:(?:[-*$>`]|\d+\.) ?)*(?:(?:python3?|uv)(?: -m)? )?pip3? install ([^\n`&|;]+)", re.MULTILINE
 )
-_ALONE = frozenset(
+_OPTIONS_WITHOUT_VALUE = frozenset(
     {"-U", "--upgrade", "-q", "--quiet", "--no-build-isolation", "--no-cache-dir", "--no-deps", "--user"}
 )
 """pip's options without a value."""
@@ -106,7 +106,7 @@ def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
         if not found.files:
             for path in (place / name for name in _LISTS):
                 if is_file(path) and _take(found, _lines_of(path, found)):
-                    found.files.append(_shown(path, folder))
+                    found.files.append(_display_path(path, folder))
                     break
     own = found.own
     if own is not None:
@@ -114,7 +114,7 @@ def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
         for path in own.files:
             took = _take(found, _lines_of(path, found)) or took
         if took:
-            found.files.append(_shown(own.file, folder))
+            found.files.append(_display_path(own.file, folder))
         found.lines.pop(own.name, None)
     for start in dict.fromkeys(starts):
         asked = declared_requirements(start)
@@ -125,11 +125,11 @@ def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
         for path in sorted((*place.glob("README*.md"), *place.glob("setup*.sh"), *place.glob("install*.sh"))):
             lines = list(_lines(_pip_install_names(path)))
             if lines and not found.files and _take(found, lines):  # it has no other list
-                found.files.append(_shown(path, folder))
+                found.files.append(_display_path(path, folder))
             for name, line in lines:
                 found.asked.setdefault(name, line)
     if found.files:
-        for name in _used(runs):
+        for name in _used_distributions(runs):
             if name in STACK or name in found.asked:
                 found.add(name)
         for name in _trackers(runs):
@@ -147,7 +147,7 @@ def _pip_install_names(path: Path) -> Iterator[str]:
         words = re.findall(r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'`]+", match[1].partition(" #")[0])
         before = ""
         for word in words:
-            if not before.startswith("-") or before in _ALONE:
+            if not before.startswith("-") or before in _OPTIONS_WITHOUT_VALUE:
                 yield word.strip("\"'")
             before = word
 
@@ -162,7 +162,7 @@ def _folders(runs: Sequence[Run], folder: Path) -> Iterator[Path]:
     yield folder
 
 
-def _used(runs: Sequence[Run]) -> list[str]:
+def _used_distributions(runs: Sequence[Run]) -> list[str]:
     """Distributions that the launches' own scripts import, and those of their launchers."""
     names: list[str] = []
     for run in runs:
@@ -209,13 +209,13 @@ def _lines_of(path: Path, found: Packages) -> Iterator[tuple[str, str]]:
         if not name[0].isalnum():  # conda's own, _libgcc_mutex
             continue
         extras = f"[{package.extras}]" if package.extras else ""
-        if package.address and not _spaced(package.address):
+        if package.address and not _has_spaces(package.address):
             yield name, f"{name}{extras} @ {package.address}"
         elif not package.address:
             yield name, f"{name}{extras}{_valid(package.specifier)}"
 
 
-def _spaced(address: str) -> bool:
+def _has_spaces(address: str) -> bool:
     """Whether an address can't be written in a line."""
     return re.search(r"[\s\0]", address) is not None
 
@@ -234,7 +234,7 @@ def _lines(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
         except InvalidRequirement:
             continue
         extras = f"[{','.join(sorted(one.extras))}]" if one.extras else ""
-        of = f" @ {one.url}" if one.url and not _spaced(one.url) else str(one.specifier)
+        of = f" @ {one.url}" if one.url and not _has_spaces(one.url) else str(one.specifier)
         yield canonical(one.name), f"{canonical(one.name)}{extras}{of}"
 
 
@@ -245,6 +245,6 @@ def _specifier(line: str) -> SpecifierSet:
         return SpecifierSet()
 
 
-def _shown(path: Path, folder: Path) -> str:
+def _display_path(path: Path, folder: Path) -> str:
     shown = os.path.relpath(path, folder)
     return re.sub(r"^(\.\./){4,}.*", str(path), shown)

@@ -52,7 +52,7 @@ _SHARES = {
 }  # fmt: skip
 
 # The first that a program's columns have all of is taken; more telling ones stand first.
-_TOLD_BY = (
+_FORMAT_BY_KEYS = (
     ("sharegpt", {"conversations", "value"}),
     ("sharegpt", {"conversations", "from"}),
     ("conversations", {"conversations", "role"}),
@@ -75,7 +75,7 @@ _TOLD_BY = (
 def format_from_columns(columns: tuple[str, ...]) -> str | None:
     """The format of rows by the columns that a program reads; None where they tell none."""
     names = set(columns)
-    return next((name for name, wanted in _TOLD_BY if wanted <= names), None)
+    return next((name for name, wanted in _FORMAT_BY_KEYS if wanted <= names), None)
 
 
 def kind_by_name(column: str) -> str:
@@ -128,8 +128,8 @@ class Maker:
             return {"from": "gpt", "value": text(tokens, number)}
         if kind == "message":
             return {"role": "assistant", "content": text(tokens, number)}
-        if kind in _OF_ONE_SIDE:
-            return [{"role": _OF_ONE_SIDE[kind], "content": text(tokens, number)}]
+        if kind in _ROLE_BY_KIND:
+            return [{"role": _ROLE_BY_KIND[kind], "content": text(tokens, number)}]
         if kind in ("image", "audio", "video"):
             return self.media.get(kind, "")
         if kind in ("images", "audios", "videos"):
@@ -195,8 +195,8 @@ def _of_functions(kind: str, number: int) -> str:
 
 
 _CONVERSATIONS = ("chat", "turns", "parts")
-_OF_ONE_SIDE = {"asked": "user", "answered": "assistant"}
+_ROLE_BY_KIND = {"asked": "user", "answered": "assistant"}
 
 
 def _is_long(kind: str) -> bool:
-    return kind in ("text", "texts", "exchanges", "turn", "message", *_CONVERSATIONS, *_OF_ONE_SIDE)
+    return kind in ("text", "texts", "exchanges", "turn", "message", *_CONVERSATIONS, *_ROLE_BY_KIND)

@@ -26,7 +26,7 @@ from gonogo.virtual.protocol.messages import (
     Waits,
 )
 
-_KEPT = 4
+_MAX_KEPT = 4
 """How many of a rank's last calls are remembered."""
 _FAILED: tuple[End, ...] = ("raised", "unsupported", "killed")
 
@@ -50,7 +50,7 @@ class _Made:
 class _Rank:
     sites: dict[int, Site] = field(default_factory=dict)
     waiting: _Made | None = None
-    last: deque[_Made] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    last: deque[_Made] = field(default_factory=lambda: deque(maxlen=_MAX_KEPT))
     end: End | None = None
     made: int = 0
     context: RankContext = _NOTHING_READ

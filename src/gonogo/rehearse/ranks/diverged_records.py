@@ -17,14 +17,16 @@ def with_names(divergence: Divergence, records: Sequence[RankRecord]) -> Diverge
 
     def named(side: Side) -> Side:
         known = names.get(side.ranks[0], {})
-        call = _named(side.call, known) if side.call is not None else None
+        call = _with_group_names(side.call, known) if side.call is not None else None
         guards = tuple(guards_of(call.frames)) if call is not None else ()
-        return replace(side, call=call, guards=guards, before=tuple(_named(one, known) for one in side.before))
+        return replace(
+            side, call=call, guards=guards, before=tuple(_with_group_names(one, known) for one in side.before)
+        )
 
     return replace(divergence, sides=tuple(map(named, divergence.sides)), earlier=tuple(map(named, divergence.earlier)))
 
 
-def _named(call: CollectiveCall, names: dict[int, str]) -> CollectiveCall:
+def _with_group_names(call: CollectiveCall, names: dict[int, str]) -> CollectiveCall:
     return replace(call, parameters=tuple(names.get(int(number), f"#{number}") for number in call.parameters))
 
 

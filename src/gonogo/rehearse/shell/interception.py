@@ -68,7 +68,7 @@ class Interception:
         if name in ("sh", "dash") and target not in (name, "bash"):  # sh is another shell here, such as dash
             self._overwrite(call, address, path, os.fsencode(self.bash))
             return
-        if not (name in self._names or is_python(name) or _for_python(first_line)):
+        if not (name in self._names or is_python(name) or _has_python_shebang(first_line)):
             return
         if len(words) > 2 and call.memory.text(call.pid, words[2]) == os.fsencode(STAND_IN):
             self._let_through[caller] = _STARTS_OF_A_STAND_IN - 1
@@ -130,7 +130,7 @@ class _FilesOf:
             os.close(root)
 
 
-def _for_python(start: bytes) -> bool:
+def _has_python_shebang(start: bytes) -> bool:
     """Whether a file begins with a line that hands it to Python (pip writes two for a long path)."""
     if not start.startswith(b"#!"):
         return False

@@ -34,7 +34,7 @@ _MAX_OUTPUT = 1 << 20
 # In the world's root folder: no path of a program is shorter.
 _STUB, _BASH = "g", "b"
 # Folders of the training machine's own software, which another machine need not have.
-_OF_THE_MACHINE = ("/usr/", "/opt/", "/etc/")
+_SYSTEM_FOLDERS = ("/usr/", "/opt/", "/etc/")
 _NOT_THERE = re.compile(
     r": line \d+: (/[^:]+\.sh|/[^:]*/(?:activate|setenv|set_env|profile)[^:/]*): No such file or directory$"
 )
@@ -203,7 +203,7 @@ def _sourced_of_the_machine(output: Sequence[str]) -> list[str]:
     found = []
     for line in output:
         match = _NOT_THERE.search(line)
-        if match is not None and match[1].startswith(_OF_THE_MACHINE):
+        if match is not None and match[1].startswith(_SYSTEM_FOLDERS):
             found.append(match[1])
     return found
 

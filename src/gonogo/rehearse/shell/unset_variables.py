@@ -16,7 +16,7 @@ _SET = re.compile(
     re.MULTILINE,
 )
 _READ = re.compile(r"\b(?:read|getopts|mapfile|readarray)\b([^\n;|]*)")
-_OF_BASH = re.compile(
+_BASH_VARIABLES = re.compile(
     r"BASH.*|RANDOM|SECONDS|LINENO|FUNCNAME|PIPESTATUS|OPTARG|OPTIND|UID|EUID|PPID|HOSTNAME|HOSTTYPE|OSTYPE|MACHTYPE"
     r"|PWD|OLDPWD|IFS|REPLY|SHELL|SHLVL|HOME|PATH|USER|TERM|LANG|EPOCHSECONDS|DIRSTACK|GROUPS"
 )
@@ -31,12 +31,12 @@ def unset_variables(words: Sequence[str], cwd: str, environment: Mapping[str, st
     except OSError:
         return []
     text = re.sub(r"(?m)(?:^|\s)#.*$", "", text)
-    known = {*environment, *_given(text)}
+    known = {*environment, *_assigned_names(text)}
     used = [match[1] or match[2] for match in _USED.finditer(re.sub(r"'[^'\n]*'", "", text))]
-    return [name for name in dict.fromkeys(used) if name not in known and not _OF_BASH.fullmatch(name)]
+    return [name for name in dict.fromkeys(used) if name not in known and not _BASH_VARIABLES.fullmatch(name)]
 
 
-def _given(text: str) -> Iterator[str]:
+def _assigned_names(text: str) -> Iterator[str]:
     for match in _SET.finditer(text):
         yield next(name for name in match.groups() if name)
     for match in _READ.finditer(text):

@@ -79,7 +79,7 @@ def _dump(log: CallLog, rank: int, names: dict[str, str], library: str) -> dict[
         "version": VERSION,
         "comm_lib_version": "",
         "pg_config": {
-            names[key]: {"name": names[key], "desc": _described(key), "ranks": str(list(members))}
+            names[key]: {"name": names[key], "desc": _describe_group(key), "ranks": str(list(members))}
             for key, members in own.items()
         },
         "pg_status": {
@@ -112,12 +112,12 @@ def _entry(
         frames[call.site] = [{"name": f.function, "filename": f.path, "line": f.line} for f in stack]
     passes = call.operator.startswith("send/recv")
     sent, got = _sizes(call.operator, call.sizes, len(members))
-    name = _passed(rank, members, call.root) if passes else _name(call.operator, call.sizes, len(members))
+    name = _message_key(rank, members, call.root) if passes else _name(call.operator, call.sizes, len(members))
     dtype = _DTYPES.get(call.dtype or "", call.dtype or "Byte")
     return {
         "record_id": number,
         "pg_id": int(names[call.group]),
-        "process_group": (names[call.group], _described(call.group)),
+        "process_group": (names[call.group], _describe_group(call.group)),
         "collective_seq_id": logged.number + 1,
         "p2p_seq_id": logged.number + 1 if passes else 0,
         "op_id": number + 1,
@@ -163,7 +163,7 @@ def _name(operator: str, sizes: tuple[int, ...], ranks: int) -> str:
     return _NAMES[operator]
 
 
-def _passed(rank: int, members: tuple[int, ...], source: int | None) -> str:
+def _message_key(rank: int, members: tuple[int, ...], source: int | None) -> str:
     """What NCCL calls a message between two ranks, which are numbered within their group."""
     inside = sorted(members)
     sender = inside.index(source if source is not None else inside[0])
@@ -171,7 +171,7 @@ def _passed(rank: int, members: tuple[int, ...], source: int | None) -> str:
     return f"send {sender}->{receiver}" if rank == source else f"recv {receiver}<-{sender}"
 
 
-def _described(key: str) -> str:
+def _describe_group(key: str) -> str:
     """What the analyzer shows of a group."""
     if key == "world":
         return "new_group"

@@ -23,7 +23,7 @@ from gonogo.rehearse.path_access import traced_calls
 from gonogo.virtual.protocol.plan import LINE_TO_EXCHANGE
 
 _MAX_PACKET = 8192
-_OF_A_RANK = frozenset(
+_RANK_VARIABLES = frozenset(
     {
         "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "ROLE_RANK", "LOCAL_WORLD_SIZE", "CROSS_RANK", "LOCAL_SIZE",
         "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -149,7 +149,7 @@ class ForkServer:
     def __init__(self, python: str, environment: Mapping[str, str], cwd: str, world: World) -> None:
         self._world = world
         self._python = python
-        self._environment = {name: value for name, value in environment.items() if name not in _OF_A_RANK}
+        self._environment = {name: value for name, value in environment.items() if name not in _RANK_VARIABLES}
         self._cwd = cwd
         self._channel, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._popen: subprocess.Popen[bytes] | None = None
@@ -255,8 +255,8 @@ class ForkServer:
 def are_alike(environments: Sequence[Mapping[str, str]]) -> bool:
     """Whether workers with these environments find the same torch after importing it."""
     first, *others = environments
-    fixed = {name: value for name, value in first.items() if name not in _OF_A_RANK}
-    return all({name: value for name, value in one.items() if name not in _OF_A_RANK} == fixed for one in others)
+    fixed = {name: value for name, value in first.items() if name not in _RANK_VARIABLES}
+    return all({name: value for name, value in one.items() if name not in _RANK_VARIABLES} == fixed for one in others)
 
 
 @contextlib.contextmanager

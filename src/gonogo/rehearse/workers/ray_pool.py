@@ -34,7 +34,7 @@ _POLL = 0.3
 # Ray notices a node that does not answer after fifteen seconds; until then it would send tasks there.
 _UNTIL_NOTICED = 45.0
 # A worker told to end has five seconds to write its record, and Ray some to bring it here.
-_TO_END = 20.0
+_EXIT_SECONDS = 20.0
 _TELLS_A_SECOND = 400
 
 
@@ -101,9 +101,9 @@ class _Run:
 
     def end(self, outcome: Outcome) -> None:
         """Have the ranks that still run write what they know; a second Ctrl-C leaves at once."""
-        until = time.monotonic() + _TO_END
+        until = time.monotonic() + _EXIT_SECONDS
         with contextlib.suppress(KeyboardInterrupt, self._ray.exceptions.RayError):
-            self._ray.get(self._board.end.remote(outcome), timeout=_TO_END)
+            self._ray.get(self._board.end.remote(outcome), timeout=_EXIT_SECONDS)
             while self._running and time.monotonic() < until:
                 heard = set(self._progress)
                 if all(assignment.plan.rank not in heard for assignment in self._running.values()):
@@ -139,7 +139,7 @@ class _Run:
                 _say_if_gonogo_is_missing(error)
                 raise
             else:
-                self._records[assignment.plan.rank] = _received(assignment, returned)
+                self._records[assignment.plan.rank] = _receive_record(assignment, returned)
         heard: dict[int, bytes] = self._ray.get(self._board.all.remote())
         for rank, line in heard.items():
             self._progress[rank] = msgspec.json.decode(line, type=Progress) if line else None
@@ -231,7 +231,7 @@ def _rank(shipped: bytes, rank: int, board: Any, seconds_between: float) -> byte
     return run_rank(shipped, str(ray.util.get_node_ip_address()), tell, seconds_between)
 
 
-def _received(assignment: Assignment, returned: Returned) -> RankRecord:
+def _receive_record(assignment: Assignment, returned: Returned) -> RankRecord:
     """The record, also as a file in the rank's folder, where ``--keep`` looks for it."""
     if returned.refused is not None:
         raise UserError(Text(*returned.refused))

@@ -47,7 +47,7 @@ def to_html(report: Report, language: str) -> str:
             "<body>",
             element("nav", *_switches(language), klass="switches", aria_label="Language / 语言"),
             element("main", *bodies),
-            f'<script type="application/json" id="data">{_embedded(data)}</script>',
+            f'<script type="application/json" id="data">{_embed_json(data)}</script>',
             f"<script>{script}</script>",
             "</body>",
             "</html>",
@@ -90,7 +90,7 @@ def _hash(content: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
-def _embedded(data: dict[str, Any]) -> str:
+def _embed_json(data: dict[str, Any]) -> str:
     """JSON that no HTML parser takes for the end of its element, or for another."""
     plain = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -79,9 +79,9 @@ def _timeline(rank: int, timeline: MemoryTimeline) -> dict[str, Any]:
         "reserved": timeline.reserved if any(timeline.reserved) else [],
         "phases": _runs(list(zip(timeline.phases, timeline.steps, strict=True))),
         "reached": timeline.reached_by,
-        "modules": _numbered(timeline.modules),
-        "operators": _numbered(timeline.operators),
-        "places": _numbered(tuple(map(short_place, timeline.places))),
+        "modules": _number_texts(timeline.modules),
+        "operators": _number_texts(timeline.operators),
+        "places": _number_texts(tuple(map(short_place, timeline.places))),
     }
 
 
@@ -96,7 +96,7 @@ def _steps(report: Report) -> dict[str, Any] | None:
     }
 
 
-def _numbered(texts: tuple[str, ...]) -> dict[str, Any]:
+def _number_texts(texts: tuple[str, ...]) -> dict[str, Any]:
     """Texts that are often the same: each once, and their numbers."""
     once = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     return {"texts": [clean_line(text) for text in once], "of": [once[text] for text in texts]}

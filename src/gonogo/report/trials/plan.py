@@ -109,7 +109,7 @@ def _fitting(plan: Plan, language: str) -> Table:
         (
             str(number),
             strategy_name(choice, language),
-            *([_solved(choice, language)] if isinstance(choice, SolutionSummary) else []),
+            *([_solution_text(choice, language)] if isinstance(choice, SolutionSummary) else []),
             f"{choice.micro_batch} x {choice.gradient_accumulation}",
             f"{size(choice.reserved_bytes)} ± {choice.band:.0%}",
             f"{choice.tokens_per_second_per_gpu:,.0f}",
@@ -127,7 +127,7 @@ def _fitting(plan: Plan, language: str) -> Table:
     return Table(title.in_language(language), tuple(columns), rows, frozenset(numeric), note=note)
 
 
-def _solved(choice: SolutionSummary, language: str) -> str:
+def _solution_text(choice: SolutionSummary, language: str) -> str:
     value = f"{choice.solved:,}"
     if choice.at_limit:
         return Text("{value} (larger not tried)", "{value}（未尝试更大的值）").format(value=value).in_language(language)
@@ -138,7 +138,7 @@ def solution(plan: Plan, choice: StrategySummary, language: str) -> str:
     """What ``--solve`` found for a strategy, with its name; empty where nothing was asked."""
     if not isinstance(choice, SolutionSummary):
         return ""
-    return f"{_SOLVED[plan.solve][1].in_language(language)} {_solved(choice, language)}"
+    return f"{_SOLVED[plan.solve][1].in_language(language)} {_solution_text(choice, language)}"
 
 
 def _note(choices: tuple[StrategySummary, ...], language: str) -> str:

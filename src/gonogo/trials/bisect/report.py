@@ -53,8 +53,8 @@ def bisect_report(found: Bisected) -> Report:
         command="bisect",
         verdict=_verdict(found),
         findings=failing.report.findings if failing and failing.report else (),
-        covered=tuple(_covered(found.package, trial) for trial in found.trials if trial.why is None),
-        skipped=tuple(_skipped(found)),
+        covered=tuple(_covered_text(found.package, trial) for trial in found.trials if trial.why is None),
+        skipped=tuple(_skipped_items(found)),
         bisection=_bisection(found),
         notes=tuple(notes),
     )
@@ -88,14 +88,14 @@ def _answer(found: Bisected) -> Text:
     return _NOT_TOLD.format(package=found.package, version=untold.version if untold else found.good)
 
 
-def _covered(package: str, trial: ReleaseTrial) -> Text:
+def _covered_text(package: str, trial: ReleaseTrial) -> Text:
     assert trial.report is not None
     hazards = ", ".join(dict.fromkeys(finding.hazard for finding in trial.report.findings))
     what = f"{package} {trial.version}: {trial.report.verdict.value}"
     return Text(what + (f" ({hazards})" if hazards else ""), what + (f"（{hazards}）" if hazards else ""))
 
 
-def _skipped(found: Bisected) -> list[Skipped]:
+def _skipped_items(found: Bisected) -> list[Skipped]:
     """What was tried in vain, then what the rehearsal of the ends didn't cover."""
     skipped = [
         Skipped(_UNTRIED.format(package=found.package, version=trial.version), trial.why)
@@ -120,11 +120,11 @@ def _bisection(found: Bisected) -> Bisection:
         nearest_bad=str(search.bad) if search is not None else None,
         undecided=tuple(map(str, sorted(search.suspects[:-1]))) if search is not None else (),
         interrupted=found.interrupted,
-        tried=tuple(_tried(trial) for trial in found.trials),
+        tried=tuple(_to_tried_release(trial) for trial in found.trials),
     )
 
 
-def _tried(trial: ReleaseTrial) -> TriedRelease:
+def _to_tried_release(trial: ReleaseTrial) -> TriedRelease:
     report = trial.report
     rehearsal = report.rehearsal if report is not None else None
     return TriedRelease(

@@ -46,7 +46,7 @@ def cure_report(found: SearchState, copy: Copy, *, rehearsals: int, seconds: flo
     return Report(
         command="cure",
         verdict=Verdict.GO if go else Verdict.CANNOT_TELL,
-        findings=() if go else tuple(_shown(finding, copy) for finding in found.now.in_the_way),
+        findings=() if go else tuple(_with_user_paths(finding, copy) for finding in found.now.in_the_way),
         covered=tuple(_clean(text, copy) for text in last.covered) if last is not None and go else (),
         skipped=last.skipped if last is not None and go else (Skipped(_PARTLY, _NOT_SEEN),),
         cure=_cure(found, copy, needed, rehearsals, seconds, patch_file),
@@ -61,12 +61,12 @@ def _cure(
     return cured.Cure(
         needed=needed,
         proven=needed and found.cured,
-        before=_seen(found.before),
-        after=_seen(found.now) if found.steps else None,
+        before=_trial_outcome(found.before),
+        after=_trial_outcome(found.now) if found.steps else None,
         patch=copy.patch(),
         patch_file=patch_file,
         folder=str(copy.patch_folder()),
-        pins=tuple(dict.fromkeys([*_pinned(copy), *(pin for step in found.steps for pin in step.pins)])),
+        pins=tuple(dict.fromkeys([*_pinned_releases(copy), *(pin for step in found.steps for pin in step.pins)])),
         variables=command[0] if command is not None else {},
         command=tuple(command[1]) if command is not None else None,
         steps=tuple(_steps(found.steps, copy)),
@@ -75,7 +75,7 @@ def _cure(
             for attempt in found.attempts
         ),
         alternatives=tuple(
-            cured.Alternative(one.instead_of.title, one.candidate.title, one.patch, _seen(one.trial))
+            cured.Alternative(one.instead_of.title, one.candidate.title, one.patch, _trial_outcome(one.trial))
             for one in found.alternatives
         ),
         rehearsals=rehearsals,
@@ -112,7 +112,7 @@ def _contents(edits: Sequence[Edit], copy: Copy) -> dict[Path, bytes]:
     return {place: copy.of(place).read_bytes() for place in places if place is not None}
 
 
-def _pinned(copy: Copy) -> list[str]:
+def _pinned_releases(copy: Copy) -> list[str]:
     """The releases that a changed file of versions now names: they have to be installed."""
     from gonogo.evidence.files import FileKind, kind_of
 
@@ -125,7 +125,7 @@ def _pinned(copy: Copy) -> list[str]:
     return pins
 
 
-def _seen(trial: Trial) -> cured.TrialOutcome:
+def _trial_outcome(trial: Trial) -> cured.TrialOutcome:
     record = trial.record
     own = own_device(record.ranks[0]) if record is not None and record.ranks else None
     node = host_per_node(record) if record is not None else None
@@ -145,7 +145,7 @@ def _came_to_steps(record: RehearsalRecord | None) -> bool:
     return record is not None and bool(record.ranks) and record.ranks[0].steps > 0
 
 
-def _shown(finding: Finding, copy: Copy) -> Finding:
+def _with_user_paths(finding: Finding, copy: Copy) -> Finding:
     """A finding with the user's own paths; its fixes' edits are the copy's, and left out."""
     spans = tuple(replace(span, path=copy.shown_path(span.path)) for span in finding.spans)
     return replace(finding, spans=spans, cause=_clean(finding.cause, copy), fixes=())

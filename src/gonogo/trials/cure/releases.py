@@ -26,7 +26,7 @@ RELEASE = "release"
 """The kind of these candidates."""
 _NEAREST = 2
 """Releases that are tried in each direction: the last patch of each minor version."""
-_OF_INTERFACES = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "TypeError"})
+_INTERFACE_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "TypeError"})
 """What is raised where one release calls another that it was not written for."""
 _IN_PACKAGE = re.compile(r"(?:site|dist)-packages/([A-Za-z0-9_]+)/")
 _OTHER = Text("{package} {version}, the nearest {which} release", "{package} {version}（最近的{which}版本）")
@@ -44,7 +44,7 @@ def release_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
     if trial.record is None or trial.run is None:
         return
     failures = [rank.failure for rank in trial.record.ranks if rank.failure is not None]
-    if not of_versions and not (hazard.fallback and failures and failures[0].type in _OF_INTERFACES):
+    if not of_versions and not (hazard.fallback and failures and failures[0].type in _INTERFACE_ERRORS):
         return
     for package in _packages_at_fault(failures[0]) if failures else ():
         used = trial.record.ranks[0].versions.get(package)

@@ -67,10 +67,10 @@ class Trial:
         """How far it came: (optimizer steps, phase); the rank that came least far counts."""
         if self.record is None or not self.record.ranks:
             return (0, -1)
-        return min(_reached(rank.steps, list(rank.phases), rank.outcome) for rank in self.record.ranks)
+        return min(_progress_reached(rank.steps, list(rank.phases), rank.outcome) for rank in self.record.ranks)
 
 
-def _reached(steps: int, phases: list[str], outcome: str) -> tuple[int, int]:
+def _progress_reached(steps: int, phases: list[str], outcome: str) -> tuple[int, int]:
     if outcome == "completed":
         return (1 << 30, len(_PHASES))
     return (steps, max((_PHASES.index(phase) for phase in phases), default=-1))

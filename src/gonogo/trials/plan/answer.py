@@ -36,8 +36,8 @@ def plan_report(plan: PlanResult, notes: Sequence[Text] = ()) -> Report:
         command="plan",
         verdict=verdict,
         covered=tuple(covered(plan, [choice for choice in plan.fitting if choice.source == "rehearsed"])),
-        skipped=tuple(_skipped(plan)),
-        plan=_planned(plan),
+        skipped=tuple(_skipped_items(plan)),
+        plan=_plan_report(plan),
         notes=(*notes, *_notes(plan)),
     )
 
@@ -95,7 +95,7 @@ def _stack(request: PlanRequest) -> Text:
     return Text("TRL, transformers and DeepSpeed", "TRL、transformers 和 DeepSpeed")
 
 
-def _skipped(plan: PlanResult) -> list[Skipped]:
+def _skipped_items(plan: PlanResult) -> list[Skipped]:
     skipped = []
     if plan.unsettled:
         names = listed((choice.strategy.label for choice in plan.unsettled), "; ", "；")
@@ -136,7 +136,7 @@ def uncovered(failed: Sequence[tuple[Choice, str]], request: PlanRequest) -> lis
     return skipped
 
 
-def _planned(plan: PlanResult) -> planned.Plan:
+def _plan_report(plan: PlanResult) -> planned.Plan:
     request = plan.request
     return planned_for(
         request,

@@ -35,12 +35,12 @@ def solved_report(solved: Solved, notes: Sequence[Text] = ()) -> Report:
         verdict=verdict,
         covered=tuple(covered(solved, whole)),
         skipped=tuple(uncovered(solved.failed, solved.request)),
-        plan=_planned(solved),
+        plan=_plan_report(solved),
         notes=(*notes, *own, *unstated(solved.request)),
     )
 
 
-def _planned(solved: Solved) -> planned.Plan:
+def _plan_report(solved: Solved) -> planned.Plan:
     request = solved.request
     return planned_for(
         request,

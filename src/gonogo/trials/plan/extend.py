@@ -10,7 +10,7 @@ from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.trials.plan.roofline import LAUNCH_SECONDS
 from gonogo.virtual.measuring.jobs import Measured, PhasePeak
 
-_OF_SAMPLES = {"forward", "backward", "score"}
+_SAMPLE_PHASES = {"forward", "backward", "score"}
 """Phases in which activations, and what is temporary beside them, grow with the micro-batch."""
 _GROWS_WITH_BATCH = ("activations", "temporary")
 
@@ -76,14 +76,16 @@ class Peak(msgspec.Struct, frozen=True):
             (
                 sum(phase.by_category.get(category, 0.0) for category in _GROWS_WITH_BATCH)
                 for name, phase in self.phases.items()
-                if name in _OF_SAMPLES
+                if name in _SAMPLE_PHASES
             ),
             default=0.0,
         )
 
     def with_samples(self, ratio: float) -> Peak:
         """The same with ``ratio`` times the micro-batch: activations and computing grow with it."""
-        phases = {name: _scaled(phase, ratio) if name in _OF_SAMPLES else phase for name, phase in self.phases.items()}
+        phases = {
+            name: _scale_phase(phase, ratio) if name in _SAMPLE_PHASES else phase for name, phase in self.phases.items()
+        }
         allocated = max(phase.allocated for phase in phases.values())
         return msgspec.structs.replace(
             self,
@@ -95,7 +97,7 @@ class Peak(msgspec.Struct, frozen=True):
         )
 
 
-def _scaled(phase: PhasePeak, ratio: float) -> PhasePeak:
+def _scale_phase(phase: PhasePeak, ratio: float) -> PhasePeak:
     parts = {name: size * (ratio if name in _GROWS_WITH_BATCH else 1.0) for name, size in phase.by_category.items()}
     grown = sum(parts.values()) - sum(phase.by_category.values())
     return PhasePeak(phase.allocated + grown, parts)

@@ -30,7 +30,7 @@ from gonogo.virtual.measuring.depth import with_depth
 from gonogo.virtual.measuring.jobs import EngineFacts, Facts, JobEnded, Measured, MeasurementJob
 from gonogo.virtual.measuring.server import ServerSettings
 
-_OF_MODEL = ("preprocessor_config.json", "processor_config.json", "tokenizer_config.json", "tokenizer.json",
+_MODEL_FILES = ("preprocessor_config.json", "processor_config.json", "tokenizer_config.json", "tokenizer.json",
              "video_preprocessor_config.json", "chat_template.json", "chat_template.jinja")  # fmt: skip
 Answer = TypeVar("Answer", Facts, Measured)
 
@@ -193,7 +193,7 @@ class Meter:
         place = self._made(self._folder / name)
         config = with_depth(self.config, cell.depth) if cell.depth else self.config
         write_shared(place / "config.json", json.dumps(config).encode())
-        for file in (*_OF_MODEL, *(path.name for path in request.model.glob("*.py"))):
+        for file in (*_MODEL_FILES, *(path.name for path in request.model.glob("*.py"))):
             if (request.model / file).exists() and not (place / file).exists():
                 (place / file).symlink_to((request.model / file).resolve())
         written = deepspeed_config(strategy, world_size=cell.world_size, dtype=request.dtype)

@@ -130,7 +130,7 @@ def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[P
         task=task,
     )
     check_rollouts(request)
-    taken = [] if command is None else [_taken(request)]
+    taken = [] if command is None else [_default_batch_note(request)]
     return request, [*taken, source_of(name)] if _folder_here(name) is None else taken
 
 
@@ -169,7 +169,7 @@ _LENGTH_UNTOLD = Text(
 )
 
 
-def _taken(request: PlanRequest) -> Text:
+def _default_batch_note(request: PlanRequest) -> Text:
     machine = request.machine
     return Text(
         "planned for the settings in the command: {model}, {task}{tune}, sequence length {length}, {nodes} "

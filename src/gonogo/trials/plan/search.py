@@ -18,9 +18,9 @@ from gonogo.trials.plan.sizing.batches import check_completions
 from gonogo.virtual.measuring.jobs import Facts
 
 Say = Callable[[Text], None]
-_AT_ONCE = 2
+_MAX_PARALLEL = 2
 """Groups whose short rehearsals are made together: two depths each keep four cores busy, or two twice."""
-_WHOLE_ROUNDS = 4
+_FULL_ROUNDS = 4
 """How often a strategy that seemed best may turn out not to fit at full depth."""
 
 
@@ -68,7 +68,7 @@ def search(request: PlanRequest, meter: Meter, say: Say) -> PlanResult:
     groups = [group for group in candidates.groups() if not candidates.hopeless(group)]
     say(Text("rehearsing with few layers", "用较少的层排练"))
     _measure_the_best(candidates, groups)
-    for _ in range(_WHOLE_ROUNDS):
+    for _ in range(_FULL_ROUNDS):
         best = _hopeful(candidates, groups)[:1]
         if not best or best[0].source == "rehearsed" or candidates.fails_alike():
             break
@@ -81,7 +81,7 @@ def search(request: PlanRequest, meter: Meter, say: Say) -> PlanResult:
 def _measure_the_best(candidates: Candidates, groups: list[StrategyGroup]) -> None:
     """Short rehearsals, until the strategy that is fastest of those that may fit has been measured."""
     for _ in range(len(groups)):
-        hopeful = _hopeful(candidates, groups)[:_AT_ONCE]
+        hopeful = _hopeful(candidates, groups)[:_MAX_PARALLEL]
         unknown = [choice for choice in hopeful if not candidates.is_measured(group_of(choice.strategy))]
         if not unknown or hopeful[0] not in unknown or candidates.fails_alike():
             return

@@ -86,7 +86,7 @@ def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: Co
         out = python_groups.done(args[0])
     else:
         by_rows = name.startswith("alltoall")
-        given = _swapped((*args, *kwargs.values()), stand_ins, by_rows)
+        given = _swap_stand_ins((*args, *kwargs.values()), stand_ins, by_rows)
         out = func(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
         out = _with_results(out, exchange.flat(args[0]) if args else [])
     back = {id(stand_in): original for stand_in, original in stand_ins.values()}
@@ -206,7 +206,7 @@ def _stand_in(tensor: torch.Tensor, by_rows: bool) -> torch.Tensor:
     return real.empty((rows, 0), dtype=tensor.dtype)
 
 
-def _swapped(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]], by_rows: bool) -> Any:
+def _swap_stand_ins(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]], by_rows: bool) -> Any:
     out = []
     for value in arguments:
         if isinstance(value, torch.Tensor):
@@ -215,7 +215,7 @@ def _swapped(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]], by_
                 known = stand_ins[id(value)] = (_stand_in(value, by_rows), value)
             value = known[0]
         elif isinstance(value, list | tuple):
-            value = _swapped(value, stand_ins, by_rows)
+            value = _swap_stand_ins(value, stand_ins, by_rows)
         out.append(value)
     return tuple(out) if isinstance(arguments, tuple) else out
 

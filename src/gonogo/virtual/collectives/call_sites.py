@@ -12,7 +12,7 @@ from gonogo.virtual.protocol.messages import Site
 from gonogo.virtual.stack import OURS, frame_of
 
 _FRAMES_KEPT = 60
-_OF_ZERO = ("deepspeed/runtime/zero/partition_parameters.py", "deepspeed/runtime/zero/stage3.py")
+_ZERO_FILES = ("deepspeed/runtime/zero/partition_parameters.py", "deepspeed/runtime/zero/stage3.py")
 _LISTS = ("params_to_reduce", "param_list", "params", "param")
 """Local variables that hold the parameters of the collective, in ZeRO's functions."""
 
@@ -51,13 +51,13 @@ class CallSites:
         number = self._numbers.get(stack)
         if number is None:
             number = self._numbers[stack] = len(self._numbers)
-            self._on_new(_described(number, sys._getframe(1)))
+            self._on_new(_describe_frame(number, sys._getframe(1)))
         return number, parameters or ()
 
 
 def _list_in(code: CodeType) -> str | None:
     path = code.co_filename.replace("\\", "/")
-    if not path.endswith(_OF_ZERO):
+    if not path.endswith(_ZERO_FILES):
         return None
     return next((name for name in _LISTS if name in code.co_varnames or name in code.co_cellvars), None)
 
@@ -69,7 +69,7 @@ def _numbers_of(value: Any) -> tuple[int, ...]:
     return tuple(number for one in several if isinstance(number := getattr(one, "ds_id", None), int))
 
 
-def _described(number: int, frame: FrameType | None) -> Site:
+def _describe_frame(number: int, frame: FrameType | None) -> Site:
     frames = []
     functions = []
     while frame is not None:

@@ -21,7 +21,7 @@ from gonogo.virtual.protocol.messages import Waits
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import across_ranks, contents
 
-_FROM_ROOT = frozenset({"broadcast_", "scatter_"})
+_ROOTED_COLLECTIVES = frozenset({"broadcast_", "scatter_"})
 _REDUCES = frozenset({"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
                       "reduce_scatter_tensor_coalesced_"})  # fmt: skip
 _SIZED_BY_OUTPUT = frozenset({"allgather_", "_allgather_base_", "allgather_coalesced_", "scatter_",
@@ -134,7 +134,7 @@ def ask(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
         return _point_to_point(peers, operation, mode)
     if not peers.are_in(operation.members) or operation.name == "recv_any_source_":
         return False
-    from_root = operation.name in _FROM_ROOT
+    from_root = operation.name in _ROOTED_COLLECTIVES
     root = operation.members[operation.root] if operation.root is not None else None
     is_root = root == peers.rank
     lowest = next(rank for rank in operation.members if rank in peers.ranks)
@@ -159,7 +159,7 @@ def ask(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
     return True
 
 
-_OF_ALL = frozenset({"allreduce_", "allgather_", "_allgather_base_"})
+_SYMMETRIC_COLLECTIVES = frozenset({"allreduce_", "allgather_", "_allgather_base_"})
 _COUNTS = (torch.int64, torch.int32, torch.bool)
 
 
@@ -174,7 +174,7 @@ def from_neighbour(operation: Operation, mode: VirtualMode) -> bool:
         Neighbours.meet(operation.members)
     if any(tensor.dtype not in _COUNTS for tensor in operation.inputs):
         return False
-    if operation.name in _OF_ALL and operation.inputs and waits:
+    if operation.name in _SYMMETRIC_COLLECTIVES and operation.inputs and waits:
         what = (operation.name, operation.sizes, operation.dtype)
         all_sent = Neighbours.all_send(operation.members, what, _payload(operation))
         if not all_sent or not all(all_sent):

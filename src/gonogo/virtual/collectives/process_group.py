@@ -36,7 +36,7 @@ Assume = Callable[[Text], object]
 _RECEIVED = Text("the objects received are those that are in the list already", "收到的对象是列表中已有的对象")
 _SAME = Text("every rank sends the objects that this rank sends", "每个 rank 发送的对象与本 rank 相同")
 _KNOWN_BACKENDS = frozenset({"nccl", "gloo", "hccl", "ucc", "xccl", "fake", "undefined"})
-_OF_NPU = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
+_NPU_BACKENDS = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
 
 
 def install(
@@ -135,11 +135,11 @@ def _destroy() -> None:
 
 
 def _is_backend_available(backend: str, on_npu: bool = False) -> bool:
-    known = _OF_NPU if on_npu else _KNOWN_BACKENDS
+    known = _NPU_BACKENDS if on_npu else _KNOWN_BACKENDS
     return backend.lower() in known or backend.upper() in dist.Backend._plugins
 
 
-def _checked(backend: Any, on_npu: bool) -> str:
+def _validate_backend(backend: Any, on_npu: bool) -> str:
     """The backend in lower case. Raises what torch raises for one that it does not know, or was not built with."""
     name = "undefined" if backend is None else str(backend).lower()
     for part in name.split(","):
@@ -184,7 +184,7 @@ def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, An
     ) -> None:
         if backend is None and device_id is not None:
             backend = "hccl" if on_npu else "nccl"
-        requested = _checked(backend, on_npu)
+        requested = _validate_backend(backend, on_npu)
         timeout = c10d.default_pg_timeout if timeout is None else timeout  # which torch 2.1 asks to be given
         if store is None:
             method = init_method or "env://"
@@ -196,7 +196,7 @@ def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, An
     def new_group(
         ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        requested = _checked(backend, on_npu) if backend is not None else str(c10d.get_backend())
+        requested = _validate_backend(backend, on_npu) if backend is not None else str(c10d.get_backend())
         kwargs.pop("device_id", None)
         timeout = c10d.default_pg_timeout if timeout is None else timeout
         local = args[0] if args else kwargs.get("use_local_synchronization", False)

@@ -45,7 +45,7 @@ _OPERATORS = {
     "send": "send",
 }
 """Method → operator."""
-_OF_OPTIONS = {"reduce_op": "reduceOp", "root_rank": "rootRank", "root_tensor": "rootTensor"}
+_OPTION_ATTRIBUTE = {"reduce_op": "reduceOp", "root_rank": "rootRank", "root_tensor": "rootTensor"}
 """Argument of an operator → where a method's options have it."""
 _UNSAID = frozenset({"timeout", "sparse_indices", "device_ids", "async_op"})
 
@@ -111,8 +111,8 @@ def _method(operator: Any) -> Callable[..., Any]:
         for name in arguments:
             if name == "process_group":
                 args.append(self)
-            elif name in _OF_OPTIONS:
-                args.append(getattr(opts, _OF_OPTIONS[name], None))
+            elif name in _OPTION_ATTRIBUTE:
+                args.append(getattr(opts, _OPTION_ATTRIBUTE[name], None))
             else:
                 args.append(None if name in _UNSAID else next(values, []))
         with private.modes_off():  # as an operator reaches a mode

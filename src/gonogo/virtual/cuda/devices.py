@@ -12,7 +12,7 @@ from gonogo.finding import Text
 from gonogo.virtual.cuda.memory import free_and_total, nested_stats
 from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 
-_OF_ARCHITECTURE = {
+_LIMITS_BY_ARCHITECTURE = {
     # compute capability: (threads a multiprocessor, shared memory a block may opt in to, L2 MiB)
     (7, 0): (2048, 96 << 10, 6),
     (7, 5): (1024, 64 << 10, 4),
@@ -68,7 +68,7 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
         yield (
             torch.cuda.nccl,
             name,
-            _unsupported(cuda, f"torch.cuda.nccl.{name}", Text("it enters NCCL", "它会进入 NCCL")),
+            _unsupported_call(cuda, f"torch.cuda.nccl.{name}", Text("it enters NCCL", "它会进入 NCCL")),
         )
     yield (
         torch.cuda.nvtx,
@@ -85,7 +85,7 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     )
 
 
-def _unsupported(cuda: VirtualCuda, what: str, why: Text) -> Callable[..., Any]:
+def _unsupported_call(cuda: VirtualCuda, what: str, why: Text) -> Callable[..., Any]:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise cuda.unsupported(what, why)
 
@@ -182,19 +182,19 @@ def _functions(cuda: VirtualCuda) -> dict[str, Any]:
         "temperature": lambda device=None: 40,
         "power_draw": lambda device=None: 100_000,
         "clock_rate": lambda device=None: 1000,
-        "device_memory_used": lambda device=None: _used(cuda, device),
+        "device_memory_used": lambda device=None: _used_bytes(cuda, device),
         "current_blas_handle": lambda: 0,
         "current_solver_handle": lambda: 0,
     }  # fmt: skip
 
 
-def _used(cuda: VirtualCuda, device: Any) -> int:
+def _used_bytes(cuda: VirtualCuda, device: Any) -> int:
     return cuda.accelerator.allowance_bytes + cuda.allocator_of(cuda.index_of(device)).reserved
 
 
 def _properties(cuda: VirtualCuda, index: int) -> _CudaDeviceProperties:
     accelerator = cuda.accelerator
-    threads, shared, level_2 = _OF_ARCHITECTURE.get(accelerator.compute_capability, (2048, 99 << 10, 50))
+    threads, shared, level_2 = _LIMITS_BY_ARCHITECTURE.get(accelerator.compute_capability, (2048, 99 << 10, 50))
     return _CudaDeviceProperties(
         name=accelerator.product,
         major=accelerator.compute_capability[0],

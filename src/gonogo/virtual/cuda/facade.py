@@ -93,10 +93,10 @@ def keep_off_real_devices(patches: Patches) -> None:
     for name in dir(torch._C):
         value = getattr(torch._C, name)
         if name.startswith("_cuda_") and name not in harmless and callable(value) and not isinstance(value, type):
-            patches.set(torch._C, name, _forbidden(name))
+            patches.set(torch._C, name, _forbid(name))
 
 
-def _forbidden(name: str) -> Callable[..., Any]:
+def _forbid(name: str) -> Callable[..., Any]:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"torch._C.{name} would enter the CUDA driver: it can't be rehearsed")
 

@@ -139,24 +139,24 @@ def _softmax(data: torch.Tensor, *_: Any) -> None:
         _has_no_kernel("host_softmax", data)
 
 
-_OF_FULL_PRECISION = {
+_FULL_PRECISION_OPERATORS = {
     aten._linalg_svd.default: "svd_cuda_gesvdj", aten._linalg_eigh.default: "linalg_eigh_cuda",
     aten.linalg_qr.default: "geqrf_cuda", aten.linalg_cholesky_ex.default: "cholesky_cusolver",
     aten._linalg_solve_ex.default: "lu_factor_cusolver", aten.linalg_lu_factor_ex.default: "lu_factor_cusolver",
     aten._ctc_loss.default: "ctc_loss_cuda", aten._ctc_loss.Tensor: "ctc_loss_cuda",
 }  # fmt: skip
-_WITH_FP8 = (8, 9)
+_FP8_CAPABILITY = (8, 9)
 """The least compute capability with products of 8-bit floats; CUDA's ``scaled_mm`` asks for it before anything else."""
 
 
 def _scaled_mm(a: torch.Tensor, *_: Any) -> None:
-    if a.device.type == "cuda" and torch.cuda.get_device_capability(a.device) < _WITH_FP8:
+    if a.device.type == "cuda" and torch.cuda.get_device_capability(a.device) < _FP8_CAPABILITY:
         raise RuntimeError(
             "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+"
         )
 
 
-_OF_INTEGERS = {
+_INTEGER_OPERATORS = {
     aten.bitwise_and.Tensor: "bitwise_and_cuda", aten.bitwise_or.Tensor: "bitwise_or_cuda",
     aten.bitwise_xor.Tensor: "bitwise_xor_cuda", aten.bitwise_not.default: "bitwise_not_cuda",
 }  # fmt: skip
@@ -165,8 +165,8 @@ _CHECKS: dict[Any, Callable[..., None]] = {
     aten.native_layer_norm.default: _layer_norm, aten.native_group_norm.default: _affine,
     aten.grid_sampler_2d.default: _alike, aten.grid_sampler_3d.default: _alike,
     aten._scaled_mm.default: _scaled_mm, aten._softmax.default: _softmax, aten._log_softmax.default: _softmax,
-    **{operator: _full_precision(name) for operator, name in _OF_FULL_PRECISION.items()},
-    **{operator: _of_integers(name) for operator, name in _OF_INTEGERS.items()},
+    **{operator: _full_precision(name) for operator, name in _FULL_PRECISION_OPERATORS.items()},
+    **{operator: _of_integers(name) for operator, name in _INTEGER_OPERATORS.items()},
 }  # fmt: skip
 
 
@@ -189,14 +189,14 @@ def check_generator(generator: Any, device: torch.device, tensors: Sequence[torc
         raise RuntimeError(f"Expected a '{device.type}' device type for generator but found '{kind}'")
 
 
-_OF_BROADCASTING = ("Attempting to broadcast a dimension of length", "Shape mismatch: objects cannot be broadcast")
+_BROADCAST_MESSAGES = ("Attempting to broadcast a dimension of length", "Shape mismatch: objects cannot be broadcast")
 _SIZE = re.compile(r"torch\.Size\((\[[\d, ]*\])\)")
 
 
 def as_kernels_say(error: RuntimeError, arguments: Sequence[Any]) -> RuntimeError:
     """A meta kernel's error in the words of the real one; the error itself where they are the same."""
     said = str(error)
-    if said.startswith(_OF_BROADCASTING):
+    if said.startswith(_BROADCAST_MESSAGES):
         return _does_not_broadcast([one.shape for one in arguments if isinstance(one, torch.Tensor)]) or error
     words = _SIZE.sub(r"\1", said)
     return error if words == said else RuntimeError(words)

@@ -43,7 +43,7 @@ def in_this_process(loader: Any, make: Callable[[Any], Any], mode: VirtualMode) 
     context = loader.multiprocessing_context or multiprocessing
     fetcher = getattr(iterator, "_dataset_fetcher", None)
     if fetcher is not None and context.get_start_method() == "fork":
-        fetcher.fetch = _forked(fetcher.fetch)
+        fetcher.fetch = _fetch_in_fork(fetcher.fetch)
     return iterator
 
 
@@ -74,7 +74,7 @@ def _pages(batch: Any, found: dict[int, int]) -> dict[int, int]:
     return found
 
 
-def _forked(fetch: Callable[..., Any]) -> Callable[..., Any]:
+def _fetch_in_fork(fetch: Callable[..., Any]) -> Callable[..., Any]:
     accelerators = (getattr(torch, kind, None) for kind in ("cuda", "npu"))
     if not any(accelerator is not None and accelerator.is_initialized() for accelerator in accelerators):
         return fetch

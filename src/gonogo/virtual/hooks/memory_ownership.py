@@ -60,7 +60,7 @@ def own_model(root: nn.Module, modules: ModuleTracker) -> dict[int, str]:
         for parameter in module._parameters.values():
             if parameter is not None:
                 paths[id(parameter)] = path
-                for tensor in _stored(parameter):
+                for tensor in _stored_tensors(parameter):
                     placement.add(tensor, path)
         for buffer in module._buffers.values():
             if isinstance(buffer, VirtualTensor):
@@ -121,7 +121,7 @@ def _own_bucket(ddp: nn.Module, bucket: Any, modules: ModuleTracker) -> None:
     placement.apply()
 
 
-def _stored(parameter: torch.Tensor) -> Iterator[VirtualTensor]:
+def _stored_tensors(parameter: torch.Tensor) -> Iterator[VirtualTensor]:
     """What a rank holds for a parameter: itself, its partitions, its gradient, the scales of its quantization."""
     yield from local_tensors(parameter)
     for name in ("ds_tensor", "ds_secondary_tensor"):

@@ -47,7 +47,7 @@ class ModuleTracker:
     def add_root(self, root: nn.Module) -> None:
         """Learn the names of a model's modules, without those that wrappers add."""
         for name, module in root.named_modules():
-            self._names[id(module)] = _unwrapped(name)
+            self._names[id(module)] = _unwrapped_path(name)
         self._roots[id(root)] = weakref.ref(root)
 
     def path_of(self, module: nn.Module) -> str:
@@ -193,7 +193,7 @@ class ModuleTracker:
 _WRAPPERS = frozenset({"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"})
 
 
-def _unwrapped(name: str) -> str:
+def _unwrapped_path(name: str) -> str:
     """A module's path without what DDP, DeepSpeed, FSDP, checkpoint wrappers and torch.compile put into it."""
     names = name.split(".")
     if names[0] == "module":

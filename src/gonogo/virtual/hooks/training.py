@@ -285,7 +285,7 @@ _LOOKED_AHEAD, _FEW = 64, 8
 """So many batches are read ahead of a data set without a length, where ranks need equally many; of large ones few."""
 _LARGE = 4 << 20
 _UNEVEN = Text(
-    "the data set has no length: that the ranks have equally many batches was seen for these alone",
+    "the data set has no length: equal numbers of batches were checked for these ranks only",
     "数据集没有长度：只在这些批次内确认了各 rank 的批次数相同",
 )
 _UNCOUNTED = Text(

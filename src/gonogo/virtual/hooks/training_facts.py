@@ -89,7 +89,7 @@ class TrainingFacts:
             self.without_gradient += 1
         self.optimizer = type(optimizer).__name__
         self.masters = Counter()
-        for tensor in _stepped(optimizer):
+        for tensor in _optimizer_tensors(optimizer):
             self.masters[_dtype(tensor)] += tensor.numel()
 
     def after_step(self, optimizer: Any) -> None:
@@ -108,7 +108,7 @@ def as_run(
     """All that was seen, and the model as it is now; None where nothing was trained."""
     if root is None:
         return None
-    wrappers, model = _unwrapped(root)
+    wrappers, model = _unwrap_model(root)
     adapter = _class_of(model) if _is_of_peft(model) else ""
     inner = _base_of(model) if adapter else model
     weights, where, total, trainable, quantized = _weights(root)
@@ -126,15 +126,15 @@ def as_run(
         accumulation=_range(seen.accumulation),
         products=_largest_product(mode),
         attention=tuple(_attention(mode)),
-        recomputed=_recomputed(seen, root),
+        recomputed=_recomputed_modules(seen, root),
         strategy=_strategy(seen.stage, root, wrappers),
         stage=seen.stage,
         optimizer=seen.optimizer,
         masters=next(iter(_most_first(seen.masters)), ""),
         idle=seen.without_gradient > 0 and not seen.with_gradient and seen.stage is None,
         states_on=("nvme",) if "offload_optimizer" in on_nvme else _most_first(seen.states),
-        unquantized=_unquantized(root, inner) if quantized else (),
-        asked=_asked(seen, root, inner, list(argv)),
+        unquantized=_unquantized_modules(root, inner) if quantized else (),
+        asked=_configured_settings(seen, root, inner, list(argv)),
     )
 
 
@@ -150,7 +150,7 @@ def _dtype(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _stepped(optimizer: Any) -> Iterator[torch.Tensor]:
+def _optimizer_tensors(optimizer: Any) -> Iterator[torch.Tensor]:
     for group in optimizer.param_groups:
         yield from group["params"]
 
@@ -163,7 +163,7 @@ def _class_of(module: nn.Module) -> str:
     return kind.__name__
 
 
-def _unwrapped(root: nn.Module) -> tuple[list[nn.Module], nn.Module]:
+def _unwrap_model(root: nn.Module) -> tuple[list[nn.Module], nn.Module]:
     """The wrappers round a model, and the model."""
     wrappers: list[nn.Module] = []
     while True:
@@ -181,7 +181,7 @@ def _whole(parameter: Any) -> int:
     return prod(shape) if shape is not None else int(getattr(parameter, "ds_numel", parameter.numel()))
 
 
-def _flattened(root: nn.Module) -> dict[int, int]:
+def _flat_parameter_counts(root: nn.Module) -> dict[int, int]:
     """What FSDP's first version has flattened: parameters of each one that it shows, by identity."""
     wholes = {}
     for module in root.modules():
@@ -203,7 +203,7 @@ def _weights(root: nn.Module) -> tuple[Counter[str], Counter[str], int, int, int
     dtypes: Counter[str] = Counter()
     where: Counter[str] = Counter()
     trainable = quantized = 0
-    flattened = _flattened(root)
+    flattened = _flat_parameter_counts(root)
     for parameter in root.parameters():
         whole = flattened.get(id(parameter)) or _whole(parameter)
         dtypes[_dtype(parameter)] += whole
@@ -266,7 +266,7 @@ def _attention(mode: VirtualMode) -> Iterator[str]:
         yield "eager"
 
 
-def _recomputed(seen: TrainingFacts, root: nn.Module) -> tuple[Recomputed, ...]:
+def _recomputed_modules(seen: TrainingFacts, root: nn.Module) -> tuple[Recomputed, ...]:
     """By class; where several children of a module ran again, its forward did, which is not called as a module."""
     left = dict(seen.recomputed)
     counts: Counter[str] = Counter()
@@ -281,10 +281,10 @@ def _recomputed(seen: TrainingFacts, root: nn.Module) -> tuple[Recomputed, ...]:
     return tuple(Recomputed(name, count, max(there[name], count)) for name, count in counts.most_common())
 
 
-def _unquantized(root: nn.Module, model: Any) -> tuple[Unquantized, ...]:
+def _unquantized_modules(root: nn.Module, model: Any) -> tuple[Unquantized, ...]:
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     skipped = {id(p) for m in root.modules() if isinstance(m, nn.Embedding) or m is head for p in m.parameters()}
-    spared = _spared(getattr(model, "config", None))
+    spared = _skipped_by_quantization(getattr(model, "config", None))
     sizes: Counter[tuple[str, str]] = Counter()
     for name, parameter in root.named_parameters():
         left = parameter.dim() > 1 and parameter.is_floating_point() and not parameter.requires_grad
@@ -294,7 +294,7 @@ def _unquantized(root: nn.Module, model: Any) -> tuple[Unquantized, ...]:
     return tuple(Unquantized(*key, count) for key, count in sizes.most_common(_UNQUANTIZED_SHOWN))
 
 
-def _spared(config: Any) -> list[str]:
+def _skipped_by_quantization(config: Any) -> list[str]:
     """Parts of names of the modules that the user has the quantization leave out."""
     section = getattr(config, "quantization_config", None)
     values = section if isinstance(section, dict) else getattr(section, "__dict__", {})
@@ -305,15 +305,15 @@ def _spared(config: Any) -> list[str]:
 _SEQUENCE_PARALLEL = ("sequence_parallel_size", "sp_size", "ulysses_size", "ulysses_sequence_parallel_size")
 
 
-def _asked(seen: TrainingFacts, root: nn.Module, model: Any, argv: list[str]) -> ConfiguredSettings:
+def _configured_settings(seen: TrainingFacts, root: nn.Module, model: Any, argv: list[str]) -> ConfiguredSettings:
     arguments, config = seen.arguments, getattr(model, "config", None)
     engine_config = seen.engine_config
     quantization = getattr(config, "quantization_config", None)
     method = quantization.get("quant_method") if isinstance(quantization, dict) else _method(quantization)
     marked = any(getattr(module, "gradient_checkpointing", False) is True for module in root.modules())
     precision = (
-        "bfloat16" if getattr(arguments, "bf16", False) is True or _enabled(engine_config, "bf16")
-        else "float16" if getattr(arguments, "fp16", False) is True or _enabled(engine_config, "fp16")
+        "bfloat16" if getattr(arguments, "bf16", False) is True or _is_enabled(engine_config, "bf16")
+        else "float16" if getattr(arguments, "fp16", False) is True or _is_enabled(engine_config, "fp16")
         else ""
     )  # fmt: skip
     return ConfiguredSettings(
@@ -337,7 +337,7 @@ def _method(quantization: Any) -> Any:
     return getattr(quantization, "quant_method", None)
 
 
-def _enabled(config: Mapping[str, Any], name: str) -> bool:
+def _is_enabled(config: Mapping[str, Any], name: str) -> bool:
     section = config.get(name)
     return isinstance(section, dict) and section.get("enabled") is True
 

@@ -63,7 +63,7 @@ class FlashAttention(ModuleType):
         check(batch > 0, "batch size must be positive")
         _check_shape("k", k, (batch, length_k, heads_k, size))
         _check_shape("v", v, (batch, length_k, heads_k, size))
-        kept = (batch, heads, _rounded(length_q, _ROWS), _rounded(length_k, _ROWS))
+        kept = (batch, heads, _round_up(length_q, _ROWS), _round_up(length_k, _ROWS))
         return self._forward(q, out, (batch, heads, length_q), kept if return_softmax and p_dropout > 0 else (0,))
 
     def varlen_fwd(
@@ -97,7 +97,7 @@ class FlashAttention(ModuleType):
             _check_shape("k", k, (k.shape[0], k.shape[1], size))
             _check_shape("v", v, tuple(k.shape))
         batch = _check_lengths(cu_seqlens_q, cu_seqlens_k)
-        kept = (batch, heads, _rounded(max_seqlen_q, _ROWS), _rounded(max_seqlen_k, _ROWS))
+        kept = (batch, heads, _round_up(max_seqlen_q, _ROWS), _round_up(max_seqlen_k, _ROWS))
         return self._forward(q, out, (heads, total_q), kept if return_softmax and p_dropout > 0 else (0,))
 
     def bwd(
@@ -125,7 +125,7 @@ class FlashAttention(ModuleType):
         """``mha_bwd``: [dq, dk, dv, softmax_d]."""
         self._check(q, k, v, softcap, p_dropout)
         batch, length, heads, size = q.shape
-        rows = _rounded(length, _ROWS)
+        rows = _round_up(length, _ROWS)
         expanded = (batch, k.shape[1], heads, size)
         accumulated = (batch, rows, heads, _rounded_size(size))
         return self._backward(q, k, v, (dq, dk, dv), (batch, heads, rows), accumulated, expanded)
@@ -224,12 +224,12 @@ class FlashAttention(ModuleType):
         return list(tensors)
 
 
-def _rounded(number: int, multiple: int) -> int:
+def _round_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
 def _rounded_size(size: int) -> int:
-    return _rounded(size, 32 if size <= 128 else 64)
+    return _round_up(size, 32 if size <= 128 else 64)
 
 
 def _check_shape(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:

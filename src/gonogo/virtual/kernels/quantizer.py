@@ -24,7 +24,7 @@ def _parameters(kind: Any) -> int:
     return 2 if int(kind) == QuantizationType.Asymmetric else 1
 
 
-def _scaled(sizes: torch.Size, factor: float) -> list[int]:
+def _scale_sizes(sizes: torch.Size, factor: float) -> list[int]:
     return [*sizes[:-1], int(sizes[-1] * factor)]
 
 
@@ -41,7 +41,7 @@ class Quantizer:
     def quantize(self, input_vals: torch.Tensor, groups: int, num_bits: int, quant_type: Any) -> list[torch.Tensor]:
         """Values as int8 (two a byte where they have 4 bits), and float32 scales a group."""
         in_device_memory("quantizer.quantize", input_vals=input_vals)
-        shape = _scaled(input_vals.shape, 1 if num_bits == 8 else 0.5)
+        shape = _scale_sizes(input_vals.shape, 1 if num_bits == 8 else 0.5)
         return self._pair(input_vals, shape, groups, quant_type)
 
     def dequantize(
@@ -123,7 +123,7 @@ class Quantizer:
         self, quantized: torch.Tensor, params: torch.Tensor, num_bits: int, dtype: torch.dtype
     ) -> torch.Tensor:
         in_device_memory("quantizer.dequantize", quantized_data=quantized, params=params)
-        shape = _scaled(quantized.shape, 1 if num_bits == 8 else 2)
+        shape = _scale_sizes(quantized.shape, 1 if num_bits == 8 else 2)
         return torch.empty(shape, dtype=dtype, device=quantized.device)
 
     def __getattr__(self, name: str) -> Any:

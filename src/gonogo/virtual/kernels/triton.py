@@ -143,7 +143,7 @@ class _Flows(ast.NodeVisitor):
         self.written: set[str] = set()
 
     def _of(self, node: ast.AST | None) -> set[str]:
-        if node is None or (isinstance(node, ast.Call) and _called(node) == "load"):
+        if node is None or (isinstance(node, ast.Call) and _called_name(node) == "load"):
             return set()  # what is loaded is a value
         if isinstance(node, ast.Name):
             return self.into.get(node.id, set())
@@ -168,7 +168,7 @@ class _Flows(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        name = _called(node)
+        name = _called_name(node)
         if name == "store" or name.startswith("atomic_"):
             owner = node.func.value if isinstance(node.func, ast.Attribute) else None
             first = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "pointer"), None)
@@ -179,5 +179,5 @@ class _Flows(ast.NodeVisitor):
         self.generic_visit(node)
 
 
-def _called(node: ast.Call) -> str:
+def _called_name(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

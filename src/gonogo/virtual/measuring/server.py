@@ -51,7 +51,7 @@ class PhasePeaks:
 
 
 _POLL = 0.02
-_TO_WRITE = 10.0
+_WRITE_SECONDS = 10.0
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _BOUNDLESS = 1 << 45
 SAID = 2
@@ -178,7 +178,7 @@ def _serve(session: Any, start: ServerSettings, lines: _Lines, answers: TextIO) 
                 _rehearse(session, job)
             running.append(_Running(job, child))
         for one in list(running):
-            why = _ended(one)
+            why = _reason_ended(one)
             if why is not None:
                 running.remove(one)
                 answers.write(msgspec.json.encode(JobEnded(one.job.name, why)).decode() + "\n")
@@ -187,7 +187,7 @@ def _serve(session: Any, start: ServerSettings, lines: _Lines, answers: TextIO) 
             time.sleep(_POLL)
 
 
-def _ended(running: _Running) -> str | None:
+def _reason_ended(running: _Running) -> str | None:
     """Why a job is over; None while it runs."""
     ended, status = os.waitpid(running.process, os.WNOHANG)
     if ended:
@@ -200,7 +200,7 @@ def _ended(running: _Running) -> str | None:
     if late > 0 and not running.answered:
         os.kill(running.process, signal.SIGTERM)
         running.answered = True
-    elif late > _TO_WRITE:
+    elif late > _WRITE_SECONDS:
         os.kill(running.process, signal.SIGKILL)
     return None
 
@@ -227,7 +227,7 @@ def _rehearse(session: Any, job: MeasurementJob) -> NoReturn:
         session.life.target = job.steps
         _set_capacity(session, job.capacity)
         session.started = time.monotonic()
-        answer = _described(job) if job.describe else _measured(session)
+        answer = _describe_job(job) if job.describe else _measure_session(session)
         _write(job.answer, answer)
         status = 0
     except UserError as error:
@@ -248,13 +248,13 @@ def _set_capacity(session: Any, capacity: int | None) -> None:
     device.allocator = CachingAllocator(_BOUNDLESS if capacity is None else capacity, device.allocator.settings)
 
 
-def _described(job: MeasurementJob) -> Any:
+def _describe_job(job: MeasurementJob) -> Any:
     from gonogo.virtual.measuring.facts import facts_of
 
     return facts_of(job.arguments)
 
 
-def _measured(session: Any) -> Measured:
+def _measure_session(session: Any) -> Measured:
 
     from gonogo.virtual.ranks import worker
     from gonogo.virtual.tracing import work

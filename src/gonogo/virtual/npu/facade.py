@@ -25,8 +25,8 @@ from gonogo.virtual.npu.names import words
 
 _CANN = "/usr/local/Ascend/ascend-toolkit/latest"
 _NO_CUDA = "Torch not compiled with CUDA enabled"
-_OF_CUDA = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams)
-_NOT_OF_NPU = words(
+_CUDA_MODULES = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams)
+_CUDA_ONLY_NAMES = words(
     "cudart _cudart get_arch_list get_gencode_flags temperature power_draw clock_rate memory_usage device_memory_used "
     "is_tf32_supported _check_bf16_tensor_supported _check_cubins current_solver_handle CUDAPluggableAllocator "
     "CUDAGraph get_stream_from_external _device_count_nvml _raw_device_count_nvml _nvml_based_avail list_gpu_processes"
@@ -58,8 +58,8 @@ def install_npu(
     replaced: list[tuple[Any, Any]] = []
     for part in PARTS:
         for owner, name, value in part.replacements(npu):
-            if any(owner is cuda for cuda in _OF_CUDA):
-                if name not in _NOT_OF_NPU:
+            if any(owner is cuda for cuda in _CUDA_MODULES):
+                if name not in _CUDA_ONLY_NAMES:
                     setattr(module, name, value)
             elif owner is torch or (owner is torch._C and not name.startswith("_cuda_")):
                 original = getattr(owner, name, None)
@@ -68,7 +68,7 @@ def install_npu(
                 patches.set(owner, name, value)
     patches.everywhere(replaced)
     api.fill(module, npu)
-    patches.on_undo(_registered(module))
+    patches.on_undo(_register_module(module))
     tensors.install(npu, pin)
     _extend_classes(npu)
     operators.define()
@@ -81,7 +81,7 @@ def install_npu(
     return npu
 
 
-def _registered(module: Any) -> Callable[[], None]:
+def _register_module(module: Any) -> Callable[[], None]:
     """``torch.npu`` is the module from now on; returns the undo."""
     register: Any = torch._register_device_module
     register("npu", module)

@@ -137,7 +137,7 @@ def _makers(npu: ModuleType, unsupported: Unsupported, assume: Callable[[Text], 
 
     def optim(module: ModuleType) -> None:
         for name in OPTIMIZERS:
-            setattr(module, f"NpuFused{name}", _fused(name, assume))
+            setattr(module, f"NpuFused{name}", _make_fused_optimizer(name, assume))
         for name in OTHER_OPTIMIZERS:
             setattr(module, name, refusing(f"torch_npu.optim.{name}", unsupported))
 
@@ -172,7 +172,7 @@ def _process_group() -> type:
     return ProcessGroupHCCL
 
 
-def _fused(name: str, assume: Callable[[Text], object]) -> type:
+def _make_fused_optimizer(name: str, assume: Callable[[Text], object]) -> type:
     base: Any = getattr(torch.optim, name)
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:

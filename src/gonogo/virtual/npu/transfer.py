@@ -25,8 +25,8 @@ as_tensor zeros randint_like full eye empty blackman_window zeros_like range spa
 linspace hamming_window load set_default_device get_device_module sparse_compressed_tensor
 """)
 _METHODS = words("new_empty new_empty_strided new_full new_ones new_tensor new_zeros to pin_memory")
-_OF_MODULE = ("to", "to_empty")
-_OF_CUDA = words("""
+_MODULE_METHODS = ("to", "to_empty")
+_CUDA_FUNCTIONS = words("""
 get_device_properties get_device_name get_device_capability set_device synchronize mem_get_info memory_stats
 memory_summary memory_allocated max_memory_allocated reset_max_memory_allocated memory_reserved max_memory_reserved
 reset_max_memory_cached reset_peak_memory_stats default_stream can_device_access_peer current_stream utilization
@@ -44,7 +44,7 @@ def transfer(npu: ModuleType) -> None:
     _done = True
     _replace_cuda(npu)
     _wrap(torch, _FUNCTIONS)
-    _wrap(torch.nn.Module, _OF_MODULE)
+    _wrap(torch.nn.Module, _MODULE_METHODS)
     classes: tuple[Any, ...] = (torch.Tensor, VirtualTensor)
     module_class: Any = torch.nn.Module
     for tensors in classes:
@@ -64,7 +64,7 @@ def transfer(npu: ModuleType) -> None:
 def _replace_cuda(npu: ModuleType) -> None:
     for name in npu.__all__:
         setattr(torch.cuda, name, getattr(npu, name))
-    _wrap(torch.cuda, _OF_CUDA)
+    _wrap(torch.cuda, _CUDA_FUNCTIONS)
     torch.cuda.default_generators = npu.default_generators
     amp: Any = torch.cuda.amp
     amp.autocast, amp.GradScaler = npu.amp.autocast, npu.amp.GradScaler
@@ -93,7 +93,7 @@ def _generator(real: Any) -> Any:
             return isinstance(instance, real)
 
         def __call__(cls, device: Any = "cpu") -> Any:
-            return real(_renamed(device))
+            return real(_rename_device(device))
 
     return Meta("Generator", (), {"__doc__": "``torch.Generator``, of NPUs where CUDA is named."})
 
@@ -103,11 +103,11 @@ def _for_npu(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def renamed(*args: Any, **kwargs: Any) -> Any:
-        args = tuple(_renamed(value) for value in args)
+        args = tuple(_rename_device(value) for value in args)
         for name in _DEVICE_ARGUMENTS:
             if name in kwargs:
                 value = kwargs[name]
-                kwargs[name] = f"npu:{value}" if type(value) is int else _renamed(value)
+                kwargs[name] = f"npu:{value}" if type(value) is int else _rename_device(value)
         return function(*args, **kwargs)
 
     return renamed
@@ -124,11 +124,11 @@ def _hccl(function: Callable[..., Any]) -> Callable[..., Any]:
     return renamed
 
 
-def _renamed(value: Any) -> Any:
+def _rename_device(value: Any) -> Any:
     if isinstance(value, str):
         return value.replace("cuda", "npu")
     if isinstance(value, torch.device) and value.type == "cuda":
         return torch.device("npu") if value.index is None else torch.device("npu", value.index)
     if type(value) is dict:
-        return {_renamed(key): _renamed(item) for key, item in value.items()}
+        return {_rename_device(key): _rename_device(item) for key, item in value.items()}
     return value

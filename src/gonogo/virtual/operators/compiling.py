@@ -30,7 +30,7 @@ from gonogo.virtual.patching.patches import Patches
 _HAS_ZERO_INIT = "deepspeed.runtime.zero.partition_parameters"
 
 
-_OF_OWN_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
+_GLOBAL_HOOK_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
 """What a compiled module says of hooks that follow the rehearsal's modules."""
 AS_WRITTEN = Text(
     "what torch.compile compiles runs as it is written: it compiles, and takes no more memory",
@@ -47,7 +47,7 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
     compiles = "1" not in (os.environ.get("TORCHDYNAMO_DISABLE"), os.environ.get("TORCH_COMPILE_DISABLE"))
     whole = whole_graphs.install(patches)
     patches.item(os.environ, "TORCHDYNAMO_DISABLE", "1")
-    warnings.filterwarnings("ignore", message=_OF_OWN_HOOKS)
+    warnings.filterwarnings("ignore", message=_GLOBAL_HOOK_WARNING)
     patches.on_undo(import_within(private.COMPILER, private.modes_off))
     patches.on_undo(after_import(_HAS_ZERO_INIT, lambda _: importlib.import_module(private.COMPILER)))
     patches.set(Compiled, "anything", False)

@@ -170,7 +170,7 @@ _CHOICES = {
     aten.argmax.default, aten.argmin.default, aten.max.dim, aten.min.dim, aten.multinomial.default,
 }  # fmt: skip
 
-_OF_TOKENS = {aten.argmax.default, aten.multinomial.default}
+_TOKEN_OPERATORS = {aten.argmax.default, aten.multinomial.default}
 
 
 @_handles(*_CHOICES)
@@ -181,7 +181,7 @@ def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     scores = args[0]
     if not isinstance(indices, VirtualTensor) or contents.is_known(indices) or indices.cell.nbytes > (8 << 20):
         return out
-    if mode.next_tokens is not None and func in _OF_TOKENS and scores.dim() == 2:
+    if mode.next_tokens is not None and func in _TOKEN_OPERATORS and scores.dim() == 2:
         written = mode.next_tokens(indices.numel(), scores.shape[-1])
         if written is not None:
             known = torch.frombuffer(array("q", written), dtype=torch.int64)

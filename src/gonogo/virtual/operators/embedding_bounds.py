@@ -21,7 +21,7 @@ _MAX_INDICES = 1 << 24
 
 def _embedding(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     weight, indices = args[0], args[1]
-    known = _known(indices)
+    known = _known_bounds(indices)
     if known is not None and weight.dim() == 2 and weight.shape[0]:
         low, high = known
         if low < 0 or high >= weight.shape[0]:
@@ -36,7 +36,7 @@ def _embedding(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 def _loss(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     logits, target = args[0], args[1]
     ignored = args[4] if len(args) > 4 else kwargs.get("ignore_index", -100)
-    known = _known(target, but=ignored)
+    known = _known_bounds(target, but=ignored)
     classes = logits.shape[1 if logits.dim() > 1 else 0] if logits.dim() else 0
     if known is not None and classes:
         low, high = known
@@ -49,7 +49,7 @@ def _loss(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return mode.run(mode.operator(func), args, kwargs)
 
 
-def _known(indices: torch.Tensor, but: int | None = None) -> tuple[int, int] | None:
+def _known_bounds(indices: torch.Tensor, but: int | None = None) -> tuple[int, int] | None:
     """The least and the largest of known indices; None where there are none, or they are not known."""
     if not 0 < indices.numel() <= _MAX_INDICES:
         return None

@@ -17,7 +17,7 @@ from gonogo.virtual.mode import HANDLERS, VirtualMode
 from gonogo.virtual.tensor import Spec, VirtualTensor
 from gonogo.virtual.values import propagation, real
 
-_TAKEN = (torch.float32, torch.float16)
+_SUPPORTED_DTYPES = (torch.float32, torch.float16)
 _SINCE = Version("2.9")
 _ALIGNMENT = 16
 """Bytes at whose multiples rows begin (aten/src/ATen/native/GroupedMMUtils.h)."""
@@ -26,7 +26,7 @@ _ALIGNMENT = 16
 def _grouped_product(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     left, right = args[0], args[1]
     operator = mode.operator(func)
-    if left.dtype != right.dtype or left.dtype not in _TAKEN or _other_result(left, args, kwargs):
+    if left.dtype != right.dtype or left.dtype not in _SUPPORTED_DTYPES or _other_result(left, args, kwargs):
         return mode.run(operator, args, kwargs)
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, VirtualTensor)]
     device = common_device(func, tensors, args)

@@ -43,7 +43,7 @@ def _follow(patches: Patches, module: Any) -> None:
         patches.set(nested, name, _of_values(name, getattr(torch.Tensor, name)))
     patches.set(nested, "get_device", lambda tensor: tensor._values.get_device())
     patches.set(nested, "is_pinned", lambda tensor, device=None: tensor._values.is_pinned())
-    patches.set(nested, "pin_memory", _pinned)
+    patches.set(nested, "pin_memory", _pin_memory)
 
 
 def _of_values(name: str, usual: Any) -> property:
@@ -56,7 +56,7 @@ def _of_values(name: str, usual: Any) -> property:
     return property(answer)
 
 
-def _pinned(tensor: Any, device: Any = None) -> Any:
+def _pin_memory(tensor: Any, device: Any = None) -> Any:
     """C++ would refuse to pin what it takes for a tensor without data."""
     operators: Any = importlib.import_module("torch.nested._internal.ops")
     return type(tensor)(tensor._values.pin_memory(), **operators.extract_kwargs(tensor))

@@ -41,7 +41,7 @@ def _gradient(grad: torch.Tensor, tensor: torch.Tensor, *others: Any) -> torch.T
     return torch.empty_like(tensor)
 
 
-def _reduced(
+def _batch_norm_reductions(
     grad: torch.Tensor, tensor: torch.Tensor, mean: torch.Tensor, invstd: torch.Tensor, weight: torch.Tensor | None,
     of_input: bool, of_weight: bool, of_bias: bool,
 ) -> tuple[torch.Tensor | None, ...]:  # fmt: skip
@@ -62,6 +62,6 @@ _RULES = {
     "batch_norm_gather_stats": _statistics,
     "batch_norm_gather_stats_with_counts": _statistics,
     "batch_norm_elemt": _like,
-    "batch_norm_backward_reduce": _reduced,
+    "batch_norm_backward_reduce": _batch_norm_reductions,
     "batch_norm_backward_elemt": _gradient,
 }

@@ -27,7 +27,9 @@ class _Refused(NamedTuple):
     """Only where some of the ranks are not rehearsed: together they tell each other."""
 
 
-_OF_INDUCTOR = Text("it is a kernel that TorchInductor writes for the device", "它是 TorchInductor 为设备生成的内核")
+_INDUCTOR_KERNEL = Text(
+    "it is a kernel that TorchInductor writes for the device", "它是 TorchInductor 为设备生成的内核"
+)
 _REFUSED = (
     _Refused(
         "deepspeed.runtime.pipe.engine",
@@ -57,8 +59,8 @@ _REFUSED = (
         "torch's lazy modules",
         Text("their parameters change class when their shapes are known", "它们的参数在形状确定后会改变类"),
     ),
-    _Refused("torch.nn.attention.flex_attention", "create_block_mask", "torch's flex_attention", _OF_INDUCTOR),
-    _Refused("torch.nn.attention.flex_attention", "flex_attention", "torch's flex_attention", _OF_INDUCTOR),
+    _Refused("torch.nn.attention.flex_attention", "create_block_mask", "torch's flex_attention", _INDUCTOR_KERNEL),
+    _Refused("torch.nn.attention.flex_attention", "flex_attention", "torch's flex_attention", _INDUCTOR_KERNEL),
 )
 _FUNCTIONS_ON_TENSORS = "torch.nn.attention.flex_attention"
 """Refused on an accelerator only."""

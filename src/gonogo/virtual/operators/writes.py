@@ -48,10 +48,10 @@ def _resize(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     shape = args[1] if not isinstance(args[1], torch.Tensor) else args[1].shape
     with private.DisableTorchDispatch():
         aten.resize_.default(target, list(shape))
-    return _recounted(mode, target)
+    return _recount_storage(mode, target)
 
 
-def _recounted(mode: VirtualMode, target: VirtualTensor) -> VirtualTensor:
+def _recount_storage(mode: VirtualMode, target: VirtualTensor) -> VirtualTensor:
     """``target`` whose storage may have another size now."""
     target._spec = None
     nbytes = contents.storage_bytes(target)
@@ -83,7 +83,7 @@ def _set(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     if isinstance(source, VirtualTensor):
         target.cell, target._device = source.cell, source._device
         return target
-    return _recounted(mode, target)
+    return _recount_storage(mode, target)
 
 
 def _pin(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:

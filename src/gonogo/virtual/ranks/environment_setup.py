@@ -46,7 +46,7 @@ from gonogo.virtual.weights.generated_weights import MadeWeights
 from gonogo.virtual.weights.sharded_saves import install_staging
 
 
-def _written(tensor: torch.Tensor) -> None:
+def _on_tensor_written(tensor: torch.Tensor) -> None:
     if isinstance(tensor, VirtualTensor):
         contents.forget(tensor)
 
@@ -85,12 +85,12 @@ def install(
     undo.append(process_group.install(assume, peers, kind, _stores(plan)))
     undo.append(_hide_processor())
     undo.append(ddp.install(assume))
-    of_deepspeed = kernels.install(_written, UnsupportedOperator, assume)
+    of_deepspeed = kernels.install(_on_tensor_written, UnsupportedOperator, assume)
     undo.append(of_deepspeed.undo)
     capability = plan.accelerator.compute_capability
     table = read_prepared(Path(plan.prepared)) if plan.prepared else None
     absent = table.absent if table is not None else ()
-    undo.append(libraries.install(NAMESPACE_HANDLERS, _written, assume, capability, absent))
+    undo.append(libraries.install(NAMESPACE_HANDLERS, _on_tensor_written, assume, capability, absent))
     undo.append(older_deepspeed.install(assume))
     undo.append(network.install(lambda host: note(f"the network was asked for and refused: {host}")).undo)
     undo.append(trackers.install())

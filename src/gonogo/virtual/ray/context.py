@@ -88,5 +88,6 @@ class RuntimeContext:
         if name.startswith("__"):
             raise AttributeError(name)
         raise UnsupportedOperator(
-            f"ray.get_runtime_context().{name}", Text("Ray is stood in for, without it", "Ray 由替身代替，替身没有它")
+            f"ray.get_runtime_context().{name}",
+            Text("gonogo's stand-in for Ray does not have it", "Ray 由替身代替，替身没有它"),
         )

@@ -7,7 +7,7 @@ from typing import Any
 from gonogo.virtual.ray.actors import Actor
 from gonogo.virtual.ray.tasks import Runner
 
-_OF_RAY = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
+_RAY_METHODS = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
 
 
 class Method:
@@ -61,7 +61,7 @@ def handle_class(ray: Any) -> type:
         def __getattr__(self, name: str) -> Any:
             actor = vars(self)["_actor"]
             found = getattr(actor.kind, name, None)
-            if name not in _OF_RAY and (name.startswith("__") or not callable(found)):
+            if name not in _RAY_METHODS and (name.startswith("__") or not callable(found)):
                 raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
             returns = getattr(found, "__ray_num_returns__", None)
             return Method(self._runner, actor, name, {} if returns is None else {"num_returns": returns})

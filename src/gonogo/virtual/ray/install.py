@@ -84,7 +84,10 @@ def install(
 def _refuse(*_: Any, **__: Any) -> Any:
     raise UnsupportedOperator(
         "ray.init",
-        Text("this Ray has other names than the one that is stood in for", "本机的 Ray 与替身所代替的 Ray 名称不同"),
+        Text(
+            "this Ray has other names than the release that gonogo's stand-in replaces",
+            "本机的 Ray 与替身所代替的 Ray 名称不同",
+        ),
     )
 
 
@@ -156,7 +159,7 @@ class _Api:
         if options.get("local_mode"):
             raise UnsupportedOperator(
                 "ray.init(local_mode=True)",
-                Text("tasks of local mode are not stood in for", "替身不支持 local mode 的任务"),
+                Text("gonogo's stand-in does not support tasks in local mode", "替身不支持 local mode 的任务"),
             )
         self.cluster.assume(_ASSUMED)
         if self.cluster.driver is None:
@@ -251,7 +254,9 @@ class _Api:
 
     def cancel(self, *_: Any, **__: Any) -> None:
         """``ray.cancel``: what runs, runs on."""
-        raise UnsupportedOperator("ray.cancel", Text("Ray is stood in for, without it", "Ray 由替身代替，替身没有它"))
+        raise UnsupportedOperator(
+            "ray.cancel", Text("gonogo's stand-in for Ray does not have it", "Ray 由替身代替，替身没有它")
+        )
 
     def timeline(self, filename: str | None = None) -> Any:
         """``ray.timeline``: an empty one."""
@@ -297,11 +302,15 @@ class _Api:
 
     def cluster_resources(self) -> dict[str, float]:
         """``ray.cluster_resources``."""
-        return _added([node.total for node in self.cluster.nodes])
+        return _sum_resources([node.total for node in self.cluster.nodes])
 
     def available_resources(self) -> dict[str, float]:
         """``ray.available_resources``."""
-        return {name: count for name, count in _added([node.free for node in self.cluster.nodes]).items() if count > 0}
+        return {
+            name: count
+            for name, count in _sum_resources([node.free for node in self.cluster.nodes]).items()
+            if count > 0
+        }
 
     def available_resources_per_node(self) -> dict[str, dict[str, float]]:
         """``ray._private.state.available_resources_per_node``."""
@@ -341,7 +350,7 @@ class _Api:
         return actor.handle
 
 
-def _added(several: list[dict[str, float]]) -> dict[str, float]:
+def _sum_resources(several: list[dict[str, float]]) -> dict[str, float]:
     total: dict[str, float] = {}
     for one in several:
         for name, count in one.items():

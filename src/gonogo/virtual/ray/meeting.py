@@ -18,13 +18,13 @@ from gonogo.virtual.ray.patience import Patience
 from gonogo.virtual.ray.turns import Turns, stays
 from gonogo.virtual.unsupported import UnsupportedOperator
 
-_FROM_ROOT = ("broadcast_object_list", "scatter_object_list")
-_FROM_ALL = ("all_gather_object", "gather_object")
+_ROOTED_CALLS = ("broadcast_object_list", "scatter_object_list")
+_GATHERING_CALLS = ("all_gather_object", "gather_object")
 _ROUNDS, _SECONDS = 200, 30.0
 """Looks, and seconds, in which no process did anything: a rank that hasn't come by then never will."""
 
 
-_NEVER = Text(
+_DEADLOCK = Text(
     "{come} of {count} ranks came to it, and no process does anything any more: it is not known whether the others "
     "would come in a run. Print before it on each rank, or look with py-spy at a rank that waits",
     "{count} 个 rank 中只有 {come} 个到达此处，且没有任何进程还在做事：无法得知真实运行中其余 rank 是否会到来。"
@@ -46,7 +46,7 @@ def install(patches: Patches, turns: Turns) -> None:
             with turns.away(counts=False):
                 time.sleep(0.01)  # the others have their turn
             if not is_there() and patience.is_over():
-                raise UnsupportedOperator(operator, _NEVER.format(come=come(), count=len(members)))
+                raise UnsupportedOperator(operator, _DEADLOCK.format(come=come(), count=len(members)))
 
     def numbered(process: Any, *call: Any) -> tuple[Any, int]:
         """A call by the world that it is of, and how many such this process has made there."""
@@ -60,13 +60,13 @@ def install(patches: Patches, turns: Turns) -> None:
         return sum(known >= number for (_, of), known in counts.items() if of == world)
 
     def ask(group: Any, operator: str, **what: Any) -> list[Any] | None:
-        if turns.mine is None or stays() or operator not in (*_FROM_ROOT, *_FROM_ALL):
+        if turns.mine is None or stays() or operator not in (*_ROOTED_CALLS, *_GATHERING_CALLS):
             return None
         members = tuple(dist.get_process_group_ranks(group or c10d._get_default_group()))
         world, number = numbered(turns.mine, members, operator, what.get("root"))
-        if operator in _FROM_ALL:
+        if operator in _GATHERING_CALLS:
             there = gathered.setdefault((world, number), {})
-            there[dist.get_rank()] = _pickled(what["objects"])
+            there[dist.get_rank()] = _pickle_objects(what["objects"])
             until(lambda: len(there) == len(members), operator, members, lambda: len(there))
             return [pickle.loads(there[rank]) for rank in members] if all(map(there.get, members)) else None
         if dist.get_rank() == what.get("root"):
@@ -111,7 +111,7 @@ def install(patches: Patches, turns: Turns) -> None:
     patches.set(Neighbours, "root_sends", staticmethod(root_sends))
 
 
-def _pickled(objects: Any) -> bytes:
+def _pickle_objects(objects: Any) -> bytes:
     """As they are sent; nothing where only this process can have them, as what a rehearsal puts in their place."""
     try:
         return pickle.dumps(objects)

@@ -34,7 +34,14 @@ _GROUPS: dict[str, Callable[[], Any]] = {
 """Variables of distributed_c10d, as a process finds them at its start."""
 _COUNT, _APART = "_group_count", 1000
 """Groups' names are numbers, which C++ keeps for the whole of this process: each rehearsed one has its own range."""
-_WITH_STATE = {"accelerate", "deepspeed", "openrlhf", "transfer_queue", "transformers.integrations.deepspeed", "verl"}
+_STATEFUL_MODULES = {
+    "accelerate",
+    "deepspeed",
+    "openrlhf",
+    "transfer_queue",
+    "transformers.integrations.deepspeed",
+    "verl",
+}
 """Packages, or single modules, that keep what belongs to a process; packages that define actors come to them."""
 _SHARED = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
@@ -47,7 +54,7 @@ class ClusterDevices:
         self.life = life
         self.cuda = cuda
         self.per_node = per_node
-        self.packages = set(_WITH_STATE)
+        self.packages = set(_STATEFUL_MODULES)
         self.current: RayProcess | None = None
         self._made = memory._make_device
         self._records: dict[int, DeviceRecord] = {

@@ -27,7 +27,7 @@ class _Place:
     kept: list[Any]
 
 
-def _received(index: int) -> Any:
+def _receive(index: int) -> Any:
     value = _Place.kept[index]
     if not isinstance(value, tuple):
         return value
@@ -62,7 +62,7 @@ def pack(value: Any, passed: tuple[type, ...]) -> Sent:
                 kept.append((copy, one._device, leaf, isinstance(one, torch.nn.Parameter)))
             else:
                 return pickler.reducer_override(self, one)
-            return _received, (len(kept) - 1,)
+            return _receive, (len(kept) - 1,)
 
     stream = io.BytesIO()
     made: Any = Pickler

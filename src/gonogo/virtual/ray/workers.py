@@ -58,7 +58,7 @@ def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported: Un
             raise unsupported(
                 f"vLLM tensor_parallel_size={count}",
                 Text(
-                    "this process sees {seen} GPU(s): an engine over several nodes is not stood in for",
+                    "this process sees {seen} GPU(s): gonogo's stand-in does not support an engine over several nodes",
                     "该进程只看到 {seen} 张 GPU：跨多个节点的引擎没有替身",
                 ).format(seen=seen),
             )
@@ -84,7 +84,8 @@ def _placed_by_ray(cluster: Cluster, name: str, count: int, unsupported: Unsuppo
         raise unsupported(
             "vLLM distributed_executor_backend='ray'",
             Text(
-                "the engine's actor is in no placement group: vLLM would make one, which is not stood in for",
+                "the engine's actor is in no placement group: vLLM would create one, which gonogo's stand-in does not "
+                "support",
                 "引擎的 actor 不在任何 placement group 中：vLLM 会自己创建一个，这没有替身",
             ),
         )

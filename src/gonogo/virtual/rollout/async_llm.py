@@ -45,7 +45,10 @@ class _Engines(LLM):
             if int(asked.get(name) or 1) > 1:
                 raise now.unsupported(
                     f"vLLM {name}={asked[name]}",
-                    Text("engines that are divided so are not stood in for", "替身不支持这样划分的引擎"),
+                    Text(
+                        "gonogo's stand-in does not support engines that are divided this way",
+                        "替身不支持这样划分的引擎",
+                    ),
                 )
         if asked.get("speculative_config"):
             raise now.unsupported(
@@ -233,7 +236,8 @@ class AsyncLLM:
         if name.startswith("_"):
             raise AttributeError(name)
         raise self.of.rehearsal.unsupported(
-            f"vllm AsyncLLM.{name}", Text("the engine is stood in for, without it", "引擎是替身，没有这一部分")
+            f"vllm AsyncLLM.{name}",
+            Text("gonogo's stand-in for the engine does not have it", "引擎是替身，没有这一部分"),
         )
 
 

@@ -187,14 +187,14 @@ class LLM:
         if isinstance(method, str) and method in known:
             return [known[method](*args, **(kwargs or {}))]
         raise self.rehearsal.unsupported(
-            f"vllm.LLM.collective_rpc({method!r})", Text("its workers are stood in for", "它的 worker 是替身")
+            f"vllm.LLM.collective_rpc({method!r})", Text("its workers are stand-ins", "它的 worker 是替身")
         )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         raise self.rehearsal.unsupported(
-            f"vllm.LLM.{name}", Text("the engine is stood in for, without it", "引擎是替身，没有这一部分")
+            f"vllm.LLM.{name}", Text("gonogo's stand-in for the engine does not have it", "引擎是替身，没有这一部分")
         )
 
 
@@ -276,7 +276,8 @@ class LLMEngine:
         if name.startswith("_"):
             raise AttributeError(name)
         raise self._llm.rehearsal.unsupported(
-            f"vllm.LLMEngine.{name}", Text("the engine is stood in for, without it", "引擎是替身，没有这一部分")
+            f"vllm.LLMEngine.{name}",
+            Text("gonogo's stand-in for the engine does not have it", "引擎是替身，没有这一部分"),
         )
 
 

@@ -22,11 +22,11 @@ NEWEST = "0.31.0"
 """The newest release that this was checked against."""
 _FRAMEWORKS = ("verl", "openrlhf", "trl")
 """Packages whose extra ``vllm`` says which release they drive."""
-_OF_ITS_OWN = "ms-swift"
+_BUNDLES_ENGINE = "ms-swift"
 """A package that drives vLLM with code of its own, whatever the TRL beside it asks for."""
 Names = Mapping[str, Mapping[str, tuple[Any, tuple[int, int], tuple[int, int]]]]
 """By module and name: the object, the first release that has it, and the first that has it no more."""
-_WITHOUT = Text("vLLM is stood in for, without it", "vLLM 由替身代替，替身没有它")
+_WITHOUT = Text("gonogo's stand-in for vLLM does not have it", "vLLM 由替身代替，替身没有它")
 ALWAYS, STILL = (0, 0), (1 << 16, 0)
 
 
@@ -40,7 +40,7 @@ def version_to_stand_for(program: str = "") -> tuple[str, bool]:
     except metadata.PackageNotFoundError:
         pass
     run = [program] if program in _FRAMEWORKS else []
-    for framework in () if _is_there(_OF_ITS_OWN) and not run else (*run, *reversed(_FRAMEWORKS)):
+    for framework in () if _is_there(_BUNDLES_ENGINE) and not run else (*run, *reversed(_FRAMEWORKS)):
         try:
             asked = metadata.requires(framework) or []
         except metadata.PackageNotFoundError:

@@ -31,7 +31,7 @@ _CONFIG: Answer = {
 """Of the server: what trainers ask for, with the options that TRL's documentation starts it with."""
 
 
-def _assumed(address: str) -> Text:
+def _assumption_text(address: str) -> Text:
     return Text(
         "a rollout server is up at {address}, on GPUs that the trainer does not use, with one worker and the options "
         "that weight synchronisation needs",
@@ -89,7 +89,7 @@ class RolloutServer:
             return NOT_MINE
         MEETING.request(parts.netloc, parts.path.rstrip("/"))
         asked = json.loads(body) if body else {}
-        self._assume_of(parts.path.rstrip("/"), asked)(_assumed(f"{parts.scheme}://{parts.netloc}"))
+        self._assume_of(parts.path.rstrip("/"), asked)(_assumption_text(f"{parts.scheme}://{parts.netloc}"))
         return path(asked)
 
     def _assume_of(self, path: str, asked: Answer) -> Callable[[Text], object]:
@@ -246,7 +246,7 @@ class _Partial(dict[str, Any]):
     def __missing__(self, key: str) -> Any:
         raise self._refuse(
             f"{key!r} of the rollout server's answer",
-            Text("the server is stood in for, without it", "服务器是替身，没有这一部分"),
+            Text("gonogo's stand-in for the server does not have it", "服务器是替身，没有这一部分"),
         )
 
 

@@ -21,7 +21,7 @@ from gonogo.virtual.rollout.arguments import ENGINE, EngineArgs
 from gonogo.virtual.rollout.llm import LLM, EngineContext
 from gonogo.virtual.rollout.package import ALWAYS, STILL
 
-_OF_THE_SERVER = ("enable_log_requests", "disable_log_requests", "host", "port", "api_key", "headless",
+_SERVER_OPTIONS = ("enable_log_requests", "disable_log_requests", "host", "port", "api_key", "headless",
                   "api_server_count", "master_addr", "master_port", "node_rank", "nnodes", "data_parallel_address",
                   "data_parallel_rpc_port", "data_parallel_size_local", "data_parallel_start_rank",
                   "fully_sharded_loras", "cuda_graph_sizes", "decode_context_parallel_size", "kv_transfer_config",
@@ -75,7 +75,7 @@ class _Serve:
         """Declare the options."""
         parser = subparsers.add_parser(self.name)
         parser.add_argument("model_tag", nargs="?")
-        for name in sorted({*ENGINE, *_OF_THE_SERVER}):
+        for name in sorted({*ENGINE, *_SERVER_OPTIONS}):
             parser.add_argument(f"--{name}", dest=name, nargs="*", action=_Value, default=None)
             parser.add_argument(f"--no_{name}", dest=name, action="store_const", const=False)
         return parser

@@ -64,7 +64,8 @@ class SGLang:
         given = asked.get("input_ids") if asked.get("input_ids") is not None else asked.get("text")
         if given is None or asked.get("stream"):
             raise self._refuse(
-                "/generate of SGLang", Text("this form of its requests is not stood in for", "替身不支持这种形式的请求")
+                "/generate of SGLang",
+                Text("gonogo's stand-in does not support this form of its requests", "替身不支持这种形式的请求"),
             )
         single = isinstance(given, str) or (bool(given) and isinstance(given[0], int))
         prompts = [self._ids(one) for one in ([given] if single else given)]

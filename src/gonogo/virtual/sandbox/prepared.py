@@ -70,7 +70,7 @@ def install(
     return patches.undo
 
 
-_OF_PARQUET = frozenset({"on_bad_files", "fragment_scan_options"})
+_PARQUET_OPTIONS = frozenset({"on_bad_files", "fragment_scan_options"})
 """How a reader of Parquet goes about it: made rows are JSON, which has no such options."""
 
 
@@ -136,7 +136,7 @@ class AnsweredNames:
             path = self.file(repo_id, folder, kwargs.get("subfolder"), filename)
             if not os.path.exists(path):
                 raise _no_such_entry(f"{filename} is not among what gonogo prepare made for {repo_id}")
-            return _copied(path, kwargs.get("local_dir"), os.path.join(kwargs.get("subfolder") or "", filename))
+            return _copy_into(path, kwargs.get("local_dir"), os.path.join(kwargs.get("subfolder") or "", filename))
 
         @functools.wraps(look)
         def try_to_load_from_cache(repo_id: Any = None, filename: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -174,7 +174,7 @@ class AnsweredNames:
             if folder is not None:
                 if kind != "dataset" and _asked_for(_WEIGHTS, kwargs):
                     folder = self.weights(str(name), folder, _WEIGHTS)
-                return _copied(folder, kwargs.get("local_dir"), "")
+                return _copy_into(folder, kwargs.get("local_dir"), "")
             try:
                 return original(*args, **kwargs)
             except Exception:
@@ -201,7 +201,7 @@ class AnsweredNames:
         @functools.wraps(load)
         def load_dataset(path: Any, name: Any = None, *args: Any, **kwargs: Any) -> Any:
             if path not in BUILDERS and not os.path.exists(str(path)) and self.place(path, "dataset") is not None:
-                kwargs = {key: value for key, value in kwargs.items() if key not in _OF_PARQUET}
+                kwargs = {key: value for key, value in kwargs.items() if key not in _PARQUET_OPTIONS}
             try:
                 return load(path, name, *args, **kwargs)
             except Exception:
@@ -267,7 +267,7 @@ def _is_there(folder: str, files: Any) -> bool:
     return bool(named) and all(os.path.exists(os.path.join(folder, one)) for one in named)
 
 
-def _copied(source: str, local: Any, within: str) -> str:
+def _copy_into(source: str, local: Any, within: str) -> str:
     """The file or folder itself, or its copy ``within`` the folder that the program wants it in."""
     if local is None:
         return source

@@ -25,7 +25,7 @@ def batch_of(found: LocatedModel, seq_len: int, rows: int) -> dict[str, Any] | N
 
     try:
         processor = AutoProcessor.from_pretrained(folder, trust_remote_code=True)
-        made = _processed(processor, found, rows)
+        made = _run_processor(processor, found, rows)
     except Exception as error:  # a tokenizer that isn't there, an extra library: the configuration knows enough
         first = str(error).strip().partition("\n")[0][:160]
         notes.assume(
@@ -37,10 +37,10 @@ def batch_of(found: LocatedModel, seq_len: int, rows: int) -> dict[str, Any] | N
         return None
     if made is None:
         return None
-    return {name: _filled(name, value, made, seq_len) for name, value in made.items() if name in found.signature}
+    return {name: _fill_sequence(name, value, made, seq_len) for name, value in made.items() if name in found.signature}
 
 
-def _processed(processor: Any, found: LocatedModel, rows: int) -> dict[str, Any] | None:
+def _run_processor(processor: Any, found: LocatedModel, rows: int) -> dict[str, Any] | None:
     image = picture(336)
     takes = found.signature
     looks = "pixel_values" in takes
@@ -71,7 +71,7 @@ def _prompt(processor: Any, looks: bool, listens: bool) -> str:
     return "".join(str(mark or "") for mark in marks) + _TEXT
 
 
-def _filled(name: str, value: Any, made: dict[str, Any], seq_len: int) -> Any:
+def _fill_sequence(name: str, value: Any, made: dict[str, Any], seq_len: int) -> Any:
     """What has an entry a token, made as long as the sequence; anything else as it is."""
     ids = made.get("input_ids")
     if not isinstance(value, torch.Tensor) or ids is None or value.shape != ids.shape or ids.shape[1] >= seq_len:

@@ -79,8 +79,8 @@ def training_arguments(options: ProgramOptions) -> Any:
         "max_steps": options.steps,
         "per_device_train_batch_size": options.micro_batch,
         "gradient_checkpointing": options.gradient_checkpointing,
-        "fp16": _enabled(config, "fp16"),
-        "bf16": not _enabled(config, "fp16") and (_enabled(config, "bf16") or _leaves_open(config)),
+        "fp16": _is_enabled(config, "fp16"),
+        "bf16": not _is_enabled(config, "fp16") and (_is_enabled(config, "bf16") or _leaves_open(config)),
         "use_cpu": not _has_accelerator(),
         "report_to": [],
         "save_strategy": "no",
@@ -116,7 +116,7 @@ def _part(config: dict[str, Any], name: str) -> dict[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def _enabled(config: dict[str, Any], name: str) -> bool:
+def _is_enabled(config: dict[str, Any], name: str) -> bool:
     return _part(config, name).get("enabled") is True
 
 

@@ -52,7 +52,7 @@ def _carry_known(operator: Operator, args: Any, kwargs: Any, tensors: list[Virtu
             return
         if out.cell.nbytes > contents.limit_of(out._device) or (tensors == [] and _has_tensor(args)):
             return
-    if operator.write_names and not all(contents.materialise(t) for t in _written(operator, args, kwargs)):
+    if operator.write_names and not all(contents.materialise(t) for t in _written_tensors(operator, args, kwargs)):
         _forget_written(operator, args, kwargs)
         return
     known = contents.compute(func, args, kwargs, _numel(out), tensors)
@@ -76,7 +76,7 @@ def _in_shape(value: torch.Tensor, shape: torch.Size) -> torch.Tensor:
 
 
 def _forget_written(operator: Operator, args: Any, kwargs: Any) -> None:
-    for tensor in _written(operator, args, kwargs):
+    for tensor in _written_tensors(operator, args, kwargs):
         tensor.cell.values = None
 
 
@@ -95,7 +95,7 @@ def _has_tensor(args: Any) -> bool:
     return any(isinstance(value, VirtualTensor) for value in args)
 
 
-def _written(operator: Operator, args: Any, kwargs: Any) -> list[VirtualTensor]:
+def _written_tensors(operator: Operator, args: Any, kwargs: Any) -> list[VirtualTensor]:
     found: list[VirtualTensor] = []
     for value in [args[i] for i in operator.writes if i < len(args)] + [
         kwargs[name] for name in operator.write_names if name in kwargs

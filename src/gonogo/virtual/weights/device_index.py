@@ -49,16 +49,16 @@ def install(patches: Patches) -> None:
     replaced = []
     for name in _FACTORIES:
         original = getattr(torch, name)
-        replaced.append((original, _taking_an_index(original)))
+        replaced.append((original, _accept_device_index(original)))
         patches.set(torch, name, replaced[-1][1])
     for name in _METHODS:
-        patches.set(torch.Tensor, name, _taking_an_index(getattr(torch.Tensor, name)))
+        patches.set(torch.Tensor, name, _accept_device_index(getattr(torch.Tensor, name)))
     patches.everywhere(replaced, but=[torch])
     # What Module.to asks, and libraries whose containers of tensors have a ``to`` of their own (tensordict).
-    patches.set(torch._C._nn, "_parse_to", _taking_an_index(torch._C._nn._parse_to, first=True))
+    patches.set(torch._C._nn, "_parse_to", _accept_device_index(torch._C._nn._parse_to, first=True))
 
 
-def _taking_an_index(original: Any, *, first: bool = False) -> Any:
+def _accept_device_index(original: Any, *, first: bool = False) -> Any:
     """The function, taking an index for ``device=``; with ``first``, also for the first argument."""
 
     @functools.wraps(original)

@@ -60,7 +60,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
         """As ``torch.save``; tensors without values take no room."""
         private_serialization.check_save_arguments(f, pickle_module)
         stored = _Storages(_SENT_LIMIT if isinstance(f, io.BytesIO) else _VALUES_LIMIT)
-        data = _pickled(obj, stored, pickle_module, pickle_protocol)
+        data = _pickle_object(obj, stored, pickle_module, pickle_protocol)
         records = [
             Record("data.pkl", len(data), data),
             Record("byteorder", 6, b"little"),
@@ -164,7 +164,7 @@ def _bytes_of(storage: Any, nbytes: int | None = None) -> bytes | None:
     return ctypes.string_at(storage.data_ptr(), length) if length else b""
 
 
-def _pickled(obj: object, stored: _Storages, pickle_module: Any, protocol: int) -> bytes:
+def _pickle_object(obj: object, stored: _Storages, pickle_module: Any, protocol: int) -> bytes:
     class Pickler(pickle_module.Pickler):  # type: ignore[misc]
         def persistent_id(self, item: Any) -> Any:
             if isinstance(item, _Stub):
@@ -174,14 +174,14 @@ def _pickled(obj: object, stored: _Storages, pickle_module: Any, protocol: int) 
             return None
 
         def reducer_override(self, item: Any) -> Any:
-            return _reduced(item, stored) if isinstance(item, VirtualTensor) else NotImplemented
+            return _reduce_tensor(item, stored) if isinstance(item, VirtualTensor) else NotImplemented
 
     buffer = io.BytesIO()
     Pickler(buffer, protocol=protocol).dump(obj)
     return buffer.getvalue()
 
 
-def _reduced(tensor: VirtualTensor, stored: _Storages) -> Any:
+def _reduce_tensor(tensor: VirtualTensor, stored: _Storages) -> Any:
     """What a real tensor of the same kind is pickled as."""
     state = dict(tensor.__dict__)
     hooks: OrderedDict[Any, Any] = OrderedDict()

@@ -234,7 +234,7 @@ def _path_of(f: Any) -> str | None:
     return None
 
 
-def _buffered(f: Any) -> Any:
+def _read_into_buffer(f: Any) -> Any:
     """What is left of a stream, as a buffer of its own; the stream itself where it is no stream of bytes."""
     if isinstance(f, io.BytesIO) and f.tell() == 0:
         return f
@@ -247,7 +247,7 @@ def _buffered(f: Any) -> Any:
 @contextlib.contextmanager
 def _source(f: Any, path: str | None) -> Iterator[tuple[Any, bool]]:
     """What torch reads: a file, with what a virtual save left out put in as holes."""
-    source: Any = _buffered(f) if path is None else path
+    source: Any = _read_into_buffer(f) if path is None else path
     if path is not None and not os.path.isfile(source):
         yield f, False
         return

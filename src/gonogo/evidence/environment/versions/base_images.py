@@ -8,7 +8,7 @@ from gonogo.evidence.environment.versions.listing import PackageListing, exact
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place
 
-_NAMED = {
+_PACKAGE_OF_TAG = {
     "torch": "torch",
     "tf": "tensorflow",
     "vllm": "vllm",
@@ -59,8 +59,8 @@ def _by_words(listing: PackageListing, tag: str, place: Place) -> None:
             listing.fact("cuda", cuda, place)
         elif match := re.fullmatch(r"py(\d)\.?(\d+)", word):
             listing.fact("python", f"{match[1]}.{match[2]}", place)
-        elif (match := re.fullmatch(r"([a-z]+)(\d+\.\d[\w.]*)", word)) and match[1] in _NAMED:
-            listing.add(_NAMED[match[1]], exact(match[2]), place)
+        elif (match := re.fullmatch(r"([a-z]+)(\d+\.\d[\w.]*)", word)) and match[1] in _PACKAGE_OF_TAG:
+            listing.add(_PACKAGE_OF_TAG[match[1]], exact(match[2]), place)
     if re.search(r"(?:^|-)py3\.\d+-cu\d{3}-\d+\.\d+\.\d+$", tag):
         listing.add("torch", exact(words[-1]), place)
     elif re.fullmatch(r"\d+\.\d+\.\d+", words[-1]) and "torch" in tag:

@@ -14,7 +14,7 @@ _NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch", "p
 """Packages that conda names otherwise than PyPI does."""
 _SPEC = r"(?:[\w./-]{1,100}::)?([A-Za-z0-9_][\w.-]{0,100})\s*(?:\[[^\]]{0,200}\])?\s*(.{0,200})$"
 
-_OF_A_LIBRARY = re.compile(r"h[0-9a-f]{7}_\w+|main|\d+(?:_\w+)?")
+_BUILD_STRING = re.compile(r"h[0-9a-f]{7}_\w+|main|\d+(?:_\w+)?")
 """Builds of what is no Python package: `h5eee18b_0`, and not `py310h6a678d5_0` or `pyhd8ed1ab_0`."""
 
 
@@ -86,7 +86,7 @@ def add_conda_dependency(listing: PackageListing, text: str, place: Place | None
         listing.fact("toolkit", version, place)
     if re.fullmatch(r"(?:gcc|gxx)(?:_linux-64)?", name) and version is not None:
         listing.fact("gcc" if name.startswith("gcc") else "gxx", version, place)
-    if built and _OF_A_LIBRARY.fullmatch(re.split(r"[=\s]", constraint)[-1]):
+    if built and _BUILD_STRING.fullmatch(re.split(r"[=\s]", constraint)[-1]):
         return built
     at = None
     if place is not None:

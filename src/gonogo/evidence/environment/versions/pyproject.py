@@ -36,10 +36,10 @@ def read_pyproject(listing: PackageListing) -> None:
     position = 0
     for requirement in _standard(content):
         written = requirement.encode().decode("latin-1")
-        at = _quoted(text, written, position)
+        at = _find_string(text, written, position)
         if at < 0 and listing.not_found < _MAX_NOT_FOUND:
             listing.not_found += 1
-            at = _quoted(text, written, 0)
+            at = _find_string(text, written, 0)
         if at >= 0:
             position = at + len(written)
             read_requirement(listing, listing.source, written, at)
@@ -54,7 +54,7 @@ def read_pyproject(listing: PackageListing) -> None:
             _add_of_table(listing, text, start.end() if start else 0, name, dependency)
 
 
-def _quoted(text: str, written: str, start: int) -> int:
+def _find_string(text: str, written: str, start: int) -> int:
     """Where a string begins in the text, behind its opening quote; -1 where it doesn't stand there."""
     found = [text.find(f"{quote}{written}{quote}", start) for quote in "\"'"]
     return min((at + 1 for at in found if at >= 0), default=-1)
@@ -63,8 +63,8 @@ def _quoted(text: str, written: str, start: int) -> int:
 def _standard(content: Mapping[str, Any]) -> Iterator[str]:
     project = _mapping(content.get("project"))
     lists = [project.get("dependencies")]
-    lists += _agreed(_mapping(project.get("optional-dependencies")))
-    lists += _agreed(_mapping(content.get("dependency-groups")))
+    lists += _common_requirements(_mapping(project.get("optional-dependencies")))
+    lists += _common_requirements(_mapping(content.get("dependency-groups")))
     tool = _mapping(content.get("tool"))
     lists += _mapping(_mapping(tool.get("pdm")).get("dev-dependencies")).values()
     lists += [_mapping(tool.get("uv")).get("dev-dependencies"), _mapping(tool.get("uv")).get("override-dependencies")]
@@ -73,7 +73,7 @@ def _standard(content: Mapping[str, Any]) -> Iterator[str]:
             yield from (entry for entry in one if isinstance(entry, str))
 
 
-def _agreed(extras: Mapping[str, Any]) -> list[list[str]]:
+def _common_requirements(extras: Mapping[str, Any]) -> list[list[str]]:
     """What extras ask for, without what they ask for differently: which of them is installed is not told."""
     lists = [[entry for entry in one if isinstance(entry, str)] for one in extras.values() if isinstance(one, list)]
     asked: dict[str, set[str]] = {}

@@ -44,9 +44,11 @@ _TOO_DEEP = Text("{where}: {line!r} ({depth} files deep)", "{where}ï¼š{line!r}ï¼
 _REQUIREMENT = rf"({NAME})[ \t]*(\[[\w\s,.-]{{0,200}}\])?[ \t]*(\([^()]{{0,300}}\)|[~=!<>][^;@#]{{0,300}})?"
 _WHEEL = rf"(?:^|[/\\=])({NAME}?)-(\d[\w.!+%]{{0,80}}?)(?:-\d\w{{0,20}})?-[\w.]+-[\w.]+-[\w.]+\.whl(?:[#?].*)?$"
 _ARCHIVE = rf"(?:^|/)({NAME}?)-(\d[\w.!+]{{0,80}}?)\.(?:tar\.gz|tar\.bz2|zip)(?:[#?].*)?$"
-_BY_CONDA = re.compile(r"file:///(?:\S*/)?(?:feedstock_root|croot|conda-bld|ci_py\d+|build/80754af9|ktietz/\w+/ci)")
+_CONDA_BUILD_PATH = re.compile(
+    r"file:///(?:\S*/)?(?:feedstock_root|croot|conda-bld|ci_py\d+|build/80754af9|ktietz/\w+/ci)"
+)
 """What ``pip freeze`` says of conda's own packages: the folder in which they were once built, which is nowhere else."""
-_OF_GITHUB = rf"://[^/\s]+/[^/\s]+/({NAME})/(?:archive|zipball|tarball|releases/download)/"
+_GITHUB_ARCHIVE = rf"://[^/\s]+/[^/\s]+/({NAME})/(?:archive|zipball|tarball|releases/download)/"
 _FROZEN_FROM = 20
 """Lines from which a sorted file of exact versions is taken for a listing of all that is installed."""
 
@@ -174,7 +176,7 @@ def read_requirement(
     url = re.match(rf"({NAME})\s*(?:\[([^\]]{{0,200}})\])?\s*@\s*(\S+)", text)
     if url is not None:
         extras = re.sub(r"\s", "", url[2] or "")
-        address = "" if _BY_CONDA.match(url[3]) else decoded(url[3])
+        address = "" if _CONDA_BUILD_PATH.match(url[3]) else decoded(url[3])
         version = _version_of_url(url[3], url[1])
         listing.add(url[1], version, place, replace=replace, extras=extras, address=address)
         return True
@@ -223,7 +225,7 @@ def _name_of_url(url: str) -> tuple[str, str] | None:
     egg = re.search(rf"[#&]egg=({NAME})", url)
     if egg is not None:
         return egg[1], ""
-    of_github = re.search(_OF_GITHUB, url)
+    of_github = re.search(_GITHUB_ARCHIVE, url)
     if of_github is not None:
         return of_github[1], ""
     repository = re.search(rf"(?:://|git@)[^\s#?]*[/:]({NAME})(?:\.git)?(?:@([\w./-]+))?(?:[#?].*)?$", url)

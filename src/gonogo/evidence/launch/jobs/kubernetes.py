@@ -146,7 +146,7 @@ def _volcano(node: YamlNode) -> Iterator[Workload]:
         yield of_pod("Volcano Job", pod, nodes, added)
 
 
-def _wrapped(node: YamlNode) -> Iterator[Workload]:
+def _wrapped_workloads(node: YamlNode) -> Iterator[Workload]:
     """An AppWrapper's components, and the items of a List."""
     for one in node["items"]:
         yield from kubernetes_jobs(one)
@@ -204,7 +204,7 @@ _MAKERS: dict[str, Callable[[YamlNode], Iterator[Workload]]] = {
     "MPIJob": _mpi,
     "RayJob": _ray_job,
     "Pod": _pod,
-    "AppWrapper": _wrapped,
-    "List": _wrapped,
+    "AppWrapper": _wrapped_workloads,
+    "List": _wrapped_workloads,
 }
 KINDS = tuple(_MAKERS)

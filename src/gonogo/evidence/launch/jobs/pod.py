@@ -46,7 +46,7 @@ def of_pod(
     count = nodes if isinstance(nodes, YamlNode) else nothing
     return Workload(
         kind,
-        tuple(_expanded(word.word(), environment) for word in words),
+        tuple(_expand_variables(word.word(), environment) for word in words),
         environment,
         nodes if isinstance(nodes, int) else 1 if count.node is None else count.number,
         gpus_of(resources).number,
@@ -129,7 +129,7 @@ def _config_maps(spec: YamlNode, container: YamlNode) -> dict[str, Word]:
     return found
 
 
-def _expanded(word: Word, environment: dict[str, Word]) -> Word:
+def _expand_variables(word: Word, environment: dict[str, Word]) -> Word:
     """``$(NAME)``, which Kubernetes itself replaces in commands and arguments."""
 
     def value(match: re.Match[str]) -> str:

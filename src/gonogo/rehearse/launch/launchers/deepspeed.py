@@ -105,17 +105,17 @@ def _launcher_modules(accelerator: _Accelerator) -> tuple[ModuleType, ModuleType
         vars(module).update(values)
         sys.modules[name] = module
     try:
-        return _imported()
+        return _import_launcher()
     except ImportError:
         for name in [name for name in sys.modules if name.partition(".")[0] == "deepspeed"]:
             del sys.modules[name]
-        runner, launch = _imported()
+        runner, launch = _import_launcher()
         for whole in (runner, launch):
             vars(whole)["get_accelerator"] = lambda: accelerator
         return runner, launch
 
 
-def _imported() -> tuple[ModuleType, ModuleType]:
+def _import_launcher() -> tuple[ModuleType, ModuleType]:
     return importlib.import_module("deepspeed.launcher.runner"), importlib.import_module("deepspeed.launcher.launch")
 
 

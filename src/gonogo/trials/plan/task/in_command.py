@@ -17,7 +17,7 @@ _TRAINERS = {
     "OnlineDPOTrainer": "online-dpo", "DistillationTrainer": "distillation",
 }  # fmt: skip
 _OTHER_NAMES = {"reward": "rm", "pt": "sft", "sft": "sft"}
-_OF_TRL = ("sft", "dpo", "kto", "reward", "grpo", "rloo", "distillation")
+_TRL_COMMANDS = ("sft", "dpo", "kto", "reward", "grpo", "rloo", "distillation")
 
 
 def task_in(run: Run) -> TaskOptions:
@@ -46,7 +46,7 @@ def task_in(run: Run) -> TaskOptions:
 
 
 def _name(run: Run) -> str | None:
-    if run.framework == "trl" and run.launch is not None and run.launch.program.value in _OF_TRL:
+    if run.framework == "trl" and run.launch is not None and run.launch.program.value in _TRL_COMMANDS:
         return _known(str(run.launch.program.value))
     for argument in ("rlhf_type", "stage"):
         said = run.arguments.get(argument)

@@ -13,7 +13,7 @@ from gonogo.trials.plan.task.kinds import KINDS, TASKS, Reference, Task, TaskKin
 from gonogo.trials.plan.task.rollout import ENGINES, Where
 
 _PROMPT, _COMPLETION, _GENERATIONS = 512, 1024, 8
-_OF_ROLLOUTS = ("generations", "engine", "reward_model")
+_ROLLOUT_OPTIONS = ("generations", "engine", "reward_model")
 _TUNES = ("full", "lora")
 
 
@@ -154,7 +154,7 @@ def _known_engine(name: str | None) -> Where:
 def _refuse_what_it_has_not(asked: TaskOptions, task: Task) -> None:
     """Options that a task has no use for are a mistake, rather than being passed over."""
     kind = KINDS[task]
-    useless = [] if kind.rolls_out else [name for name in _OF_ROLLOUTS if getattr(asked, name) is not None]
+    useless = [] if kind.rolls_out else [name for name in _ROLLOUT_OPTIONS if getattr(asked, name) is not None]
     useless += [] if task == "gkd" or asked.teacher is None else ["teacher"]
     useless += [] if kind.beta or kind.rolls_out or asked.beta is None else ["beta"]
     if task == "sft":
@@ -173,7 +173,7 @@ def _refuse_what_it_has_not(asked: TaskOptions, task: Task) -> None:
 
 def _is_useless(option: str, task: Task) -> bool:
     kind = KINDS[task]
-    if option in _OF_ROLLOUTS:
+    if option in _ROLLOUT_OPTIONS:
         return not kind.rolls_out
     if option == "teacher":
         return task != "gkd"
