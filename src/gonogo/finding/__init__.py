@@ -12,7 +12,7 @@ from gonogo.finding.text import Text as Text
 if TYPE_CHECKING:
     # Each is imported by those alone that make one or show one.
     from gonogo.finding.bisection import Bisection
-    from gonogo.finding.call import Call
+    from gonogo.finding.call import Invocation
     from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
     from gonogo.finding.guarded_run import GuardedRunSummary
@@ -158,7 +158,7 @@ class Report(msgspec.Struct, frozen=True):
     """Public threads that look like a log whose cause is not certain, most alike first."""
     regressed: tuple[Text, ...] = ()
     """What is worse than in the earlier report that it was held against: it does not pass, whatever its verdict."""
-    call: Call | None = None
+    call: Invocation | None = None
 
     @property
     def exit_status(self) -> int:
