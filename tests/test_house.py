@@ -118,12 +118,12 @@ def test_every_option_is_documented_with_its_default() -> None:
         text = (ROOT / name).read_text(encoding="utf-8")
         assert {option for option in options if option not in text} == set(), name
     defaults = rehearse.__defaults__ or ()
-    assert {2, 600.0, "0", "text"} <= {default for default in defaults if isinstance(default, (str, int, float))}
+    assert {2, 600.0, "auto", "text"} <= {default for default in defaults if isinstance(default, (str, int, float))}
     reference = (ROOT / "docs/rehearse.md").read_text(encoding="utf-8")
     for row in (
         r"`--steps N`.*`2` \|",
         r"`--timeout SECONDS`.*`600` \|",
-        r"`--ranks .*`0` \|",
+        r"`--ranks .*`auto` \|",
         r"`--format.*`text` \|",
     ):
         assert re.search(row, reference), row

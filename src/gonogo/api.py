@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gonogo.finding import Report
-from gonogo.finding.asked import called
-from gonogo.finding.call import Call, machine_options
+from gonogo.finding.call import Invocation, machine_options
 from gonogo.finding.language import chosen_language
+from gonogo.report.answer.asked import called
 
 Words = str | Sequence[str]
 """A command: as typed, or word by word."""
@@ -50,7 +50,7 @@ def check_files(*paths: str | Path, command: Words = (), environment: str | Path
     if environment is not None:
         settings = replace(settings, environment=Path(environment))
     words, files = _words(command), [str(path) for path in paths]
-    return _answer(check(files, words, settings=settings).report, Call(tuple(words), files=tuple(files)))
+    return _answer(check(files, words, settings=settings).report, Invocation(tuple(words), files=tuple(files)))
 
 
 def rehearse_command(
@@ -86,7 +86,7 @@ def rehearse_command(
     say = progress_lines(language)
     with live_display(language) as shown:
         _, report = rehearsed_at_once(request, shown or (lambda status: say(status.activity)))
-    return _answer(report, Call(tuple(request.command), machine_options(gpus, nodes, host_memory, env=env)))
+    return _answer(report, Invocation(tuple(request.command), machine_options(gpus, nodes, host_memory, env=env)))
 
 
 def diagnose_logs(*logs: str | Path, command: Words = ()) -> DisplayedReport:
@@ -94,14 +94,14 @@ def diagnose_logs(*logs: str | Path, command: Words = ()) -> DisplayedReport:
     from gonogo.diagnose.findings import diagnose
 
     words, files = _words(command), [str(log) for log in logs]
-    return _answer(diagnose(files, command=words), Call(tuple(words), files=tuple(files)))
+    return _answer(diagnose(files, command=words), Invocation(tuple(words), files=tuple(files)))
 
 
 def _words(command: Words) -> list[str]:
     return shlex.split(command) if isinstance(command, str) else list(command)
 
 
-def _answer(report: Report, call: Call) -> DisplayedReport:
+def _answer(report: Report, call: Invocation) -> DisplayedReport:
     sys.stderr.flush()
     report = called(report, call)
     return DisplayedReport(**{name: getattr(report, name) for name in report.__struct_fields__})

@@ -333,7 +333,7 @@ def test_the_projects_own_command_is_prepared_and_never_taken_for_anothers(
     (tmp_path / "bin" / "tune").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    command = [sys.executable, "-m", "gonogo", "rehearse", "--", "tune", "run"]
+    command = [sys.executable, "-m", "gonogo", "rehearse", "--no-prepare", "--", "tune", "run"]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "own package, which is not installed: run gonogo prepare -- COMMAND" in refused.stderr

@@ -15,9 +15,9 @@ from pages import charted_report, died_report, guarded_report, hostile_report, p
 from whole_runs import CALLS, RUNS
 
 from gonogo.finding import Text
-from gonogo.finding.asked import called
-from gonogo.finding.call import Call
+from gonogo.finding.call import Invocation
 from gonogo.report import render
+from gonogo.report.answer.asked import called
 from gonogo.report.html.frame import framed
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
@@ -253,7 +253,7 @@ def test_steps_of_a_guarded_run_are_drawn_and_told(opened: Any) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_the_answer_is_seen_on_a_phone_without_scrolling(name: str, language: str, opened: Any) -> None:
     """Verdict, reason, figures and the next command end within the first 600 pixels."""
-    page = opened(called(RUNS[name](), CALLS.get(name, Call())), language)
+    page = opened(called(RUNS[name](), CALLS.get(name, Invocation())), language)
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_function("document.documentElement.scrollWidth <= 390")
     for part in ("h1", ".reason", ".next"):

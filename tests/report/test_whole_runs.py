@@ -13,9 +13,9 @@ import pytest
 from whole_runs import CALLS, EXPECTED, RUNS, written
 
 from gonogo.finding import Text, Verdict
-from gonogo.finding.asked import called
-from gonogo.finding.call import Call
+from gonogo.finding.call import Invocation
 from gonogo.report import FORMATS, render
+from gonogo.report.answer.asked import called
 from gonogo.report.answer.headline import headline_of
 from gonogo.report.page import Page
 from gonogo.report.text import print_report
@@ -31,7 +31,7 @@ def test_reports_are_as_expected(name: str) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_the_answer_comes_first(name: str, language: str) -> None:
     """First line the verdict and what it is of, second the reason, third the next command: whatever the width is."""
-    report = called(RUNS[name](), CALLS.get(name, Call()))
+    report = called(RUNS[name](), CALLS.get(name, Invocation()))
     buffer = io.StringIO()
     print_report(report, Page(buffer, width=400), language)
     first, second, third = buffer.getvalue().splitlines()[:3]

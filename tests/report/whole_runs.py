@@ -24,12 +24,12 @@ from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Report
-from gonogo.finding.asked import called
-from gonogo.finding.call import Call
+from gonogo.finding.call import Invocation
 from gonogo.guard.report import report_of
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.report import render
+from gonogo.report.answer.asked import called
 from gonogo.trials.bisect.bisect import BisectRequest, bisect
 from gonogo.trials.bisect.report import bisect_report
 from gonogo.trials.plan.answer import plan_report
@@ -108,13 +108,13 @@ RUNS: dict[str, Callable[[], Report]] = {
 
 
 CALLS = {
-    "check": Call(("bash", "launch.sh")),
-    "rehearse": Call(("bash", "launch.sh"), ("--gpus", "8xH100-80G")),
-    "rehearse_go": Call(("bash", "launch.sh"), ("--gpus", "8xH100-80G")),
-    "rehearse_memory": Call(("bash", "launch.sh"), ("--gpus", "8xH100-80G")),
-    "diagnose": Call(files=("train.log",)),
-    "bisect": Call(("bash", "launch.sh")),
-    "plan": Call(options=("--gpus", "8xA100-80G"), files=("Qwen/Qwen2-7B",)),
+    "check": Invocation(("bash", "launch.sh")),
+    "rehearse": Invocation(("bash", "launch.sh"), ("--gpus", "8xH100-80G")),
+    "rehearse_go": Invocation(("bash", "launch.sh"), ("--gpus", "8xH100-80G")),
+    "rehearse_memory": Invocation(("bash", "launch.sh"), ("--gpus", "8xH100-80G")),
+    "diagnose": Invocation(files=("train.log",)),
+    "bisect": Invocation(("bash", "launch.sh")),
+    "plan": Invocation(options=("--gpus", "8xA100-80G"), files=("Qwen/Qwen2-7B",)),
 }
 """What the command line would have been; the others' reports know their command."""
 

@@ -189,8 +189,7 @@ def rehearse(
                     "没有给出要排练的命令：请写在 -- 之后，例如 gonogo rehearse -- bash launch.sh",
                 )
             )
-        from gonogo.finding.asked import called
-        from gonogo.finding.call import Call, machine_options
+        from gonogo.finding.call import Invocation, machine_options
         from gonogo.rehearse.answer import rehearsed, was_interrupted
         from gonogo.rehearse.at_once import rehearsed_at_once
         from gonogo.rehearse.baseline import compare_with_baseline, read_earlier
@@ -198,6 +197,7 @@ def rehearse(
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.viewer_files import ViewerFiles
+        from gonogo.report.answer.asked import called
         from gonogo.trials.cure.answer import with_step_time
 
         request = RehearsalRequest(
@@ -231,7 +231,7 @@ def rehearse(
             report = compare_with_baseline(report, earlier, peak_growth)
         launch = () if synthetic_batch is not None else tuple(command)
         report = called(
-            report, Call(launch, machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ()))
+            report, Invocation(launch, machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ()))
         )
         publish(report, format_, output, language, open_)
         if record is not None and was_interrupted(record):
@@ -352,8 +352,8 @@ def diagnose(
             logs = ["-"]
         from gonogo.cli.reading_progress import reading_display
         from gonogo.diagnose.findings import read_failure
-        from gonogo.finding.asked import called
-        from gonogo.finding.call import Call, machine_options
+        from gonogo.finding.call import Invocation, machine_options
+        from gonogo.report.answer.asked import called
 
         with reading_display(logs, language) as on_bytes:
             failure = read_failure(
@@ -380,7 +380,7 @@ def diagnose(
 
             asked = Asked(server, yes, command, gpus, host_memory, environment, language)
             report = with_reading(failure, report, asked)
-        report = called(report, Call(tuple(command), machine_options(environment=environment), tuple(logs)))
+        report = called(report, Invocation(tuple(command), machine_options(environment=environment), tuple(logs)))
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)
 

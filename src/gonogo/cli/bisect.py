@@ -100,13 +100,13 @@ def bisect(
                     "0.14.2 -- bash launch.sh",
                 )
             )
-        from gonogo.finding.asked import called
-        from gonogo.finding.call import Call, machine_options
+        from gonogo.finding.call import Invocation, machine_options
         from gonogo.rehearse.at_once import prepared_at_once
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.keep import check_keep
+        from gonogo.report.answer.asked import called
         from gonogo.trials.bisect.bisect import BisectRequest
         from gonogo.trials.bisect.bisect import bisect as run_bisection
         from gonogo.trials.bisect.report import bisect_report
@@ -140,7 +140,7 @@ def bisect(
             found = run_bisection(replace(request, rehearsal=ready), _rehearse_release, on_progress)
         report = called(
             bisect_report(found),
-            Call(tuple(command), machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ())),
+            Invocation(tuple(command), machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ())),
         )
         publish(report, format_, output, language, open_)
         raise SystemExit(INTERRUPTED if found.interrupted else report.verdict.exit_status)

@@ -15,7 +15,7 @@ from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Format, Lang, Open, Output, before_and_after
 from gonogo.evidence.paths import is_folder
 from gonogo.finding import Text
-from gonogo.finding.call import Call
+from gonogo.finding.call import Invocation
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
 
@@ -123,7 +123,7 @@ def check(
         if statistics:
             publish_text(lambda stream: write_statistics(stream, checked, format_, language), output)
         else:
-            from gonogo.finding.asked import called
+            from gonogo.report.answer.asked import called
 
             publish(called(checked.report, _call(checked, paths, command)), format_, output, language, open_)
         if allow_no_files and not checked.gathered.runs:
@@ -131,12 +131,12 @@ def check(
         raise SystemExit(checked.exit_status)
 
 
-def _call(checked: Checked, paths: list[str], command: list[str]) -> Call:
+def _call(checked: Checked, paths: list[str], command: list[str]) -> Invocation:
     """What was asked; where no command was given, the one script that launches a run among the files."""
     launches = {run.launch.source.path for run in checked.gathered.runs if run.launch is not None}
     if not command and len(launches) == 1 and (script := launches.pop()).endswith(".sh"):
-        return Call(("bash", script), files=tuple(paths))
-    return Call(tuple(command), files=tuple(paths))
+        return Invocation(("bash", script), files=tuple(paths))
+    return Invocation(tuple(command), files=tuple(paths))
 
 
 def _settings(

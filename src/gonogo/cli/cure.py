@@ -111,13 +111,13 @@ def cure(
                     "没有给出要修复的命令：请写在 -- 之后，例如 gonogo cure -- bash launch.sh",
                 )
             )
-        from gonogo.finding.asked import called
-        from gonogo.finding.call import Call, machine_options
+        from gonogo.finding.call import Invocation, machine_options
         from gonogo.rehearse.at_once import prepared_at_once
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.scratch import scratch_folder
+        from gonogo.report.answer.asked import called
         from gonogo.trials.cure.apply import apply_cure, check_patch_file, write_patch
         from gonogo.trials.cure.cure import cure as search
         from gonogo.trials.cure.request import CureRequest
@@ -156,7 +156,8 @@ def cure(
         if apply:
             report = apply_cure(cured, report)
         report = called(
-            report, Call(tuple(command), machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ()))
+            report,
+            Invocation(tuple(command), machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ())),
         )
         publish(report, format_, output, language, open_)
         interrupted = report.cure is not None and report.cure.interrupted

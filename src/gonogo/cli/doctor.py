@@ -36,7 +36,7 @@ _NO_NETWORK = Text(
 _ANSWERS = Text("{host} answers", "{host} 有应答")
 
 
-class Line(NamedTuple):
+class Need(NamedTuple):
     """One thing that parts of gonogo need: whether it is here, what of it, and for what."""
 
     name: Text
@@ -45,7 +45,7 @@ class Line(NamedTuple):
     needed_for: Text
 
 
-def lines_of() -> list[Line]:
+def lines_of() -> list[Need]:
     """What there is, in the order in which one needs it."""
     return [
         _package("torch", _TORCH),
@@ -82,7 +82,7 @@ def doctor(lang: Lang = None) -> None:
         raise SystemExit((Verdict.GO if needed else Verdict.CANNOT_TELL).exit_status)
 
 
-def _package(name: str, needed_for: Text, shown: str = "") -> Line:
+def _package(name: str, needed_for: Text, shown: str = "") -> Need:
     from importlib import metadata
 
     try:
@@ -92,28 +92,28 @@ def _package(name: str, needed_for: Text, shown: str = "") -> Line:
         here, version = False, ""
     label = Text(shown or name, shown or name)
     if here:
-        return Line(label, True, Text(version, version), needed_for)
-    return Line(label, False, _MISSING.format(how=install_hint("rehearse")), needed_for)
+        return Need(label, True, Text(version, version), needed_for)
+    return Need(label, False, _MISSING.format(how=install_hint("rehearse")), needed_for)
 
 
-def _uv() -> Line:
+def _uv() -> Need:
     label = Text("uv", "uv")
     path = shutil.which("uv")
     if path is None and importlib.util.find_spec("uv") is None:
-        return Line(label, False, _MISSING.format(how=install_hint("rehearse")), _UV)
+        return Need(label, False, _MISSING.format(how=install_hint("rehearse")), _UV)
     where = path or "python -m uv"
-    return Line(label, True, Text(where, where), _UV)
+    return Need(label, True, Text(where, where), _UV)
 
 
-def _browser() -> Line:
+def _browser() -> Need:
     label = Text("browser", "浏览器")
     found = os.environ.get("BROWSER") or next((name for name in _CHROMIUM if shutil.which(name)), None)
     if found is None:
-        return Line(label, False, _NO_BROWSER, _BROWSER)
-    return Line(label, True, Text(found, found), _BROWSER)
+        return Need(label, False, _NO_BROWSER, _BROWSER)
+    return Need(label, True, Text(found, found), _BROWSER)
 
 
-def _network() -> Line:
+def _network() -> Need:
     """Whether the host answers from which pip installs: the one that it is set to, or the usual one."""
     from urllib.parse import urlsplit
 
@@ -123,6 +123,6 @@ def _network() -> Line:
     host = asked.hostname or _INDEX
     try:
         with socket.create_connection((host, asked.port or (80 if asked.scheme == "http" else 443)), _SECONDS):
-            return Line(label, True, _ANSWERS.format(host=host), _NETWORK)
+            return Need(label, True, _ANSWERS.format(host=host), _NETWORK)
     except (OSError, ValueError):
-        return Line(label, False, _NO_NETWORK.format(host=host), _NETWORK)
+        return Need(label, False, _NO_NETWORK.format(host=host), _NETWORK)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     # Each is imported by those alone that make one or show one.
     from gonogo.finding.answer import Answer, Clue
     from gonogo.finding.bisection import Bisection
-    from gonogo.finding.call import Call
+    from gonogo.finding.call import Invocation
     from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
     from gonogo.finding.failure import FailureFacts
@@ -174,7 +174,7 @@ class Report(msgspec.Struct, frozen=True):
     """What a log tells of the failure, taken apart; None where it tells of none."""
     regressed: tuple[Text, ...] = ()
     """What is worse than in the earlier report that it was held against: it does not pass, whatever its verdict."""
-    call: Call | None = None
+    call: Invocation | None = None
 
     @property
     def exit_status(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 
-class Call(msgspec.Struct, frozen=True):
+class Invocation(msgspec.Struct, frozen=True):
     """One call of gonogo: what stands after ``--``, the options that the next command takes too, files before it."""
 
     command: tuple[str, ...] = ()

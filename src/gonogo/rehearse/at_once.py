@@ -26,9 +26,9 @@ from gonogo.finding import Report, Skipped, Text, Verdict, verdict_of
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.answer import rehearsed
 from gonogo.rehearse.cache.store import cache_folder
+from gonogo.rehearse.missing_imports import missing_imports
 from gonogo.rehearse.packages.consent import NotAgreed, may_be_asked
 from gonogo.rehearse.packages.full_environment import last_commit
-from gonogo.rehearse.prepared.missing_imports import missing_imports
 from gonogo.rehearse.prepared.prepare import InEnvironment, Launches, Preparation, launches_of, options_of, prepare
 from gonogo.rehearse.prepared.project_requirements import Packages
 from gonogo.rehearse.prepared.provided_files import AS_INSTALLED, preparation_id, prepared_beside

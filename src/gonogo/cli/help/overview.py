@@ -9,7 +9,7 @@ from gonogo.finding import Text
 from gonogo.report.page import Page, Styled, cells
 
 
-class Summary(NamedTuple):
+class CommandSummary(NamedTuple):
     """A command in a sentence, with how it is called."""
 
     name: str
@@ -33,11 +33,11 @@ _STEPS = (
     ),
     (Text("A run has died? Show its log:", "训练挂了？给出日志："), "gonogo diagnose train.log"),
 )
-GROUPS: tuple[tuple[Text, tuple[Summary, ...]], ...] = (
+GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
     (
         Text("Before a run", "运行之前"),
         (
-            Summary(
+            CommandSummary(
                 "check",
                 Text(
                     "Finds conflicts between configs, arguments, code and versions by reading the files, in under a "
@@ -46,7 +46,7 @@ GROUPS: tuple[tuple[Text, tuple[Summary, ...]], ...] = (
                 ),
                 "gonogo check -- bash launch.sh",
             ),
-            Summary(
+            CommandSummary(
                 "rehearse",
                 Text(
                     "Runs your program at full model size on virtual GPUs: no GPU, no weights, no data needed.",
@@ -54,7 +54,7 @@ GROUPS: tuple[tuple[Text, tuple[Summary, ...]], ...] = (
                 ),
                 "gonogo rehearse --gpus 8xH100-80G -- bash launch.sh",
             ),
-            Summary(
+            CommandSummary(
                 "cure",
                 Text(
                     "Finds the smallest change that makes a failing run pass, and proves it by a rehearsal.",
@@ -62,7 +62,7 @@ GROUPS: tuple[tuple[Text, tuple[Summary, ...]], ...] = (
                 ),
                 "gonogo cure --gpus 8xH100-80G -- bash launch.sh",
             ),
-            Summary(
+            CommandSummary(
                 "plan",
                 Text(
                     "Lists the strategies (ZeRO stage, offload, batch) that fit a model, the fastest first.",
@@ -70,7 +70,7 @@ GROUPS: tuple[tuple[Text, tuple[Summary, ...]], ...] = (
                 ),
                 "gonogo plan Qwen/Qwen2.5-7B --gpus 8xA100-80G",
             ),
-            Summary(
+            CommandSummary(
                 "prepare",
                 Text(
                     "Lists the models and data that a launch needs, and keeps stand-ins for those that are missing.",
@@ -78,7 +78,7 @@ GROUPS: tuple[tuple[Text, tuple[Summary, ...]], ...] = (
                 ),
                 "gonogo prepare -- bash launch.sh",
             ),
-            Summary(
+            CommandSummary(
                 "env",
                 Text(
                     "Shows this Python, its packages, drivers and GPUs, and whether they fit together.",
@@ -91,7 +91,7 @@ GROUPS: tuple[tuple[Text, tuple[Summary, ...]], ...] = (
     (
         Text("A run", "运行"),
         (
-            Summary(
+            CommandSummary(
                 "run",
                 Text(
                     "Launches training with a watchdog in every rank: early warnings, and the cause if it dies.",
@@ -99,7 +99,7 @@ GROUPS: tuple[tuple[Text, tuple[Summary, ...]], ...] = (
                 ),
                 "gonogo run -- torchrun --nproc_per_node 8 train.py",
             ),
-            Summary(
+            CommandSummary(
                 "sbatch",
                 Text(
                     "Checks a Slurm job with all its files, then submits it; NO-GO is not submitted.",
@@ -112,7 +112,7 @@ GROUPS: tuple[tuple[Text, tuple[Summary, ...]], ...] = (
     (
         Text("After a run", "运行之后"),
         (
-            Summary(
+            CommandSummary(
                 "diagnose",
                 Text(
                     "Finds the root cause of a dead run in its logs, with the line that shows it and the cure.",
@@ -120,7 +120,7 @@ GROUPS: tuple[tuple[Text, tuple[Summary, ...]], ...] = (
                 ),
                 "gonogo diagnose logs/",
             ),
-            Summary(
+            CommandSummary(
                 "explain",
                 Text(
                     "Prints all that is known of a hazard that a report names: why, cure, public threads.",
@@ -128,7 +128,7 @@ GROUPS: tuple[tuple[Text, tuple[Summary, ...]], ...] = (
                 ),
                 "gonogo explain zero3-direct-param-use-invalid-gradient",
             ),
-            Summary(
+            CommandSummary(
                 "bisect",
                 Text("Finds the release of a package that broke the program.", "找出是软件包的哪个版本破坏了程序。"),
                 "gonogo bisect --package deepspeed --good 0.14.0 --bad 0.14.2 -- bash launch.sh",
@@ -138,7 +138,7 @@ GROUPS: tuple[tuple[Text, tuple[Summary, ...]], ...] = (
     (
         Text("Tools", "工具"),
         (
-            Summary(
+            CommandSummary(
                 "doctor",
                 Text(
                     "Says what of gonogo works on this machine, and how to get the rest.",
@@ -146,37 +146,37 @@ GROUPS: tuple[tuple[Text, tuple[Summary, ...]], ...] = (
                 ),
                 "gonogo doctor",
             ),
-            Summary(
+            CommandSummary(
                 "ui",
                 Text("Offers check, rehearse, plan and cure in the browser.", "在浏览器中使用检查、排练、规划和修复。"),
                 "gonogo ui my_project/",
             ),
-            Summary(
+            CommandSummary(
                 "mcp",
                 Text("Serves the commands to coding agents (MCP).", "把这些命令提供给编程助手（MCP）。"),
                 "claude mcp add gonogo -- gonogo mcp --allow my_project/",
             ),
-            Summary(
+            CommandSummary(
                 "skills",
                 Text("Teaches a coding agent when to use which command.", "教编程助手何时使用哪个命令。"),
                 "gonogo skills install",
             ),
-            Summary(
+            CommandSummary(
                 "server",
                 Text("Checks files in your editor while you type (LSP).", "在编辑器中边写边检查（LSP）。"),
                 "gonogo server",
             ),
-            Summary(
+            CommandSummary(
                 "gpus",
                 Text("Lists the GPUs and cloud instances that --gpus takes.", "列出 --gpus 接受的 GPU 和云实例。"),
                 "gonogo gpus H100",
             ),
-            Summary(
+            CommandSummary(
                 "hazards",
                 Text("Lists every known way to fail, or starts a new one.", "列出所有已知隐患，或新建一个。"),
                 "gonogo hazards --theme zero3",
             ),
-            Summary(
+            CommandSummary(
                 "schema",
                 Text(
                     "Prints JSON Schemas of DeepSpeed configs and of reports.",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gonogo.finding import Applicability, Certainty, Finding, Report, Severity, Text, Verdict
-from gonogo.finding.call import Call
+from gonogo.finding.call import Invocation
 
 _NOTHING = Text("nothing is left to do", "无需其他操作")
 _ON_GPUS = Text("on the machine with the GPUs", "在有 GPU 的机器上")
@@ -60,13 +60,13 @@ def next_step(report: Report) -> Next:
     return step(report, call) if step is not None else Next("", _NOTHING)
 
 
-def _recorded(report: Report) -> Call:
+def _recorded(report: Report) -> Invocation:
     """What the report itself says of the command that it is about."""
     about = report.rehearsal or report.guarded_run
-    return Call(about.command) if about is not None else Call()
+    return Invocation(about.command) if about is not None else Invocation()
 
 
-def _gonogo(name: str, call: Call, *options: str, files: Sequence[str] = (), machine: bool = True) -> str:
+def _gonogo(name: str, call: Invocation, *options: str, files: Sequence[str] = (), machine: bool = True) -> str:
     words = ["gonogo", name, *files, *(call.options if machine else ()), *options]
     return shlex.join([*words, "--", *call.command] if call.command else words)
 
@@ -83,7 +83,7 @@ def _errors(report: Report) -> list[Finding]:
     return sorted(errors, key=lambda one: order[one.certainty])
 
 
-def _fixing(report: Report, call: Call) -> Next | None:
+def _fixing(report: Report, call: Invocation) -> Next | None:
     """The command that applies a fix of an error that is at least likely."""
     for finding in _errors(report):
         if finding.certainty is Certainty.POSSIBLE:
@@ -100,7 +100,7 @@ def _fixing(report: Report, call: Call) -> Next | None:
     return None
 
 
-def _after_check(report: Report, call: Call) -> Next:
+def _after_check(report: Report, call: Invocation) -> Next:
     if (fixing := _fixing(report, call)) is not None:
         return fixing
     if report.verdict is Verdict.NO_GO:
@@ -116,7 +116,7 @@ _NO_LAUNCH = Text(
 )
 
 
-def _after_rehearsal(report: Report, call: Call) -> Next:
+def _after_rehearsal(report: Report, call: Invocation) -> Next:
     if report.regressed and report.verdict is Verdict.GO:
         return Next(_gonogo("rehearse", call, "--open"), Text("shows what takes the memory", "查看内存占用"))
     if report.verdict is Verdict.GO:
@@ -141,7 +141,7 @@ def _after_rehearsal(report: Report, call: Call) -> Next:
     return Next(_gonogo("rehearse", call, "--keep", _RECORDS), _KEEPS)
 
 
-def _after_diagnosis(report: Report, call: Call) -> Next:
+def _after_diagnosis(report: Report, call: Invocation) -> Next:
     if report.verdict is Verdict.GO:
         return Next("", _NOTHING)
     errors = _errors(report)
@@ -155,7 +155,7 @@ def _after_diagnosis(report: Report, call: Call) -> Next:
     return Next(shlex.join(["gonogo", "diagnose", *files, "--project", "."]), _LOGS_OF)
 
 
-def _after_run(report: Report, call: Call) -> Next:
+def _after_run(report: Report, call: Invocation) -> Next:
     if report.verdict is Verdict.GO:
         return Next("", _NOTHING)
     errors = _errors(report)
@@ -164,7 +164,7 @@ def _after_run(report: Report, call: Call) -> Next:
     return Next(_gonogo("rehearse", call, machine=False), _RUNS_IT)
 
 
-def _after_cure(report: Report, call: Call) -> Next:
+def _after_cure(report: Report, call: Invocation) -> Next:
     cure = report.cure
     assert cure is not None
     if report.verdict is Verdict.GO:
@@ -181,7 +181,7 @@ def _after_cure(report: Report, call: Call) -> Next:
     return Next(_gonogo("rehearse", call), _RUNS_IT)
 
 
-def _after_bisection(report: Report, call: Call) -> Next:
+def _after_bisection(report: Report, call: Invocation) -> Next:
     found = report.bisection
     assert found is not None
     if found.change is not None and found.nearest_good is not None:
@@ -194,7 +194,7 @@ def _after_bisection(report: Report, call: Call) -> Next:
     return Next(_gonogo("rehearse", call), _RUNS_IT)
 
 
-def _after_plan(report: Report, call: Call) -> Next:
+def _after_plan(report: Report, call: Invocation) -> Next:
     plan = report.plan
     assert plan is not None
     if plan.fitting:
@@ -207,7 +207,7 @@ def _after_plan(report: Report, call: Call) -> Next:
     return Next(_gonogo("plan", call, "--solve", "gpus", files=call.files), _HOW_MANY)
 
 
-def _after_env(report: Report, call: Call) -> Next:
+def _after_env(report: Report, call: Invocation) -> Next:
     errors = _errors(report) or list(report.findings)
     if report.verdict is not Verdict.GO and errors:
         return _explained(report)

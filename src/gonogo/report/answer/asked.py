@@ -8,13 +8,13 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from gonogo.finding import Finding, Report, Skipped, Text
-from gonogo.finding.call import Call
+from gonogo.finding.call import Invocation
 
 _PLACEHOLDER = "-- COMMAND"
 """How a sentence that is written before the command is known speaks of it."""
 
 
-def called(report: Report, call: Call) -> Report:
+def called(report: Report, call: Invocation) -> Report:
     """The report with what was asked; its sentences name the user's own command where they left room for one."""
     report = replace(report, call=call)
     if not call.command:
