@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from gonogo.evidence.library import is_library
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.influence import Influence, Place
 from gonogo.evidence.rehearsal.record import Absent, Failure, RankRecord, RehearsalRecord
@@ -19,6 +20,7 @@ from gonogo.rehearse.limits.world import ProjectWorld
 _TRAINING = frozenset({"forward", "backward", "step"})
 _MAX_LOOKED_AT = 60
 """What was asked for in vain last: each is followed through the program's files."""
+_CODE = frozenset({".py", ".pyi", ".pyc", ".so"})
 _OF_IMPORTS = frozenset({"ModuleNotFoundError", "ImportError"})
 
 _NO_MODULE = Text(
@@ -73,7 +75,8 @@ def _counts(one: Absent, failure: Failure, record: RehearsalRecord, world: Proje
     if one.kind == "file":
         path = Path(os.path.normpath(world.cwd / one.name))
         written = one.written or one.phase in _TRAINING or one.step > 0  # the program's own output, which it lacks
-        return not written and not came_with_the_project(path, world.cwd)
+        of_package = path.suffix in _CODE and is_library(str(path))  # it is as it was installed
+        return not written and not of_package and not came_with_the_project(path, world.cwd)
     if one.kind == "module":
         name = one.name.partition(".")[0]
         if is_project_module(name, world.cwd) or class_of(failure) in _OF_IMPORTS:

@@ -60,13 +60,15 @@ class AskedInVain:
     """What one process has asked for in vain."""
 
     def __init__(self) -> None:
-        self.asked: dict[tuple[str, str, str, int], _Asked] = {}
+        # Libraries look for thousands of things while they are imported: they don't push out what the program asked.
+        self._by_user: dict[tuple[str, str, str, int], _Asked] = {}
+        self._by_libraries: dict[tuple[str, str, str, int], _Asked] = {}
         self.moment: Callable[[], tuple[Phase, int]] = lambda: ("load", 0)
         self._busy = False
 
     def note(self, kind: Kind, name: str) -> None:
         """Take down what was asked for by the function that runs now."""
-        if self._busy or len(self.asked) >= _MAX_KEPT:
+        if self._busy:
             return
         self._busy = True
         try:
@@ -75,10 +77,18 @@ class AskedInVain:
                 asked, stack = found
                 phase, step = self.moment()
                 key = (kind, name, asked.path, asked.line)
-                self.asked.pop(key, None)
-                self.asked[key] = _Asked(kind, name, asked, stack, phase, step)
+                kept = self._by_user if asked.owner == "user" else self._by_libraries
+                kept.pop(key, None)
+                kept[key] = _Asked(kind, name, asked, stack, phase, step)
+                if len(kept) > _MAX_KEPT:
+                    del kept[next(iter(kept))]
         finally:
             self._busy = False
+
+    def latest_first(self) -> Iterator[_Asked]:
+        """What the user's code asked for, then what libraries did."""
+        yield from reversed(list(self._by_user.values()))
+        yield from reversed(list(self._by_libraries.values()))
 
     def look(self, path: str) -> None:
         """Take down a path that was looked for, if nothing is there."""
@@ -108,7 +118,9 @@ def install(asked: AskedInVain) -> Callable[[], None]:
         _hooked = True
         sys.addaudithook(_audit)
     patches = Patches()
-    patches.set(ctypes, "_dlopen", _loading(ctypes._dlopen))  # type: ignore[attr-defined]
+    loader: Any = ctypes
+    if hasattr(loader, "_dlopen"):
+        patches.set(loader, "_dlopen", _loading(loader._dlopen))
     patches.set(shutil, "which", _which(shutil.which))
     patches.set(glob, "glob", _matching(glob.glob))
     patches.set(glob, "iglob", _matching(glob.iglob))
@@ -268,7 +280,7 @@ def before_failure(asked: AskedInVain, error: BaseException, handed: list[str]) 
     frames = [_frame(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in failing]
     raising = next((frame for frame in reversed(frames) if frame is not None and not is_of_python(frame.path)), None)
     found: list[Absent] = []
-    for one in reversed(list(asked.asked.values())):
+    for one in asked.latest_first():
         if one.kind == "file" and _is_there(one.name):
             continue
         shared: Frame | None = None
