@@ -142,7 +142,7 @@ def _certificate(broken: Sequence[Broken], needed: frozenset[str], world: Projec
         "python": "python" if world.python is not None else "python of this machine",
     }
     found = []
-    for name in _ORDER:
+    for name in _ORDER if needed != _OF_DIVERGENCE else (one for one in _ORDER if one in needed):
         one = lacking.get(name)
         text = one.why if one is not None else _MET[declared.get(name, name)]
         found.append(Obligation(name, one is None, name in needed or (one is not None and one.named), text.en, text.zh))
