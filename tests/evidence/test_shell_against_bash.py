@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.shell.run import read_shell
+from gonogo.evidence.shell.script_commands import read_shell
+from gonogo.evidence.source_file import SourceFile
 
 VARIABLES = 'A=1; B="x y"; C=; D="--n 8 --m"; E=(p "q r" s); F=/a/b.tar.gz; G="  lead trail  "; N=7\n'
 EXPANSIONS = (

@@ -15,20 +15,20 @@ import pytest
 from gonogo.evidence.environment.own_package import own_package
 from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, RankRecord, RehearsalRecord
-from gonogo.rehearse.launch.environment import ON_PATH, with_packages
-from gonogo.rehearse.launch.resolve import _own_on_path
+from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
+from gonogo.rehearse.launch.worker_environment import ON_PATH, with_packages
 from gonogo.rehearse.limits.certificate import apply_limits
-from gonogo.rehearse.limits.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.limits.world import ProjectWorld
 from gonogo.rehearse.packages.requested import requested_by_file
 from gonogo.rehearse.prepared.editable_package import beside_others, lay_scripts
-from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.output import write as show
+from gonogo.rehearse.prepared.prepare import InEnvironment, _runs_of, prepare
+from gonogo.rehearse.prepared.project_requirements import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.provided_files import AS_INSTALLED, in_prepared_environment, with_own_package
 from gonogo.rehearse.prepared.required_inputs import PrepareOptions
-from gonogo.rehearse.prepared.run import InEnvironment, _runs_of, prepare
 from gonogo.rehearse.prepared.stub_packages import absent
 from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.resolve import _own_on_path
 from gonogo.rehearse.shell.unset_variables import unset_variables
 
 SETUP = """\

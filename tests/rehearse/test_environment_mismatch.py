@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
+from gonogo.rehearse.environment_mismatch import missing_packages
 from gonogo.rehearse.limits.certificate import apply_limits
-from gonogo.rehearse.limits.environment_mismatch import missing_packages
 from gonogo.rehearse.limits.world import ProjectWorld
 
 LIBRARY = "/env/lib/python3.11/site-packages/transformers/trainer.py"

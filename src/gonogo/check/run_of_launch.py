@@ -18,8 +18,7 @@ from gonogo.evidence.config.deepspeed import (
 )
 from gonogo.evidence.config.deepspeed_auto import AutoValues
 from gonogo.evidence.config.model import ModelConfig, read_model
-from gonogo.evidence.config.training_arguments import ARGUMENT_CLASSES, Arguments, read_arguments
-from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import Files
@@ -27,7 +26,23 @@ from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.paths import is_file, resolved
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.training_arguments import ARGUMENT_CLASSES, Arguments, read_arguments
 from gonogo.finding import Skipped, Text
+
+# accelerate's key under deepspeed_config, and DeepSpeed's: DeepSpeedPlugin.__post_init__ (utils/dataclasses.py).
+_KEYS = {
+    "zero_stage": ("zero_optimization", "stage"),
+    "offload_optimizer_device": ("zero_optimization", "offload_optimizer", "device"),
+    "offload_param_device": ("zero_optimization", "offload_param", "device"),
+    "offload_optimizer_nvme_path": ("zero_optimization", "offload_optimizer", "nvme_path"),
+    "offload_param_nvme_path": ("zero_optimization", "offload_param", "nvme_path"),
+    "zero3_save_16bit_model": ("zero_optimization", "stage3_gather_16bit_weights_on_model_save"),
+    "gradient_accumulation_steps": ("gradient_accumulation_steps",),
+    "gradient_clipping": ("gradient_clipping",),
+}
+# What the plugin sets where the YAML leaves it out.
+_DEFAULT_STAGE = 2
 
 if TYPE_CHECKING:
     from gonogo.evidence.script.project import Project
@@ -113,7 +128,7 @@ class RunMaker:
                 yield run
 
     def _scripts_of(self, launch: Launch) -> tuple[Script, ...]:
-        from gonogo.evidence.script.modules import added_paths
+        from gonogo.evidence.script.module_search import added_paths
         from gonogo.evidence.script.project import Project, read_script
         from gonogo.evidence.script.python_file import PythonFile
 
@@ -184,8 +199,6 @@ class RunMaker:
         if found is not None:
             return Field.of(found.name), found
         if run.accelerate is not None and run.accelerate.deepspeed_on:
-            from gonogo.evidence.config.accelerate_deepspeed import config_of_accelerate
-
             return Field.of(run.accelerate.source.path), config_of_accelerate(run.accelerate)
         handed = any(True for script in run.scripts for _ in _handed(script))
         surely_none = not handed and (bool(run.scripts) or launch.framework is not None) and run.arguments.complete
@@ -291,3 +304,37 @@ def _program_of(launch: Launch) -> Path | None:
     bases = [launch.cwd / folder / name.replace(".", os.sep) for folder in ("", "src")]
     files = [file for base in bases for file in (base.with_name(f"{base.name}.py"), base / "__main__.py")]
     return next((file for file in files if is_file(file)), None)
+
+
+def config_of_accelerate(accelerate: AccelerateConfig) -> DeepSpeedConfig:
+    """The config; its values have their places in the YAML."""
+    root: dict[str, Member] = {}
+    for key, keys in _KEYS.items():
+        field = accelerate.get("deepspeed_config", key)
+        if field.absent:
+            if key != "zero_stage":
+                continue
+            field = Field.of(_DEFAULT_STAGE, accelerate.key_place("deepspeed_config"))
+        _put(root, keys, field, accelerate)
+    precision = accelerate.get("mixed_precision")
+    if precision.value in ("fp16", "bf16"):
+        _put(root, (precision.value, "enabled"), Field.of(True, precision.place), accelerate)
+    return deepspeed_config_of(_node(root), name=accelerate.source.path, source=accelerate.source)
+
+
+def _put(members: dict[str, Member], keys: tuple[str, ...], field: Field, accelerate: AccelerateConfig) -> None:
+    """Set a value; objects on the way have the place of accelerate's own ``deepspeed_config``."""
+    name, *rest = keys
+    if not rest:
+        members[name] = Member(field.place, TreeNode(field))
+        return
+    before = members.get(name)
+    inner = dict(before.node.members or {}) if before is not None else {}
+    _put(inner, tuple(rest), field, accelerate)
+    place = accelerate.key_place("deepspeed_config")
+    members[name] = Member(place, _node(inner, Field(None, place=place)))
+
+
+def _node(members: dict[str, Member], field: Field | None = None) -> TreeNode:
+    value = {name: member.node.field.value for name, member in members.items()}
+    return TreeNode(Field.of(value, field.place if field is not None else None), members)

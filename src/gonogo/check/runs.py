@@ -16,20 +16,20 @@ from gonogo.check.run_of_launch import RunMaker
 from gonogo.check.settings import CheckSettings, matches_path
 from gonogo.evidence.document.json_file import read_json
 from gonogo.evidence.document.json_problems import ConfigProblem
-from gonogo.evidence.document.notebook import SUFFIX as NOTEBOOK
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.document.yaml_file import read_yaml
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.own_package import own_command
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import FileKind, Files, environment_files, kind_of, walk
+from gonogo.evidence.launch.command_words import SHELLS
 from gonogo.evidence.launch.job_file import file_of_command, notebook_source
 from gonogo.evidence.launch.jobs.workload import Workload, unfilled
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.manifest import is_manifest, template_note
-from gonogo.evidence.launch.words import SHELLS
+from gonogo.evidence.notebook import SUFFIX as NOTEBOOK
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.run import Run
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
 

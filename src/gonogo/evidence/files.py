@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile, display_path
 from gonogo.evidence.paths import folders_upward, is_file, opened
+from gonogo.evidence.source_file import SourceFile, display_path
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
 

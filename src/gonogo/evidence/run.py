@@ -8,12 +8,12 @@ from functools import cached_property
 from gonogo.evidence.config.accelerate import AccelerateConfig
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.config.model import ModelConfig
-from gonogo.evidence.config.training_arguments import Arguments
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.script.reachability import Reached, reached_from
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.training_arguments import Arguments
 
 
 class Run:

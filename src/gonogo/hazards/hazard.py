@@ -10,18 +10,18 @@ from msgspec import UNSET, UnsetType
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError, span_of
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.rehearsal.divergence import Side
 from gonogo.evidence.rehearsal.divergence_text import describe_divergence, places_of_divergence
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
+from gonogo.finding.divergence import Side
 from gonogo.hazards.page import HazardPage
 from gonogo.hazards.refusal import Refusal
 
 if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
     from gonogo.evidence.config.deepspeed import DeepSpeedConfig
     from gonogo.evidence.environment.environment import Environment
-    from gonogo.evidence.guarded.run import GuardedRun
+    from gonogo.evidence.guarded.guarded_run import GuardedRun
     from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
     from gonogo.evidence.script.script import Script

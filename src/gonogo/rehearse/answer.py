@@ -15,17 +15,17 @@ from gonogo.evidence.rehearsal.record import Phase, RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import PHASE_NAMES
-from gonogo.hazards.explained import Places
-from gonogo.hazards.merge import merge_findings
+from gonogo.judge.explained import Places
+from gonogo.judge.merge import merge_findings
+from gonogo.judge.rehearsal_findings import findings_in_rehearsal
+from gonogo.judge.rehearsal_summary import rehearsal_summary, seen_from
 from gonogo.rehearse import run
 from gonogo.rehearse.disproved import RehearsalEvidence
-from gonogo.rehearse.findings import findings_in_rehearsal
 from gonogo.rehearse.limits.certificate import certificate_line
 from gonogo.rehearse.packages.environment_hint import other_versions_pinned
 from gonogo.rehearse.prepared.provided_files import in_prepared_environment
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.rehearse.summary import rehearsal_summary, seen_from
 
 _ENDED = {
     "raised": Text("the program raised an exception before reaching it", "程序在此之前抛出了异常"),

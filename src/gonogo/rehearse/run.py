@@ -18,19 +18,18 @@ from types import FrameType
 import msgspec
 
 from gonogo.confinement.confinement import Confinement, raise_if_ended
-from gonogo.confinement.words import ONLY_LANDLOCK, UNCONFINED
+from gonogo.confinement.messages import ONLY_LANDLOCK, UNCONFINED
 from gonogo.confinement.world import World
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, machine_from
-from gonogo.evidence.rehearsal.divergence import Divergence
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text
+from gonogo.finding.divergence import Divergence
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.cache.lookup import CachedRehearsal, cached_rehearsal
-from gonogo.rehearse.launch.environment import in_environment, worker_environment
 from gonogo.rehearse.launch.launch import UNSTATED, Surroundings
-from gonogo.rehearse.launch.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.launch.self_launching import as_ranks, may_start_processes, started_by
 from gonogo.rehearse.launch.torch_installed import check_torch
+from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
 from gonogo.rehearse.packages import PackageOverlay, packages_for
@@ -48,6 +47,7 @@ from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
 from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.viewers.write import write_viewer_files
 from gonogo.rehearse.workers.keep import check_keep, keep_records
@@ -55,7 +55,7 @@ from gonogo.rehearse.workers.places import pool_for
 from gonogo.rehearse.workers.pool import NodeLost, Pool
 from gonogo.rehearse.workers.scratch import say_if_full, scratch_folder
 from gonogo.rehearse.workers.workers import Assignment
-from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
+from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 
 # What a launch script does before it launches takes seconds, a framework that imports all it has on a busy machine a
 # minute; one that takes longer waits for something.

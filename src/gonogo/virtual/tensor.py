@@ -373,3 +373,11 @@ def rebuild(
     else:
         tensor = torch.empty_strided(shape, strides, dtype=dtype, device=device)
     return torch.nn.Parameter(tensor, requires_grad) if is_parameter else tensor.requires_grad_(requires_grad)
+
+
+def local_tensors(value: Any) -> tuple[VirtualTensor, ...]:
+    """The virtual tensor that a value is, or that a DTensor holds of it here; none for anything else."""
+    if isinstance(value, VirtualTensor):
+        return (value,)
+    local = getattr(value, "_local_tensor", None) if isinstance(value, torch.Tensor) else None
+    return (local,) if isinstance(local, VirtualTensor) else ()

@@ -6,7 +6,6 @@ import os
 import re
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.versions.conda import read_conda
 from gonogo.evidence.environment.versions.dockerfile import read_dockerfile
@@ -16,6 +15,7 @@ from gonogo.evidence.environment.versions.locks import read_lock
 from gonogo.evidence.environment.versions.pasted import MARKS, read_pasted
 from gonogo.evidence.environment.versions.pyproject import read_pyproject
 from gonogo.evidence.environment.versions.requirements import read_requirements
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.config.accelerate import AccelerateConfig, accelerate_config_of
-from gonogo.evidence.document.source_file import Place, SourceFile, display_path
 from gonogo.evidence.document.yaml_file import YamlFile, read_yaml
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.launch import Launch, WrittenFile
 from gonogo.evidence.launch.launchers import LAUNCHERS
 from gonogo.evidence.launch.launchers.recognise import LauncherCall
-from gonogo.evidence.shell.run import ShellCommand
+from gonogo.evidence.shell.script_commands import ShellCommand
 from gonogo.evidence.shell.text import Piece, text_of
+from gonogo.evidence.source_file import Place, SourceFile, display_path
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 

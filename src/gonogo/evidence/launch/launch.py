@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import CommandOptions, Word, quoted
-from gonogo.evidence.launch.words import ProgramKind
+from gonogo.evidence.launch.command_words import ProgramKind
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit, Text
 
 

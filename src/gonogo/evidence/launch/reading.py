@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile, display_path
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import quoted
 from gonogo.evidence.launch.configs import (
@@ -21,16 +20,20 @@ from gonogo.evidence.launch.configs import (
     written_file,
 )
 from gonogo.evidence.launch.launch import Launch, WrittenFile
+from gonogo.evidence.launch.launchers import LAUNCHERS
+from gonogo.evidence.launch.launchers.counts import ALONE, UNSETTLED, LaunchSettings, LaunchSize, count
 from gonogo.evidence.launch.launchers.recognise import LauncherCall, launcher_call_in, script_call
-from gonogo.evidence.launch.launchers.slurm import as_mapping, directives, with_gpus_per_node
+from gonogo.evidence.launch.launchers.slurm import as_mapping, directives, processes_of_srun, with_gpus_per_node
 from gonogo.evidence.launch.launchers.slurm import variables as slurm_variables
-from gonogo.evidence.launch.launchers.world import world_of
 from gonogo.evidence.paths import exists, opened
-from gonogo.evidence.shell.run import ShellCommand, read_shell, read_word
+from gonogo.evidence.shell.script_commands import ShellCommand, read_shell, read_word
 from gonogo.evidence.shell.state import Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
+from gonogo.evidence.source_file import Place, SourceFile, display_path
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+
+_BY_MPI = Text("MPI distributes them over its hosts", "由 MPI 分配到各主机")
 
 _UNKNOWN_CWD = Text(
     "assuming that {path} is started from {folder}, where its files are found",
@@ -343,3 +346,33 @@ def _cwd(call: LauncherCall, command: ShellCommand) -> tuple[Path, tuple[Text, .
 
 def _is_project(folder: Path) -> bool:
     return any(exists(folder / name) for name in (".git", "pyproject.toml", "setup.py"))
+
+
+def world_of(
+    call: LauncherCall,
+    variables: Mapping[str, Field],
+    slurm: Mapping[str, Field],
+    cwd: Path,
+    accelerate: Callable[..., Field] | None,
+) -> LaunchSize:
+    """The nodes and processes that a call starts; ``accelerate`` looks keys up in accelerate's config."""
+    if call.launcher in LAUNCHERS:
+        return LAUNCHERS[call.launcher].world(LaunchSettings(call.launcher_options, variables, cwd, accelerate))
+    if call.launcher == "unknown":
+        unknown = Field.not_known(call.launcher_options.end, UNSETTLED)
+        return LaunchSize(unknown, unknown, unknown)
+    if call.mpirun is not None:
+        total = count(call.mpirun.get("np", "n", "c"))
+        unknown = Field.not_known(total.place, _BY_MPI)
+        return LaunchSize(unknown, unknown, total)
+    return processes_of_srun(slurm) if call.slurm is not None else _alone(variables)
+
+
+def _alone(variables: Mapping[str, Field]) -> LaunchSize:
+    size = variables.get("WORLD_SIZE")
+    if size is not None and "RANK" in variables:
+        total = count(size)
+        unknown = Field.not_known(size.place, UNSETTLED)
+        return LaunchSize(unknown, unknown, total)
+    one = Field.of(1, None, ALONE)
+    return LaunchSize(one, one, one)

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gonogo.evidence.rehearsal.divergence import EnclosingCondition
-from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.finding.divergence import EnclosingCondition
+from gonogo.finding.frame import Frame
 
 _TEXT_SHOWN = 120
 _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)

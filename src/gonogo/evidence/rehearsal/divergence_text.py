@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from gonogo.evidence.rehearsal.divergence import CollectiveCall, EnclosingCondition, Side
 from gonogo.evidence.rehearsal.failures import few, places
-from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.finding import Span, Text
+from gonogo.finding.divergence import CollectiveCall, EnclosingCondition, Side
+from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capital, ranks_text
 from gonogo.finding.words import PHASES
 

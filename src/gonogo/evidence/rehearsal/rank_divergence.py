@@ -6,18 +6,11 @@ from functools import cached_property
 
 from gonogo.evidence.library import is_library
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal.divergence import (
-    ENGINE_MADE,
-    ENGINE_STEPPED,
-    CollectiveCall,
-    Divergence,
-    EnclosingCondition,
-    Side,
-)
 from gonogo.evidence.rehearsal.failures import is_read, place_of, setting
 from gonogo.evidence.rehearsal.influence import Influence, Place
 from gonogo.evidence.rehearsal.record import Assumption, RehearsalRecord
 from gonogo.finding import Certainty
+from gonogo.finding.divergence import ENGINE_MADE, ENGINE_STEPPED, CollectiveCall, Divergence, EnclosingCondition, Side
 
 _ASKS_FOR_RANK = Pattern(r"(?i)rank|is_(?:local_)?main|process_zero|process_index|is_master|global_zero")
 

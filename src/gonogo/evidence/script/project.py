@@ -9,12 +9,12 @@ import ast
 import os
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.script.index import absolute_module
-from gonogo.evidence.script.modules import ModuleSearch, added_paths
+from gonogo.evidence.script.module_search import ModuleSearch, added_paths
 from gonogo.evidence.script.names import NameResolver, Names
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.script.syntax_index import absolute_module
 from gonogo.evidence.script.values import Value
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
 
 MAX_SCRIPTS = 400

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.shell.conditions import test_words
 from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, UNSURE, ExitStatus, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
+from gonogo.evidence.source_file import Place
 from gonogo.finding import Text
 
 _READ = Text("`{name}` is read from the standard input", "`{name}` 从标准输入读取")

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.shell.arithmetic import combined
 from gonogo.evidence.shell.conditions import holds
 from gonogo.evidence.shell.expansion import expand, expand_words, number_of
 from gonogo.evidence.shell.shell import Shell
 from gonogo.evidence.shell.state import CHANGED_IN_LOOP, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
 from gonogo.evidence.shell.text import Piece, text_of
+from gonogo.evidence.source_file import Place
 
 _MAX_ITERATIONS = 32
 _WRITING = (">", ">>", ">|", "&>", "&>>")

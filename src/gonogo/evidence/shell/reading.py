@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.shell.parse import parse_script
 from gonogo.evidence.shell.state import State
 from gonogo.evidence.shell.text import Piece
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 
 _SET_BY_SHELL = Text("`${name}` is set only when the script runs", "`${name}` 只有在脚本运行时才有值")

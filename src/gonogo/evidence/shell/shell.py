@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.shell.builtins import read_words, run_builtin
 from gonogo.evidence.shell.expansion import expand, expand_words
 from gonogo.evidence.shell.parse import parse_script
@@ -18,6 +17,7 @@ from gonogo.evidence.shell.pieces import NOT_EVALUATED
 from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import RAN, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
 from gonogo.evidence.shell.text import Piece, ShellWord, text_of, words_of
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 

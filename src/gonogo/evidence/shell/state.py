@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.shell.text import Piece, ShellWord, reason_of, text_of
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 
 DIFFERENT = Text(

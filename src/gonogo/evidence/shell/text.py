@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 
 _MAX_LENGTH = 1 << 16

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.script.flow import reaching, scope_binding
-from gonogo.evidence.script.index import FUNCTIONS, Binding
+from gonogo.evidence.script.syntax_index import FUNCTIONS, Binding
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
 
 if TYPE_CHECKING:
     from gonogo.evidence.field import Field

@@ -14,8 +14,8 @@ from typing import Any
 from unittest.mock import patch
 
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 
 
 def _asks_no_toolkit(builder: Any) -> None:

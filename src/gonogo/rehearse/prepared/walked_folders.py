@@ -13,10 +13,10 @@ from typing import Any
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.run import Run
 from gonogo.finding import Text
-from gonogo.rehearse.limits.tested_paths import finds_nothing
 from gonogo.rehearse.prepared.columns import rows_of_two_batches
 from gonogo.rehearse.prepared.data_files import data_file, picture
 from gonogo.rehearse.prepared.required_inputs import RequiredInput
+from gonogo.rehearse.tested_paths import finds_nothing
 
 FORMAT = "image-folder"
 _READS = b"ImageFolder"

@@ -51,6 +51,11 @@ def note_phase(error: BaseException, phase: Phase) -> None:
         error.gonogo_phase = phase  # type: ignore[attr-defined]
 
 
+def _ended_in_generator(error: BaseException) -> bool:
+    """Whether Python made it of a StopIteration that left a generator (PEP 479)."""
+    return type(error) is RuntimeError and isinstance(error.__cause__, StopIteration)
+
+
 class Lifecycle:
     """Phase and step of the program. ``target`` is the number of optimizer steps to make."""
 
@@ -86,6 +91,8 @@ class Lifecycle:
         self.loading: Loading | None = None
         self.batches_left: int | None = None
         """How many there were where the rehearsal ended the data, if that is known."""
+        self.end: StopIteration | None = None
+        """What ended the program's data last, where the rehearsal did."""
         self.data_ended: Assumption | None = None
         """Where the rehearsal first ended data before its end."""
         self.world = 1
@@ -192,10 +199,13 @@ class Lifecycle:
         return goes
 
     def is_of_no_data(self, error: BaseException) -> bool:
-        """Whether a program failed for a pass without any batch, which only a rehearsal gives it, after enough steps.
+        """Whether a program failed for data that only a rehearsal ends, after enough steps.
 
-        A loop over none leaves its names without values, its sums without a number to divide by, and has no first.
+        A loop over none leaves its names without values, its sums without a number to divide by, and has no first. A
+        loop that counts its steps asks for the next batch by name, and lets the end of the data end the program.
         """
+        if self.end is not None and (error is self.end or (_ended_in_generator(error) and error.__cause__ is self.end)):
+            return True
         kinds = (UnboundLocalError, ZeroDivisionError, StopIteration)
         empty = isinstance(error, kinds) and self.moment()[0] != "save"
         return self._gave_nothing and self.enough and empty

@@ -15,17 +15,17 @@ from torch import nn
 
 from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES
 from gonogo.virtual import private
-from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.data_workers import in_this_process, loading_of
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
-from gonogo.virtual.hooks.memory_ownership import local_tensors, own_model, own_states
+from gonogo.virtual.hooks.memory_ownership import own_model, own_states
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.operators import foreach
-from gonogo.virtual.ranks.garbage import collect_as_usual
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.garbage import collect_as_usual
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.reentrancy import InternalWork
-from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.tensor import VirtualTensor, local_tensors
 from gonogo.virtual.values.data_mode import real_data
 
 
@@ -87,26 +87,51 @@ def _embed(life: Lifecycle, module: Any, inputs: Any) -> None:
 
 
 def _follow_backward(patches: Patches, life: Lifecycle, modules: ModuleTracker) -> None:
+    followed = functools.partial(_in_backward, life, modules)
     original = torch.autograd.backward
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> None:
-        life.in_backward += 1
-        if life.in_backward == 1:
-            life.seen.backwards += 1
-            life.enter("backward")
-        try:
-            original(*args, **kwargs)
-        except BaseException as error:
-            note_phase(error, life.phase)
-            raise
-        finally:
-            life.in_backward -= 1
-            if not life.in_backward:
-                _count_gradients(life, modules)
-                modules.memory.module = None
+        followed(original, *args, **kwargs)
 
     patches.set(torch.autograd, "backward", backward)
+    patches.set(torch.autograd.Variable, "_execution_engine", _Engine(torch.autograd.Variable, followed))
+
+
+def _in_backward(
+    life: Lifecycle, modules: ModuleTracker, original: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    life.in_backward += 1
+    if life.in_backward == 1:
+        life.seen.backwards += 1
+        life.enter("backward")
+    try:
+        return original(*args, **kwargs)
+    except BaseException as error:
+        note_phase(error, life.phase)
+        raise
+    finally:
+        life.in_backward -= 1
+        if not life.in_backward:
+            _count_gradients(life, modules)
+            modules.memory.module = None
+
+
+class _Engine:
+    """Autograd's engine, of which a program may ask a backward past ``torch.autograd.backward``, as pipelines do."""
+
+    def __init__(self, variable: Any, followed: Callable[..., Any]) -> None:
+        self._engine = variable._execution_engine
+        self._followed = followed
+
+    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+        """Gradients that are kept make it a backward; those that are handed back (``torch.autograd.grad``) don't."""
+        if kwargs.get("accumulate_grad"):
+            return self._followed(self._engine.run_backward, *args, **kwargs)
+        return self._engine.run_backward(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
 
 def _count_parameters(root: nn.Module, life: Lifecycle) -> None:
@@ -306,7 +331,8 @@ class Batches:
     def _end(self) -> StopIteration:
         if self._life.data_ended is None and self._batches_left():
             self._life.end_data(self._given)
-        return StopIteration()
+        self._life.end = end = StopIteration()
+        return end
 
     def _has_to_go_on(self) -> bool:
         """Whether the data can't be ended here: the ranks that are rehearsed together have different amounts left."""

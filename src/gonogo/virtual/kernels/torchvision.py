@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 
 _OPERATORS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 
 _ASKS = ("is_compiling", "is_dynamo_compiling", "is_torchdynamo_compiling")
 """Code that asks so may have another branch when it is compiled."""

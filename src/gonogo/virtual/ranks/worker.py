@@ -16,7 +16,7 @@ import msgspec
 
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
 from gonogo.virtual.failure import stack_of_main_thread
-from gonogo.virtual.ranks.plan import Progress, WorkerPlan
+from gonogo.virtual.protocol.plan import Progress, WorkerPlan
 from gonogo.virtual.ranks.session import Session
 from gonogo.virtual.tensor import CPU
 

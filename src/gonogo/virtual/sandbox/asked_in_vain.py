@@ -25,7 +25,7 @@ from types import FrameType, TracebackType
 from typing import Any, Literal, NamedTuple
 
 from gonogo.evidence.rehearsal.record import Absent, Frame, Phase
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.stack import OURS, is_of_python, owner_of
 
 Kind = Literal["file", "folder", "module", "library", "program", "address"]

@@ -19,8 +19,8 @@ from typing import Any
 from gonogo.evidence.prepared import BUILDERS, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import Missed
 from gonogo.finding import Text
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 
 _MODEL = Text(
     "the model {name} is as gonogo prepare made it: the published configuration, a tokenizer of the same size that was "

@@ -17,7 +17,7 @@ import sysconfig
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.virtual.hooks.patching import Patches, patch_os
+from gonogo.virtual.patching.patches import Patches, patch_os
 from gonogo.virtual.sandbox.asked_in_vain import FOR_MODULES as FOR_MODULES
 from gonogo.virtual.sandbox.asked_in_vain import looked_for
 

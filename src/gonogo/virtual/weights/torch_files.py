@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.weights import private_serialization
 from gonogo.virtual.weights.stored import VALUES_LIMIT, with_values, without_values

@@ -6,7 +6,6 @@ import re
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.versions.base_images import add_base_image
 from gonogo.evidence.environment.versions.dockerfile import read_installs
@@ -15,6 +14,7 @@ from gonogo.evidence.environment.versions.requirements import read_requirement
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.job_file import YAML
 from gonogo.evidence.launch.jobs.workload import Workload
+from gonogo.evidence.source_file import Place
 
 _BRANCHES = re.compile(r"(?m)(?:^|[;&|{(])[ \t]*(?:if|case|for|while|until|function)\b|\|\|")
 """In a script with one of these, it is not settled which of its lines run."""

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import CommandOptions, names
+from gonogo.evidence.launch.command_words import ProgramKind, PythonCommand, is_python, python_command, without_prefix
 from gonogo.evidence.launch.launchers import LauncherDescription, launcher_called, runners
 from gonogo.evidence.launch.launchers.slurm import SRUN
 from gonogo.evidence.launch.option_parsing import parse_known, parse_options
-from gonogo.evidence.launch.words import ProgramKind, PythonCommand, is_python, python_command, without_prefix
 from gonogo.evidence.shell.text import ShellWord
+from gonogo.evidence.source_file import Place
 
 _NO_PROGRAM = names(
     """
