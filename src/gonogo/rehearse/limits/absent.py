@@ -64,7 +64,7 @@ def why_of_other_ranks(rank: RankRecord, record: RehearsalRecord) -> Text | None
     failure = rank.failure
     assert failure is not None
     for one in rank.absent[:_MAX_LOOKED_AT]:
-        if (one.kind == "folder" or (one.kind == "file" and one.written)) and _leads_there(one, failure):
+        if (one.kind == "folder" or (one.kind == "file" and one.written)) and _has_part(one, failure):
             ranks = ranks_text(found.rank for found in record.ranks)
             return _OTHER_RANKS.format(name=one.name, ranks=ranks, world=record.world_size)
     return None
@@ -89,10 +89,8 @@ def _has_part(one: Absent, failure: Failure) -> bool:
     """Whether it may be why the program failed, or came to where it failed."""
     if one.handed:
         return True
-    if one.asked.owner != "user" and (one.kind == "module" or one.shared is None):
+    if one.asked.owner != "user" and (one.kind == "module" or not one.raised_below):
         return False  # what a library can do without
-    if one.asked.owner != "user" and not one.raised_below:
-        return False
     return _leads_there(one, failure)
 
 
