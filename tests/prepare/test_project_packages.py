@@ -160,11 +160,12 @@ def test_an_engine_that_is_stood_in_for_is_absent_where_nothing_names_it(
         runs, _ = _runs_of(command)
         return absent(packages_of(runs, Path.cwd()), command, runs)
 
-    assert without("torchrun", "train.py") == ("vllm",)
-    assert without("torchrun", "train.py", "--use_vllm") == ()
-    assert without("torchrun", "grpo.py") == ()
-    assert without("bash", "train.sh") == ()
-    (tmp_path / "requirements.txt").write_text("trl[vllm]\n")
+    assert without("torchrun", "train.py") == ("vllm", "xformers")
+    assert without("torchrun", "train.py", "--use_vllm") == ("xformers",)
+    assert without("torchrun", "train.py", "--enable_xformers_memory_efficient_attention") == ("vllm",)
+    assert without("torchrun", "grpo.py") == ("xformers",)
+    assert without("bash", "train.sh") == ("xformers",)
+    (tmp_path / "requirements.txt").write_text("trl[vllm]\nxformers==0.0.30\n")
     assert without("torchrun", "train.py") == ()
     assert absent(Packages(), ["torchrun", "train.py"], []) == ()
 
@@ -183,7 +184,7 @@ def test_a_worker_that_needs_the_engine_has_it(tmp_path: Path, monkeypatch: pyte
         return lacks if len(asked) == 1 else done
 
     prepare(["torchrun", "train.py"], PrepareOptions(8, 64, {}), InEnvironment(), write=True, look=look)
-    assert asked == [("vllm",), ()]
+    assert asked == [("vllm", "xformers"), ("xformers",)]
 
 
 def test_only_a_name_that_something_vouches_for_is_added() -> None:

@@ -18,6 +18,19 @@ ENGINE_STEPPED = "vllm.LLM.generate"
 """The operators of a rollout engine in the trainers' processes: all of them make it; those that share it step it."""
 
 
+class LoopExit(msgspec.Struct, frozen=True):
+    """A condition by which a loop is left: ``if stop: break``."""
+
+    line: int
+    text: str
+    made_of: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The condition, and what its names were computed from."""
+        return (self.text, *self.made_of)
+
+
 class EnclosingCondition(msgspec.Struct, frozen=True):
     """A condition or loop that a line of the program stands in."""
 
@@ -28,6 +41,15 @@ class EnclosingCondition(msgspec.Struct, frozen=True):
     """``else`` also for what comes after ``if …: return`` (or ``continue``, ``break``, ``raise``)."""
     function: str = ""
     """The function that it stands in."""
+    made_of: tuple[str, ...] = ()
+    """What the names in it were computed from: of ``stop``, ``rank == 0 and step > limit``."""
+    exits: tuple[LoopExit, ...] = ()
+    """Of a loop: the conditions by which it is left."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The condition, and what its names were computed from."""
+        return (self.text, *self.made_of)
 
 
 class CollectiveCall(msgspec.Struct, frozen=True):

@@ -167,12 +167,13 @@ class NotRehearsed(msgspec.Struct, frozen=True):
 
 
 class Obligation(msgspec.Struct, frozen=True):
-    """One thing that has to be so for a failure in the rehearsal to be the real run's: a line of its certificate."""
+    """One thing that has to be so for a failure in the rehearsal to be the real run's, and whether it is."""
 
     name: str
+    """``packages``, ``python``, ``missing`` ...: :data:`gonogo.hazards.obligations.NAMES`."""
     met: bool
     needed: bool
-    """Whether the finding hangs on it: one with a mechanism of its own need not hang on all."""
+    """Whether what explains the failure hangs on it."""
     shown: str
     """What shows that it is met; or what it lacks, and what to do."""
     shown_zh: str

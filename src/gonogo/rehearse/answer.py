@@ -106,7 +106,7 @@ def rehearsal_report(
         command="rehearse",
         verdict=verdict,
         findings=findings,
-        covered=(*_covered(record), *files.covered),
+        covered=(*_covered(record, folder), *files.covered),
         skipped=(
             *_skipped(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks}, folder),
             *files.skipped,
@@ -187,7 +187,7 @@ def _names(phases: list[Phase]) -> Text:
     return Text(", ".join(name.en for name in names), "、".join(name.zh for name in names))
 
 
-def _covered(record: RehearsalRecord) -> Iterator[Text]:
+def _covered(record: RehearsalRecord, folder: str) -> Iterator[Text]:
     """What each rank went through, ranks that went through the same together; and that they were compared."""
     alike: dict[Text, list[int]] = {}
     for rank in record.ranks:
@@ -195,6 +195,13 @@ def _covered(record: RehearsalRecord) -> Iterator[Text]:
             alike.setdefault(_went(rank), []).append(rank.rank)
     for went, ranks in alike.items():
         yield Text("{ranks}: {went}", "{ranks}：{went}").format(ranks=ranks_text(ranks), went=went)
+    for one in dict.fromkeys(led for rank in record.ranks for led in rank.led):
+        yield Text(
+            "{place}: `{test}`, with {counter} set from {before:,} to {value:,}",
+            "{place}：`{test}`，将 {counter} 由 {before:,} 设为 {value:,}",
+        ).format(
+            place=_seen_place(one.place, folder), test=one.text, counter=one.counter, before=one.before, value=one.value
+        )
     for rank in record.ranks:
         if rank.workers:
             yield Text("Ray: {workers}", "Ray：{workers}").format(workers=", ".join(rank.workers))
@@ -204,6 +211,11 @@ def _covered(record: RehearsalRecord) -> Iterator[Text]:
             "{ranks} compared with each other at each of {calls:,} collective calls",
             "{ranks} 在 {calls:,} 次集合通信中逐次相互比较",
         ).format(ranks=ranks_text(rank.rank for rank in record.ranks), calls=calls)
+
+
+def _seen_place(place: str, folder: str) -> str:
+    path, _, line = place.rpartition(":")
+    return f"{seen_from(folder, path)}:{line}"
 
 
 def _is_compared(record: RehearsalRecord) -> bool:
@@ -234,6 +246,10 @@ _STARTED_BY_PROGRAM = Text(
 def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
     for rank in record.ranks:
         yield from _skipped_by(rank, explained, folder)
+    for cut in dict.fromkeys(cut for rank in record.ranks for cut in rank.cut):
+        path, colon, rest = cut.what.partition(":")
+        shown = f"{seen_from(folder, path)}{colon}{rest}" if os.path.isabs(path) else cut.what
+        yield Skipped(Text(shown, cut.what_zh.replace(path, seen_from(folder, path), 1)), Text(cut.why, cut.why_zh))
     run = {rank.rank for rank in record.ranks}
     if others := [rank for rank in range(record.world_size) if rank not in run]:
         yield Skipped(

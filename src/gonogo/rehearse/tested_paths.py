@@ -16,7 +16,7 @@ from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.limits.missing_files import OF_THE_PROJECT
+from gonogo.rehearse.missing_files import OF_THE_PROJECT
 
 _TESTS = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir", "lexists", "glob", "rglob", "listdir", "access"})
 _WRITTEN = re.compile(r"out|save|log|work_?dir|job_?dir|cache|report|run_?name", re.IGNORECASE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 from gonogo.evidence.library import is_library
@@ -10,7 +11,15 @@ from gonogo.evidence.rehearsal.failures import is_read, place_of, setting
 from gonogo.evidence.rehearsal.influence import Influence, Place
 from gonogo.evidence.rehearsal.record import Assumption, RehearsalRecord
 from gonogo.finding import Certainty
-from gonogo.finding.divergence import ENGINE_MADE, ENGINE_STEPPED, CollectiveCall, Divergence, EnclosingCondition, Side
+from gonogo.finding.divergence import (
+    ENGINE_MADE,
+    ENGINE_STEPPED,
+    CollectiveCall,
+    Divergence,
+    EnclosingCondition,
+    LoopExit,
+    Side,
+)
 
 _ASKS_FOR_RANK = Pattern(r"(?i)rank|is_(?:local_)?main|process_zero|process_index|is_master|global_zero")
 
@@ -65,9 +74,19 @@ class RankDivergence:
         """The side that comes to its call by a condition on the rank, and that condition."""
         for side, _ in self.calls:
             for guard in self.own_guards(side):
-                if _ASKS_FOR_RANK.search(guard.text):
+                if asks_for_rank(guard.texts):
                     return side, guard
         return None
+
+    @cached_property
+    def rank_exit(self) -> LoopExit | None:
+        """The condition on the rank by which one rank has left a loop that the others are in, or is alone in."""
+        if self.rank_test is not None or self.left_loop is None:
+            return None
+        inside, outside, loop = self.left_loop
+        if 1 not in (len(inside.ranks), len(outside.ranks)):
+            return None
+        return next((one for one in loop.exits if asks_for_rank(one.texts)), None)
 
     @cached_property
     def left_loop(self) -> tuple[Side, Side, EnclosingCondition] | None:
@@ -128,6 +147,11 @@ class RankDivergence:
     def certainty(self) -> Certainty:
         """Certain, but where a condition on the way hung on a value that a rehearsal cannot know."""
         return Certainty.LIKELY if self.assumed is not None else Certainty.CERTAIN
+
+
+def asks_for_rank(texts: Iterable[str]) -> bool:
+    """Whether a condition, or what its names were computed from, asks for the rank."""
+    return any(_ASKS_FOR_RANK.search(text) for text in texts)
 
 
 def rank_divergence(record: RehearsalRecord) -> RankDivergence | None:

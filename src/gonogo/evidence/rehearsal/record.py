@@ -22,6 +22,7 @@ from gonogo.finding.rehearsal import CollectiveTotal as CollectiveTotal
 from gonogo.finding.rehearsal import MemoryTimeline as MemoryTimeline
 from gonogo.finding.rehearsal import ModuleBytes as ModuleBytes
 from gonogo.finding.rehearsal import ModuleMemory as ModuleMemory
+from gonogo.finding.rehearsal import Obligation as Obligation
 from gonogo.finding.rehearsal import Operand as Operand
 from gonogo.finding.rehearsal import Phase as Phase
 from gonogo.finding.rehearsal import PhaseMemory as PhaseMemory
@@ -227,17 +228,26 @@ class Absent(msgspec.Struct, frozen=True):
     """Whether it is a path that was handed to what failed, looked for by no function that tells of it."""
 
 
-class Obligation(msgspec.Struct, frozen=True):
-    """One thing that has to be so for a failure in the rehearsal to be the real run's, and whether it is."""
+class Led(msgspec.Struct, frozen=True):
+    """A test of a loop's counter, and what the counter was given so that it holds; without a counter: it can't be."""
 
-    name: str
-    """``packages``, ``python``, ``missing`` ...: :data:`gonogo.hazards.obligations.NAMES`."""
-    met: bool
-    needed: bool
-    """Whether what explains the failure hangs on it."""
-    shown: str
-    """What shows that it is met; or what it lacks, and what to do."""
-    shown_zh: str
+    place: str
+    """``file:line``."""
+    text: str
+    counter: str = ""
+    before: int = 0
+    value: int = 0
+    sure: bool = True
+    """Whether the loop surely comes to that number."""
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """A part of the run that the rehearsal left out, and why, in English and Chinese."""
+
+    what: str
+    what_zh: str
+    why: str
+    why_zh: str
 
 
 class RankRecord(msgspec.Struct):
@@ -322,6 +332,10 @@ class RankRecord(msgspec.Struct):
     """(rank, its outcome) of the rank that had ended while this one waited for it, where its failure is the cause."""
     missed: list[Missed] = []
     """What it asked the hub for in vain."""
+    led: list[Led] = []
+    """What its loops were led to beyond the rehearsed steps."""
+    cut: list[Cut] = []
+    """What of the run was left out."""
     confinement: Confined = ""
     """What the kernel confined the program by; empty in a record of an older gonogo, or where it never ran."""
     absent: list[Absent] = []

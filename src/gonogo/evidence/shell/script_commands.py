@@ -11,6 +11,7 @@ from gonogo.evidence.shell.state import State, Variable
 from gonogo.evidence.shell.substitution import output
 from gonogo.evidence.shell.text import ShellWord
 from gonogo.evidence.source_file import SourceFile
+from gonogo.finding import Text
 
 __all__ = ["ShellCommand", "read_shell", "read_word"]
 
@@ -24,10 +25,11 @@ def read_shell(
     environment: dict[str, Variable] | None = None,
     given: dict[str, str] | None = None,
     part: tuple[int, int] | None = None,
+    notes: list[Text] | None = None,
 ) -> list[ShellCommand]:
     """The commands that a script runs, in order. ``arguments`` of None: it is read as it runs without any.
 
-    ``part``: only these bytes of the source are the script.
+    ``part``: only these bytes of the source are the script. ``notes`` is given what was not followed.
     """
     shell = Shell(source, given, output, follow)
     state = State(cwd)
@@ -40,9 +42,13 @@ def read_shell(
             shell.run(state)
         else:
             root = shell.parsed_part(*part)
-            shell.statements(root.children if root is not None else (), state)
+            with shell.within_part(part[1]):
+                shell.statements(root.children if root is not None else (), state)
+                shell.at_exit(state)
     except RecursionError:
-        return shell.commands
+        pass
+    if notes is not None:
+        notes += shell.notes
     return shell.commands
 
 

@@ -20,7 +20,7 @@ from gonogo.rehearse.environment_mismatch import (
     suggested_packages,
     unavailable_packages,
 )
-from gonogo.rehearse.limits.missing_files import lies_elsewhere
+from gonogo.rehearse.missing_files import lies_elsewhere
 from gonogo.rehearse.prepared.named_inputs import is_hub_name
 from gonogo.rehearse.prepared.project_requirements import FILE, USUAL
 from gonogo.rehearse.prepared.stub_packages import asked_of

@@ -28,7 +28,8 @@ from gonogo.rehearse.prepared.file_kind import columns_at, named_at
 from gonogo.rehearse.prepared.folder import add_to_folder, check_folder, write_folder
 from gonogo.rehearse.prepared.listing import alike, list_of, required_data, required_model, tokens_of
 from gonogo.rehearse.prepared.make import MAX_ROWS, make
-from gonogo.rehearse.prepared.named_inputs import OF_SHELL, Named
+from gonogo.rehearse.prepared.named_inputs import OF_SHELL
+from gonogo.rehearse.prepared.option_kinds import Named
 from gonogo.rehearse.prepared.project_requirements import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.required_inputs import PrepareOptions, RequiredInput
 from gonogo.rehearse.prepared.stub_packages import absent, asked_of
@@ -253,7 +254,7 @@ def _learned(
     """What a worker has shown to be needed beside what is known: things it missed, columns that rows lack."""
     folder = Path.cwd()
     known = {one.key for one in wanted if one.state != "unknown"}
-    found = [wanted for one in record.missed for wanted in _missed(one, runs, folder, options)]
+    found = [wanted for one in _by_name(record.missed) for wanted in _missed(one, runs, folder, options)]
     failure = record.failure
     columns = dict(options.columns)
     if failure is not None and record.outcome != "completed":
@@ -326,9 +327,21 @@ def _split_for(record: RankRecord, wanted: Sequence[RequiredInput]) -> bool:
     return bool(lacking)
 
 
+def _by_name(missed: Sequence[Missed]) -> Iterator[Missed]:
+    """What was missed, each model once, with all the files that were asked for of it."""
+    files: dict[str, tuple[str, ...]] = {}
+    for one in missed:
+        if one.kind == "model":
+            files[one.name] = tuple(dict.fromkeys((*files.get(one.name, ()), *one.files)))
+        else:
+            yield one
+    for name, asked in files.items():
+        yield Missed("model", name, files=asked)
+
+
 def _missed(missed: Missed, runs: Sequence[Run], folder: Path, options: PrepareOptions) -> Iterator[RequiredInput]:
     if missed.kind == "model":
-        yield required_model(missed.name, "", folder, options, asked=True)
+        yield required_model(missed.name, "", folder, options, asked=True, files=missed.files)
     elif is_address_of_rows(missed.name):
         one = _path(missed.name, runs, folder, options, ())
         one.path = None  # nothing lies on this machine by that name

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Text, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
 from gonogo.trials.cure.candidate import Candidate, of_fix
 from gonogo.trials.cure.invariants import changed_learning
 from gonogo.trials.cure.memory import memory_candidates
-from gonogo.trials.cure.releases import release_candidates
+from gonogo.trials.cure.releases import RELEASE, release_candidates
 from gonogo.trials.cure.request import CureRequest
 from gonogo.trials.cure.trial import Trial, Trier
 from gonogo.trials.cure.writing import set_zero
@@ -190,7 +191,8 @@ class CureSearch:
             return _CHANGES_TRAINING.format(what=why)
         if trial.verdict is Verdict.GO:
             return self._with_all_ranks(trial, _PROOF)
-        return trial if is_progress(found.now, trial, candidate.finding) else _outcome(candidate.finding, trial)
+        goes_on = is_progress(found.now, trial, candidate.finding, passes=candidate.kind == RELEASE)
+        return trial if goes_on else _outcome(candidate.finding, trial)
 
     def _files_forbid(self, found: SearchState, trial: Trial) -> bool:
         """Whether the files show a certain error, other than one that a rehearsal has spoken against."""
@@ -254,15 +256,34 @@ def _new(before: Iterable[Finding], after: Iterable[Finding]) -> list[Finding]:
     return [f for f in after if f.hazard not in known and f.certainty is Certainty.CERTAIN]
 
 
-def is_progress(before: Trial, after: Trial, cured: Finding) -> bool:
-    """Whether a finding is gone, and the run ends no earlier than before."""
+def is_progress(before: Trial, after: Trial, cured: Finding, *, passes: bool = False) -> bool:
+    """Whether a finding is gone, and the run ends no earlier than before.
+
+    ``passes``: the statement at which it ended has to be passed as well. A change of the code may leave it with another
+    error; another release has the same one at other lines of its own.
+    """
     if before.record is None:
         return _without(cured, after.in_the_way)
-    if after.reached < before.reached:
+    if after.reached < before.reached or (passes and _stops_where_it_did(before.record, after)):
         return False
     if _without(cured, after.in_the_way):
         return cured.hazard not in {finding.hazard for finding in after.in_the_way} or after.reached > before.reached
     return False
+
+
+def _stops_where_it_did(before: RehearsalRecord, after: Trial) -> bool:
+    """Whether a rank still ends at the statement of the user's at which it ended: it has not been passed.
+
+    Another release fails at other lines of its own, in other words, or in a way that can't be rehearsed.
+    """
+    ended = {_statement(rank) for rank in before.ranks} - {None}
+    return after.record is not None and any(_statement(rank) in ended for rank in after.record.ranks)
+
+
+def _statement(rank: RankRecord) -> tuple[str, str, str] | None:
+    """The innermost statement of the user's own at which a rank's exception arose; None where none did."""
+    frame = rank.failure.innermost("user") if rank.failure is not None else None
+    return (frame.path, frame.function, frame.text) if frame is not None else None
 
 
 def _outcome(cured: Finding, trial: Trial) -> Text:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
+from gonogo.evidence.prepared import read_prepared
 from gonogo.evidence.rehearsal.record import Missed
-from gonogo.finding import Text
-from gonogo.virtual import kernels, private
+from gonogo.virtual import kernels
 from gonogo.virtual.collectives import ddp, process_group
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.cuda import facade
 from gonogo.virtual.cuda.state import VirtualCuda
 from gonogo.virtual.hooks import older_deepspeed
-from gonogo.virtual.kernels import apex, bitsandbytes, flash_attention, torchvision, triton
+from gonogo.virtual.kernels import libraries
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.blas_workspaces import BlasWorkspaces
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
@@ -46,12 +44,6 @@ from gonogo.virtual.values import contents
 from gonogo.virtual.weights import opened_files, readers, saving, sharded_saves
 from gonogo.virtual.weights.generated_weights import MadeWeights
 from gonogo.virtual.weights.sharded_saves import install_staging
-
-_PACKAGES = str(Path(__file__).parent.parent / "stand_ins")
-"""Python of packages that can't be installed without a GPU's compiler, each with its metadata."""
-_WRITTEN_IN_PYTHON = ("flash_attn", "deepspeed", "autotp", "autosp")
-"""Namespaces of operators whose functions show more than their fake kernels do: memory, and collectives."""
-_LOADS = Text("flash-attn's compiled kernels load on the machine", "flash-attn 的编译内核能在机器上加载")
 
 
 def _written(tensor: torch.Tensor) -> None:
@@ -96,7 +88,9 @@ def install(
     of_deepspeed = kernels.install(_written, UnsupportedOperator, assume)
     undo.append(of_deepspeed.undo)
     capability = plan.accelerator.compute_capability
-    undo.append(_install_stand_ins(NAMESPACE_HANDLERS, _written, assume, capability))
+    table = read_prepared(Path(plan.prepared)) if plan.prepared else None
+    absent = table.absent if table is not None else ()
+    undo.append(libraries.install(NAMESPACE_HANDLERS, _written, assume, capability, absent))
     undo.append(older_deepspeed.install(assume))
     undo.append(network.install(lambda host: note(f"the network was asked for and refused: {host}")).undo)
     undo.append(trackers.install())
@@ -157,39 +151,6 @@ def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> VirtualCuda:
         if device != CPU:
             record.stream = functools.partial(devices.current_stream_id, device.index)
     return devices
-
-
-def _install_stand_ins(
-    namespaces: dict[str, Any],
-    written: Callable[[torch.Tensor], object],
-    assume: Callable[[Text], object],
-    compute_capability: tuple[int, int],
-) -> Callable[[], None]:
-    """Put all of them in place; returns the undo. ``namespaces``: where the mode looks up operators' handlers."""
-    patches = Patches()
-    bitsandbytes.install(patches, namespaces, written, assume)
-    triton.install(patches, written, assume, compute_capability)
-    torchvision.install(patches)
-    apex.install(patches, written, assume)
-    installed = find_spec("flash_attn") is not None
-    assumed = _LOADS if installed else flash_attention.ASSUMED
-    kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed)
-    patches.item(sys.modules, "flash_attn_2_cuda", kernels)
-    for namespace in _WRITTEN_IN_PYTHON:
-        patches.item(namespaces, namespace, _run_in_python)
-    if not installed:
-        sys.path.append(_PACKAGES)
-        patches.on_undo(lambda: sys.path.remove(_PACKAGES))
-    return patches.undo
-
-
-def _run_in_python(mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """A library's operator done by the library's function, whose compiled part is stood in for."""
-    function = private.custom_operator(func._schema.name)
-    if function is None:
-        return mode.run(mode.operator(func), args, kwargs)
-    with mode:
-        return function(*args, **kwargs)
 
 
 def _hide_processor() -> Callable[[], None]:

@@ -223,6 +223,7 @@ class Session:
             watched = self.origin.watch() if self.plan.trace_autograd else contextlib.nullcontext()
             with self.mode, watched, self._counting():
                 _run_program(self.plan)
+            self.life.ended_by_itself()
             self.life.enter("exit")
         except (RehearsalComplete, EnoughRehearsed):
             ended = self._went_on()
@@ -245,7 +246,7 @@ class Session:
             user_error_ = in_chain(error, UserError)
             if isinstance(error, SystemExit) and error.code in (None, 0):
                 self.life.enter("exit")
-            elif self.life.is_of_no_data(error):
+            elif self.life.is_of_no_data(error) or self.life.loops.blames(error):
                 ended = self._went_on()
             elif user_error_ is not None:
                 outcome, user_error = "raised", (user_error_.text.en, user_error_.text.zh)
@@ -365,6 +366,8 @@ class Session:
             formed_world=self.life.world if not workers else 1,
             workers=workers,
             missed=self.missed,
+            led=self.life.loops.led,
+            cut=self.life.left_out(),
             confinement=self.plan.confinement,
             **self._why,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),

@@ -50,6 +50,8 @@ class LauncherCall(msgspec.Struct, frozen=True):
     code: ShellWord | None = None
     """What ``bash -c`` is given."""
     script_arguments: tuple[ShellWord, ...] = ()
+    console_script: str = ""
+    """``$(which NAME)``, ``NAME``: the program is the one of that name, which a package of the project may bring."""
     from_input: bool = False
     """``python -``: the program stands in a heredoc."""
 
@@ -233,7 +235,12 @@ def _call_of_program(
         program = Field.of(target if target is not None else word.value, word.place, word.reason)
     end = word.place
     options = parse_options(words[1:], None if len(words) > 1 else Place(end.source, end.end, end.end))
-    return LauncherCall(launcher, own, options, program, kind)
+    return LauncherCall(launcher, own, options, program, kind, console_script=word.program)
+
+
+def call_of_module(words: Sequence[ShellWord], module: str) -> LauncherCall:
+    """A command whose first word is a console script: it runs a module."""
+    return _call_of_program("python", CommandOptions(), "module", words, module)
 
 
 def _call_of_framework(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
