@@ -176,10 +176,18 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _is_own(frame: FrameType | None) -> bool:
-    """Whether what runs is gonogo's own: what it writes (a model's stand-in), the program has not."""
-    while frame is not None and is_of_python(frame.f_code.co_filename):
+    """Whether gonogo itself writes, or has a library write (a model's stand-in): the program has not.
+
+    What gonogo writes on the program's behalf, as ``torch.save`` does, is told by :meth:`AskedInVain.wrote`.
+    """
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if path.startswith(OURS):
+            return True
+        if not path.startswith("<") and _owner(path) == "user":
+            return False
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename.startswith(OURS)
+    return True
 
 
 def _is_read(arguments: tuple[Any, ...]) -> bool:
